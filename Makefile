@@ -1,0 +1,52 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+VENV   := .venv
+PYTHON := $(VENV)/bin/python
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help demo test test-fast check bench docs clean
+
+help:            ## what there is
+	@grep -E '^[a-z-]+: .*##' Makefile | sed 's/:.*##/  —/'
+
+demo: $(VENV)/.run          ## record an agent, kill it, see what happened
+	$(PYTHON) examples/demo/demo.py
+
+test: $(VENV)/.dev          ## all tests
+	$(PYTHON) -m pytest -n 2
+
+test-fast: $(VENV)/.dev     ## the tests that take no time
+	$(PYTHON) -m pytest -n 2 -m "not slow"
+
+check: $(VENV)/.dev         ## format, lint, types, import contracts, docs
+	$(PYTHON) -m ruff format --check .
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m mypy
+	$(VENV)/bin/lint-imports --no-logo
+	$(PYTHON) docs/generate.py --check
+
+bench: $(VENV)/.bench       ## measure, beside the floor and the peers; writes bench/RESULTS.md
+	$(PYTHON) -m bench
+
+docs: $(VENV)/.dev          ## write the generated reference pages anew
+	$(PYTHON) docs/generate.py
+
+clean:           ## remove environments and build results
+	rm -rf .venv* build dist
+
+# A Debian python3 may come without venv; everything else comes from the package index.
+$(VENV)/.made:
+	python3 -m venv $(VENV) || { apt-get update -q && apt-get install -yq python3-venv && python3 -m venv --clear $(VENV); }
+	$(PYTHON) -m pip install -q -U pip
+	touch $@
+
+$(VENV)/.run: $(VENV)/.made pyproject.toml
+	$(PYTHON) -m pip install -q -e .
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.run
+	$(PYTHON) -m pip install -q --group test --group check
+	touch $@
+
+$(VENV)/.bench: $(VENV)/.run
+	$(PYTHON) -m pip install -q --group bench
+	touch $@

@@ -1,0 +1,100 @@
+"""The whole job in under a minute: an agent is recorded, dies in mid-air, and is understood.
+
+`make demo` runs this. Everything happens on this machine, in build/demo.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import click
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+WORK = ROOT / "build" / "demo"
+# Put together here, so that nothing that looks like a key stands in the repository.
+SECRET = "sk-" + "demo4f9a81c77e20b35d6cQv"
+
+
+def main() -> int:
+    shutil.rmtree(WORK, ignore_errors=True)
+    WORK.mkdir(parents=True)
+    home = WORK / "home"
+    sys.path.insert(0, str(HERE))
+    from model import serve
+
+    env = {
+        **os.environ,
+        "VESTIGE_HOME": str(home),
+        "DEMO_MODEL_URL": serve(),
+        "DEMO_API_KEY": SECRET,
+        "DEMO_MARKER": str(WORK / "marker"),
+    }
+    say("1. A support agent starts under the recorder.")
+    command = ["vestige", "run", "--", sys.executable, str(HERE / "agent.py")]
+    echo("vestige run -- python agent.py")
+    agent = subprocess.Popen(vestige(*command[1:]), env=env)
+    pid = wait_for_marker(WORK / "marker", agent)
+
+    say("2. In the middle of a tool call, somebody kills it. No goodbye is possible.")
+    echo(f"kill -9 {pid}")
+    os.kill(pid, signal.SIGKILL)
+    code = agent.wait()
+    click.echo(f"the agent is dead; vestige run passed its status on: {code}")
+
+    say("3. What ran here?")
+    show(env, "list")
+    say("4. What happened, up to the last moment?")
+    show(env, "show")
+    say("5. Is the evidence complete? And is the API key anywhere in it?")
+    show(env, "doctor")
+    leaks = find_leaks(home)
+    click.echo(f"files of the home that hold the agent's API key: {len(leaks)}")
+
+    say("Where to go next")
+    click.echo(f"  export VESTIGE_HOME={home.relative_to(Path.cwd()) if home.is_relative_to(Path.cwd()) else home}")
+    click.echo("  vestige show --errors          only what failed, and what it stood in")
+    click.echo("  vestige show --json            the same, for a program")
+    click.echo("  vestige run -- python YOUR_AGENT.py")
+    return 1 if leaks or code != 128 + signal.SIGKILL else 0
+
+
+def vestige(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "vestige", *arguments]
+
+
+def show(env: dict[str, str], *arguments: str) -> None:
+    echo("vestige " + " ".join(arguments))
+    subprocess.run(vestige(*arguments), env=env, check=True)
+
+
+def wait_for_marker(marker: Path, agent: subprocess.Popen[bytes]) -> int:
+    while not (marker.exists() and marker.read_text()):
+        if agent.poll() is not None:
+            raise SystemExit(f"the agent ended early with {agent.returncode}")
+        time.sleep(0.05)  # the agent is a process of its own: there is nothing to wait on
+    return int(marker.read_text())
+
+
+def find_leaks(home: Path) -> list[Path]:
+    return [path for path in home.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
+
+
+def say(text: str) -> None:
+    click.echo()
+    click.secho(text, bold=True)
+
+
+def echo(command: str) -> None:
+    click.secho(f"$ {command}", fg="cyan")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

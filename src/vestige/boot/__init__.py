@@ -1,0 +1,37 @@
+"""How recording enters a child process of `vestige run`.
+
+The child gets `boot/path` at the front of PYTHONPATH. Python imports `sitecustomize`
+from there while it starts, in every Python process below as well; that one starts the
+recorder, then gives way to the sitecustomize that would have been found without it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+PATH = Path(__file__).parent / "path"
+START_VARIABLE = "VESTIGE_START"
+
+
+def boot_environment(env: Mapping[str, str]) -> dict[str, str]:
+    """An environment in which Python programs record from their first moment."""
+    rest = env.get("PYTHONPATH")
+    return {
+        **env,
+        "PYTHONPATH": os.pathsep.join([str(PATH), rest]) if rest else str(PATH),
+        START_VARIABLE: "1",
+    }
+
+
+def start() -> None:
+    """Begin to record this process. Never raises: the program matters more."""
+    try:
+        from vestige.recorder import default_recorder
+
+        default_recorder()
+    except Exception as error:  # noqa: BLE001  # whatever it is, the program starts
+        import sys
+
+        print(f"vestige: could not start recording ({error!r}).", file=sys.stderr)  # noqa: T201

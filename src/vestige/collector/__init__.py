@@ -1,0 +1,1 @@
+"""Process two: what moves journals into the store, and stamps what died."""

@@ -1,0 +1,147 @@
+"""Stamp what died: close the open spans of a writer that is gone, and say how it went.
+
+A writer holds its journal's lock while it lives, so a free lock and a journal read to
+its end mean that nothing more will come. What it left open was interrupted.
+
+The stamp's records get the writer's next numbers, so stamping twice changes nothing.
+How the process ended is known only to its parent: while a `vestige run` is alive above
+a writer, the stamp is left to it.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from vestige.home import Home
+from vestige.journal import locks
+from vestige.limits import BODY_INLINE_MAX, OPEN_SPANS_NAMED_MAX
+from vestige.record.types import (
+    OWN_COMPONENT,
+    VERSION,
+    Attributes,
+    KnownRecord,
+    Log,
+    SpanClose,
+)
+from vestige.store.base import OpenSpan, Store, WriterInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """How a child process ended, as its parent saw it."""
+
+    code: int
+    """As `Popen.returncode`: negative is a signal."""
+    at_ns: int
+
+    def __str__(self) -> str:
+        if self.code < 0:
+            return f"killed by {signal_name(-self.code)}"
+        return f"exit status {self.code}"
+
+    @property
+    def attributes(self) -> Attributes:
+        if self.code < 0:
+            return {"signal": signal_name(-self.code)}
+        return {"exit_code": self.code}
+
+
+def signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def stamp_dead(
+    home: Home, store: Store, exits: Mapping[int, Exit] | None = None, own_writer: str = ""
+) -> int:
+    """Stamp every writer that died; how many. `own_writer` is the supervisor that is asking."""
+    alive = {writer for writer, _, path in home.journal_files() if locks.is_held(path)}
+    with_open = set(store.writers_with_open_spans())
+    stamped = 0
+    for writer in store.writers():
+        if writer.writer in alive or (writer.ended and writer.writer not in with_open):
+            continue
+        if writer.supervisor in alive and writer.supervisor != own_writer:
+            continue
+        ended = (exits or {}).get(writer.pid or -1)
+        fault = home.fault_file(writer.writer)
+        records = _stamp(writer, store.open_spans(writer.writer), ended, _read_fault(fault))
+        store.append(records)
+        store.end_writer(writer.writer, writer.ended or "interrupted")
+        fault.unlink(missing_ok=True)
+        stamped += bool(records)
+    return stamped
+
+
+def _stamp(
+    writer: WriterInfo, open_spans: Sequence[OpenSpan], ended: Exit | None, fault: str | None
+) -> list[KnownRecord]:
+    records: list[KnownRecord] = []
+    seq = writer.last_seq
+    # Without a parent who saw it, the last word is all that is known of the time.
+    at_ns = max(writer.last_ns, ended.at_ns) if ended is not None else writer.last_ns
+    by_run: dict[str, list[OpenSpan]] = {}
+    for span in open_spans:
+        by_run.setdefault(span.run_id, []).append(span)
+    # The line comes before the closes: it belongs inside what it explains.
+    for run_id, spans in by_run.items():
+        seq += 1
+        records.append(_line(writer, seq, at_ns, run_id, spans, ended, fault))
+    for span in reversed(open_spans):
+        seq += 1
+        records.append(
+            SpanClose(
+                VERSION, writer.writer, seq, at_ns, span.run_id, span.span_id,
+                "interrupted", max(0, at_ns - span.started_ns),
+            )
+        )  # fmt: skip
+    return records
+
+
+def _line(
+    writer: WriterInfo,
+    seq: int,
+    at_ns: int,
+    run_id: str,
+    spans: list[OpenSpan],
+    ended: Exit | None,
+    fault: str | None,
+) -> Log:
+    last = spans[-1]
+    if writer.ended == "exited":
+        message = f"process exited and left {last.type} {last.name} open"
+    else:
+        message = f"process exited unexpectedly after {last.type} {last.name}"
+    if ended is not None:
+        message += f" ({ended})"
+    attributes: Attributes = {
+        "crash": writer.ended != "exited",
+        "pid": writer.pid,
+        "last_span": last.span_id,
+        "open_spans": len(spans),
+        "open_span_names": " > ".join(
+            f"{span.type} {span.name}" for span in spans[-OPEN_SPANS_NAMED_MAX:]
+        ),
+    }
+    if ended is not None:
+        attributes |= ended.attributes
+    if fault:
+        attributes["fault"] = fault.strip().partition("\n")[0][:200]
+    return Log(
+        VERSION, writer.writer, seq, at_ns, run_id, OWN_COMPONENT, "error", message,
+        last.span_id, attributes, fault,
+    )  # fmt: skip
+
+
+def _read_fault(path: Path) -> str | None:
+    """What faulthandler left: the stacks of all threads at a fatal signal."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(BODY_INLINE_MAX).decode(errors="replace") or None
+    except OSError:
+        return None

@@ -1,0 +1,112 @@
+"""The collector's loop, and the one pass that every reading command makes before it reads.
+
+One process at a time takes journals in, by the lock of the home. A reader that finds
+the lock taken waits a moment until the one who has it has reached the present.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+from vestige import clock
+from vestige.collector.crash import Exit, stamp_dead
+from vestige.collector.take import Taken, delete_leftovers, read_spill, take
+from vestige.home import Home
+from vestige.journal import locks
+from vestige.limits import CATCH_UP_WAIT_S, PRUNE_INTERVAL_S, TICK_S
+from vestige.settings import read_settings
+from vestige.store.base import RetentionPolicy
+from vestige.store.sqlite import SqliteStore
+
+
+class Collector:
+    """Holds the home's lock and its store, and takes journals in. Made by `hold`."""
+
+    def __init__(self, home: Home, store: SqliteStore, own_writer: str = "") -> None:
+        self.home = home
+        self.store = store
+        self.own_writer = own_writer
+        self.exits: dict[int, Exit] = {}
+        """How children ended, where we are their supervisor."""
+        settings = read_settings(home)
+        self.retention = RetentionPolicy(settings.retention_age_s, settings.retention_body_bytes)
+        self._prune_at = 0.0
+
+    def tick(self) -> Taken:
+        """Take in what is there, stamp what died, and now and then prune."""
+        taken = take(self.home, self.store)
+        stamp_dead(self.home, self.store, self.exits, self.own_writer)
+        now = clock.monotonic()
+        if now >= self._prune_at:
+            if self._prune_at:
+                self.store.prune(self.retention, clock.SYSTEM.now_ns())
+                self.store.set_fact("pruned_ns", str(clock.SYSTEM.now_ns()))
+                delete_leftovers(self.home, self.store)
+            self._prune_at = now + PRUNE_INTERVAL_S
+        return taken
+
+    def run(self, keep_on: Callable[[float], bool]) -> None:
+        """Tick until `keep_on(seconds)`, which waits, says no; then once more for the rest."""
+        while keep_on(TICK_S):
+            self.tick()
+        self.tick()
+
+
+@contextmanager
+def hold(home: Home, own_writer: str = "") -> Iterator[Collector | None]:
+    """Become the one who takes journals in, or get None: somebody else is."""
+    home.make()
+    fd = os.open(home.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        if not locks.hold(fd):
+            yield None
+            return
+
+        def spilled(writer: str, seq: int, info: object) -> bytes | None:
+            return read_spill(home, writer, seq, info)  # type: ignore[arg-type]  # a BodyInfo
+
+        with SqliteStore.open(home.store, read_spill=spilled) as store:
+            yield Collector(home, store, own_writer)
+    finally:
+        os.close(fd)
+
+
+def catch_up(home: Home) -> None:
+    """Bring the store up to the journals: by ourselves, or by waiting for who is at it."""
+    deadline = clock.monotonic() + CATCH_UP_WAIT_S
+    wanted: Mapping[tuple[str, int], int] | None = None
+    while True:
+        with hold(home) as collector:
+            if collector is not None:
+                collector.tick()
+                return
+        if wanted is None:
+            wanted = _sizes(home)
+        if _has_reached(home, wanted) or clock.monotonic() >= deadline:
+            return
+        clock.sleep(0.02)
+
+
+def _sizes(home: Home) -> Mapping[tuple[str, int], int]:
+    sizes = {}
+    for writer, generation, path in home.journal_files():
+        try:
+            sizes[writer, generation] = path.stat().st_size
+        except OSError:
+            continue
+    return sizes
+
+
+def _has_reached(home: Home, wanted: Mapping[tuple[str, int], int]) -> bool:
+    try:
+        with SqliteStore.open(home.store, readonly=True) as store:
+            positions = store.positions()
+    except Exception:  # noqa: BLE001  # not there yet, or being made
+        return False
+    for (writer, generation), size in wanted.items():
+        gone = not home.journal_file(writer, generation).exists()
+        if not gone and positions.get((writer, generation), 0) < size:
+            return False
+    return True

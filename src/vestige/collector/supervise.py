@@ -1,0 +1,164 @@
+"""`vestige run`: start a command with recording on, collect live, and see how it ends.
+
+The parent is the collector: it takes journals in while the command runs, and is the
+one who knows the exact signal or exit status for the stamp. It stays out of the way:
+the command has the terminal, its signals, and its exit code. Kill the parent and the
+command goes on; its journal is taken in by whoever reads next.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from types import FrameType
+
+from vestige.clock import SYSTEM
+from vestige.collector.crash import Exit
+from vestige.collector.loop import Collector, hold
+from vestige.emit.span import Span
+from vestige.errors import NotFoundError, UsageError, VestigeError
+from vestige.home import Home
+from vestige.limits import TICK_S
+from vestige.recorder import Recorder
+from vestige.writer import PARENT_VARIABLE
+
+FORWARDED = ("SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGWINCH", "SIGCONT")
+
+
+def run_command(
+    home: Home, command: Sequence[str], env: Mapping[str, str], name: str | None = None
+) -> int:
+    """Run it to its end in `env`; its exit code, or 128 + the signal that killed it."""
+    if not command:
+        raise UsageError("run: no command given. Write `vestige run -- COMMAND ...`.")
+    with Recorder(home, last_words=False) as recorder:
+        if not recorder.enabled:
+            return _shell_code(_spawn(command, env).wait())
+        run = recorder.run(
+            name or _label(command),
+            attributes={"implicit": name is None, "command": recorder.redact_argv(command)},
+            component="vestige",
+        )
+        child_env = {
+            **env,
+            "VESTIGE_HOME": str(home.root),
+            "VESTIGE_SUPERVISOR": recorder.writer,
+            PARENT_VARIABLE: f"{run.run_id}/{run.id}",
+        }
+        return _shell_code(_supervise(home, command, child_env, run, recorder.writer))
+
+
+def _label(command: Sequence[str]) -> str:
+    """`python agent.py --fast` is called agent.py: the interpreter says nothing."""
+    for word in command[1:]:
+        if not word.startswith("-"):
+            return os.path.basename(word)
+    return os.path.basename(command[0])
+
+
+def _supervise(
+    home: Home, command: Sequence[str], env: Mapping[str, str], run: Span, own_writer: str
+) -> int:
+    try:
+        child = _spawn(command, env)
+    except VestigeError as error:
+        run.end(error)
+        raise
+    with _passing_signals(child):
+        _collect_until_exit(home, child, own_writer)
+    ended = Exit(child.returncode, SYSTEM.now_ns())
+    status = "ok" if ended.code == 0 else "interrupted" if ended.code < 0 else "error"
+    run.end(status=status, attributes={**ended.attributes, "pid": child.pid})
+    _collect_rest(home, own_writer, {child.pid: ended})
+    return ended.code
+
+
+def _spawn(command: Sequence[str], env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(command, env=env)
+    except FileNotFoundError:
+        raise NotFoundError(
+            f"run: {command[0]}: command not found. Give a program and its arguments after `--`."
+        ) from None
+    except OSError as error:
+        raise UsageError(f"run: {command[0]}: cannot be started ({error.strerror}).") from None
+
+
+def _collect_until_exit(home: Home, child: subprocess.Popen[bytes], own_writer: str) -> None:
+    """Live, if nobody else collects; a failure of ours is not the command's."""
+    while True:
+        with hold(home, own_writer) as collector:
+            if collector is not None:
+                _tick_until_exit(collector, child)
+                return
+        if _has_exited(child):
+            return
+
+
+def _tick_until_exit(collector: Collector, child: subprocess.Popen[bytes]) -> None:
+    while not _has_exited(child):
+        try:
+            collector.tick()
+        except (VestigeError, OSError) as error:
+            print(f"vestige: collecting failed ({error}); will go on.", file=sys.stderr)  # noqa: T201
+
+
+def _has_exited(child: subprocess.Popen[bytes]) -> bool:
+    try:
+        child.wait(TICK_S)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def _collect_rest(home: Home, own_writer: str, exits: Mapping[int, Exit]) -> None:
+    with hold(home, own_writer) as collector:
+        if collector is not None:
+            collector.exits.update(exits)
+            collector.tick()
+
+
+class _passing_signals:  # noqa: N801  # reads as a phrase
+    """Hand signals on to the child while it runs.
+
+    Ctrl-C and Ctrl-\\ at a terminal go to the whole foreground group, the child included:
+    those are not handed on a second time.
+    """
+
+    def __init__(self, child: subprocess.Popen[bytes]) -> None:
+        self._child = child
+        self._previous: dict[int, object] = {}
+
+    def __enter__(self) -> None:
+        for name in FORWARDED:
+            number = getattr(signal, name)
+            try:
+                self._previous[number] = signal.signal(number, self._pass)
+            except (ValueError, OSError):
+                pass  # not the main thread, or not a signal that can be caught here
+
+    def __exit__(self, *_: object) -> None:
+        for number, previous in self._previous.items():
+            signal.signal(number, previous)  # type: ignore[arg-type]  # what signal() gave us
+
+    def _pass(self, number: int, frame: FrameType | None) -> None:
+        if number in (signal.SIGINT, signal.SIGQUIT) and _is_foreground():
+            return
+        try:
+            self._child.send_signal(number)
+        except OSError:
+            pass
+
+
+def _is_foreground() -> bool:
+    try:
+        return os.tcgetpgrp(0) == os.getpgrp()
+    except OSError:
+        return False
+
+
+def _shell_code(code: int) -> int:
+    return code if code >= 0 else 128 - code

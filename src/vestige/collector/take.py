@@ -1,0 +1,102 @@
+"""Take journals in: complete lines into the store, with the offset, then let go of the file.
+
+    take(home, store)          # everything that the journals hold now
+
+A kill at any point is harmless. Before the commit nothing has happened; after it the
+offset has moved with the rows; and should the offset be lost, a record that is read
+twice is known by its identity.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from vestige.home import Home
+from vestige.journal import locks
+from vestige.journal.reader import read_lines
+from vestige.limits import BODY_MAX, MIB
+from vestige.record.line import parse_lines
+from vestige.record.types import BodyInfo
+from vestige.store.base import Position, Store
+
+
+@dataclass(slots=True)
+class Taken:
+    """What one pass brought."""
+
+    records: int = 0
+    malformed: int = 0
+    files_done: int = 0
+
+
+def take(home: Home, store: Store) -> Taken:
+    """Take in what the journals hold now. A finished journal is deleted once it is empty."""
+    taken = Taken()
+    positions = store.positions()
+    for writer, generation, path in home.journal_files():
+        # Asked before reading: a file that nobody can write to any more is read to its end.
+        finished = not locks.is_held(path)
+        offset = positions.get((writer, generation), 0)
+        while True:
+            data, after = read_lines(path, offset)
+            if after == offset:
+                break
+            _take_lines(store, Position(writer, generation, after), data, taken)
+            _delete_spilled(home, store, writer)
+            offset = after
+        if finished:
+            _finish(store, Position(writer, generation, offset), path, taken)
+    return taken
+
+
+def _take_lines(store: Store, position: Position, data: bytes, taken: Taken) -> None:
+    records, malformed = parse_lines(data)
+    taken.records += store.append(records, position, malformed)
+    taken.malformed += malformed
+
+
+def _finish(store: Store, position: Position, path: Path, taken: Taken) -> None:
+    """The writer is done with this file, and so are we. A torn last line is lost, and counted."""
+    try:
+        torn = path.stat().st_size > position.offset
+    except OSError:
+        return
+    if torn:
+        store.append([], position, malformed=1)
+        taken.malformed += 1
+    path.unlink(missing_ok=True)
+    store.forget_position(position.writer, position.generation)
+    taken.files_done += 1
+
+
+def read_spill(home: Home, writer: str, seq: int, info: BodyInfo) -> bytes | None:
+    """A body that was too long for its line; None if its file is gone or not what was written."""
+    path = home.spilled_body(writer, seq)
+    try:
+        with open(path, "rb") as file:
+            data = file.read(BODY_MAX + MIB)
+    except OSError:
+        return None
+    return data if hashlib.sha256(data).hexdigest() == info.sha256 else None
+
+
+def _delete_spilled(home: Home, store: Store, writer: str | None = None) -> None:
+    """Delete spilled bodies whose record is stored."""
+    try:
+        names = os.listdir(home.bodies)
+    except OSError:
+        return
+    for name in names:
+        owner, _, number = name.partition("-")
+        if not number.isdecimal() or (writer is not None and owner != writer):
+            continue
+        if store.has_seen(owner, int(number)):
+            (home.bodies / name).unlink(missing_ok=True)
+
+
+def delete_leftovers(home: Home, store: Store) -> None:
+    """What a kill between a commit and a deletion left behind."""
+    _delete_spilled(home, store)

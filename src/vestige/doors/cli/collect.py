@@ -1,0 +1,168 @@
+"""`vestige collect`, `doctor`, `recover`: the way from journals to the store."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from vestige.doors.cli.options import Examples, Home, home_option, json_option
+
+if TYPE_CHECKING:
+    from vestige.collector.health import Health
+
+
+@click.command(
+    "collect",
+    cls=Examples,
+    examples="""
+  vestige collect             keep taking journals in, until stopped
+  vestige collect --once      take in what is there, and go
+""",
+    exits="0 done, 1 somebody else collects this home already, 3 unreadable store",
+)
+@click.option("--once", is_flag=True, help="Take in what is there now, then stop.")
+@click.option("--until-eof", is_flag=True, hidden=True, help="Stop when standard input closes.")
+@home_option
+def collect(once: bool, until_eof: bool, home: Home) -> None:
+    """Take journals into the store as they grow.
+
+    Not needed for anything to work: every reading command takes in what is there
+    first. It keeps that step short, and prunes on a cadence.
+    """
+    from vestige.collector.loop import hold
+
+    with hold(home) as collector:
+        if collector is None:
+            click.echo(f"vestige: {home.root}: another process collects already.", err=True)
+            sys.exit(1)
+        if once:
+            taken = collector.tick()
+            click.echo(f"took in {taken.records} records, {taken.malformed} malformed lines")
+            return
+        stop = _stop_when(until_eof)
+        if not until_eof:
+            click.echo(f"collecting {home.root}; Ctrl-C stops", err=True)
+        collector.run(lambda seconds: not stop.wait(seconds))
+
+
+def _stop_when(until_eof: bool) -> threading.Event:
+    """Set by SIGINT or SIGTERM, or when the other end of our standard input is gone."""
+    import signal
+
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    if until_eof:
+
+        def wait_for_eof() -> None:
+            while sys.stdin.buffer.read(4096):
+                pass
+            stop.set()
+
+        threading.Thread(target=wait_for_eof, daemon=True).start()
+    return stop
+
+
+@click.command(
+    "doctor",
+    cls=Examples,
+    examples="""
+  vestige doctor                where the evidence is, and how it does
+  vestige doctor --json         the same, for a program
+""",
+    exits="0 all is well, 1 something is lost or unhealthy, 2 no such home, 3 unreadable store",
+)
+@home_option
+@json_option
+def doctor(home: Home, as_json: bool) -> None:
+    """Say where evidence lives, and whether it is healthy."""
+    from vestige.collector.health import examine
+    from vestige.doors.cli.read import opened
+
+    with opened(home) as store:
+        health = examine(home, store)
+    if as_json:
+        import json
+
+        import msgspec
+
+        click.echo(json.dumps({"version": 1, **msgspec.to_builtins(health)}, indent=2))
+    else:
+        _print_health(health)
+    sys.exit(1 if health.problems else 0)
+
+
+def _print_health(health: Health) -> None:
+    from vestige.query import words
+
+    lag = words.size(health.lag_bytes) if health.lag_bytes else "none"
+    rows = [
+        ("home", health.home),
+        ("store", f"{health.store}  {words.size(health.store_bytes)}"),
+        ("", f"{health.runs} runs, {health.spans} spans, {health.logs} log lines"),
+        ("bodies", f"{words.size(health.body_bytes)} stored, {health.bodies} of them"),
+        (
+            "journals",
+            f"{health.journal_files} files, {words.size(health.journal_bytes)}; lag: {lag}",
+        ),
+        ("collector", "running" if health.collecting else "not running (reading commands take in)"),
+        ("writers", f"{health.writers_alive} alive, {health.writers_dead} ended unexpectedly"),
+        ("scanner", health.scanner),
+        (
+            "retention",
+            f"{words.duration(int(health.retention_age_s * 1e9))}, "
+            f"{words.size(health.retention_body_bytes)} of bodies",
+        ),
+    ]
+    for name, text in rows:
+        click.echo(f"{click.style(f'{name:<10}', dim=True)} {text}")
+    if not health.problems:
+        click.echo(click.style("healthy: nothing lost", fg="green"))
+    for problem in health.problems:
+        click.echo(click.style(f"!! {problem}", fg="red"))
+
+
+@click.command(
+    "recover",
+    cls=Examples,
+    examples="""
+  vestige recover               finish everything that dead processes left in the home
+  vestige recover ./spool/x     the same for a home elsewhere
+""",
+    exits="0 done (also when there was nothing to do), 2 no such path, 3 not a home",
+)
+@click.argument("path", required=False, type=click.Path(path_type=Path))
+@home_option
+def recover(path: Path | None, home: Home) -> None:
+    """Finish what a dead process left: take its records in, and stamp how it ended."""
+    from vestige.doors.cli.read import opened
+    from vestige.errors import NotFoundError, UnreadableError
+    from vestige.home import get_home
+    from vestige.store.base import RunFilter
+    from vestige.store.sqlite import SqliteStore
+
+    if path is not None:
+        if not path.exists():
+            raise NotFoundError(f"{path}: no such file or directory.")
+        home = get_home(path)
+        if not home.journal.is_dir():
+            raise UnreadableError(
+                f"{path}: nothing here that can be recovered (no journal/ in it)."
+            )
+    before: set[str] = set()
+    if home.store.exists():
+        with SqliteStore.open(home.store) as store:
+            before = {run.id for run in store.list_runs(RunFilter(failed=True))}
+    with opened(home) as store:
+        finished = [
+            run
+            for run in store.list_runs(RunFilter(failed=True))
+            if run.outcome == "interrupted" and run.id not in before
+        ]
+    click.echo(f"{len(finished)} interrupted runs were finished")
+    for run in finished:
+        click.echo(f"  {run.short_id}  {run.name}  vestige show {run.short_id}")

@@ -1,0 +1,88 @@
+"""`vestige prune`, `pin`, `unpin`: what is kept, and for how long."""
+
+from __future__ import annotations
+
+import click
+
+from vestige.doors.cli.options import DURATION, SIZE, Examples, Home, home_option
+
+
+@click.command(
+    "prune",
+    cls=Examples,
+    examples="""
+  vestige prune --dry-run                      what would go by the settings in force
+  vestige prune --max-age 7d                   runs older than a week
+  vestige prune --max-body-bytes 256MB         bodies beyond that, least recently used first
+""",
+    exits="0 done, 2 bad argument or no such home, 3 unreadable store",
+)
+@click.option("--max-age", type=DURATION, metavar="AGE", help="Remove runs older than this: 7d.")
+@click.option(
+    "--max-body-bytes", type=SIZE, metavar="SIZE", help="Keep this much of bodies: 256MB."
+)
+@click.option("--dry-run", is_flag=True, help="Say what would go; remove nothing.")
+@home_option
+def prune(max_age: float | None, max_body_bytes: int | None, dry_run: bool, home: Home) -> None:
+    """Remove what is old, or too much.
+
+    Without options the retention settings apply. Pinned runs and runs that are still
+    running stay; so do the daily sums that `stats` is made of.
+    """
+    from vestige.clock import SYSTEM
+    from vestige.doors.cli.read import opened
+    from vestige.query import words
+    from vestige.settings import read_settings
+    from vestige.store.base import RetentionPolicy
+
+    settings = read_settings(home)
+    policy = RetentionPolicy(settings.retention_age_s, settings.retention_body_bytes)
+    if max_age is not None or max_body_bytes is not None:
+        policy = RetentionPolicy(max_age, max_body_bytes)
+    with opened(home, readonly=False) as store:
+        before = home.store.stat().st_size
+        pruned = store.prune(policy, SYSTEM.now_ns(), dry_run)
+        after = home.store.stat().st_size
+    verb = "would remove" if dry_run else "removed"
+    click.echo(
+        f"{verb} {pruned.runs} runs ({pruned.spans} spans) and {pruned.bodies} bodies"
+        f" ({words.size(pruned.freed_bytes)})"
+    )
+    if not dry_run and before > after:
+        click.echo(f"the store shrank from {words.size(before)} to {words.size(after)}")
+
+
+@click.command(
+    "pin",
+    cls=Examples,
+    examples="  vestige pin r7        keep this run, whatever its age",
+    exits="0 done, 2 no such run",
+)
+@click.argument("run")
+@home_option
+def pin(run: str, home: Home) -> None:
+    """Keep a run and its bodies out of reach of pruning."""
+    _set_pinned(home, run, True)
+
+
+@click.command(
+    "unpin",
+    cls=Examples,
+    examples="  vestige unpin r7      let retention have it",
+    exits="0 done, 2 no such run",
+)
+@click.argument("run")
+@home_option
+def unpin(run: str, home: Home) -> None:
+    """Let a pinned run be pruned again."""
+    _set_pinned(home, run, False)
+
+
+def _set_pinned(home: Home, text: str, pinned: bool) -> None:
+    from vestige.doors.cli.read import opened
+    from vestige.query.find import find_run
+
+    with opened(home, readonly=False) as store:
+        run = find_run(store, text)
+        store.pin(run.id, pinned)
+    click.echo(f"{run.short_id} {run.name}: {'pinned' if pinned else 'not pinned any more'}")

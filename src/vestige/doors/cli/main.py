@@ -1,0 +1,62 @@
+"""`vestige`: the group of all commands, and what happens to an error.
+
+Commands import what they need when they run, so `vestige --help` stays quick.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import click
+
+from vestige._version import __version__
+from vestige.doors.cli.collect import collect, doctor, recover
+from vestige.doors.cli.keep import pin, prune, unpin
+from vestige.doors.cli.options import Examples
+from vestige.doors.cli.read import list_runs, show
+from vestige.doors.cli.run import run
+from vestige.errors import VestigeError
+
+
+class Root(click.Group):
+    """Turns our errors into one line and an exit code, and never shows a traceback."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except VestigeError as error:
+            click.echo(f"vestige: {error}", err=True)
+            ctx.exit(error.exit_code)
+        except BrokenPipeError:
+            # `vestige show | head`: the reader has seen enough.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(0)
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else ""
+            click.echo(f"vestige: {where}{error.strerror or error}.", err=True)
+            ctx.exit(3)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)  # in the order of a first session, not of the alphabet
+
+
+@click.group(
+    cls=Root,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="A first session: vestige run -- python agent.py, then vestige list, then vestige show.",
+)
+@click.version_option(__version__, prog_name="vestige")
+def cli() -> None:
+    """The flight recorder and debugger for AI agents."""
+
+
+for command in (run, list_runs, show, doctor, collect, recover, prune, pin, unpin):
+    assert isinstance(command, Examples), f"{command.name}: every help text has examples"
+    cli.add_command(command)
+
+
+def main() -> None:
+    """The console script."""
+    cli(prog_name="vestige")

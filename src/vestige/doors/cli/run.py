@@ -1,0 +1,36 @@
+"""`vestige run -- COMMAND`: record a program from outside."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+from vestige.doors.cli.options import Examples, Home, home_option
+
+
+@click.command(
+    "run",
+    cls=Examples,
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    examples="""
+  vestige run -- python agent.py                 record it, and see how it ends
+  vestige run --name nightly -- python -m agent  under a name of your own
+""",
+    exits="the command's own; 128 + n if signal n killed it; 2 if it could not be started",
+)
+@click.option("--name", metavar="NAME", help="What to call the run. Default: the program.")
+@home_option
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True)
+def run(name: str | None, home: Home, command: tuple[str, ...]) -> None:
+    """Run COMMAND with recording on.
+
+    Python programs are recorded from their first moment, child processes included;
+    of any other program you get how it ended. Terminal, signals and exit code are
+    the command's own.
+    """
+    from vestige.boot import boot_environment
+    from vestige.collector.supervise import run_command
+
+    sys.exit(run_command(home, command, boot_environment(os.environ), name))

@@ -1,0 +1,190 @@
+"""The ambient form: `@trace` and `traced_run`, for code that has no span to pass down.
+
+    @vestige.trace
+    def plan(goal): ...                  # a step of the ambient run, or a run of its own
+
+    with vestige.traced_run("nightly"):  # a run of the process's default recorder
+        plan("ship it")
+
+Works on functions, coroutines, generators and async generators. A generator's span
+is the ambient one only while the generator itself runs, never while its consumer does.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import AsyncGenerator, Callable, Generator
+from typing import Any, TypeVar, overload
+
+from vestige.emit import current
+from vestige.emit.span import Span
+from vestige.record.values import json_text
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def traced_run(
+    name: str, conversation_id: str | None = None, attributes: dict[str, Any] | None = None
+) -> Span:
+    """A run of the process's default recorder, as a context manager (sync and async)."""
+    return current.default().run(name, conversation_id, attributes)
+
+
+@overload
+def trace(function: F, /) -> F: ...
+
+
+@overload
+def trace(
+    name: str | None = None, /, *, type: str = "step", capture: bool = True
+) -> Callable[[F], F]: ...
+
+
+def trace(
+    function: Any = None, /, *, name: str | None = None, type: str = "step", capture: bool = True
+) -> Any:
+    """Record every call of a function as a span.
+
+    `@trace`, `@trace("name")` or `@trace(name=..., type="tool", capture=False)`.
+    With `capture`, arguments become the span's input body and the result its output.
+    """
+    if callable(function):
+        return _traced(function, name, type, capture)
+    return functools.partial(_traced, name=function or name, type=type, capture=capture)
+
+
+def _traced(function: Callable[..., Any], name: str | None, type: str, capture: bool) -> Any:
+    label = name or getattr(function, "__qualname__", repr(function)).replace("<locals>.", "")
+
+    def opened(args: Any, kwargs: Any) -> Span:
+        body = _Arguments(function, args, kwargs) if capture else None
+        parent = current.SPAN.get()
+        if parent is None:
+            return current.default().run(label, body=body)
+        return parent.child(label, type, body=body)
+
+    def finished(span: Span, result: Any) -> None:
+        span.end(body=_Result(result) if capture and result is not None else None)
+
+    if inspect.isasyncgenfunction(function):
+        return _traced_async_generator(function, opened)
+    if inspect.isgeneratorfunction(function):
+        return _traced_generator(function, opened)
+    if inspect.iscoroutinefunction(function):
+
+        @functools.wraps(function)
+        async def traced_coroutine(*args: Any, **kwargs: Any) -> Any:
+            with opened(args, kwargs) as span:
+                result = await function(*args, **kwargs)
+                finished(span, result)
+                return result
+
+        return traced_coroutine
+
+    @functools.wraps(function)
+    def traced(*args: Any, **kwargs: Any) -> Any:
+        with opened(args, kwargs) as span:
+            result = function(*args, **kwargs)
+            finished(span, result)
+            return result
+
+    return traced
+
+
+class _Arguments:
+    """A call's arguments, turned into text only if the span is really recorded."""
+
+    def __init__(self, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
+        self._function, self._args, self._kwargs = function, args, kwargs
+
+    def __str__(self) -> str:
+        try:
+            bound = inspect.signature(self._function).bind_partial(*self._args, **self._kwargs)
+            named = bound.arguments
+        except (TypeError, ValueError):
+            named = {"args": self._args, "kwargs": self._kwargs}
+        return json_text({key: value for key, value in named.items() if key not in ("self", "cls")})
+
+
+class _Result:
+    """A call's result, likewise."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def __str__(self) -> str:
+        return self._value if isinstance(self._value, str) else json_text(self._value)
+
+
+def _traced_generator(
+    function: Callable[..., Generator[Any, Any, Any]], opened: Callable[[Any, Any], Span]
+) -> Any:
+    @functools.wraps(function)
+    def traced_generator(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+        span = opened(args, kwargs)
+        generator = function(*args, **kwargs)
+        step: Callable[[Any], Any] = generator.send
+        sent: Any = None
+        try:
+            while True:
+                token = current.SPAN.set(span)
+                try:
+                    item = step(sent)
+                finally:
+                    current.leave(token)
+                try:
+                    sent = yield item
+                    step = generator.send
+                except GeneratorExit:
+                    generator.close()
+                    raise
+                except BaseException as thrown:  # noqa: BLE001  # what the consumer throws in
+                    step, sent = generator.throw, thrown
+        except StopIteration as stop:
+            span.end()
+            return stop.value
+        except GeneratorExit:
+            span.end(status="cancelled")  # the consumer had enough: no error of the generator's
+            raise
+        except BaseException as error:
+            span.end(error)
+            raise
+
+    return traced_generator
+
+
+def _traced_async_generator(
+    function: Callable[..., AsyncGenerator[Any, Any]], opened: Callable[[Any, Any], Span]
+) -> Any:
+    @functools.wraps(function)
+    async def traced_async_generator(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
+        span = opened(args, kwargs)
+        generator = function(*args, **kwargs)
+        step: Callable[[Any], Any] = generator.asend
+        sent: Any = None
+        try:
+            while True:
+                token = current.SPAN.set(span)
+                try:
+                    item = await step(sent)
+                finally:
+                    current.leave(token)
+                try:
+                    sent = yield item
+                    step = generator.asend
+                except GeneratorExit:
+                    await generator.aclose()
+                    raise
+                except BaseException as thrown:  # noqa: BLE001  # what the consumer throws in
+                    step, sent = generator.athrow, thrown
+        except StopAsyncIteration:
+            span.end()
+        except GeneratorExit:
+            span.end(status="cancelled")
+            raise
+        except BaseException as error:
+            span.end(error)
+            raise
+
+    return traced_async_generator

@@ -1,0 +1,93 @@
+"""What the loggers and spans of one recorder share: identity, time, and the way out.
+
+An emitter mints identities and hands finished records to `send`. It knows neither
+the journal nor a file: the recorder wires those in (recorder.py), a test wires in
+a list.
+
+Nothing here raises into the program that is being recorded. What goes wrong is
+counted in `faults` by name, and the recorder reports the counts.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from vestige.clock import Clock
+from vestige.record.types import LEVELS, Attributes, BodyInfo, KnownRecord
+from vestige.record.values import flat_attributes
+
+if TYPE_CHECKING:
+    from vestige.emit.span import Span
+
+PreparedBody = tuple[str | None, BodyInfo | None]
+PrepareBody = Callable[[Any, int], PreparedBody]
+"""Any value, and the seq of its record -> what goes into the line (recorder.py)."""
+
+LEVEL_RANK: dict[str, int] = {level: rank for rank, level in enumerate(LEVELS)}
+NO_ATTRIBUTES: Attributes = {}
+
+
+class Emitter:
+    """One writer's identity and clock, and where its records go."""
+
+    __slots__ = (
+        "faults",
+        "level_rank",
+        "monotonic_ns",
+        "now_ns",
+        "open_spans",
+        "prepare_body",
+        "process_run_id",
+        "process_span_id",
+        "run_id",
+        "sample",
+        "send",
+        "seq",
+        "span_id",
+        "writer",
+    )
+
+    def __init__(
+        self,
+        clock: Clock,
+        send: Callable[[KnownRecord], None],
+        prepare_body: PrepareBody,
+        *,
+        level: str = "debug",
+        sample: float = 1.0,
+    ) -> None:
+        self.now_ns = clock.now_ns
+        self.monotonic_ns = clock.monotonic_ns
+        self.span_id = clock.span_id
+        self.run_id = clock.run_id
+        self.send = send
+        self.prepare_body = prepare_body
+        self.level_rank = LEVEL_RANK[level]
+        self.sample = sample
+        self.faults: Counter[str] = Counter()
+        self.begin("", itertools.count(1))
+
+    def begin(self, writer: str, seq: Iterator[int]) -> None:
+        """Speak as `writer`, in the order of `seq`: at birth, and again in a forked child."""
+        self.writer = writer
+        self.seq = seq
+        self.open_spans: dict[str, Span] = {}
+        self.process_run_id = ""
+        self.process_span_id: str | None = None
+
+    def fault(self, what: str) -> None:
+        """Count a misuse or a failure of our own; the program goes on."""
+        self.faults[what] += 1
+
+    def attributes(self, given: Mapping[str, Any] | None) -> Attributes:
+        """A caller's attributes as they can be written, whatever they are."""
+        if not given:
+            return NO_ATTRIBUTES
+        try:
+            return flat_attributes(given)
+        except Exception:  # noqa: BLE001  # the caller's mapping runs the caller's code
+            self.fault("attributes could not be read")
+            return {"vestige.unreadable_attributes": type(given).__name__}

@@ -1,0 +1,85 @@
+"""An exception as attributes, and as the status of the span that it ended.
+
+Chained exceptions and groups keep their whole story in `error.stack`; the deepest
+cause and the members of a group also stand as attributes, to be asked for.
+"""
+
+from __future__ import annotations
+
+from vestige.limits import STACK_MAX
+from vestige.record.types import Attributes, Status
+from vestige.record.values import cut, safe_str
+
+_MESSAGE_MAX = 4_000
+_CHAIN_MAX = 50
+_MEMBERS_MAX = 20
+
+
+def error_attributes(error: BaseException) -> Attributes:
+    """`error.type`, `error.message`, `error.stack`, and what lies beneath."""
+    attributes: Attributes = {
+        "error.type": _type_name(error),
+        "error.message": _message(error),
+        "error.stack": _stack(error),
+    }
+    root = _root_cause(error)
+    if root is not error:
+        attributes["error.cause.type"] = _type_name(root)
+        attributes["error.cause.message"] = _message(root)
+    if isinstance(error, BaseExceptionGroup):
+        members = error.exceptions
+        attributes["error.group.count"] = len(members)
+        attributes["error.group.types"] = ", ".join(map(_type_name, members[:_MEMBERS_MAX]))
+    return attributes
+
+
+def status_of(error: BaseException | None) -> Status:
+    """How a span ended that this exception left."""
+    if error is None:
+        return "ok"
+    if isinstance(error, TimeoutError):
+        return "timeout"
+    if isinstance(error, (KeyboardInterrupt, GeneratorExit)):
+        return "cancelled"
+    if isinstance(error, SystemExit):
+        return "ok" if error.code in (None, 0) else "error"
+    # By name: asyncio, concurrent.futures, trio and anyio each have their own, and
+    # importing one of them to ask would cost every program that uses none.
+    if any(cls.__name__ in ("CancelledError", "Cancelled") for cls in type(error).__mro__):
+        return "cancelled"
+    return "error"
+
+
+def _type_name(error: BaseException) -> str:
+    cls = type(error)
+    return (
+        cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
+    )
+
+
+def _message(error: BaseException) -> str:
+    return cut(safe_str(error), _MESSAGE_MAX)
+
+
+def _root_cause(error: BaseException) -> BaseException:
+    seen: set[int] = set()
+    for _ in range(_CHAIN_MAX):
+        seen.add(id(error))
+        beneath = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+        if beneath is None or id(beneath) in seen:
+            break
+        error = beneath
+    return error
+
+
+def _stack(error: BaseException) -> str:
+    import traceback  # costs 5 ms of imports, and most programs never fail
+
+    try:
+        text = "".join(traceback.format_exception(error))
+    except Exception:  # noqa: BLE001  # an exception's own code, or a damaged traceback
+        return f"<no stack: {type(error).__name__} could not be formatted>"
+    if len(text) <= STACK_MAX:
+        return text
+    half = STACK_MAX // 2
+    return f"{text[:half]}\n…[{len(text) - 2 * half} characters left out]…\n{text[-half:]}"

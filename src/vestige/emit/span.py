@@ -1,0 +1,207 @@
+"""Span: one timed piece of work. Written when it opens, when it learns, when it closes.
+
+    with run.span("search", type="tool", body=arguments) as span:
+        span.set_attributes(tool_call_id="call_7")
+        result = search(...)
+        span.end(body=result)
+
+A span is an explicit value: pass it down, and open children from it. Entering it
+as a context manager also makes it the ambient one (emit/ambient.py).
+
+It never raises. Using a span after its end is counted, not punished.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from vestige.emit import current, logger
+from vestige.emit.emitter import NO_ATTRIBUTES, Emitter
+from vestige.emit.exceptions import error_attributes, status_of
+from vestige.limits import OPEN_SPANS_TRACKED_MAX
+from vestige.record.types import VERSION, Link, SpanClose, SpanOpen, SpanUpdate
+
+
+class Span:
+    """Work in progress. Made by `Recorder.run`, `Logger.span` and `Span.child`."""
+
+    __slots__ = (
+        "_emitter",
+        "_ended",
+        "_opened_ns",
+        "_token",
+        "_writer",
+        "component",
+        "id",
+        "name",
+        "parent_id",
+        "run_id",
+        "type",
+    )
+    muted = False
+    """True for spans of a run that was not sampled (emit/null.py)."""
+
+    def __init__(
+        self,
+        emitter: Emitter,
+        run_id: str,
+        parent_id: str | None,
+        component: str,
+        name: str,
+        type: str,
+        attributes: Mapping[str, Any] | None = None,
+        body: Any = None,
+        links: list[Link] | None = None,
+        conversation_id: str | None = None,
+    ) -> None:
+        self._emitter = emitter
+        self._writer = writer = emitter.writer
+        self._ended = False
+        self.id = span_id = emitter.span_id()
+        self.run_id = run_id
+        self.parent_id = parent_id
+        self.component = component
+        self.name = name
+        self.type = type
+        flat = emitter.attributes(attributes) if attributes else NO_ATTRIBUTES
+        seq = next(emitter.seq)
+        info = None
+        if body is not None:
+            body, info = emitter.prepare_body(body, seq)
+        emitter.send(
+            SpanOpen(
+                VERSION, writer, seq, emitter.now_ns(), run_id, span_id, component, type, name,
+                parent_id, conversation_id, flat, links, body, info,
+            )
+        )  # fmt: skip
+        if len(emitter.open_spans) < OPEN_SPANS_TRACKED_MAX:
+            emitter.open_spans[span_id] = self
+        self._opened_ns = emitter.monotonic_ns()
+
+    # --- while it is open ---------------------------------------------------------------
+
+    @property
+    def log(self) -> logger.Logger:
+        """A logger whose lines belong to this span."""
+        return logger.Logger(self._emitter, self.component, self)
+
+    def child(
+        self,
+        name: str,
+        type: str = "step",
+        attributes: Mapping[str, Any] | None = None,
+        body: Any = None,
+    ) -> Span:
+        """A span inside this one."""
+        if self._ended:
+            self._emitter.fault("child of an ended span")
+        return Span(
+            self._emitter, self.run_id, self.id, self.component, name, type, attributes, body
+        )
+
+    span = child
+
+    def set_attributes(self, attributes: Mapping[str, Any] | None = None, /, **more: Any) -> None:
+        """Attributes learned while the work goes on; written now, not at the end."""
+        if self._may_change("set_attributes"):
+            given = {**attributes, **more} if attributes else more
+            self._update(self._emitter.attributes(given), None)
+
+    def add_link(
+        self, span_id: str | Span, run_id: str | None = None, reason: str | None = None
+    ) -> None:
+        """A causal edge to another span, written now: it must not wait for an end that never comes."""
+        if self._may_change("add_link"):
+            if isinstance(span_id, Span):
+                link = Link(span_id.id, run_id or span_id.run_id, reason)
+            else:
+                link = Link(str(span_id), run_id, reason)
+            self._update(NO_ATTRIBUTES, [link])
+
+    # --- its end ------------------------------------------------------------------------
+
+    def end(
+        self,
+        error: BaseException | None = None,
+        attributes: Mapping[str, Any] | None = None,
+        body: Any = None,
+        *,
+        status: str | None = None,
+    ) -> None:
+        """The work is done, or failed with `error`. `status` overrides what the error says."""
+        emitter = self._emitter
+        if self._ended:
+            emitter.fault("span ended twice")
+            return
+        if self._writer != emitter.writer:
+            return  # a forked child leaving its parent's `with` block: not its span to end
+        duration_ns = emitter.monotonic_ns() - self._opened_ns
+        self._ended = True
+        flat = emitter.attributes(attributes) if attributes else NO_ATTRIBUTES
+        if error is not None:
+            flat = {**flat, **error_attributes(error)}
+        if status is None:
+            status = "ok" if error is None else status_of(error)
+        seq = next(emitter.seq)
+        info = None
+        if body is not None:
+            body, info = emitter.prepare_body(body, seq)
+        emitter.send(
+            SpanClose(
+                VERSION, self._writer, seq, emitter.now_ns(), self.run_id, self.id, status,
+                duration_ns, flat, body, info,
+            )
+        )  # fmt: skip
+        emitter.open_spans.pop(self.id, None)
+
+    @property
+    def ended(self) -> bool:
+        return self._ended
+
+    # --- as a context manager -----------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        self._token = current.SPAN.set(self)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        current.leave(self._token)
+        if not self._ended:
+            self.end(error)
+
+    async def __aenter__(self) -> Self:
+        return self.__enter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.__exit__(kind, error, trace)
+
+    def __repr__(self) -> str:
+        return f"<Span {self.id} {self.type} {self.name!r}{' ended' if self._ended else ''}>"
+
+    # --- inside ---------------------------------------------------------------------------
+
+    def _may_change(self, what: str) -> bool:
+        if self._ended:
+            self._emitter.fault(f"{what} on an ended span")
+        return not self._ended
+
+    def _update(self, attributes: Any, links: list[Link] | None) -> None:
+        emitter = self._emitter
+        emitter.send(
+            SpanUpdate(
+                VERSION, emitter.writer, next(emitter.seq), emitter.now_ns(),
+                self.run_id, self.id, attributes, links,
+            )
+        )  # fmt: skip

@@ -1,0 +1,93 @@
+"""Carry the ambient span into threads and thread pools.
+
+A context variable follows asyncio tasks by itself, but a new thread starts with an
+empty context, and a pool's thread with that of whoever happened to start it. So, as
+long as a recorder is alive, `Thread.start` and `ThreadPoolExecutor.submit` hand the
+ambient span over. Outside any span they do exactly what they did before.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from vestige.emit import current
+
+_users = 0
+_lock = threading.Lock()
+_originals: list[tuple[type, str, Any]] = []
+
+
+def install() -> None:
+    """Begin to carry spans; counted, so that recorders can come and go."""
+    global _users
+    from concurrent.futures import ThreadPoolExecutor
+
+    with _lock:
+        _users += 1
+        if _users == 1:
+            _wrap(threading.Thread, "start", _starting)
+            _wrap(ThreadPoolExecutor, "submit", _submitting)
+
+
+def uninstall() -> None:
+    """The last one out restores what was there, unless somebody wrapped it after us."""
+    global _users
+    with _lock:
+        _users -= 1
+        if _users == 0:
+            for owner, name, original in _originals:
+                if getattr(getattr(owner, name), "_vestige", False):
+                    setattr(owner, name, original)
+            _originals.clear()
+
+
+def _wrap(owner: type, name: str, wrapper: Callable[[Any], Any]) -> None:
+    original = getattr(owner, name)
+    wrapped = wrapper(original)
+    wrapped.__name__, wrapped.__qualname__ = original.__name__, original.__qualname__
+    wrapped.__doc__, wrapped.__wrapped__ = original.__doc__, original
+    wrapped._vestige = True
+    _originals.append((owner, name, original))
+    setattr(owner, name, wrapped)
+
+
+def _starting(original: Callable[..., None]) -> Callable[..., None]:
+    def start(self: threading.Thread) -> None:
+        span = current.SPAN.get()
+        if span is not None:
+            run = self.run
+
+            def run_in_span() -> None:
+                del self.__dict__["run"]  # leave the thread as its owner made it
+                current.SPAN.set(span)
+                run()
+
+            self.__dict__["run"] = run_in_span
+        return original(self)
+
+    return start
+
+
+def _submitting(original: Callable[..., Any]) -> Callable[..., Any]:
+    def submit(self: Any, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        span = current.SPAN.get()
+        if span is None:
+            return original(self, fn, *args, **kwargs)
+
+        def call_in_span(*args: Any, **kwargs: Any) -> Any:
+            token = current.SPAN.set(span)
+            try:
+                return fn(*args, **kwargs)
+            finally:
+                current.leave(token)
+
+        # A pool may start its thread in here: that thread outlives the span, and must not keep it.
+        token = current.SPAN.set(None)
+        try:
+            return original(self, call_in_span, *args, **kwargs)
+        finally:
+            current.leave(token)
+
+    return submit

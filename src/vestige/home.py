@@ -1,0 +1,97 @@
+"""Every path inside a home.
+
+~/.vestige/                 or $VESTIGE_HOME; mode 0700
+  config.toml               settings (settings.py)
+  journal/                  <writer>.<generation>.ndjson, one per process and generation
+  bodies/                   <writer>-<seq>: bodies too long for a journal line, until taken in
+  faults/                   <writer>.txt: what faulthandler wrote while its process died
+  store.db                  the store (SQLite)
+  collector.lock            held by whoever takes journals in
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from vestige.errors import UsageError
+
+JOURNAL_SUFFIX = ".ndjson"
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The folder that holds everything of one user or application."""
+
+    root: Path
+
+    @property
+    def config(self) -> Path:
+        return self.root / "config.toml"
+
+    @property
+    def journal(self) -> Path:
+        return self.root / "journal"
+
+    @property
+    def bodies(self) -> Path:
+        return self.root / "bodies"
+
+    @property
+    def faults(self) -> Path:
+        return self.root / "faults"
+
+    @property
+    def store(self) -> Path:
+        return self.root / "store.db"
+
+    @property
+    def lock(self) -> Path:
+        return self.root / "collector.lock"
+
+    def journal_file(self, writer: str, generation: int) -> Path:
+        return self.journal / f"{writer}.{generation:06d}{JOURNAL_SUFFIX}"
+
+    def spilled_body(self, writer: str, seq: int) -> Path:
+        return self.bodies / f"{writer}-{seq}"
+
+    def fault_file(self, writer: str) -> Path:
+        return self.faults / f"{writer}.txt"
+
+    def journal_files(self) -> list[tuple[str, int, Path]]:
+        """All journal files as (writer, generation, path), oldest generation of a writer first."""
+        found: list[tuple[str, int, Path]] = []
+        try:
+            names = os.listdir(self.journal)
+        except FileNotFoundError:
+            return []
+        for name in names:
+            writer, _, rest = name.partition(".")
+            number = rest.removesuffix(JOURNAL_SUFFIX)
+            if rest.endswith(JOURNAL_SUFFIX) and number.isdecimal():
+                found.append((writer, int(number), self.journal / name))
+        return sorted(found)
+
+    def make(self) -> None:
+        """Create the folders, readable by their owner alone."""
+        for folder in (self.root, self.journal, self.bodies, self.faults):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def default_root() -> Path:
+    """`$VESTIGE_HOME`, or `~/.vestige`."""
+    given = os.environ.get("VESTIGE_HOME")
+    if given:
+        return Path(given).expanduser()
+    try:
+        return Path("~/.vestige").expanduser()
+    except RuntimeError as error:
+        raise UsageError("home: there is no home directory. Set VESTIGE_HOME.") from error
+
+
+def get_home(root: str | os.PathLike[str] | Home | None = None) -> Home:
+    """The home at `root`, or the default one."""
+    if isinstance(root, Home):
+        return root
+    return Home(Path(os.path.abspath(root) if root is not None else default_root()))

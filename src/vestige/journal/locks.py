@@ -1,0 +1,33 @@
+"""File locks: how one process tells that another is alive.
+
+A journal's writer holds the lock of its file for as long as it lives, whatever kills
+it; the kernel lets go when the last write has landed. `flock` is the right kind: it
+belongs to the open file, so a reader in the same process is told the truth too.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+
+def hold(fd: int) -> bool:
+    """Take the lock of an open file, if it is free."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def is_held(path: Path) -> bool:
+    """Does somebody hold the lock of this file? A file that is gone is held by nobody."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return not hold(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,51 @@
+"""Read the journal: the complete lines written since an offset.
+
+The journal is the queue between two processes, and either may die at any byte.
+So the reader trusts one thing only: a newline. Bytes after the last newline are
+a line still being written; they stay where they are, and the offset returned
+does not pass them.
+
+    chunk, offset = read_lines(path, 0)
+    chunk, offset = read_lines(path, offset)      # only what is new
+
+Elsewhere: lines become records in record/line.py; a line that will not parse is
+the collector's problem (collector/take.py).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from vestige.limits import BATCH_BYTES, LINE_MAX
+
+
+def read_lines(path: Path, offset: int, bytes_max: int = BATCH_BYTES) -> tuple[bytes, int]:
+    """Complete lines from `offset` on, newlines included, and the offset after them.
+
+    At most about `bytes_max`. A file that has shrunk or gone reads as empty. A line
+    longer than any of ours is passed over whole, once it is known to end: it comes
+    back as its first bytes, which parse as nothing.
+    """
+    try:
+        with open(path, "rb") as file:
+            file.seek(offset)
+            data = file.read(bytes_max)
+            end = data.rfind(b"\n") + 1
+            if end or len(data) < bytes_max:
+                return data[:end], offset + end
+            return _pass_long_line(file, data, offset)
+    except FileNotFoundError:
+        return b"", offset
+
+
+def _pass_long_line(file: object, data: bytes, offset: int) -> tuple[bytes, int]:
+    position = offset + len(data)
+    head = data[: LINE_MAX + 1]
+    while True:
+        more: bytes = file.read(BATCH_BYTES)  # type: ignore[attr-defined]  # a binary file
+        newline = more.find(b"\n")
+        if newline >= 0:
+            return head + b"\n", position + newline + 1
+        if not more:
+            return b"", offset
+        position += len(more)

@@ -1,0 +1,63 @@
+"""Bodies too long for a line: written to a file of their own, step by step, before the line.
+
+The file is named after the record that refers to it, so its record is its only reader
+and the collector can delete it once that record is stored. It appears under its name
+only when it is whole. Memory stays near one step, however long the body is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from vestige.limits import BODY_MAX
+from vestige.record.types import BodyInfo
+
+
+def write_spill(path: Path, steps: Iterable[bytes], body_max: int = BODY_MAX) -> BodyInfo:
+    """Write the steps to `path`; beyond `body_max` they are only counted and hashed."""
+    unfinished = path.with_name(f".{path.name}")
+    kept, whole = hashlib.sha256(), hashlib.sha256()
+    kept_bytes = whole_bytes = 0
+    fd = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(fd, "wb", buffering=0) as file:
+            for step in steps:
+                whole.update(step)
+                whole_bytes += len(step)
+                room = body_max - kept_bytes
+                if room > 0:
+                    part = step if len(step) <= room else _whole_characters(step, room)
+                    file.write(part)
+                    kept.update(part)
+                    # A character that did not fit must not leave room for what follows it.
+                    kept_bytes = kept_bytes + len(part) if part is step else body_max
+            if whole_bytes <= body_max:
+                size = whole_bytes
+                original: dict[str, object] = {}
+            else:
+                marker = (
+                    f"\n…[cut by vestige: {whole_bytes} bytes, sha256 {whole.hexdigest()}]"
+                ).encode()
+                file.write(marker)
+                kept.update(marker)
+                size = file.tell()
+                original = {
+                    "original_bytes": whole_bytes,
+                    "original_sha256": whole.hexdigest(),
+                }
+        os.rename(unfinished, path)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+    return BodyInfo(spilled_bytes=size, sha256=kept.hexdigest(), **original)  # type: ignore[arg-type]
+
+
+def _whole_characters(data: bytes, length: int) -> bytes:
+    """At most `length` bytes, not ending inside a UTF-8 character."""
+    end = length
+    while end > length - 4 and end > 0 and data[end] & 0xC0 == 0x80:
+        end -= 1
+    return data[:end]

@@ -1,0 +1,249 @@
+"""Write the journal: append one line with one `os.write`, and never raise.
+
+What `write` returned from survives `kill -9`: the bytes are the kernel's. O_APPEND
+makes writes of several threads line up without a lock of ours.
+
+Rotation points the same file descriptor at the next file (`dup2`), so a thread that
+is about to write never holds a stale one. A generation's lock is free exactly when
+nobody can write to it any more: that is how a reader knows it is finished.
+
+When writing fails (disk full, read-only, home deleted) the line is dropped and
+counted, and the next `check` tries again from scratch. A line that was written only
+in part is ended with a newline, so that the next one starts clean.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+from vestige.home import Home
+from vestige.journal import locks
+from vestige.limits import FSYNC_INTERVAL_S, JOURNAL_ROTATE_BYTES, JOURNAL_TOTAL_MAX
+
+Fsync = Literal["none", "periodic", "record"]
+OPEN_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+
+
+class JournalWriter:
+    """One process's journal. `on_check` is called about once a second, off the hot path."""
+
+    def __init__(
+        self,
+        home: Home,
+        writer: str,
+        *,
+        fsync: Fsync = "periodic",
+        rotate_bytes: int = JOURNAL_ROTATE_BYTES,
+        total_max: int = JOURNAL_TOTAL_MAX,
+        on_check: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.home = home
+        self.writer = writer
+        self.dropped = 0
+        self.written_bytes = 0
+        """Of this generation."""
+        self.last_error: OSError | None = None
+        self._fsync = fsync
+        self._rotate_bytes = rotate_bytes
+        self._total_max = total_max
+        self._on_check = on_check
+        self._generation = 0
+        self._fd = -1
+        self._dirty = False
+        self._losses: Counter[str] = Counter()
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._keeper: threading.Thread | None = None
+        with self._lock:
+            self._open_next()
+
+    # --- the hot path -------------------------------------------------------------------
+
+    def write(self, line: bytes) -> bool:
+        """Append a line. False: it was dropped, and counted."""
+        try:
+            written = os.write(self._fd, line)
+        except OSError as error:
+            return self._drop(error)
+        if written != len(line):
+            return self._finish(line)
+        self.written_bytes += written
+        if self.written_bytes >= self._rotate_bytes:
+            self.rotate()
+        if self._fsync == "record":
+            os.fsync(self._fd)
+        self._dirty = True
+        if self._keeper is None:
+            self._start_keeper()
+        return True
+
+    # --- when it does not go well ---------------------------------------------------------
+
+    def _finish(self, line: bytes) -> bool:
+        """A short write: end the torn line, then write the whole one again."""
+        try:
+            if os.write(self._fd, b"\n" + line) == len(line) + 1:
+                return True
+            os.write(self._fd, b"\n")
+        except OSError as error:
+            return self._drop(error)
+        return self._drop(OSError("short write"))
+
+    def _drop(self, error: OSError) -> bool:
+        self.last_error = error
+        with self._lock:
+            self.dropped += 1
+            self._losses[f"records dropped: {error.strerror or error}"] += 1
+            first = self.dropped == 1
+        if first:
+            self._warn(error)
+        if self._keeper is None:
+            self._start_keeper()
+        return False
+
+    def _warn(self, error: OSError) -> None:
+        """Once, to a person: a recorder that cannot record should not be silent about it."""
+        try:
+            sys.stderr.write(
+                f"vestige: {self.path}: cannot write ({error}). Records are dropped and counted; "
+                "recording goes on by itself once writing works.\n"
+            )
+        except Exception:  # noqa: BLE001  # stderr may be closed, or anything
+            pass
+
+    def take_losses(self) -> Counter[str]:
+        """What was lost since the last call, by reason; only once it can be told."""
+        if self._fd < 0:
+            return Counter()
+        with self._lock:
+            losses, self._losses = self._losses, Counter()
+        return losses
+
+    def check(self) -> None:
+        """Now and then, off the hot path: fsync, and get back on our feet after a loss."""
+        if self._fd < 0 or self._is_gone():
+            with self._lock:
+                self._open_next()
+        elif self._dirty and self._fsync == "periodic":
+            self._dirty = False
+            try:
+                os.fsync(self._fd)
+            except OSError as error:
+                self.last_error = error
+
+    def _is_gone(self) -> bool:
+        """Was the file deleted under us? Then what we write goes nowhere."""
+        try:
+            return os.fstat(self._fd).st_nlink == 0
+        except OSError:
+            return True
+
+    # --- files ----------------------------------------------------------------------------
+
+    def rotate(self) -> None:
+        """Go on in the next generation."""
+        with self._lock:
+            if self.written_bytes >= self._rotate_bytes:
+                self._open_next()
+                self._bound_total()
+
+    def _open_next(self) -> None:
+        """Create, lock, then publish the next file: a reader never sees one that is unlocked
+        and alive. On failure the old file, if any, stays in use."""
+        generation = self._generation + 1
+        path = self.home.journal_file(self.writer, generation)
+        unpublished = path.with_name("." + path.name)
+        try:
+            self.home.make()
+            fd = os.open(unpublished, OPEN_FLAGS, 0o600)
+        except OSError as error:
+            self.last_error = error
+            return
+        try:
+            if not locks.hold(fd):
+                raise OSError(f"{path}: another process has this journal")
+            os.rename(unpublished, path)
+            if self._fd < 0:
+                self._fd = os.dup(fd)
+                os.set_inheritable(self._fd, False)
+            else:
+                os.dup2(fd, self._fd, inheritable=False)
+            self._generation = generation
+            self.written_bytes = 0
+        except OSError as error:
+            self.last_error = error
+        finally:
+            os.close(fd)
+
+    def _bound_total(self) -> None:
+        """No collector for weeks: the oldest finished generations go, and that is said."""
+        files = []
+        for writer, generation, path in self.home.journal_files():
+            try:
+                stat = path.stat()
+            except OSError:
+                continue
+            files.append((stat.st_mtime_ns, writer, generation, path, stat.st_size))
+        total = sum(size for *_, size in files)
+        lost = 0
+        for *_, path, size in sorted(files):
+            if total <= self._total_max:
+                break
+            if not locks.is_held(path):
+                path.unlink(missing_ok=True)
+                total -= size
+                lost += size
+        if lost:
+            self._losses["bytes of old journals deleted: over the total bound"] += lost
+
+    # --- the keeper ---------------------------------------------------------------------
+
+    def _start_keeper(self) -> None:
+        with self._lock:
+            if self._keeper is None and not self._stop.is_set():
+                self._keeper = threading.Thread(
+                    target=self._keep, name="vestige-journal", daemon=True
+                )
+                try:
+                    self._keeper.start()
+                except RuntimeError:  # the interpreter is shutting down
+                    pass
+
+    def _keep(self) -> None:
+        while not self._stop.wait(FSYNC_INTERVAL_S):
+            self.check()
+            self._on_check()
+
+    def close(self) -> None:
+        """Flush and let go of the lock: from now on the journal is finished."""
+        self._stop.set()
+        if self._keeper is not None and self._keeper is not threading.current_thread():
+            self._keeper.join(timeout=FSYNC_INTERVAL_S)
+        self.check()
+        with self._lock:
+            fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def restart(self, writer: str) -> None:
+        """In a forked child: the file and its thread are the parent's. Begin one of our own."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+        self.writer = writer
+        self.dropped = self.written_bytes = self._generation = 0
+        self._losses = Counter()
+        # Locks and events may have been held by threads that do not exist here.
+        self._lock, self._stop, self._keeper = threading.Lock(), threading.Event(), None
+        with self._lock:
+            self._open_next()
+
+    @property
+    def path(self) -> Path:
+        return self.home.journal_file(self.writer, self._generation)

@@ -1,0 +1,1 @@
+"""Questions. Pure functions over a Run, and the store's narrow reads."""

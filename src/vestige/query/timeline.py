@@ -1,0 +1,266 @@
+"""The easy view: how a run unfolded, one line per span or log line, oldest first.
+
+A pure function of a run. Every line is backed by a span or a log line; repeats fold
+into one with a count; what was in flight at the end says so.
+
+    for line in timeline(run): print(line.id, line.text)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from vestige.query import words
+from vestige.record.run import LogInfo, Run, SpanInfo
+from vestige.record.types import OWN_COMPONENT, Attributes
+
+Mood = Literal["ok", "error", "open", "log", "warn", "stamp"]
+
+NAME_SHOWN = 60
+MESSAGE_SHOWN = 160
+VALUE_SHOWN = 40
+VALUES_SHOWN = 4
+
+# Said elsewhere in the line, or only of use when one looks at the span itself.
+_NOT_SHOWN = frozenset(
+    [
+        "error.type",
+        "error.message",
+        "error.stack",
+        "error.cause.type",
+        "error.cause.message",
+        "model",
+        "input_tokens",
+        "output_tokens",
+        "cache_read_tokens",
+        "cache_write_tokens",
+        "implicit",
+        "sampled",
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of the easy view."""
+
+    id: str
+    """The short id of its span; empty for a log line."""
+    at_ns: int
+    """Since the run's start."""
+    depth: int
+    text: str
+    mood: Mood
+    count: int = 1
+    """How many there were in a row, told once."""
+
+
+Node = SpanInfo | LogInfo
+
+
+def timeline(run: Run, *, errors_only: bool = False, fold: bool = True) -> list[Line]:
+    """The whole run, as lines. `errors_only` keeps what failed, and what it stood in."""
+    children, roots = _tree(run)
+    if errors_only:
+        children, roots = _only_failed(children, roots)
+    lines = list(_walk(children, roots, run.info.started_ns))
+    return list(_folded(lines)) if fold else [line for line, _ in lines]
+
+
+# --- the tree -------------------------------------------------------------------------------
+
+
+def _tree(run: Run) -> tuple[dict[str, list[Node]], list[Node]]:
+    """Spans and log lines under their parents; what has none that we know stands at the top."""
+    known = {span.id for span in run.spans}
+    children: dict[str, list[Node]] = {}
+    roots: list[Node] = []
+    for node in _in_order(run):
+        parent = node.parent_id if isinstance(node, SpanInfo) else node.span_id
+        if parent in known and not (isinstance(node, SpanInfo) and parent == node.id):
+            children.setdefault(parent, []).append(node)
+        else:
+            roots.append(node)
+    return children, roots
+
+
+def _in_order(run: Run) -> list[Node]:
+    """Spans and lines together. Each writer's own order is by seq and never by the clock;
+    between writers the clock decides, held so that it never runs back within one."""
+    nodes: list[Node] = [*run.spans, *run.logs]
+    nodes.sort(key=lambda node: (node.writer, node.seq if node.seq is not None else 0))
+    placed: list[tuple[int, str, int, Node]] = []
+    writer, latest = "", 0
+    for node in nodes:
+        if node.writer != writer:
+            writer, latest = node.writer, 0
+        latest = max(latest, _time_ns(node))
+        placed.append((latest, node.writer, node.seq or 0, node))
+    placed.sort(key=lambda place: place[:3])
+    return [node for *_, node in placed]
+
+
+def _time_ns(node: Node) -> int:
+    return node.started_ns if isinstance(node, SpanInfo) else node.time_ns
+
+
+def _only_failed(
+    children: dict[str, list[Node]], roots: list[Node]
+) -> tuple[dict[str, list[Node]], list[Node]]:
+    kept: dict[str, list[Node]] = {}
+    failed: dict[str, bool] = {}
+    # Children before parents, without recursion: a run may be as deep as it likes.
+    order: list[Node] = []
+    stack = list(roots)
+    while stack:
+        node = stack.pop()
+        order.append(node)
+        if isinstance(node, SpanInfo):
+            stack.extend(children.get(node.id, ()))
+
+    def has_failed(node: Node) -> bool:
+        if isinstance(node, LogInfo):
+            return node.level == "error"
+        return failed[node.id]
+
+    for node in reversed(order):
+        if isinstance(node, SpanInfo):
+            below = [child for child in children.get(node.id, ()) if has_failed(child)]
+            kept[node.id] = below
+            failed[node.id] = bool(below) or node.status != "ok"
+    return kept, [node for node in roots if has_failed(node)]
+
+
+def _walk(
+    children: dict[str, list[Node]], roots: list[Node], start_ns: int
+) -> Iterator[tuple[Line, object]]:
+    """Lines in order, each with what makes it the same as another."""
+    stack: list[tuple[Node, int]] = [(node, 0) for node in reversed(roots)]
+    walked: set[str] = set()
+    while stack:
+        node, depth = stack.pop()
+        at_ns = max(0, _time_ns(node) - start_ns)
+        if isinstance(node, LogInfo):
+            same = (depth, node.level, node.component, node.message)
+            yield Line("", at_ns, depth, _say_log(node), _log_mood(node)), same
+            continue
+        if node.id in walked:  # a hostile run may name itself as its own ancestor
+            continue
+        walked.add(node.id)
+        below = children.get(node.id, [])
+        body = node.input.id if node.input is not None else None
+        alone = None if below else (depth, node.type, node.name, node.component, node.status, body)
+        yield Line(node.short_id, at_ns, depth, _say_span(node), _span_mood(node)), alone
+        stack.extend((child, depth + 1) for child in reversed(below))
+
+
+def _folded(lines: Iterable[tuple[Line, object]]) -> Iterator[Line]:
+    held: Line | None = None
+    held_same: object = None
+    count = 0
+    for line, same in lines:
+        if held is not None and same is not None and same == held_same:
+            count += 1
+            continue
+        if held is not None:
+            yield _counted(held, count)
+        held, held_same, count = line, same, 1
+    if held is not None:
+        yield _counted(held, count)
+
+
+def _counted(line: Line, count: int) -> Line:
+    if count == 1:
+        return line
+    what = "same call" if line.id else "same line"
+    return Line(line.id, line.at_ns, line.depth, f"{line.text}  x{count} {what}", line.mood, count)
+
+
+# --- the words ------------------------------------------------------------------------------
+
+
+def _say_span(span: SpanInfo) -> str:
+    verb = {"llm": "thought", "tool": "ran"}.get(span.type, "took")
+    word = "ai" if span.type == "llm" else words.one_line(span.type, 20)
+    parts = [word, words.one_line(span.name, NAME_SHOWN)]
+    model = span.attributes.get("model")
+    if isinstance(model, str) and model != span.name:
+        parts.append(f"[{words.one_line(model, 40)}]")
+    if span.status is None:
+        parts.append("(open)")
+    else:
+        parts.append(f"{verb} {words.duration(span.duration_ns)} → {_say_status(span)}")
+    sizes = _say_sizes(span)
+    if sizes:
+        parts.append(f"({sizes})")
+    tokens = _say_tokens(span.attributes)
+    if tokens:
+        parts.append(tokens)
+    parts.extend(_say_attributes(span.attributes))
+    return " ".join(parts)
+
+
+def _say_status(span: SpanInfo) -> str:
+    error = span.attributes.get("error.type")
+    if span.status == "ok" or error is None:
+        return str(span.status)
+    message = words.one_line(str(span.attributes.get("error.message") or ""), MESSAGE_SHOWN)
+    return f"{span.status} {error}: {message}" if message else f"{span.status} {error}"
+
+
+def _say_sizes(span: SpanInfo) -> str:
+    parts = []
+    for word, body in (("in", span.input), ("out", span.output)):
+        if body is not None:
+            cut = " " + body.cut if body.cut else ""
+            parts.append(f"{word} {words.size(body.size_bytes)}{cut}")
+    return ", ".join(parts)
+
+
+def _say_tokens(attributes: Attributes) -> str:
+    given, made = attributes.get("input_tokens"), attributes.get("output_tokens")
+    if given is None and made is None:
+        return ""
+    return f"{given if given is not None else '?'}+{made if made is not None else '?'} tokens"
+
+
+def _say_attributes(attributes: Attributes) -> list[str]:
+    shown = [
+        f"{words.one_line(key, 40)}={words.value(value, VALUE_SHOWN)}"
+        for key, value in attributes.items()
+        if key not in _NOT_SHOWN
+    ]
+    if len(shown) > VALUES_SHOWN:
+        return [*shown[:VALUES_SHOWN], f"+{len(shown) - VALUES_SHOWN} more"]
+    return shown
+
+
+def _say_log(log: LogInfo) -> str:
+    if is_stamp(log):
+        return f"!! {words.one_line(log.message, MESSAGE_SHOWN)}"
+    parts = [log.level, words.one_line(log.message, MESSAGE_SHOWN)]
+    error = log.attributes.get("error.type")
+    if error is not None:
+        message = words.one_line(str(log.attributes.get("error.message") or ""), MESSAGE_SHOWN)
+        parts.append(f"→ {error}: {message}")
+    parts.extend(_say_attributes(log.attributes))
+    return " ".join(parts)
+
+
+def is_stamp(log: LogInfo) -> bool:
+    """Is this the collector's word on how the process ended?"""
+    return log.component == OWN_COMPONENT and "crash" in log.attributes
+
+
+def _span_mood(span: SpanInfo) -> Mood:
+    if span.status is None:
+        return "open"
+    return "ok" if span.status == "ok" else "error"
+
+
+def _log_mood(log: LogInfo) -> Mood:
+    if is_stamp(log):
+        return "stamp"
+    return {"error": "error", "warn": "warn"}.get(log.level, "log")  # type: ignore[return-value]

@@ -1,0 +1,84 @@
+"""How times, sizes and foreign text are written in an answer.
+
+What a trace holds is untrusted: control characters are taken out (a terminal would
+obey them), lines are kept one line, and lengths are bounded.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+
+from vestige.record.types import Scalar
+
+_CONTROL = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]+"
+)
+
+
+def duration(ns: int | None) -> str:
+    """`12µs`, `3.4ms`, `1.8s`, `2m05s`, `3h10m`."""
+    if ns is None:
+        return ""
+    if ns < 1_000_000:
+        return f"{ns / 1000:.0f}µs"
+    if ns < 1_000_000_000:
+        return f"{ns / 1e6:.1f}ms"
+    seconds = ns / 1e9
+    if seconds < 60:
+        return f"{seconds:.1f}s"
+    minutes, rest = divmod(int(seconds), 60)
+    if minutes < 60:
+        return f"{minutes}m{rest:02d}s"
+    return f"{minutes // 60}h{minutes % 60:02d}m"
+
+
+def size(count: int) -> str:
+    """`14B`, `2.0k`, `1.3M`."""
+    if count < 1000:
+        return f"{count}B"
+    for unit in "kMG":
+        count_in = count / 1000
+        if count_in < 999.95 or unit == "G":
+            return f"{count_in:.1f}{unit}"
+        count //= 1000
+    raise AssertionError("unreachable")
+
+
+def number(count: int) -> str:
+    """`950`, `12.3k`, `4.1M`."""
+    return str(count) if count < 1000 else size(count)
+
+
+def timestamp(ns: int | None) -> str | None:
+    """ISO 8601, UTC, milliseconds."""
+    if ns is None:
+        return None
+    seconds, rest = divmod(ns, 10**9)
+    when = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+    return f"{when:%Y-%m-%dT%H:%M:%S}.{rest // 10**6:03d}Z"
+
+
+def ago(ns: int, now_ns: int) -> str:
+    """`12s ago`, `5m ago`, `3h ago`, `2d ago`."""
+    seconds = max(0, now_ns - ns) // 10**9
+    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= length:
+            return f"{seconds // length}{unit} ago"
+    return f"{seconds}s ago"
+
+
+def one_line(text: str, length_max: int) -> str:
+    """Foreign text on one line: newlines shown, control characters out, cut with an ellipsis."""
+    shown = _CONTROL.sub(" ", text[: length_max * 4].replace("\n", "⏎")).strip()
+    if len(shown) > length_max:
+        return shown[: length_max - 1] + "…"
+    return shown if len(text) <= length_max * 4 else shown + "…"
+
+
+def value(scalar: Scalar, length_max: int) -> str:
+    """An attribute's value; quoted where it would not stand as one word."""
+    if not isinstance(scalar, str):
+        return {None: "null", True: "true", False: "false"}.get(scalar, str(scalar))  # type: ignore[arg-type]
+    shown = one_line(scalar, length_max)
+    return f'"{shown}"' if " " in shown or not shown else shown

@@ -1,0 +1,1 @@
+"""What happened. Pure: no I/O, no clock. Every other folder speaks these types."""

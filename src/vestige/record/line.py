@@ -1,0 +1,135 @@
+"""A record as a journal line, and back.
+
+    line = render_line(record)          # one JSON object and a newline
+    record = parse_line(line)           # raises BadLineError, never anything else
+
+Known lines take one strict, fast decode. A line from a newer version (a kind or
+field that we do not know) takes a second, slower one that keeps what it does not
+understand, so that it survives a round trip.
+
+A line may carry the torn rest of another in front of it (a short write on a full
+disk): `parse_line` then finds the whole record inside. That is safe, because a
+quote inside a JSON string is always escaped, so the opening of a record cannot
+stand inside one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from vestige.limits import LINE_MAX
+from vestige.record.types import (
+    VERSION,
+    AnyRecord,
+    KnownRecord,
+    Log,
+    SpanClose,
+    SpanOpen,
+    SpanUpdate,
+    Unknown,
+)
+
+_OPENING = b'{"kind":"'
+_BY_KIND: dict[str, type[KnownRecord]] = {
+    "span-open": SpanOpen,
+    "span-update": SpanUpdate,
+    "span-close": SpanClose,
+    "log": Log,
+}
+_FIELDS = {
+    kind: frozenset(field.encode_name for field in msgspec.structs.fields(cls)) - {"extra"}
+    for kind, cls in _BY_KIND.items()
+}
+
+encode = msgspec.json.Encoder().encode_lines
+"""The hot path's encoder: `encode((record,))` is a line. Only for records without `extra`."""
+
+_decode = msgspec.json.Decoder(KnownRecord).decode
+_decode_lines = msgspec.json.Decoder(KnownRecord).decode_lines
+_decode_object = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class BadLineError(ValueError):
+    """A journal line that holds no record; the reason is its message."""
+
+
+def render_line(record: AnyRecord) -> bytes:
+    """One line, newline included, unknown fields where they were."""
+    if isinstance(record, Unknown):
+        return msgspec.json.encode(record.fields) + b"\n"
+    if record.extra:
+        fields = msgspec.to_builtins(record)
+        del fields["extra"]
+        return msgspec.json.encode({**fields, **record.extra}) + b"\n"
+    return encode((record,))
+
+
+def parse_line(line: bytes) -> AnyRecord:
+    """The record that a line holds."""
+    if len(line) > LINE_MAX:
+        raise BadLineError(f"line of {len(line)} bytes (at most {LINE_MAX})")
+    try:
+        return _parse(line)
+    except BadLineError:
+        inner = line.rfind(_OPENING)
+        if inner <= 0:
+            raise
+        return _parse(line[inner:])
+
+
+def parse_lines(data: bytes) -> tuple[list[AnyRecord], int]:
+    """The records of many lines, and how many lines held none."""
+    try:
+        records = _decode_lines(data)
+        if all(record.v == VERSION for record in records):
+            return records, 0
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass
+    found: list[AnyRecord] = []
+    malformed = 0
+    for line in data.split(b"\n"):
+        if line and not line.isspace():
+            try:
+                found.append(parse_line(line))
+            except BadLineError:
+                malformed += 1
+    return found, malformed
+
+
+def _parse(line: bytes) -> AnyRecord:
+    try:
+        record: KnownRecord = _decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        # Not ours, or of a kind that is newer than we are.
+        return _parse_unknown(line, error)
+    # The strict decoder skips unknown fields silently; a count of the fields
+    # at top level would cost more than the rare second decode it saves, so the
+    # version decides: only another version has other fields.
+    if record.v != VERSION:
+        return _keep_extra(record, line)
+    return record
+
+
+def _keep_extra(record: KnownRecord, line: bytes) -> KnownRecord:
+    fields = _decode_object(line)
+    known = _FIELDS[fields["kind"]]
+    record.extra = {
+        key: value for key, value in fields.items() if key not in known and key != "kind"
+    } or None
+    return record
+
+
+def _parse_unknown(line: bytes, error: Exception) -> Unknown:
+    try:
+        fields = _decode_object(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise BadLineError(f"not a record: {error}") from None
+    kind, writer, seq = fields.get("kind"), fields.get("writer"), fields.get("seq")
+    run_id = fields.get("run_id")
+    if not (isinstance(kind, str) and isinstance(writer, str) and type(seq) is int):
+        raise BadLineError(f"not a record: {error}")
+    if kind in _BY_KIND or not (run_id is None or isinstance(run_id, str)):
+        raise BadLineError(f"not a valid {kind}: {error}")
+    return Unknown(kind, writer, seq, run_id, fields)

@@ -1,0 +1,345 @@
+"""The central pass: no secret in clear reaches the journal.
+
+The owner of a secret masks it (`vestige.mask`, record/mask.py); this is the backstop for
+what slipped through. A record is encoded first and its line scanned once, cheaply;
+only a suspicious line is taken apart:
+
+    redactor = Redactor()
+    line = encode((record,))
+    if redactor.suspicious(line):
+        line = render_line(redactor.record(record))
+
+What surrounds a secret stays byte for byte, every hit is counted by its rule, and
+redacting twice gives what redacting once gave.
+
+Elsewhere: keys in record/mask.py and record/keyed.py, shapes in record/patterns.py, the scanner
+in record/scan.py. All but the first load when they are needed.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from vestige.limits import BODY_CHUNK, NESTING_MAX, SECRET_LENGTH_MAX
+from vestige.record.mask import MARK, KeyRule, mask, mask_escaped, masks_numbers, words_of
+from vestige.record.scan import Scanner
+from vestige.record.types import Attributes, KnownRecord, Link, Scalar
+from vestige.record.values import json_text
+
+if TYPE_CHECKING:
+    from vestige.record.patterns import Hit
+
+Counts = dict[str, int]
+
+_REGISTERED = "registered"
+_REGISTERED_MIN = 4
+"""Characters. A shorter value ("no", "42") stands in so many texts that masking it would
+destroy them and, by where the masks are, still tell what it was."""
+
+_BASE64_SHIFTED_MIN = 8
+_ROUNDS_MAX = 8
+_HELD_MAX = 4 * BODY_CHUNK
+_SAFE_CUTS = "\n ,;{}"
+_TEXTS = ("component", "type", "name", "message", "level", "status", "conversation_id")
+
+
+class Redactor:
+    """Finds secrets in records and masks them. Shared by all threads of a recorder."""
+
+    suspicious: Callable[[bytes], bool]
+    """Whether an encoded line might hold a secret. Never wrong when it says no."""
+
+    def __init__(
+        self,
+        *,
+        scanner: str | None = None,
+        extra_keys: Iterable[str] = (),
+        key_rules: bool = True,
+    ) -> None:
+        """`scanner`: the engine to use, for tests. `key_rules=False`: only shapes and registered values."""
+        extra_keys = tuple(extra_keys)
+        self._scanner = Scanner(scanner, extra_keys)
+        self.suspicious = self._scanner.suspicious
+        self._word = KeyRule(extra_keys).find if key_rules else None
+        self._extra = tuple(words[-1] for words in map(words_of, extra_keys) if words)
+        self._needles: tuple[str, ...] = ()
+        self._learning = threading.Lock()
+        self._hits_in: Callable[[str], list[Hit]] | None = None
+
+    def add_secret(self, value: str) -> None:
+        """Mask this value wherever it appears, in every form that escaping gives it."""
+        if len(value) < _REGISTERED_MIN:
+            return
+        forms = _forms(value)
+        with self._learning:
+            # Longest first: a form may be the beginning of another.
+            self._needles = tuple(sorted({*self._needles, *forms}, key=len, reverse=True))
+            self._scanner.learn(_encoded(form) for form in forms)
+
+    # --- records ------------------------------------------------------------------------
+
+    def record(self, record: KnownRecord) -> KnownRecord:
+        """The record with every secret in it masked, and what was done counted in `redacted`."""
+        counts: Counts = dict(record.redacted or {})
+        changes: dict[str, Any] = {
+            field: self.text(value, counts)
+            for field in _TEXTS
+            if isinstance(value := getattr(record, field, None), str)
+        }
+        changes["attributes"] = self._attributes(record.attributes, counts)
+        if links := getattr(record, "links", None):
+            changes["links"] = [self._link(link, counts) for link in links]
+        if body := getattr(record, "body", None):
+            info = getattr(record, "body_info", None)
+            encoded = info is not None and info.encoding == "base64"
+            changes["body"] = self._base64(body, counts) if encoded else self.text(body, counts)
+        if record.extra:
+            changes["extra"] = self._nested(record.extra, counts, NESTING_MAX)
+        return msgspec.structs.replace(record, **changes, redacted=counts or None)
+
+    def _attributes(self, attributes: Attributes, counts: Counts) -> Attributes:
+        cleaned: Attributes = {}
+        for key, value in attributes.items():
+            # Two keys may become one mask; the later value must not replace the earlier.
+            new_key = _unused(self.text(key, counts), cleaned)
+            cleaned[new_key] = self._scalar(key, value, counts)
+        return cleaned
+
+    def _scalar(self, key: str, value: Scalar, counts: Counts) -> Scalar:
+        if isinstance(value, str):
+            word = self._word(key) if self._word and value else None
+            return self.text(value, counts) if word is None else self._masked(word, value, counts)
+        if type(value) is int and self._word:
+            word = self._word(key)
+            if word is not None and masks_numbers(word):
+                return self._masked(word, str(value), counts)
+        return value
+
+    def _masked(self, word: str, value: str, counts: Counts) -> str:
+        from vestige.record.patterns import is_placeholder
+
+        masked = mask(value)
+        if masked == value or is_placeholder(value) or (word == "pwd" and value[0] in "/~"):
+            return self.text(value, counts)
+        _count(counts, f"key:{word}")
+        # The ends that a mask shows may themselves be a short registered secret.
+        return self.text(masked, counts)
+
+    def _link(self, link: Link, counts: Counts) -> Link:
+        if link.reason is None:
+            return link
+        return msgspec.structs.replace(link, reason=self.text(link.reason, counts))
+
+    def _nested(self, value: Any, counts: Counts, depth: int) -> Any:
+        if isinstance(value, str):
+            return self.text(value, counts)
+        if not isinstance(value, (dict, list)):
+            return value
+        if depth == 0:
+            return self.text(json_text(value), counts)
+        if isinstance(value, list):
+            return [self._nested(item, counts, depth - 1) for item in value]
+        cleaned: dict[str, Any] = {}
+        for key, item in value.items():
+            if isinstance(item, (dict, list)):
+                new: Any = self._nested(item, counts, depth - 1)
+            else:
+                new = self._scalar(key, item, counts)
+            cleaned[_unused(self.text(key, counts), cleaned)] = new
+        return cleaned
+
+    def _base64(self, body: str, counts: Counts) -> str:
+        try:
+            raw = base64.b64decode(body, validate=True)
+        except (binascii.Error, ValueError):
+            return self.text(body, counts)
+        text = raw.decode(errors="surrogateescape")
+        cleaned = self.text(text, counts)
+        if cleaned is text:
+            return body
+        return base64.b64encode(cleaned.encode(errors="surrogateescape")).decode()
+
+    # --- text ---------------------------------------------------------------------------
+
+    def text(self, text: str, counts: Counts | None = None) -> str:
+        """One text with its secrets masked; the same object if it has none."""
+        if text.startswith("base64:"):
+            # What values.py makes of bytes that are no text.
+            inner = self._base64(text[7:], counts if counts is not None else {})
+            return text if inner == text[7:] else "base64:" + inner
+        # Again until nothing changes: where two hits overlap, their union may end elsewhere
+        # than either did, and a second look must not find more than the first masked.
+        for _ in range(_ROUNDS_MAX):
+            hits = [hit for hit in self._find(text) if hit.new is not None]
+            if not hits:
+                break
+            text = _replace(text, hits, counts)
+        return text
+
+    def stream(self, pieces: Iterable[str], counts: Counts | None = None) -> Iterator[str]:
+        """A long text that arrives in pieces, redacted as one: a secret may lie across two."""
+        held = ""
+        for piece in pieces:
+            held += piece
+            if len(held) <= 2 * SECRET_LENGTH_MAX:
+                continue
+            cut = self._safe_cut(held)
+            if cut == 0 and len(held) > _HELD_MAX:
+                cut = len(held)  # a "secret" of megabytes: mask what is there, keep memory bounded
+            if cut:
+                yield self.text(held[:cut], counts)
+                held = held[cut:]
+        if held:
+            yield self.text(held, counts)
+
+    def argv(self, arguments: Sequence[str]) -> list[str]:
+        """A command line: `--token x`, `--token=x`, `KEY=x`, and text in each argument."""
+        cleaned: list[str] = []
+        previous = ""
+        for argument in arguments:
+            cleaned.append(self._argument(argument, previous))
+            previous = argument
+        return cleaned
+
+    def _argument(self, argument: str, previous: str) -> str:
+        if self._word is None or not argument:
+            return self.text(argument)
+        is_value = previous.startswith("-") and "=" not in previous and argument[0] != "-"
+        if is_value and self._word(previous.lstrip("-")) is not None:
+            return mask(argument)
+        name, equals, value = argument.partition("=")
+        if equals and value and " " not in name and ":" not in name and self._word(name):
+            return f"{name}={mask(value)}"
+        return self.text(argument)
+
+    # --- finding ------------------------------------------------------------------------
+
+    def _find(self, text: str) -> list[Hit]:
+        if self._hits_in is None:
+            self._hits_in = _finder(self._word, self._extra)
+        hits = self._hits_in(text)
+        if self._needles:
+            hits += _registered(text, self._needles)
+        return hits
+
+    def _safe_cut(self, text: str) -> int:
+        """A place at least SECRET_LENGTH_MAX from the end where no secret, nor its key, lies across."""
+        cut = len(text) - SECRET_LENGTH_MAX
+        spans = sorted(((hit.start, hit.high) for hit in self._find(text)), reverse=True)
+        # Where no rule looks at the character before: else a cut could make a word of half a one.
+        best = max(text.rfind(mark, 0, cut) for mark in _SAFE_CUTS) + 1 or cut
+        for start, high in spans:
+            if start < best < high:
+                best = max(text.rfind(mark, 0, start) for mark in _SAFE_CUTS) + 1
+        return best
+
+
+def _finder(
+    word: Callable[[str], str | None] | None, extra: tuple[str, ...]
+) -> Callable[[str], list[Hit]]:
+    # Here, not above: compiling all this would double the time of `import vestige`.
+    from vestige.record.keyed import compile_stems, find_keyed
+    from vestige.record.patterns import RULES
+
+    stems = compile_stems(extra)
+
+    def find(text: str) -> list[Hit]:
+        hits = list(find_keyed(text, word, stems)) if word else []
+        for rule in RULES:
+            hits.extend(rule.find(text))
+        return hits
+
+    return find
+
+
+def _replace(text: str, hits: list[Hit], counts: Counts | None) -> str:
+    hits.sort(key=lambda hit: (hit.low, -hit.high))
+    parts: list[str] = []
+    done = 0
+    place = 0
+    while place < len(hits):
+        hit = hits[place]
+        low, high, new = hit.low, hit.high, hit.new
+        place += 1
+        while place < len(hits) and hits[place].low < high:
+            if hits[place].high > high:
+                high = hits[place].high
+                new = mask_escaped(text[low:high])
+            place += 1
+        parts += (text[done:low], new or MARK)
+        done = high
+        if counts is not None:
+            _count(counts, hit.rule)
+    return "".join((*parts, text[done:]))
+
+
+def _count(counts: Counts, rule: str) -> None:
+    counts[rule] = counts.get(rule, 0) + 1
+
+
+def _unused(key: str, taken: dict[str, Any]) -> str:
+    number, candidate = 1, key
+    while candidate in taken:
+        number += 1
+        candidate = f"{key} ({number})"
+    return candidate
+
+
+# --- registered values ----------------------------------------------------------------------
+
+
+def _registered(text: str, needles: tuple[str, ...]) -> list[Hit]:
+    from vestige.record.patterns import Hit
+
+    hits: list[Hit] = []
+    for needle in needles:
+        low = text.find(needle)
+        while low >= 0:
+            high = low + len(needle)
+            hits.append(Hit(low, low, high, mask_escaped(needle), _REGISTERED))
+            low = text.find(needle, high)
+    return hits
+
+
+def _forms(value: str) -> set[str]:
+    """A value as it is, and as JSON, Python, URLs and base64 write it."""
+    from urllib.parse import quote, quote_plus
+
+    raw = value.encode(errors="surrogatepass")
+    forms = {value, repr(value)[1:-1], quote(raw, safe=""), quote(raw), quote_plus(raw)}
+    forms |= {form.replace("%2F", "%2f").replace("%3D", "%3d") for form in tuple(forms)}
+    once = {value}
+    for _ in range(3):
+        once = {escaped for form in once for escaped in _json_forms(form)}
+        forms |= once
+    forms |= {base64.b64encode(raw).decode(), base64.urlsafe_b64encode(raw).decode()}
+    forms |= {form.rstrip("=") for form in tuple(forms) if len(form.rstrip("=")) >= _REGISTERED_MIN}
+    if len(raw) >= _BASE64_SHIFTED_MIN:
+        forms |= set(_base64_inside(raw))
+    return forms
+
+
+def _json_forms(text: str) -> set[str]:
+    import json
+
+    plain = json.dumps(text, ensure_ascii=False)[1:-1]
+    return {plain, json.dumps(text)[1:-1], plain.replace("/", "\\/")}
+
+
+def _base64_inside(raw: bytes) -> Iterator[str]:
+    """What is sure to appear when the value is a part of something in base64, `user:value` say."""
+    for shift in (1, 2):
+        coded = base64.b64encode(bytes(shift) + raw).decode().rstrip("=")
+        # The first characters mix with what stands before, the last with what comes after.
+        yield coded[shift + 1 : -1]
+
+
+def _encoded(form: str) -> bytes:
+    """A form's bytes inside an encoded line."""
+    return msgspec.json.encode(form.encode(errors="backslashreplace").decode())[1:-1]

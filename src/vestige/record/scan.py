@@ -1,0 +1,247 @@
+"""The hot path's question: might this encoded journal line hold a secret?
+
+    scanner = Scanner()
+    scanner.suspicious(line)            # True: look closely (record/redact.py)
+
+A yes may be wrong and costs a slow look; a no must never be wrong. The scanner
+knows literals ("traces") without which no rule can match, with a stricter
+expression where the literal alone would meet ordinary words: usage counters such
+as `prompt_tokens` stand in every line about a model, and must not make it slow.
+
+Three engines give the same answers: hyperscan (compiled expressions, by far the
+quickest), ahocorasick (literals, each hit confirmed by its expression), and the
+standard library (the same, literal by literal). None is imported before a
+Scanner is made.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from vestige.errors import UsageError
+from vestige.record.mask import KEY_OWNERS, PAIR_GAPS, TOKEN_OWNERS, WORDS, words_of
+
+Suspicious = Callable[[bytes], bool]
+
+ENGINES = ("hyperscan", "ahocorasick", "re")
+
+
+class Trace(NamedTuple):
+    """What a secret leaves in an encoded line."""
+
+    literal: bytes
+    """Lower case. Without it the expression cannot match."""
+    expression: bytes
+
+
+def make_scanner(prefer: str | None = None) -> Suspicious:
+    """A function that says whether an encoded line might hold a secret."""
+    return Scanner(prefer).suspicious
+
+
+class Scanner:
+    """Finds traces of secrets in encoded lines, and learns new ones while it is in use.
+
+    `suspicious` is a plain function, the same one for the scanner's whole life: whoever
+    keeps it sees what is learned later. Any thread may call it, at any time.
+    """
+
+    suspicious: Suspicious
+
+    def __init__(self, prefer: str | None = None, extra_keys: Iterable[str] = ()) -> None:
+        self._traces = (*_traces(), *map(_trace_of_key, filter(words_of, extra_keys)))
+        self.engine, make = _engine(prefer)
+        self.suspicious, self._load = make()
+        self._load(self._traces)
+
+    def learn(self, needles: Iterable[bytes]) -> None:
+        """From now on, lines with these bytes are suspicious. Returns when that is so."""
+        known = {trace.expression for trace in self._traces}
+        # Any case is good enough here: a yes only asks for a closer look.
+        new = [Trace(needle.lower(), b"(?i)" + re.escape(needle.lower())) for needle in needles]
+        self._traces += tuple(trace for trace in new if trace.expression not in known)
+        self._load(self._traces)
+
+
+# --- the traces ---------------------------------------------------------------------------
+
+# Plain literals are what all engines are quickest at, so nearly everything is one.
+_WORDS = (
+    *("passw", "passphrase", "passcode", "secret", "credential", "authorization", "cookie"),
+    *("bearer", "jwt", "connstr"),
+    *sorted(word for word in WORDS if word.endswith("token") and word != "token"),
+)
+
+# Where a whole word may end, in the spellings that mask.py splits. `tokens` goes on, and is counted.
+_TOKEN = (rb"token[^a-z]", rb"Token[^a-z]", rb"TOKEN[^A-Za-z]", rb"TOKEN[A-Z][a-z]")
+
+
+def _traces() -> Iterable[Trace]:
+    # Not at import: the table is only needed once a scanner is.
+    from vestige.record.patterns import RULES
+
+    for word in _WORDS:
+        yield _literal(word)
+    for gap in PAIR_GAPS:
+        for owner in sorted(KEY_OWNERS):
+            yield _literal(f"{owner}{gap}key")
+        for owner in sorted(TOKEN_OWNERS):
+            yield _literal(f"{owner}{gap}tokens")
+        yield _literal(f"connection{gap}string")
+    for expression in _TOKEN:
+        yield Trace(b"token", expression)
+    yield Trace(b"pwd", rb"(?i)pwd[^a-z]")
+    # A body in base64 hides what it holds: always look.
+    yield _literal('"encoding":"base64"')
+    yield _literal('"base64:')
+    for rule in RULES:
+        for hint in rule.hints:
+            if rule.trace:
+                yield Trace(hint.lower().encode(), rule.trace.encode())
+            else:
+                yield _literal(hint)
+
+
+def _literal(text: str) -> Trace:
+    return Trace(text.lower().encode(), b"(?i)" + re.escape(text.lower().encode()))
+
+
+def _trace_of_key(key: str) -> Trace:
+    words = [re.escape(word.encode()) for word in words_of(key)]
+    # Any distance: the words of an added key may be split by anything, and it is rare.
+    return Trace(words_of(key)[0].encode(), b"(?i)" + b".*?".join(words))
+
+
+# --- the engines --------------------------------------------------------------------------
+
+Load = Callable[[tuple[Trace, ...]], None]
+
+
+def _engine(prefer: str | None) -> tuple[str, Callable[[], tuple[Suspicious, Load]]]:
+    makers = {"hyperscan": _hyperscan, "ahocorasick": _ahocorasick, "re": _standard}
+    if prefer is not None and prefer not in makers:
+        raise UsageError(f"scanner: no engine {prefer!r} (one of {', '.join(ENGINES)}).")
+    for name in (prefer,) if prefer else ENGINES:
+        try:
+            if name == "hyperscan":
+                import hyperscan  # noqa: F401
+            elif name == "ahocorasick":
+                import ahocorasick_rs  # noqa: F401
+        except ImportError:
+            if prefer:
+                raise
+            continue
+        return name, makers[name]
+    raise AssertionError("the standard library is always there")
+
+
+def _hyperscan() -> tuple[Suspicious, Load]:
+    import hyperscan
+
+    state: Any = None
+
+    def load(traces: tuple[Trace, ...]) -> None:
+        nonlocal state
+        expressions = list(dict.fromkeys(trace.expression for trace in traces))
+        database = hyperscan.Database()
+        flags = hyperscan.HS_FLAG_SINGLEMATCH | hyperscan.HS_FLAG_DOTALL
+        database.compile(expressions=expressions, flags=flags)
+        idle: list[Any] = [hyperscan.Scratch(database)]
+        # One assignment, so that a scan never pairs one database with another's scratch.
+        state = (database.scan, idle.pop, idle.append, database)
+
+    def suspicious(line: bytes) -> bool:
+        scan, take, give, database = state
+        # A scratch serves one scan at a time. A pool, not one per thread: a signal handler
+        # that emits in the middle of a scan is a second scan in the same thread.
+        try:
+            scratch = take()
+        except IndexError:
+            scratch = hyperscan.Scratch(database)
+        try:
+            scan(line, _stop, 0, None, scratch)
+        except Exception:  # noqa: BLE001  # a match ends the scan this way; an error must not pass as a no
+            return True
+        finally:
+            give(scratch)
+        return False
+
+    return suspicious, load
+
+
+def _stop(*_: object) -> bool:
+    return True
+
+
+def _ahocorasick() -> tuple[Suspicious, Load]:
+    import ahocorasick_rs
+
+    state: Any = None
+
+    def load(traces: tuple[Trace, ...]) -> None:
+        nonlocal state
+        by_literal = _by_literal(traces)
+        automaton = ahocorasick_rs.BytesAhoCorasick(
+            list(by_literal), implementation=ahocorasick_rs.Implementation.DFA
+        )
+        state = (automaton.find_matches_as_indexes, list(by_literal.values()))
+
+    def suspicious(line: bytes) -> bool:
+        find, confirm = state
+        for which, start, _ in find(line.lower(), overlapping=True):
+            if confirm[which](line, start):
+                return True
+        return False
+
+    return suspicious, load
+
+
+def _standard() -> tuple[Suspicious, Load]:
+    state: Any = None
+
+    def load(traces: tuple[Trace, ...]) -> None:
+        nonlocal state
+        state = list(_by_literal(traces).items())
+
+    def suspicious(line: bytes) -> bool:
+        lowered = line.lower()
+        for literal, confirm in state:
+            start = lowered.find(literal)
+            while start >= 0:
+                if confirm(line, start):
+                    return True
+                start = lowered.find(literal, start + 1)
+        return False
+
+    return suspicious, load
+
+
+Confirm = Callable[[bytes, int], bool]
+
+_REACH_BEFORE = 16
+_REACH_AFTER = 80
+"""How far from its literal an expression without `*` may match: a look there, not at the whole line."""
+
+
+def _by_literal(traces: tuple[Trace, ...]) -> dict[bytes, Confirm]:
+    """For each literal, whether a place where it stands is really suspicious."""
+    grouped: dict[bytes, list[bytes]] = {}
+    for literal, expression in traces:
+        grouped.setdefault(literal, []).append(expression)
+    return {literal: _confirm(literal, found) for literal, found in grouped.items()}
+
+
+def _confirm(literal: bytes, expressions: list[bytes]) -> Confirm:
+    if any(expression == b"(?i)" + re.escape(literal) for expression in expressions):
+        return lambda line, start: True
+    bounded = not any(b"*" in expression for expression in expressions)
+    searches = [re.compile(each, re.DOTALL).search for each in dict.fromkeys(expressions)]
+
+    def confirm(line: bytes, start: int) -> bool:
+        low = max(0, start - _REACH_BEFORE)
+        high = start + _REACH_AFTER if bounded else len(line)
+        return any(search(line, low, high) for search in searches)
+
+    return confirm

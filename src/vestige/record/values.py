@@ -1,0 +1,190 @@
+"""What a value may be: attributes are flat scalars, a body is exact text.
+
+A caller may hand us anything. Each odd value has one defined form, so nothing is
+lost and nothing raises:
+
+    NaN, infinities         "NaN", "Infinity", "-Infinity"
+    ints beyond 64 bits     their decimal digits, as text
+    bytes                   text if they are UTF-8, else "base64:..."
+    lone surrogates         written out: "\\ud800"
+    dicts, lists, tuples    JSON text; cycles and depth cut with "<...>"
+    everything else         str(value), or "<unprintable ClassName>"
+    too long                cut, with "…[+N characters]"
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from vestige.limits import (
+    ATTRIBUTE_VALUE_MAX,
+    ATTRIBUTES_MAX,
+    MESSAGE_MAX,
+    NAME_MAX,
+    NESTING_MAX,
+)
+from vestige.record.types import Attributes, BodyInfo, Scalar
+
+_PLAIN = frozenset((str, int, bool, type(None)))
+_INT_MAX = 2**63 - 1
+_CONTAINER_ITEMS_MAX = 10_000
+
+
+def flat_attributes(attributes: Mapping[str, Any]) -> Attributes:
+    """Attributes as they can be written. The common case is recognised without a copy."""
+    if type(attributes) is dict and _PLAIN.issuperset(map(type, attributes.values())):
+        return attributes
+    return {key: flat(value) for key, value in attributes.items()}
+
+
+def clean_attributes(attributes: Mapping[Any, Any]) -> Attributes:
+    """The thorough form: also keys, lengths, counts and surrogates. For what failed to encode."""
+    cleaned: Attributes = {}
+    for key, value in attributes.items():
+        if len(cleaned) == ATTRIBUTES_MAX:
+            cleaned["vestige.attributes_dropped"] = len(attributes) - ATTRIBUTES_MAX
+            break
+        scalar = flat(value)
+        if isinstance(scalar, str):
+            scalar = cut(clean_text(scalar), ATTRIBUTE_VALUE_MAX)
+        elif type(scalar) is int and not -_INT_MAX <= scalar <= _INT_MAX:
+            scalar = _digits(scalar)
+        cleaned[clean_name(key)] = scalar
+    return cleaned
+
+
+def flat(value: Any) -> Scalar:
+    """One value as a scalar."""
+    kind = type(value)
+    if kind is str or kind is int or kind is bool or value is None:
+        return value  # type: ignore[no-any-return]  # checked by its exact type
+    if kind is float:
+        return value if math.isfinite(value) else _name_of(value)
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return text_of_bytes(bytes(value))
+    if isinstance(value, (Mapping, list, tuple, set, frozenset)):
+        return json_text(value)
+    return safe_str(value)
+
+
+def json_text(value: Any) -> str:
+    """A nested value as JSON text, whatever is in it."""
+    try:
+        return msgspec.json.encode(_tame(value, NESTING_MAX, ())).decode()
+    except Exception:  # noqa: BLE001  # a value's own code may raise anything
+        return clean_text(safe_str(value))
+
+
+def safe_str(value: Any) -> str:
+    """`str(value)`, for a value whose own code may raise, or return no string."""
+    try:
+        return str.__str__(str(value))
+    except Exception:  # noqa: BLE001  # whatever a foreign __str__ raises
+        return f"<unprintable {type(value).__name__}>"
+
+
+def body_text(body: Any) -> str | bytes:
+    """A body as text, or as bytes where it is large or no text at all.
+
+    Objects become JSON. (There NaN becomes null, as JSON has none: pass text where
+    every character counts.)
+    """
+    if isinstance(body, str):
+        return str.__str__(body)
+    if isinstance(body, (bytes, bytearray, memoryview)):
+        return bytes(body)
+    if isinstance(body, (Mapping, list, tuple, int, float, bool)):
+        try:
+            return msgspec.json.encode(body, enc_hook=safe_str)
+        except Exception:  # noqa: BLE001  # cycles, surrogates, a value's own code
+            return json_text(body)
+    return safe_str(body)
+
+
+def inline_bytes(raw: bytes) -> tuple[str, BodyInfo | None]:
+    """Bytes as a line can hold them."""
+    try:
+        return raw.decode(), None
+    except UnicodeDecodeError:
+        return base64.b64encode(raw).decode(), BodyInfo(encoding="base64")
+
+
+def text_of_bytes(raw: bytes) -> str:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return "base64:" + base64.b64encode(raw).decode()
+
+
+def clean_text(text: str) -> str:
+    """Text that UTF-8 can hold: lone surrogates are written out."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode(errors="backslashreplace").decode()
+    return text
+
+
+def clean_name(name: Any) -> str:
+    """A name, component or key: text, of bounded length."""
+    return cut(clean_text(name if isinstance(name, str) else safe_str(name)), NAME_MAX)
+
+
+def clean_message(message: Any) -> str:
+    return cut(clean_text(message if isinstance(message, str) else safe_str(message)), MESSAGE_MAX)
+
+
+def cut(text: str, length_max: int) -> str:
+    """At most `length_max` characters, and how many went."""
+    if len(text) <= length_max:
+        return text
+    return f"{text[:length_max]}…[+{len(text) - length_max} characters]"
+
+
+def _tame(value: Any, depth: int, above: tuple[int, ...]) -> Any:
+    """A nested value with only JSON's types in it."""
+    kind = type(value)
+    if kind is str:
+        return clean_text(value)
+    if kind is bool or value is None:
+        return value
+    if kind is int:
+        return value if -_INT_MAX <= value <= _INT_MAX else _digits(value)
+    if not isinstance(value, (Mapping, list, tuple, set, frozenset)):
+        return flat(value)
+    if depth == 0:
+        return "<too deep>"
+    if id(value) in above:
+        return "<cycle>"
+    above = (*above, id(value))
+    if isinstance(value, Mapping):
+        return {
+            clean_name(key): _tame(item, depth - 1, above) for key, item in _some(value.items())
+        }
+    return [_tame(item, depth - 1, above) for item in _some(value)]
+
+
+def _some(items: Iterable[Any]) -> Iterable[Any]:
+    """At most so many: a container may be endless."""
+    for number, item in enumerate(items):
+        if number == _CONTAINER_ITEMS_MAX:
+            return
+        yield item
+
+
+def _digits(number: int) -> str:
+    try:
+        return str(number)
+    except ValueError:  # more digits than the interpreter is willing to write
+        return hex(number)
+
+
+def _name_of(number: float) -> str:
+    if math.isnan(number):
+        return "NaN"
+    return "Infinity" if number > 0 else "-Infinity"

@@ -1,0 +1,305 @@
+"""Recorder: the producing side, wired. emit -> redact -> journal.
+
+    recorder = vestige.Recorder()                      # ~/.vestige, or $VESTIGE_HOME
+    with recorder.run("triage", conversation_id="c-9") as run:
+        run.log.info("started", goal="reply")
+        with run.span("search", type="tool", body='{"q": "refund"}') as span:
+            span.end(body="[...]")
+
+A record passes `_send` on its way out: encode once, scan the encoded line for secrets,
+redact only on a hit, write. Nothing on this path raises into the program.
+
+Elsewhere: the process as a writer (journal, process span, last words, fork) in writer.py.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Self
+
+from vestige import settings as settings_module
+from vestige.clock import SYSTEM, Clock
+from vestige.emit import current
+from vestige.emit.emitter import LEVEL_RANK, Emitter, PreparedBody
+from vestige.emit.logger import Logger
+from vestige.emit.null import NULL_LOGGER, NULL_SPAN, UnsampledRun
+from vestige.emit.span import Span
+from vestige.errors import SettingError, UsageError
+from vestige.home import Home, get_home
+from vestige.journal.spill import write_spill
+from vestige.journal.writer import JournalWriter
+from vestige.limits import BODY_CHUNK, BODY_INLINE_MAX, LINE_MAX
+from vestige.record import clean
+from vestige.record.line import encode
+from vestige.record.types import BodyInfo, KnownRecord, Link
+from vestige.record.values import body_text, inline_bytes
+from vestige.writer import PARENT_VARIABLE, Writer, join
+
+Listener = Callable[[KnownRecord], None]
+
+
+class Recorder:
+    """Records this process. Cheap to make, safe to share between threads; close it or just exit.
+
+    `home`: where to write (default `$VESTIGE_HOME` or `~/.vestige`).
+    `level`, `sample`, `fsync`, `last_words`: see settings.py; arguments win over settings.
+    `redact`: turn the central pass off only where no secret can be, e.g. in a benchmark.
+    `collect`: also keep a collector process running beside this one (companion.py).
+    `sinks`: called with every record after redaction, beside the journal.
+    """
+
+    def __init__(
+        self,
+        home: str | os.PathLike[str] | Home | None = None,
+        *,
+        level: str | None = None,
+        sample: float | None = None,
+        fsync: str | None = None,
+        redact: bool = True,
+        last_words: bool | None = None,
+        collect: bool = False,
+        sinks: Sequence[Listener] = (),
+        clock: Clock = SYSTEM,
+    ) -> None:
+        self.home = get_home(home)
+        self.enabled = not settings_module.is_disabled()
+        self._closed = not self.enabled
+        if not self.enabled:
+            return
+        given = _read_settings(self.home)
+        level = level if level is not None else given.level
+        if level not in LEVEL_RANK:
+            raise UsageError(f"level: {level!r} is none (expected {', '.join(LEVEL_RANK)}).")
+        self._companion: Any = None
+        if collect:
+            from vestige.companion import Companion  # starts processes; most recorders do not
+
+            self._companion = Companion(self.home)
+        self._fsync = fsync if fsync is not None else given.fsync
+        self._listeners: list[Listener] = list(sinks)
+        self._on_any: Listener | None = None
+        self._emitter = Emitter(
+            clock,
+            self._send,
+            self._prepare_body,
+            level=level,
+            sample=sample if sample is not None else given.sample,
+        )
+        self._writer = self._join(clock)
+        self._redactor = self._writer.redactor if redact else None
+        self._suspicious = self._redactor.suspicious if self._redactor else _never
+        self._write = self._writer.journal.write
+        self._writer.attach(
+            self._emitter, last_words if last_words is not None else given.last_words
+        )
+        atexit.register(self.close)
+
+    # --- what a program uses --------------------------------------------------------------------
+
+    def run(
+        self,
+        name: str,
+        conversation_id: str | None = None,
+        attributes: Mapping[str, Any] | None = None,
+        *,
+        component: str = "agent",
+        body: Any = None,
+    ) -> Span:
+        """Open a run: the root span of one trace, a context manager (sync and async)."""
+        if self._closed:
+            return NULL_SPAN
+        emitter = self._emitter
+        run_id = emitter.run_id()
+        sampled = emitter.sample >= 1 or int(run_id[:8], 16) / 2**32 < emitter.sample
+        if not sampled:
+            attributes = {**(attributes or {}), "sampled": False}
+        links = []
+        if emitter.process_span_id:
+            links.append(Link(emitter.process_span_id, emitter.process_run_id, "process"))
+        within = current.SPAN.get()
+        if within is not None:
+            links.append(Link(within.id, within.run_id, "started by"))
+        span = (_RootSpan if sampled else _UnsampledRootSpan)(
+            emitter, run_id, None, component, name, "run", attributes, body, links, conversation_id
+        )
+        span.on_end = self._writer.run_ended
+        self._writer.run_opened(span)
+        return span
+
+    def logger(self, component: str) -> Logger:
+        """A component's handle. The component is stamped on all it says."""
+        if self._closed:
+            return NULL_LOGGER
+        return Logger(self._emitter, str(component))
+
+    def secret(self, value: str) -> str:
+        """Register a secret: from now on it is masked wherever it appears. Returns it."""
+        if not self._closed and self._redactor is not None:
+            self._redactor.add_secret(value)
+        return value
+
+    def redact_argv(self, arguments: Sequence[str]) -> list[str]:
+        """A command line with its secrets masked."""
+        return self._redactor.argv(arguments) if self._redactor else list(arguments)
+
+    def on_any(self, listener: Listener) -> None:
+        """Tap everything emitted, after redaction. For observing only: what the listener
+        raises is swallowed and counted. There is one; a second is refused."""
+        if self._closed:
+            return
+        if self._on_any is not None:
+            raise UsageError("on_any: there is a listener already. Combine the two into one.")
+        self._on_any = listener
+        self._listeners = [*self._listeners, listener]
+
+    @property
+    def writer(self) -> str:
+        """The identity of this process's journal."""
+        return self._emitter.writer
+
+    @property
+    def faults(self) -> dict[str, int]:
+        """Misuse and failures so far, by name: what was counted instead of raised."""
+        if not self.enabled:
+            return {}
+        dropped = self._writer.journal.dropped
+        return {**self._emitter.faults, **({"records dropped": dropped} if dropped else {})}
+
+    def close(self) -> None:
+        """Say goodbye: flush and let go. Happens by itself at exit."""
+        if self._closed:
+            return
+        self._closed = True
+        atexit.unregister(self.close)
+        self._writer.detach(self._emitter)
+        if self._companion is not None:
+            self._companion.drain()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- the way out ------------------------------------------------------------------------------
+
+    def _join(self, clock: Clock) -> Writer:
+        def open_journal(joined: Writer) -> JournalWriter:
+            return JournalWriter(
+                joined.home,
+                joined.id,
+                fsync=self._fsync,  # type: ignore[arg-type]  # checked by settings
+                on_check=joined.report,
+            )
+
+        return join(self.home, clock, open_journal)
+
+    def _send(self, record: KnownRecord) -> None:
+        try:
+            try:
+                line = encode((record,))
+            except Exception:  # noqa: BLE001  # surrogates, foreign types: the slow, thorough way
+                record = clean.clean_record(record)
+                line = encode((record,))
+            if self._suspicious(line):
+                assert self._redactor is not None
+                record = self._redactor.record(record)
+                line = encode((record,))
+            if len(line) > LINE_MAX:
+                record = clean.shrink_record(record)
+                line = encode((record,))
+            self._write(line)
+            if self._listeners:
+                self._tell(record)
+        except Exception as error:  # noqa: BLE001  # the program goes on, whatever this is
+            self._emitter.fault(f"record lost: {type(error).__name__}")
+
+    def _tell(self, record: KnownRecord) -> None:
+        for listener in self._listeners:
+            try:
+                listener(record)
+            except Exception as error:  # noqa: BLE001  # a listener only observes
+                self._emitter.fault(f"listener raised {type(error).__name__}")
+
+    def _prepare_body(self, body: Any, seq: int) -> PreparedBody:
+        """A body as its line will hold it; a long one goes to a file first."""
+        try:
+            if type(body) is not str:
+                body = body_text(body)
+            if len(body) > BODY_INLINE_MAX:
+                return None, self._spill(body, seq)
+            return (body, None) if type(body) is str else inline_bytes(body)
+        except Exception as error:  # noqa: BLE001  # a body's own code, or the disk
+            self._emitter.fault(f"body lost: {type(error).__name__}")
+            return f"<body lost: {type(error).__name__}>", None
+
+    def _spill(self, body: str | bytes, seq: int) -> BodyInfo:
+        # Undecodable bytes come back as they were; lone surrogates have a written form.
+        errors = "backslashreplace" if isinstance(body, str) else "surrogateescape"
+        slices = (body[at : at + BODY_CHUNK] for at in range(0, len(body), BODY_CHUNK))
+        texts: Iterable[str] = (
+            part if isinstance(part, str) else part.decode(errors="surrogateescape")
+            for part in slices
+        )
+        if self._redactor is not None:
+            texts = self._redactor.stream(texts)
+        path = self.home.spilled_body(self._emitter.writer, seq)
+        return write_spill(path, (text.encode(errors=errors) for text in texts))
+
+
+class _RootSpan(Span):
+    """A run's root: tells the writer when it ends."""
+
+    __slots__ = ("on_end",)
+    on_end: Callable[[Span], None]
+
+    def end(self, *args: Any, **kwargs: Any) -> None:
+        super().end(*args, **kwargs)
+        self.on_end(self)
+
+
+class _UnsampledRootSpan(UnsampledRun, _RootSpan):
+    __slots__ = ()
+
+
+_default: Recorder | None = None
+_default_lock = threading.Lock()
+
+
+def default_recorder() -> Recorder:
+    """The recorder that `@trace` and `traced_run` use; made when first needed."""
+    global _default
+    if _default is None or (_default._closed and _default.enabled):
+        with _default_lock:
+            if _default is None or (_default._closed and _default.enabled):
+                _default = Recorder()
+    return _default
+
+
+def child_environment() -> dict[str, str]:
+    """The environment for a process that you start: it becomes a child of the ambient span."""
+    span = current.SPAN.get()
+    environment = dict(os.environ)
+    if span is not None:
+        environment[PARENT_VARIABLE] = f"{span.run_id}/{span.id}"
+    return environment
+
+
+def _never(line: bytes) -> bool:
+    return False
+
+
+def _read_settings(home: Home) -> settings_module.Settings:
+    """Settings, or the defaults and a word on stderr: a typo must not stop an agent."""
+    try:
+        return settings_module.read_settings(home)
+    except SettingError as error:
+        print(f"vestige: {error} Using the defaults.", file=sys.stderr)  # noqa: T201
+        return settings_module.Settings()
+
+
+current.use_default(default_recorder)

@@ -1,0 +1,148 @@
+"""Settings: an argument > a VESTIGE_* variable > config.toml in the home > the default.
+
+    VESTIGE_HOME        where everything is (home.py)
+    VESTIGE_DISABLED    1: record nothing
+    VESTIGE_LEVEL       debug, info, warn, error: log lines below it are not recorded
+    VESTIGE_SAMPLE      0..1: the share of runs that is recorded in full
+    VESTIGE_FSYNC       none, periodic, record
+    VESTIGE_LAST_WORDS  0: install no hooks for uncaught errors and signals
+    VESTIGE_RETENTION_AGE         how long runs are kept, e.g. 7d
+    VESTIGE_RETENTION_BODY_BYTES  how much of bodies is kept, e.g. 256MB
+
+In config.toml the names are lower case without the prefix: `level = "info"`.
+Set by Vestige itself for child processes: VESTIGE_PARENT, VESTIGE_SUPERVISOR.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from vestige.errors import SettingError
+from vestige.home import Home
+from vestige.limits import RETENTION_AGE_S, RETENTION_BODY_BYTES
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Every setting, valid. `read_settings` makes it."""
+
+    disabled: bool = False
+    level: str = "debug"
+    sample: float = 1.0
+    fsync: str = "periodic"
+    last_words: bool = True
+    retention_age_s: float = RETENTION_AGE_S
+    retention_body_bytes: int = RETENTION_BODY_BYTES
+
+
+def read_settings(home: Home, env: Mapping[str, str] | None = None) -> Settings:
+    """The settings in force for a home. Raises SettingError for a value that makes no sense."""
+    read = _Source(home, os.environ if env is None else env).read
+    return Settings(
+        disabled=read("disabled", _flag, False),
+        level=read("level", _one_of("debug", "info", "warn", "error"), "debug"),
+        sample=read("sample", _share, 1.0),
+        fsync=read("fsync", _one_of("none", "periodic", "record"), "periodic"),
+        last_words=read("last_words", _flag, True),
+        retention_age_s=read("retention_age", parse_duration, float(RETENTION_AGE_S)),
+        retention_body_bytes=read("retention_body_bytes", parse_size, RETENTION_BODY_BYTES),
+    )
+
+
+def is_disabled() -> bool:
+    """The one setting that must work even when nothing else does."""
+    return os.environ.get("VESTIGE_DISABLED", "").strip().lower() in ("1", "true", "yes", "on")
+
+
+_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+_UNITS_BYTES = {"": 1, "b": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+
+
+def parse_duration(text: str) -> float:
+    """`90s`, `15m`, `12h`, `7d`, `2w`, or bare seconds."""
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smhdw]?)\s*", text.lower())
+    if not found:
+        raise ValueError("expected a duration such as 90s, 15m, 12h, 7d or 2w")
+    return float(found[1]) * _UNITS_S[found[2] or "s"]
+
+
+def parse_size(text: str) -> int:
+    """`256MB`, `1.5 GB`, `64KiB`, or bare bytes."""
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?\s*", text.lower())
+    if not found or (found[3] and not found[2]):
+        raise ValueError("expected a size such as 500KB, 256MB, 1GiB")
+    unit = _UNITS_BYTES[found[2]]
+    if found[3]:
+        unit = 1024 ** ("kmgt".index(found[2]) + 1)
+    return int(float(found[1]) * unit)
+
+
+class _Source:
+    """Where a setting's text comes from, remembered for the error message."""
+
+    def __init__(self, home: Home, env: Mapping[str, str]) -> None:
+        self._env = env
+        self._config_path = home.config
+        self._config = _read_config(home)
+
+    def read(self, name: str, parse: Callable[[str], T], default: T) -> T:
+        variable = f"VESTIGE_{name.upper()}"
+        if self._env.get(variable):
+            where, text = variable, self._env[variable]
+        elif name in self._config:
+            where, text = f"{self._config_path}: {name}", str(self._config[name])
+        else:
+            return default
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise SettingError(f"{where}: {text!r} is no valid value ({error}).") from None
+
+
+def _read_config(home: Home) -> Mapping[str, Any]:
+    try:
+        text = home.config.read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingError(f"{home.config}: cannot be read ({error}).") from None
+    import tomllib  # only where there is a file to read
+
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SettingError(
+            f"{home.config}: is no valid TOML ({error}). Mend or remove it."
+        ) from None
+
+
+def _flag(text: str) -> bool:
+    word = text.strip().lower()
+    if word in ("1", "true", "yes", "on"):
+        return True
+    if word in ("0", "false", "no", "off"):
+        return False
+    raise ValueError("expected 1 or 0")
+
+
+def _share(text: str) -> float:
+    share = float(text)
+    if not 0 <= share <= 1:
+        raise ValueError("expected a number from 0 to 1")
+    return share
+
+
+def _one_of(*words: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        word = text.strip().lower()
+        if word not in words:
+            raise ValueError(f"expected one of {', '.join(words)}")
+        return word
+
+    return parse

@@ -1,0 +1,61 @@
+"""Retention: what goes, when a home is full or runs are old.
+
+By age: runs whose last record is older than the bound go, with their rows. By size:
+bodies go, those first that were **referred to** least recently, and leave a marker.
+Pinned runs stay, with all that they refer to; so do runs that are still running.
+Rollups stay in any case.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+from vestige.limits import RETENTION_AGE_S, RETENTION_BODY_BYTES
+from vestige.store.base import Pruned, RetentionPolicy
+from vestige.store.bodies import Bodies
+
+DEFAULT_RETENTION = RetentionPolicy(RETENTION_AGE_S, RETENTION_BODY_BYTES)
+
+_OLD = "SELECT id FROM runs WHERE last_ns < ? AND NOT pinned AND outcome <> 'running'"
+
+_BODIES_OF = """
+SELECT input_body FROM spans WHERE input_body IS NOT NULL {and_run}
+UNION SELECT output_body FROM spans WHERE output_body IS NOT NULL {and_run}
+UNION SELECT body FROM logs WHERE body IS NOT NULL {and_run}
+"""
+_REFERENCED = _BODIES_OF.format(and_run="")
+_PROTECTED = _BODIES_OF.format(
+    and_run="AND run IN (SELECT id FROM runs WHERE pinned OR outcome = 'running')"
+)
+
+
+def prune(
+    connection: sqlite3.Connection, bodies: Bodies, policy: RetentionPolicy, now_ns: int
+) -> Pruned:
+    """Apply a policy, inside the caller's transaction."""
+    runs = spans = gone = freed = 0
+    if policy.age_max_s is not None:
+        cutoff_ns = now_ns - int(policy.age_max_s * 1e9)
+        old = [row[0] for row in connection.execute(_OLD, (cutoff_ns,))]
+        for run in old:
+            spans += connection.execute("DELETE FROM spans WHERE run = ?", (run,)).rowcount
+            connection.execute("DELETE FROM logs WHERE run = ?", (run,))
+            connection.execute("DELETE FROM links WHERE run = ?", (run,))
+            connection.execute("DELETE FROM runs WHERE id = ?", (run,))
+        runs = len(old)
+        if runs:
+            query = f"SELECT id FROM bodies WHERE id NOT IN ({_REFERENCED})"
+            unused = [row[0] for row in connection.execute(query)]
+            forgotten = bodies.forget(unused)
+            gone, freed = forgotten.count, forgotten.freed_bytes
+            connection.execute(
+                "DELETE FROM writers WHERE ended IS NOT NULL AND last_ns < ?"
+                " AND id NOT IN (SELECT writer FROM spans) AND id NOT IN (SELECT writer FROM logs)",
+                (cutoff_ns,),
+            )
+    if policy.body_bytes_max is not None:
+        protected = [row[0] for row in connection.execute(_PROTECTED)]
+        evicted = bodies.evict_oldest(policy.body_bytes_max, protected, now_ns)
+        gone += evicted.count
+        freed += evicted.freed_bytes
+    return Pruned(runs, spans, gone, freed)

@@ -1,0 +1,165 @@
+"""Rollups: daily sums per component, type, name and model, that outlive the spans.
+
+Durations go into a histogram of logarithmic buckets, four to each doubling, so that
+quantiles can be told years later to about 10 %, and two days can be added up.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+NAMES_MAX = 2_000
+"""Distinct keys a day: names that hold ids must not grow the one table that stays for ever."""
+
+OTHER = "(other)"
+_DAY_NS = 86_400 * 10**9
+
+Key = tuple[int, str, str, str, str]
+"""Day number, component, type, name, model."""
+
+
+def bucket(duration_ns: int) -> int:
+    """The bucket of a duration: its power of two, and which quarter of that."""
+    length = duration_ns.bit_length()
+    return length * 4 + ((duration_ns >> (length - 3)) & 3) if length > 2 else duration_ns
+
+
+def bucket_upper_ns(number: int) -> int:
+    """The longest duration that falls into a bucket."""
+    if number < 12:
+        return number
+    length, quarter = divmod(number, 4)
+    return ((4 + quarter + 1) << (length - 3)) - 1
+
+
+def quantile_ns(histogram: Mapping[int, int], share: float) -> int | None:
+    """The duration that `share` of all did not exceed (the bucket's upper edge)."""
+    total = sum(histogram.values())
+    if not total:
+        return None
+    wanted = share * total
+    seen = 0
+    for number in sorted(histogram):
+        seen += histogram[number]
+        if seen >= wanted:
+            return bucket_upper_ns(number)
+    return bucket_upper_ns(max(histogram))
+
+
+class Sums:
+    """What one key adds up to."""
+
+    __slots__ = (
+        "cache_read",
+        "cache_write",
+        "count",
+        "duration_ns",
+        "errors",
+        "histogram",
+        "input",
+        "output",
+    )
+
+    def __init__(self) -> None:
+        self.count = self.errors = self.duration_ns = 0
+        self.input = self.output = self.cache_read = self.cache_write = 0
+        self.histogram: Counter[int] = Counter()
+
+
+class Rollups:
+    """The sums of one batch, merged into the table at its end."""
+
+    def __init__(self) -> None:
+        self._sums: dict[Key, Sums] = {}
+
+    def add(
+        self,
+        ended_ns: int,
+        component: str,
+        type: str,
+        name: str,
+        status: str,
+        duration_ns: int,
+        attributes: Mapping[str, Any],
+    ) -> None:
+        model = attributes.get("model") if attributes else None
+        if model.__class__ is not str:
+            model = ""
+        key = (ended_ns // _DAY_NS, component, type, name, model)
+        sums = self._sums.get(key)
+        if sums is None:
+            sums = self._sums[key] = Sums()
+        sums.count += 1
+        if status != "ok":
+            sums.errors += 1
+        sums.duration_ns += duration_ns
+        sums.histogram[bucket(duration_ns)] += 1
+        if attributes and ("input_tokens" in attributes or "output_tokens" in attributes):
+            sums.input += count_of(attributes.get("input_tokens"))
+            sums.output += count_of(attributes.get("output_tokens"))
+            sums.cache_read += count_of(attributes.get("cache_read_tokens"))
+            sums.cache_write += count_of(attributes.get("cache_write_tokens"))
+
+    def write(self, connection: sqlite3.Connection) -> None:
+        """Merge into the table; the caller's transaction."""
+        known: dict[str, int] = {}
+        for (day_number, component, kind, name, model), sums in self._sums.items():
+            day = _day(day_number)
+            if day not in known:
+                known[day] = connection.execute(
+                    "SELECT count(*) FROM rollups WHERE day = ?", (day,)
+                ).fetchone()[0]
+            key = (day, component, kind, name, model)
+            row = connection.execute(_SELECT, key).fetchone()
+            if row is None and known[day] >= NAMES_MAX:
+                key = (day, component, kind, OTHER, "")
+                row = connection.execute(_SELECT, key).fetchone()
+            if row is None:
+                known[day] += 1
+            histogram = sums.histogram
+            if row is not None:
+                for text, count in msgspec.json.decode(row[0]).items():
+                    histogram[int(text)] += count
+            connection.execute(
+                _UPSERT,
+                (
+                    *key, sums.count, sums.errors, sums.duration_ns,
+                    msgspec.json.encode(dict(sorted(histogram.items()))).decode(),
+                    sums.input, sums.output, sums.cache_read, sums.cache_write,
+                ),
+            )  # fmt: skip
+        self._sums.clear()
+
+
+def count_of(value: Any) -> int:
+    """A token count, or 0 for whatever else stands there."""
+    return value if type(value) is int and 0 < value < 2**53 else 0
+
+
+def _day(number: int) -> str:
+    import datetime
+
+    return (datetime.date(1970, 1, 1) + datetime.timedelta(days=number)).isoformat()
+
+
+_SELECT = (
+    "SELECT histogram FROM rollups"
+    " WHERE day = ? AND component = ? AND type = ? AND name = ? AND model = ?"
+)
+_UPSERT = """
+INSERT INTO rollups VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET
+  count = count + excluded.count,
+  errors = errors + excluded.errors,
+  duration_ns = duration_ns + excluded.duration_ns,
+  histogram = excluded.histogram,
+  input_tokens = input_tokens + excluded.input_tokens,
+  output_tokens = output_tokens + excluded.output_tokens,
+  cache_read_tokens = cache_read_tokens + excluded.cache_read_tokens,
+  cache_write_tokens = cache_write_tokens + excluded.cache_write_tokens
+"""

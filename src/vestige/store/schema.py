@@ -1,0 +1,165 @@
+"""The store's tables, and the steps from every older version to this one.
+
+The comments inside the SQL are for readers of `vestige schema` as much as for us:
+SQLite keeps them. A released step never changes; a new need is a new step.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+from vestige.errors import StoreError
+from vestige.store import bodies
+
+_RUNS = """
+CREATE TABLE writers (            -- one process's journal
+  id          INTEGER PRIMARY KEY,
+  writer      TEXT NOT NULL UNIQUE, -- 16 hex digits
+  pid         INTEGER,
+  supervisor  TEXT,               -- the writer of the `vestige run` above it, if any
+  process_span TEXT,
+  first_ns    INTEGER NOT NULL,
+  last_ns     INTEGER NOT NULL,
+  seen        TEXT NOT NULL,      -- JSON: ranges of seq taken in, [[1,120],[122,130]]; holes are losses
+  malformed   INTEGER NOT NULL DEFAULT 0, -- journal lines that held no record
+  dropped     INTEGER NOT NULL DEFAULT 0, -- records that the writer itself says it dropped
+  ended       TEXT                -- NULL: as far as we know alive; 'exited' or 'interrupted'
+);
+CREATE TABLE journals (           -- how far each journal file has been taken in
+  writer      TEXT NOT NULL,
+  generation  INTEGER NOT NULL,
+  offset      INTEGER NOT NULL,
+  PRIMARY KEY (writer, generation)
+) WITHOUT ROWID;
+CREATE TABLE runs (
+  id              INTEGER PRIMARY KEY AUTOINCREMENT, -- short id: r<id>
+  run_id          TEXT NOT NULL UNIQUE,
+  name            TEXT,
+  component       TEXT,
+  conversation_id TEXT,
+  tenant          TEXT NOT NULL DEFAULT 'default',
+  started_ns      INTEGER NOT NULL,
+  last_ns         INTEGER NOT NULL,  -- the newest record
+  ended_ns        INTEGER,
+  duration_ns     INTEGER,
+  outcome         TEXT NOT NULL DEFAULT 'running', -- running ok error cancelled timeout interrupted
+  root_span       TEXT,
+  span_count      INTEGER NOT NULL DEFAULT 0,
+  log_count       INTEGER NOT NULL DEFAULT 0,
+  error_count     INTEGER NOT NULL DEFAULT 0,  -- failed spans and error lines
+  own_count       INTEGER NOT NULL DEFAULT 0,  -- spans and lines of the program, not of the recorder
+  input_tokens    INTEGER NOT NULL DEFAULT 0,
+  output_tokens   INTEGER NOT NULL DEFAULT 0,
+  implicit        INTEGER NOT NULL DEFAULT 0,  -- 1: opened for a process, not by the program
+  process_run     TEXT,                        -- run_id of the process that it ran in
+  pinned          INTEGER NOT NULL DEFAULT 0
+);
+CREATE INDEX runs_started ON runs(started_ns);
+CREATE INDEX runs_conversation ON runs(conversation_id) WHERE conversation_id IS NOT NULL;
+CREATE INDEX runs_process ON runs(process_run) WHERE process_run IS NOT NULL;
+CREATE TABLE spans (
+  id           INTEGER PRIMARY KEY,
+  run          INTEGER NOT NULL,   -- runs.id
+  number       INTEGER NOT NULL,   -- short id: r<run>.s<number>
+  span_id      TEXT NOT NULL,      -- 16 hex digits
+  parent_id    TEXT,
+  writer       INTEGER NOT NULL,   -- writers.id
+  seq          INTEGER,            -- of its span-open; NULL: the opening was lost
+  started_ns   INTEGER NOT NULL,
+  type         TEXT NOT NULL,      -- run step llm tool state process ...
+  name         TEXT NOT NULL,
+  component    TEXT NOT NULL,
+  status       TEXT,               -- NULL: open. ok error cancelled timeout interrupted
+  duration_ns  INTEGER,
+  end_seq      INTEGER,
+  attributes   TEXT,               -- flat JSON object
+  redacted     TEXT,               -- JSON: how often each redaction rule acted
+  input_body   INTEGER,            -- bodies.id
+  input_bytes  INTEGER,
+  input_info   TEXT,               -- JSON: set when the body was cut or lost
+  output_body  INTEGER,
+  output_bytes INTEGER,
+  output_info  TEXT
+);
+CREATE INDEX spans_run ON spans(run);
+CREATE UNIQUE INDEX spans_id ON spans(span_id, run);
+CREATE INDEX spans_open ON spans(writer) WHERE status IS NULL;
+CREATE TABLE logs (
+  id          INTEGER PRIMARY KEY,
+  run         INTEGER NOT NULL,
+  span_id     TEXT,
+  writer      INTEGER NOT NULL,
+  seq         INTEGER NOT NULL,
+  time_ns     INTEGER NOT NULL,
+  level       TEXT NOT NULL,
+  component   TEXT NOT NULL,
+  message     TEXT NOT NULL,
+  attributes  TEXT,
+  redacted    TEXT,
+  body        INTEGER,
+  body_bytes  INTEGER,
+  body_info   TEXT
+);
+CREATE INDEX logs_run ON logs(run);
+CREATE TABLE links (              -- causal edges
+  run         INTEGER NOT NULL,
+  span_id     TEXT NOT NULL,
+  target_run  TEXT,               -- run_id; NULL: the same run
+  target_span TEXT NOT NULL,
+  reason      TEXT
+);
+CREATE INDEX links_run ON links(run);
+CREATE INDEX links_target ON links(target_span);
+CREATE TABLE unknown (            -- records of kinds that are newer than this version, as they came
+  writer      TEXT NOT NULL,
+  seq         INTEGER NOT NULL,
+  run_id      TEXT,
+  line        BLOB NOT NULL,
+  PRIMARY KEY (writer, seq)
+) WITHOUT ROWID;
+CREATE TABLE rollups (            -- daily sums that outlive the spans they were made of
+  day         TEXT NOT NULL,      -- UTC, YYYY-MM-DD
+  component   TEXT NOT NULL,
+  type        TEXT NOT NULL,
+  name        TEXT NOT NULL,
+  model       TEXT NOT NULL,      -- '' where there is none
+  count       INTEGER NOT NULL,
+  errors      INTEGER NOT NULL,
+  duration_ns INTEGER NOT NULL,   -- sum
+  histogram   TEXT NOT NULL,      -- JSON {bucket: count}, see store/rollups.py
+  input_tokens       INTEGER NOT NULL,
+  output_tokens      INTEGER NOT NULL,
+  cache_read_tokens  INTEGER NOT NULL,
+  cache_write_tokens INTEGER NOT NULL,
+  PRIMARY KEY (day, component, type, name, model)
+) WITHOUT ROWID;
+CREATE TABLE facts (              -- single values: when the collector last ran, last pruned
+  key         TEXT PRIMARY KEY,
+  value       TEXT NOT NULL
+) WITHOUT ROWID;
+"""
+
+STEPS: tuple[str, ...] = (_RUNS + bodies.TABLES,)
+"""Step n brings a store from version n to n + 1."""
+
+VERSION = len(STEPS)
+
+
+def version(connection: sqlite3.Connection) -> int:
+    found: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    return found
+
+
+def migrate(connection: sqlite3.Connection, path: object) -> None:
+    """Bring a store to this version, each step in a transaction of its own."""
+    found = version(connection)
+    if found > VERSION:
+        raise StoreError(
+            f"{path}: store version {found} is newer than this vestige (knows {VERSION}). "
+            "Upgrade vestige."
+        )
+    for number in range(found, VERSION):
+        # executescript commits what is open, so the transaction is spelled inside.
+        connection.executescript(
+            f"BEGIN IMMEDIATE;\n{STEPS[number]}\nPRAGMA user_version = {number + 1};\nCOMMIT;"
+        )

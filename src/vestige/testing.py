@@ -1,0 +1,82 @@
+"""For the tests of programs that record: a recorder that writes to memory, and tells 1, 2, 3.
+
+    recorder = FakeRecorder()
+    my_agent(recorder)
+    assert [span.name for span in recorder.spans] == ["triage", "search"]
+
+It is the real recorder, redaction included, over a journal that is a list: what a test
+sees is what would have been on disk.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from vestige.clock import Clock, FakeClock
+from vestige.record.line import parse_line
+from vestige.record.types import OWN_COMPONENT, AnyRecord, Log, SpanClose, SpanOpen
+from vestige.recorder import Recorder
+from vestige.writer import Writer
+
+__all__ = ["FakeClock", "FakeRecorder"]
+
+
+class MemoryJournal:
+    """Where a journal writer would write."""
+
+    def __init__(self) -> None:
+        self.lines: list[bytes] = []
+        self.dropped = 0
+
+    def write(self, line: bytes) -> bool:
+        self.lines.append(line)
+        return True
+
+    def take_losses(self) -> Counter[str]:
+        return Counter()
+
+    def restart(self, writer: str) -> None:
+        self.lines = []
+
+    def close(self) -> None:
+        pass
+
+
+class FakeRecorder(Recorder):
+    """A recorder without files, hooks or surprises. Long bodies need a home: give one."""
+
+    def __init__(
+        self, home: Any = "/nonexistent", *, clock: Clock | None = None, **more: Any
+    ) -> None:
+        more.setdefault("last_words", False)
+        super().__init__(home, clock=clock or FakeClock(), **more)
+
+    def _join(self, clock: Clock) -> Writer:
+        self.journal = MemoryJournal()
+        return Writer(self.home, clock, lambda _: self.journal)
+
+    @property
+    def records(self) -> list[AnyRecord]:
+        """Everything emitted so far, oldest first."""
+        return [parse_line(line) for line in self.journal.lines]
+
+    @property
+    def spans(self) -> list[SpanOpen]:
+        """The program's own spans, as they were opened."""
+        return [
+            record
+            for record in self.records
+            if isinstance(record, SpanOpen) and record.component != OWN_COMPONENT
+        ]
+
+    @property
+    def logs(self) -> list[Log]:
+        return [record for record in self.records if isinstance(record, Log)]
+
+    def close_of(self, span_id: str) -> SpanClose | None:
+        """How a span ended, or None while it is open."""
+        for record in self.records:
+            if isinstance(record, SpanClose) and record.span_id == span_id:
+                return record
+        return None

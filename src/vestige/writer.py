@@ -1,0 +1,250 @@
+"""Writer: this process, as one voice in one home.
+
+However many recorders a program makes for a home, its process has one journal there,
+one order of records (`seq`), one `process` span, and one set of last words. Recorders
+join and leave; the last one out says goodbye. A forked child becomes a writer of its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable
+from typing import Protocol
+
+from vestige.clock import Clock
+from vestige.emit import current, threads
+from vestige.emit.emitter import Emitter
+from vestige.emit.last_words import LastWords
+from vestige.emit.logger import Logger
+from vestige.emit.process import describe_process, process_name, rss_bytes
+from vestige.emit.span import Span
+from vestige.home import Home
+from vestige.limits import OPEN_SPANS_NAMED_MAX
+from vestige.record.redact import Redactor
+from vestige.record.types import OWN_COMPONENT, Link
+
+PARENT_VARIABLE = "VESTIGE_PARENT"
+"""`run_id/span_id` of the span that started this process: how a spawned child finds its parent."""
+
+
+class Journal(Protocol):
+    """What a writer needs of its journal."""
+
+    dropped: int
+
+    def write(self, line: bytes) -> bool: ...
+
+    def take_losses(self) -> Counter[str]: ...
+
+    def restart(self, writer: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+OpenJournal = Callable[["Writer"], Journal]
+
+
+class Writer:
+    """Made and shared by `join`; one per process and home."""
+
+    def __init__(self, home: Home, clock: Clock, open_journal: OpenJournal) -> None:
+        self.home = home
+        self.clock = clock
+        self.id = clock.writer_id()
+        self.seq = itertools.count(1)
+        self.journal = open_journal(self)
+        self.redactor = Redactor()
+        """Shared: a secret that one recorder is told of, none of them may leak."""
+        self._emitters: list[Emitter] = []
+        self._open_runs: dict[str, Span] = {}
+        self._lock = threading.Lock()
+        self._last_words: LastWords | None = None
+        self._root: Span | None = None
+        self.process_span: Span | None = None
+        self._reported_faults = 0
+        self._died = False
+        self._published = ""
+        self._original_parent = os.environ.get(PARENT_VARIABLE)
+
+    # --- recorders come and go -------------------------------------------------------------------
+
+    def attach(self, emitter: Emitter, last_words: bool) -> None:
+        """A recorder joins; the first one opens the process span, through its own emitter."""
+        emitter.begin(self.id, self.seq)
+        self._emitters.append(emitter)
+        if self.process_span is None:
+            self._open_process(self._original_parent, "spawned by")
+            threads.install()
+        else:
+            self._tell_place(emitter)
+        if last_words and self._last_words is None:
+            self._last_words = LastWords(self._say_last_words, self.home.fault_file(self.id))
+            self._last_words.install()
+
+    def detach(self, emitter: Emitter) -> None:
+        """A recorder leaves; the last one closes the process span and the journal."""
+        self.report()
+        if emitter in self._emitters and len(self._emitters) > 1:
+            self._emitters.remove(emitter)
+            return
+        for span in (self.process_span, self._root):
+            if span is not None and not span.ended:
+                span.end(status="error" if self._died else "ok")
+        self._emitters.clear()
+        _alive.pop(self.home, None)
+        threads.uninstall()
+        if self._last_words is not None:
+            self._last_words.uninstall()
+        if os.environ.get(PARENT_VARIABLE) == self._published:
+            _set_variable(PARENT_VARIABLE, self._original_parent)
+        self.journal.close()
+
+    # --- this process ------------------------------------------------------------------------------
+
+    def _open_process(self, parent: str | None, reason: str) -> None:
+        """The process's own span: in the run of whoever started us, or in one of our own."""
+        emitter = self._emitters[0]
+        run_id, _, parent_id = (parent or "").partition("/")
+        links = None
+        self._root = None
+        if run_id and parent_id:
+            links = [Link(parent_id, run_id, reason)]
+        else:
+            self._root = Span(
+                emitter, emitter.run_id(), None, OWN_COMPONENT, process_name(), "run",
+                {"implicit": True},
+            )  # fmt: skip
+            run_id, parent_id = self._root.run_id, self._root.id
+        self.process_span = Span(
+            emitter, run_id, parent_id, OWN_COMPONENT, process_name(), "process",
+            describe_process(self.redactor.argv), None, links,
+        )  # fmt: skip
+        for attached in self._emitters:
+            self._tell_place(attached)
+        self._publish_parent()
+
+    def _tell_place(self, emitter: Emitter) -> None:
+        assert self.process_span is not None
+        emitter.process_run_id = self.process_span.run_id
+        emitter.process_span_id = self.process_span.id
+
+    def run_opened(self, span: Span) -> None:
+        with self._lock:
+            self._open_runs[span.id] = span
+            self._publish_parent()
+
+    def run_ended(self, span: Span) -> None:
+        with self._lock:
+            if self._open_runs.pop(span.id, None) is not None and self._emitters:
+                self._publish_parent()
+
+    def _publish_parent(self) -> None:
+        """Tell processes that we may spawn where they come from: the open run if there is
+        just one, else the process. (Of two at once, either would be a guess.)"""
+        only = next(iter(self._open_runs.values())) if len(self._open_runs) == 1 else None
+        where = only or self.process_span
+        if where is not None:
+            self._published = f"{where.run_id}/{where.id}"
+            os.environ[PARENT_VARIABLE] = self._published
+
+    # --- what it says about itself ---------------------------------------------------------------
+
+    def report(self) -> None:
+        """Losses and misuse since the last report, as records: they must not stay a number
+        in a process that may die."""
+        if not self._emitters:
+            return
+        log = self._own_logger()
+        for what, count in self.journal.take_losses().items():
+            log.warn(f"{what} ({count})", gap=what, count=count)
+        faults: dict[str, int] = {}
+        for emitter in self._emitters:
+            for what, count in emitter.faults.items():
+                faults[what] = faults.get(what, 0) + count
+        total = sum(faults.values())
+        if total > self._reported_faults:
+            self._reported_faults = total
+            log.warn("misuse or failure was counted", **faults)
+
+    def _say_last_words(self, how: str, error: BaseException | None) -> None:
+        # A thread or task may die while the process goes on.
+        self._died = self._died or ("thread" not in how and "asyncio" not in how)
+        spans = [span for emitter in self._emitters for span in emitter.open_spans.values()]
+        named = [f"{span.type} {span.name}" for span in spans[-OPEN_SPANS_NAMED_MAX:]]
+        self._own_logger(current.SPAN.get()).error(
+            f"last words: {how}",
+            error=error,
+            last_words=how,
+            rss_bytes=rss_bytes(),
+            open_spans=len(spans),
+            open_span_names=" > ".join(named),
+        )
+
+    def _own_logger(self, within: Span | None = None) -> Logger:
+        return Logger(self._emitters[0], OWN_COMPONENT, within or self.process_span)
+
+    # --- fork ----------------------------------------------------------------------------------------
+
+    def forked(self) -> None:
+        """In a forked child: a writer of our own, inside the span that forked us."""
+        self._lock = threading.Lock()
+        self._open_runs.clear()
+        within = current.SPAN.get() or self.process_span
+        self.id = self.clock.writer_id()
+        self.seq = itertools.count(1)
+        for emitter in self._emitters:
+            emitter.begin(self.id, self.seq)
+        self.journal.restart(self.id)
+        if within is not None:
+            self._open_process(f"{within.run_id}/{within.id}", "forked from")
+        _leave_with_multiprocessing(self)
+
+
+_alive: dict[Home, Writer] = {}
+_alive_lock = threading.Lock()
+
+
+def join(home: Home, clock: Clock, open_journal: OpenJournal) -> Writer:
+    """The process's writer for a home: the one it has, or a new one."""
+    with _alive_lock:
+        writer = _alive.get(home)
+        if writer is None:
+            writer = _alive[home] = Writer(home, clock, open_journal)
+        return writer
+
+
+def _after_fork() -> None:
+    global _alive_lock
+    _alive_lock = threading.Lock()
+    for home, writer in list(_alive.items()):
+        try:
+            writer.forked()
+        except Exception:  # noqa: BLE001  # a child without a recorder is better than no child
+            del _alive[home]
+
+
+def _leave_with_multiprocessing(writer: Writer) -> None:
+    """multiprocessing's children leave by os._exit, past atexit: use its own way out."""
+    util = sys.modules.get("multiprocessing.util")
+    if util is None:
+        return
+
+    def leave() -> None:
+        while writer._emitters:
+            writer.detach(writer._emitters[-1])
+
+    util.register_after_fork(writer, lambda _: util.Finalize(None, leave, exitpriority=0))
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def _set_variable(name: str, value: str | None) -> None:
+    if value is None:
+        os.environ.pop(name, None)
+    else:
+        os.environ[name] = value
