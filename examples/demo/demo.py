@@ -58,7 +58,9 @@ def main() -> int:
     click.echo(f"files of the home that hold the agent's API key: {len(leaks)}")
 
     say("Where to go next")
-    click.echo(f"  export VESTIGE_HOME={home.relative_to(Path.cwd()) if home.is_relative_to(Path.cwd()) else home}")
+    click.echo(
+        f"  export VESTIGE_HOME={home.relative_to(Path.cwd()) if home.is_relative_to(Path.cwd()) else home}"
+    )
     click.echo("  vestige show --errors          only what failed, and what it stood in")
     click.echo("  vestige show --json            the same, for a program")
     click.echo("  vestige run -- python YOUR_AGENT.py")
@@ -83,7 +85,9 @@ def wait_for_marker(marker: Path, agent: subprocess.Popen[bytes]) -> int:
 
 
 def find_leaks(home: Path) -> list[Path]:
-    return [path for path in home.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
+    return [
+        path for path in home.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()
+    ]
 
 
 def say(text: str) -> None:

@@ -10,7 +10,11 @@ from typing import Any
 
 SCRIPT = [
     {"think_s": 0.4, "tool": "look_up_order", "arguments": {"order_id": "A-1042"}},
-    {"think_s": 0.3, "tool": "ask_policy_agent", "arguments": {"question": "refund after 40 days?"}},
+    {
+        "think_s": 0.3,
+        "tool": "ask_policy_agent",
+        "arguments": {"question": "refund after 40 days?"},
+    },
     {"think_s": 0.5, "tool": "charge_back", "arguments": {"order_id": "A-1042", "amount": 129.0}},
 ]
 
@@ -46,7 +50,9 @@ def _answer(request: dict[str, Any], step: dict[str, Any]) -> dict[str, Any]:
     size = len(json.dumps(request["messages"]))
     return {
         "model": request["model"],
-        "choices": [{"message": message, "finish_reason": "tool_calls" if "tool" in step else "stop"}],
+        "choices": [
+            {"message": message, "finish_reason": "tool_calls" if "tool" in step else "stop"}
+        ],
         "usage": {"prompt_tokens": size // 4, "completion_tokens": 24},
     }
 

@@ -18,7 +18,7 @@ BODY_MAX = 32 * MIB
 BODY_INLINE_MAX = 256 * KIB
 """A longer body goes to a file of its own, so that a line is cheap to write at once and to skip."""
 
-BODY_CHUNK = 512 * KIB
+BODY_CHUNK = 128 * KIB
 """A long body is encoded, redacted and written in steps of this size: memory stays near it."""
 
 LINE_MAX = 4 * MIB
@@ -94,7 +94,10 @@ PIECES_MAX = 20_000
 """Pieces of one body; one that would have more is kept whole."""
 
 RETENTION_AGE_S = 7 * 24 * 3600
-RETENTION_BODY_BYTES = 256 * MIB
+"""A week of runs: long enough to compare with last week's good one, short enough to forget."""
+
+RETENTION_BODY_BYTES = 256_000_000
+"""Bodies, as stored: some tens of GB of requests as they were sent."""
 
 # --- answers ----------------------------------------------------------------------------
 

@@ -31,12 +31,13 @@ from vestige.emit.span import Span
 from vestige.errors import SettingError, UsageError
 from vestige.home import Home, get_home
 from vestige.journal.spill import write_spill
-from vestige.journal.writer import JournalWriter
+from vestige.journal.writer import FSYNC_MODES, JournalWriter
 from vestige.limits import BODY_CHUNK, BODY_INLINE_MAX, LINE_MAX
 from vestige.record import clean
 from vestige.record.line import encode
+from vestige.record.redact import Redactor
 from vestige.record.types import BodyInfo, KnownRecord, Link
-from vestige.record.values import body_text, inline_bytes
+from vestige.record.values import body_text, clean_name, inline_bytes
 from vestige.writer import PARENT_VARIABLE, Writer, join
 
 Listener = Callable[[KnownRecord], None]
@@ -66,20 +67,22 @@ class Recorder:
         clock: Clock = SYSTEM,
     ) -> None:
         self.home = get_home(home)
-        self.enabled = not settings_module.is_disabled()
+        given = _read_settings(self.home)
+        self.enabled = not given.disabled
         self._closed = not self.enabled
+        self._redactor: Redactor | None = None
         if not self.enabled:
             return
-        given = _read_settings(self.home)
         level = level if level is not None else given.level
-        if level not in LEVEL_RANK:
-            raise UsageError(f"level: {level!r} is none (expected {', '.join(LEVEL_RANK)}).")
+        sample = sample if sample is not None else given.sample
+        fsync = fsync if fsync is not None else given.fsync
+        _check_arguments(level, sample, fsync)
         self._companion: Any = None
         if collect:
             from vestige.companion import Companion  # starts processes; most recorders do not
 
             self._companion = Companion(self.home)
-        self._fsync = fsync if fsync is not None else given.fsync
+        self._fsync = fsync
         self._listeners: list[Listener] = list(sinks)
         self._on_any: Listener | None = None
         self._emitter = Emitter(
@@ -87,7 +90,7 @@ class Recorder:
             self._send,
             self._prepare_body,
             level=level,
-            sample=sample if sample is not None else given.sample,
+            sample=sample,
         )
         self._writer = self._join(clock)
         self._redactor = self._writer.redactor if redact else None
@@ -116,13 +119,15 @@ class Recorder:
         run_id = emitter.run_id()
         sampled = emitter.sample >= 1 or int(run_id[:8], 16) / 2**32 < emitter.sample
         if not sampled:
-            attributes = {**(attributes or {}), "sampled": False}
+            attributes = {**emitter.attributes(attributes), "sampled": False}
         links = []
         if emitter.process_span_id:
             links.append(Link(emitter.process_span_id, emitter.process_run_id, "process"))
         within = current.SPAN.get()
         if within is not None:
             links.append(Link(within.id, within.run_id, "started by"))
+        if conversation_id is not None:
+            conversation_id = clean_name(conversation_id)  # some count their conversations
         span = (_RootSpan if sampled else _UnsampledRootSpan)(
             emitter, run_id, None, component, name, "run", attributes, body, links, conversation_id
         )
@@ -158,8 +163,8 @@ class Recorder:
 
     @property
     def writer(self) -> str:
-        """The identity of this process's journal."""
-        return self._emitter.writer
+        """The identity of this process's journal; empty when recording is disabled."""
+        return self._emitter.writer if self.enabled else ""
 
     @property
     def faults(self) -> dict[str, int]:
@@ -192,7 +197,7 @@ class Recorder:
             return JournalWriter(
                 joined.home,
                 joined.id,
-                fsync=self._fsync,  # type: ignore[arg-type]  # checked by settings
+                fsync=self._fsync,  # type: ignore[arg-type]  # checked in __init__
                 on_check=joined.report,
             )
 
@@ -289,12 +294,24 @@ def child_environment() -> dict[str, str]:
     return environment
 
 
+def _check_arguments(level: str, sample: float, fsync: str) -> None:
+    """A wrong argument is the programmer's, and said at once."""
+    if level not in LEVEL_RANK:
+        raise UsageError(f"level: {level!r} is none (expected {', '.join(LEVEL_RANK)}).")
+    if not 0 <= sample <= 1:
+        raise UsageError(f"sample: {sample!r} is no share (expected a number from 0 to 1).")
+    if fsync not in FSYNC_MODES:
+        raise UsageError(f"fsync: {fsync!r} is no mode (expected {', '.join(FSYNC_MODES)}).")
+
+
 def _never(line: bytes) -> bool:
     return False
 
 
 def _read_settings(home: Home) -> settings_module.Settings:
     """Settings, or the defaults and a word on stderr: a typo must not stop an agent."""
+    if settings_module.is_disabled(os.environ):
+        return settings_module.Settings(disabled=True)
     try:
         return settings_module.read_settings(home)
     except SettingError as error:

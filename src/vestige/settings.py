@@ -10,11 +10,12 @@
     VESTIGE_RETENTION_BODY_BYTES  how much of bodies is kept, e.g. 256MB
 
 In config.toml the names are lower case without the prefix: `level = "info"`.
-Set by Vestige itself for child processes: VESTIGE_PARENT, VESTIGE_SUPERVISOR.
+Set by Vestige itself for child processes: VESTIGE_PARENT, VESTIGE_SUPERVISOR, VESTIGE_START.
 """
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -43,8 +44,9 @@ class Settings:
 
 def read_settings(home: Home, env: Mapping[str, str] | None = None) -> Settings:
     """The settings in force for a home. Raises SettingError for a value that makes no sense."""
-    read = _Source(home, os.environ if env is None else env).read
-    return Settings(
+    source = _Source(home, os.environ if env is None else env)
+    read = source.read
+    settings = Settings(
         disabled=read("disabled", _flag, False),
         level=read("level", _one_of("debug", "info", "warn", "error"), "debug"),
         sample=read("sample", _share, 1.0),
@@ -53,11 +55,13 @@ def read_settings(home: Home, env: Mapping[str, str] | None = None) -> Settings:
         retention_age_s=read("retention_age", parse_duration, float(RETENTION_AGE_S)),
         retention_body_bytes=read("retention_body_bytes", parse_size, RETENTION_BODY_BYTES),
     )
+    source.refuse_unread()
+    return settings
 
 
-def is_disabled() -> bool:
+def is_disabled(env: Mapping[str, str]) -> bool:
     """The one setting that must work even when nothing else does."""
-    return os.environ.get("VESTIGE_DISABLED", "").strip().lower() in ("1", "true", "yes", "on")
+    return env.get("VESTIGE_DISABLED", "").strip().lower() in ("1", "true", "yes", "on")
 
 
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
@@ -90,8 +94,19 @@ class _Source:
         self._env = env
         self._config_path = home.config
         self._config = _read_config(home)
+        self._read: list[str] = []
+
+    def refuse_unread(self) -> None:
+        """A name in config.toml that nothing reads is a typo."""
+        for name in self._config:
+            if name not in self._read:
+                near = ", ".join(difflib.get_close_matches(name, self._read, 1)) or "see the docs"
+                raise SettingError(
+                    f"{self._config_path}: {name}: no such setting (nearest: {near})."
+                )
 
     def read(self, name: str, parse: Callable[[str], T], default: T) -> T:
+        self._read.append(name)
         variable = f"VESTIGE_{name.upper()}"
         if self._env.get(variable):
             where, text = variable, self._env[variable]

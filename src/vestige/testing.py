@@ -36,11 +36,19 @@ class MemoryJournal:
     def take_losses(self) -> Counter[str]:
         return Counter()
 
+    def return_losses(self, what: str, count: int) -> None:
+        pass
+
     def restart(self, writer: str) -> None:
         self.lines = []
 
     def close(self) -> None:
         pass
+
+
+class _QuietWriter(Writer):
+    def _publish_parent(self) -> None:
+        """Processes that a test starts are no children of a run that exists in memory only."""
 
 
 class FakeRecorder(Recorder):
@@ -54,7 +62,7 @@ class FakeRecorder(Recorder):
 
     def _join(self, clock: Clock) -> Writer:
         self.journal = MemoryJournal()
-        return Writer(self.home, clock, lambda _: self.journal)
+        return _QuietWriter(self.home, clock, lambda _: self.journal)
 
     @property
     def records(self) -> list[AnyRecord]:

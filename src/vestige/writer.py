@@ -40,6 +40,8 @@ class Journal(Protocol):
 
     def take_losses(self) -> Counter[str]: ...
 
+    def return_losses(self, what: str, count: int) -> None: ...
+
     def restart(self, writer: str) -> None: ...
 
     def close(self) -> None: ...
@@ -61,7 +63,7 @@ class Writer:
         """Shared: a secret that one recorder is told of, none of them may leak."""
         self._emitters: list[Emitter] = []
         self._open_runs: dict[str, Span] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # as the journal's: last words may come at any point
         self._last_words: LastWords | None = None
         self._root: Span | None = None
         self.process_span: Span | None = None
@@ -95,7 +97,8 @@ class Writer:
             if span is not None and not span.ended:
                 span.end(status="error" if self._died else "ok")
         self._emitters.clear()
-        _alive.pop(self.home, None)
+        if _alive.get(self.home) is self:
+            del _alive[self.home]
         threads.uninstall()
         if self._last_words is not None:
             self._last_words.uninstall()
@@ -160,7 +163,10 @@ class Writer:
             return
         log = self._own_logger()
         for what, count in self.journal.take_losses().items():
+            dropped = self.journal.dropped
             log.warn(f"{what} ({count})", gap=what, count=count)
+            if self.journal.dropped > dropped:  # the telling itself was lost
+                self.journal.return_losses(what, count)
         faults: dict[str, int] = {}
         for emitter in self._emitters:
             for what, count in emitter.faults.items():
@@ -191,7 +197,7 @@ class Writer:
 
     def forked(self) -> None:
         """In a forked child: a writer of our own, inside the span that forked us."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # as the journal's: last words may come at any point
         self._open_runs.clear()
         within = current.SPAN.get() or self.process_span
         self.id = self.clock.writer_id()
@@ -199,6 +205,8 @@ class Writer:
         for emitter in self._emitters:
             emitter.begin(self.id, self.seq)
         self.journal.restart(self.id)
+        if self._last_words is not None:
+            self._last_words.forked(self.home.fault_file(self.id))
         if within is not None:
             self._open_process(f"{within.run_id}/{within.id}", "forked from")
         _leave_with_multiprocessing(self)

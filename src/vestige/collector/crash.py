@@ -1,7 +1,9 @@
 """Stamp what died: close the open spans of a writer that is gone, and say how it went.
 
-A writer holds its journal's lock while it lives, so a free lock and a journal read to
-its end mean that nothing more will come. What it left open was interrupted.
+A writer holds its journal's lock while it lives, and a journal that is free and read to
+its end is deleted: a writer without a file has nothing more to come. What it left open
+was interrupted. (The lock alone would not do: a process may write and exit between our
+reading and our asking, and the stamp would take the numbers of its last records.)
 
 The stamp's records get the writer's next numbers, so stamping twice changes nothing.
 How the process ended is known only to its parent: while a `vestige run` is alive above
@@ -16,7 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vestige.home import Home
-from vestige.journal import locks
 from vestige.limits import BODY_INLINE_MAX, OPEN_SPANS_NAMED_MAX
 from vestige.record.types import (
     OWN_COMPONENT,
@@ -60,13 +61,13 @@ def stamp_dead(
     home: Home, store: Store, exits: Mapping[int, Exit] | None = None, own_writer: str = ""
 ) -> int:
     """Stamp every writer that died; how many. `own_writer` is the supervisor that is asking."""
-    alive = {writer for writer, _, path in home.journal_files() if locks.is_held(path)}
+    unfinished = {writer for writer, _, _ in home.journal_files()}
     with_open = set(store.writers_with_open_spans())
     stamped = 0
     for writer in store.writers():
-        if writer.writer in alive or (writer.ended and writer.writer not in with_open):
+        if writer.writer in unfinished or (writer.ended and writer.writer not in with_open):
             continue
-        if writer.supervisor in alive and writer.supervisor != own_writer:
+        if writer.supervisor in unfinished and writer.supervisor != own_writer:
             continue
         ended = (exits or {}).get(writer.pid or -1)
         fault = home.fault_file(writer.writer)

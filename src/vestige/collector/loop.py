@@ -6,6 +6,7 @@ the lock taken waits a moment until the one who has it has reached the present.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -78,10 +79,15 @@ def catch_up(home: Home) -> None:
     deadline = clock.monotonic() + CATCH_UP_WAIT_S
     wanted: Mapping[tuple[str, int], int] | None = None
     while True:
-        with hold(home) as collector:
-            if collector is not None:
-                collector.tick()
-                return
+        try:
+            with hold(home) as collector:
+                if collector is not None:
+                    collector.tick()
+                    return
+        except OSError as error:
+            if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+                return  # a home that we may only read: the answer is what is stored
+            raise
         if wanted is None:
             wanted = _sizes(home)
         if _has_reached(home, wanted) or clock.monotonic() >= deadline:

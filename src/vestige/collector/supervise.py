@@ -15,13 +15,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from types import FrameType
 
+from vestige import clock
 from vestige.clock import SYSTEM
 from vestige.collector.crash import Exit
-from vestige.collector.loop import Collector, hold
+from vestige.collector.loop import hold
 from vestige.emit.span import Span
 from vestige.errors import NotFoundError, UsageError, VestigeError
 from vestige.home import Home
-from vestige.limits import TICK_S
+from vestige.limits import CATCH_UP_WAIT_S, TICK_S
 from vestige.recorder import Recorder
 from vestige.writer import PARENT_VARIABLE
 
@@ -54,6 +55,8 @@ def run_command(
 def _label(command: Sequence[str]) -> str:
     """`python agent.py --fast` is called agent.py: the interpreter says nothing."""
     for word in command[1:]:
+        if word == "-c":
+            break  # what follows is a program's text, and no name
         if not word.startswith("-"):
             return os.path.basename(word)
     return os.path.basename(command[0])
@@ -89,21 +92,16 @@ def _spawn(command: Sequence[str], env: Mapping[str, str]) -> subprocess.Popen[b
 
 def _collect_until_exit(home: Home, child: subprocess.Popen[bytes], own_writer: str) -> None:
     """Live, if nobody else collects; a failure of ours is not the command's."""
-    while True:
-        with hold(home, own_writer) as collector:
-            if collector is not None:
-                _tick_until_exit(collector, child)
-                return
-        if _has_exited(child):
-            return
-
-
-def _tick_until_exit(collector: Collector, child: subprocess.Popen[bytes]) -> None:
+    said = ""
     while not _has_exited(child):
         try:
-            collector.tick()
+            with hold(home, own_writer) as collector:
+                while collector is not None and not _has_exited(child):
+                    collector.tick()
         except (VestigeError, OSError) as error:
-            print(f"vestige: collecting failed ({error}); will go on.", file=sys.stderr)  # noqa: T201
+            if str(error) != said:  # once, not every quarter of a second
+                said = str(error)
+                print(f"vestige: collecting failed ({error}); will go on.", file=sys.stderr)  # noqa: T201
 
 
 def _has_exited(child: subprocess.Popen[bytes]) -> bool:
@@ -115,10 +113,18 @@ def _has_exited(child: subprocess.Popen[bytes]) -> bool:
 
 
 def _collect_rest(home: Home, own_writer: str, exits: Mapping[int, Exit]) -> None:
-    with hold(home, own_writer) as collector:
-        if collector is not None:
-            collector.exits.update(exits)
-            collector.tick()
+    """The last records and the stamp. A reader may be at it just now: its turn is short."""
+    deadline = clock.monotonic() + CATCH_UP_WAIT_S
+    while clock.monotonic() < deadline:
+        try:
+            with hold(home, own_writer) as collector:
+                if collector is not None:
+                    collector.exits.update(exits)
+                    collector.tick()
+                    return
+        except (VestigeError, OSError):
+            return  # said while it ran, and said again by the next reader
+        clock.sleep(TICK_S / 10)
 
 
 class _passing_signals:  # noqa: N801  # reads as a phrase

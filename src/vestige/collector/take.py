@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vestige.home import Home
@@ -61,10 +61,12 @@ def _take_lines(store: Store, position: Position, data: bytes, taken: Taken) -> 
 def _finish(store: Store, position: Position, path: Path, taken: Taken) -> None:
     """The writer is done with this file, and so are we. A torn last line is lost, and counted."""
     try:
-        torn = path.stat().st_size > position.offset
+        size_bytes = path.stat().st_size
     except OSError:
         return
-    if torn:
+    if size_bytes > position.offset:
+        # With the offset behind it, so that a kill before the deletion does not count it twice.
+        position = replace(position, offset=size_bytes)
         store.append([], position, malformed=1)
         taken.malformed += 1
     path.unlink(missing_ok=True)
@@ -98,5 +100,11 @@ def _delete_spilled(home: Home, store: Store, writer: str | None = None) -> None
 
 
 def delete_leftovers(home: Home, store: Store) -> None:
-    """What a kill between a commit and a deletion left behind."""
+    """What a kill left behind: stored bodies, and files that were never finished."""
     _delete_spilled(home, store)
+    alive = {writer for writer, _, path in home.journal_files() if locks.is_held(path)}
+    for folder in (home.bodies, home.journal):
+        for unfinished in folder.glob(".*"):
+            writer = unfinished.name[1:].partition("-")[0].partition(".")[0]
+            if writer not in alive and not locks.is_held(unfinished):
+                unfinished.unlink(missing_ok=True)

@@ -37,7 +37,12 @@ def trace(function: F, /) -> F: ...
 
 @overload
 def trace(
-    name: str | None = None, /, *, type: str = "step", capture: bool = True
+    label: str | None = None,
+    /,
+    *,
+    name: str | None = None,
+    type: str = "step",
+    capture: bool = True,
 ) -> Callable[[F], F]: ...
 
 
@@ -137,7 +142,11 @@ def _traced_generator(
                     sent = yield item
                     step = generator.send
                 except GeneratorExit:
-                    generator.close()
+                    token = current.SPAN.set(span)
+                    try:
+                        generator.close()
+                    finally:
+                        current.leave(token)
                     raise
                 except BaseException as thrown:  # noqa: BLE001  # what the consumer throws in
                     step, sent = generator.throw, thrown
@@ -174,7 +183,11 @@ def _traced_async_generator(
                     sent = yield item
                     step = generator.asend
                 except GeneratorExit:
-                    await generator.aclose()
+                    token = current.SPAN.set(span)
+                    try:
+                        await generator.aclose()
+                    finally:
+                        current.leave(token)
                     raise
                 except BaseException as thrown:  # noqa: BLE001  # what the consumer throws in
                     step, sent = generator.athrow, thrown

@@ -84,7 +84,7 @@ class Emitter:
 
     def attributes(self, given: Mapping[str, Any] | None) -> Attributes:
         """A caller's attributes as they can be written, whatever they are."""
-        if not given:
+        if given is None:
             return NO_ATTRIBUTES
         try:
             return flat_attributes(given)

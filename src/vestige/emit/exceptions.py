@@ -17,6 +17,8 @@ _MEMBERS_MAX = 20
 
 def error_attributes(error: BaseException) -> Attributes:
     """`error.type`, `error.message`, `error.stack`, and what lies beneath."""
+    if not isinstance(error, BaseException):
+        return {"error.message": _message(error)}  # a text where an exception was asked for
     attributes: Attributes = {
         "error.type": _type_name(error),
         "error.message": _message(error),

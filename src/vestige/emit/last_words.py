@@ -60,6 +60,18 @@ class LastWords:
         self._unwatch_sigterm()
         self._unwatch_faults()
 
+    def forked(self, fault_file: Path) -> None:
+        """In a forked child: the file for faults is the parent's. Use one of our own."""
+        if self._fault_file is None:
+            return
+        import faulthandler
+
+        faulthandler.disable()
+        self._fault_file.close()
+        self._fault_file = None
+        self._fault_path = fault_file
+        self._watch_faults()
+
     # --- exceptions -----------------------------------------------------------------------
 
     def _uncaught(

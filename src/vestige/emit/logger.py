@@ -60,7 +60,7 @@ class Logger:
     ) -> None:
         """`error` is the exception: its type, message, stack, causes and group are kept."""
         if error is not None:
-            attributes |= _described(error)
+            attributes |= error_attributes(error)
         self._say("error", message, attributes)
 
     def child(self, bound_to: span.Span | None = None, /, **attributes: Any) -> Logger:
@@ -78,7 +78,7 @@ class Logger:
         """Open a span: inside the bound span, else the ambient one, else the process's run."""
         emitter = self._emitter
         if self._attributes:
-            attributes = {**self._attributes, **(attributes or {})}
+            attributes = {**self._attributes, **emitter.attributes(attributes)}
         parent = self._span or current.SPAN.get()
         if parent is None:
             run_id, parent_id = emitter.process_run_id, emitter.process_span_id
@@ -119,9 +119,3 @@ class Logger:
                 emitter.attributes(attributes), body, info,
             )
         )  # fmt: skip
-
-
-def _described(error: BaseException) -> Mapping[str, Any]:
-    if isinstance(error, BaseException):
-        return error_attributes(error)
-    return {"error.message": error}

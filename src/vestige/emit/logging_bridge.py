@@ -14,6 +14,7 @@ from typing import Any
 from vestige.emit import current
 from vestige.emit.exceptions import error_attributes
 from vestige.emit.logger import Logger
+from vestige.record.values import safe_str
 
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 
@@ -49,7 +50,7 @@ def _message(record: logging.LogRecord) -> str:
     try:
         return record.getMessage()
     except Exception:  # noqa: BLE001  # wrong number of arguments: keep what there is
-        return f"{record.msg} {record.args}"
+        return f"{safe_str(record.msg)} {safe_str(record.args)}"
 
 
 def _attributes(record: logging.LogRecord) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from vestige.emit.emitter import NO_ATTRIBUTES, Emitter
 from vestige.emit.exceptions import error_attributes, status_of
 from vestige.limits import OPEN_SPANS_TRACKED_MAX
 from vestige.record.types import VERSION, Link, SpanClose, SpanOpen, SpanUpdate
+from vestige.record.values import clean_name
 
 
 class Span:
@@ -65,7 +66,9 @@ class Span:
         self.component = component
         self.name = name
         self.type = type
-        flat = emitter.attributes(attributes) if attributes else NO_ATTRIBUTES
+        if not (name.__class__ is type.__class__ is component.__class__ is str):
+            name, type, component = clean_name(name), clean_name(type), clean_name(component)
+        flat = emitter.attributes(attributes) if attributes is not None else NO_ATTRIBUTES
         seq = next(emitter.seq)
         info = None
         if body is not None:
@@ -106,8 +109,10 @@ class Span:
     def set_attributes(self, attributes: Mapping[str, Any] | None = None, /, **more: Any) -> None:
         """Attributes learned while the work goes on; written now, not at the end."""
         if self._may_change("set_attributes"):
-            given = {**attributes, **more} if attributes else more
-            self._update(self._emitter.attributes(given), None)
+            flat = self._emitter.attributes(more)
+            if attributes is not None:
+                flat = {**self._emitter.attributes(attributes), **flat}
+            self._update(flat, None)
 
     def add_link(
         self, span_id: str | Span, run_id: str | None = None, reason: str | None = None
@@ -115,9 +120,12 @@ class Span:
         """A causal edge to another span, written now: it must not wait for an end that never comes."""
         if self._may_change("add_link"):
             if isinstance(span_id, Span):
-                link = Link(span_id.id, run_id or span_id.run_id, reason)
-            else:
-                link = Link(str(span_id), run_id, reason)
+                run_id, span_id = run_id or span_id.run_id, span_id.id
+            link = Link(
+                clean_name(span_id),
+                None if run_id is None else clean_name(run_id),
+                None if reason is None else clean_name(reason),
+            )
             self._update(NO_ATTRIBUTES, [link])
 
     # --- its end ------------------------------------------------------------------------
@@ -139,11 +147,13 @@ class Span:
             return  # a forked child leaving its parent's `with` block: not its span to end
         duration_ns = emitter.monotonic_ns() - self._opened_ns
         self._ended = True
-        flat = emitter.attributes(attributes) if attributes else NO_ATTRIBUTES
+        flat = emitter.attributes(attributes) if attributes is not None else NO_ATTRIBUTES
         if error is not None:
             flat = {**flat, **error_attributes(error)}
         if status is None:
             status = "ok" if error is None else status_of(error)
+        elif status.__class__ is not str:
+            status = clean_name(status)
         seq = next(emitter.seq)
         info = None
         if body is not None:

@@ -27,6 +27,7 @@ from vestige.journal import locks
 from vestige.limits import FSYNC_INTERVAL_S, JOURNAL_ROTATE_BYTES, JOURNAL_TOTAL_MAX
 
 Fsync = Literal["none", "periodic", "record"]
+FSYNC_MODES: tuple[Fsync, ...] = ("none", "periodic", "record")
 OPEN_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 
 
@@ -57,7 +58,8 @@ class JournalWriter:
         self._fd = -1
         self._dirty = False
         self._losses: Counter[str] = Counter()
-        self._lock = threading.Lock()
+        # Reentrant: a signal's last words may come while this very thread holds it.
+        self._lock = threading.RLock()
         self._stop = threading.Event()
         self._keeper: threading.Thread | None = None
         with self._lock:
@@ -73,12 +75,12 @@ class JournalWriter:
             return self._drop(error)
         if written != len(line):
             return self._finish(line)
+        if self._fsync == "record":
+            self._sync()
+        self._dirty = True
         self.written_bytes += written
         if self.written_bytes >= self._rotate_bytes:
             self.rotate()
-        if self._fsync == "record":
-            os.fsync(self._fd)
-        self._dirty = True
         if self._keeper is None:
             self._start_keeper()
         return True
@@ -96,6 +98,8 @@ class JournalWriter:
         return self._drop(OSError("short write"))
 
     def _drop(self, error: OSError) -> bool:
+        if self._fd < 0 and self.last_error is not None:
+            error = self.last_error  # why there is no file, which says more than its absence
         self.last_error = error
         with self._lock:
             self.dropped += 1
@@ -125,6 +129,11 @@ class JournalWriter:
             losses, self._losses = self._losses, Counter()
         return losses
 
+    def return_losses(self, what: str, count: int) -> None:
+        """It could not be told after all."""
+        with self._lock:
+            self._losses[what] += count
+
     def check(self) -> None:
         """Now and then, off the hot path: fsync, and get back on our feet after a loss."""
         if self._fd < 0 or self._is_gone():
@@ -132,10 +141,13 @@ class JournalWriter:
                 self._open_next()
         elif self._dirty and self._fsync == "periodic":
             self._dirty = False
-            try:
-                os.fsync(self._fd)
-            except OSError as error:
-                self.last_error = error
+            self._sync()
+
+    def _sync(self) -> None:
+        try:
+            os.fsync(self._fd)
+        except OSError as error:
+            self.last_error = error
 
     def _is_gone(self) -> bool:
         """Was the file deleted under us? Then what we write goes nowhere."""
@@ -240,7 +252,7 @@ class JournalWriter:
         self.dropped = self.written_bytes = self._generation = 0
         self._losses = Counter()
         # Locks and events may have been held by threads that do not exist here.
-        self._lock, self._stop, self._keeper = threading.Lock(), threading.Event(), None
+        self._lock, self._stop, self._keeper = threading.RLock(), threading.Event(), None
         with self._lock:
             self._open_next()
 

@@ -18,9 +18,9 @@ def header(run: Run) -> list[str]:
         info.duration_ns if info.duration_ns is not None else info.last_ns - info.started_ns
     )
     facts = [
-        f"{info.span_count} spans",
-        f"{info.log_count} log lines",
-        f"{info.error_count} failures",
+        words.counted(info.span_count, "span"),
+        words.counted(info.log_count, "log line"),
+        words.counted(info.error_count, "failure"),
     ]
     if info.tokens:
         facts.append(f"{words.number(info.input_tokens)}+{words.number(info.output_tokens)} tokens")
@@ -30,7 +30,9 @@ def header(run: Run) -> list[str]:
         facts.append("pinned")
     redactions = count_redactions(run)
     if redactions:
-        facts.append(f"{redactions} redactions")
+        facts.append(words.counted(redactions, "redaction"))
+    if any(span.attributes.get("sampled") is False for span in run.spans):
+        facts.append("not sampled: only the run itself, warnings and errors were kept")
     return [
         f"{info.short_id} {words.one_line(info.name, 80)}: {info.outcome} after {spent}",
         f"{info.id}  {words.timestamp(info.started_ns)}",

@@ -83,7 +83,31 @@ def _tree(run: Run) -> tuple[dict[str, list[Node]], list[Node]]:
             children.setdefault(parent, []).append(node)
         else:
             roots.append(node)
+    _break_cycles(run, children, roots)
     return children, roots
+
+
+def _break_cycles(run: Run, children: dict[str, list[Node]], roots: list[Node]) -> None:
+    """A hostile run may name a span as its own ancestor; it must not hide by that."""
+    reached: set[str] = set()
+
+    def reach(nodes: Iterable[Node]) -> None:
+        stack = [node for node in nodes if isinstance(node, SpanInfo)]
+        while stack:
+            span = stack.pop()
+            reached.add(span.id)
+            stack.extend(
+                child
+                for child in children.get(span.id, ())
+                if isinstance(child, SpanInfo) and child.id not in reached
+            )
+
+    reach(roots)
+    for span in run.spans:
+        if span.id not in reached and span.parent_id is not None:
+            children[span.parent_id].remove(span)
+            roots.append(span)
+            reach([span])
 
 
 def _in_order(run: Run) -> list[Node]:
@@ -138,7 +162,6 @@ def _walk(
 ) -> Iterator[tuple[Line, object]]:
     """Lines in order, each with what makes it the same as another."""
     stack: list[tuple[Node, int]] = [(node, 0) for node in reversed(roots)]
-    walked: set[str] = set()
     while stack:
         node, depth = stack.pop()
         at_ns = max(0, _time_ns(node) - start_ns)
@@ -146,9 +169,6 @@ def _walk(
             same = (depth, node.level, node.component, node.message)
             yield Line("", at_ns, depth, _say_log(node), _log_mood(node)), same
             continue
-        if node.id in walked:  # a hostile run may name itself as its own ancestor
-            continue
-        walked.add(node.id)
         below = children.get(node.id, [])
         body = node.input.id if node.input is not None else None
         alone = None if below else (depth, node.type, node.name, node.component, node.status, body)
@@ -203,11 +223,13 @@ def _say_span(span: SpanInfo) -> str:
 
 
 def _say_status(span: SpanInfo) -> str:
+    status = words.one_line(str(span.status), 20)
     error = span.attributes.get("error.type")
     if span.status == "ok" or error is None:
-        return str(span.status)
+        return status
+    kind = words.one_line(str(error), NAME_SHOWN)
     message = words.one_line(str(span.attributes.get("error.message") or ""), MESSAGE_SHOWN)
-    return f"{span.status} {error}: {message}" if message else f"{span.status} {error}"
+    return f"{status} {kind}: {message}" if message else f"{status} {kind}"
 
 
 def _say_sizes(span: SpanInfo) -> str:
@@ -223,7 +245,8 @@ def _say_tokens(attributes: Attributes) -> str:
     given, made = attributes.get("input_tokens"), attributes.get("output_tokens")
     if given is None and made is None:
         return ""
-    return f"{given if given is not None else '?'}+{made if made is not None else '?'} tokens"
+    shown = ("?" if count is None else words.value(count, 20) for count in (given, made))
+    return f"{'+'.join(shown)} tokens"
 
 
 def _say_attributes(attributes: Attributes) -> list[str]:
@@ -239,12 +262,14 @@ def _say_attributes(attributes: Attributes) -> list[str]:
 
 def _say_log(log: LogInfo) -> str:
     if is_stamp(log):
-        return f"!! {words.one_line(log.message, MESSAGE_SHOWN)}"
-    parts = [log.level, words.one_line(log.message, MESSAGE_SHOWN)]
+        fault = log.attributes.get("fault")
+        said = f": {words.one_line(str(fault), MESSAGE_SHOWN)}" if fault else ""
+        return f"!! {words.one_line(log.message, MESSAGE_SHOWN)}{said}"
+    parts = [words.one_line(log.level, 20), words.one_line(log.message, MESSAGE_SHOWN)]
     error = log.attributes.get("error.type")
     if error is not None:
         message = words.one_line(str(log.attributes.get("error.message") or ""), MESSAGE_SHOWN)
-        parts.append(f"→ {error}: {message}")
+        parts.append(f"→ {words.one_line(str(error), NAME_SHOWN)}: {message}")
     parts.extend(_say_attributes(log.attributes))
     return " ".join(parts)
 

@@ -17,7 +17,7 @@ _CONTROL = re.compile(
 
 
 def duration(ns: int | None) -> str:
-    """`12µs`, `3.4ms`, `1.8s`, `2m05s`, `3h10m`."""
+    """`12µs`, `3.4ms`, `1.8s`, `2m05s`, `3h10m`, `7d`."""
     if ns is None:
         return ""
     if ns < 1_000_000:
@@ -30,7 +30,11 @@ def duration(ns: int | None) -> str:
     minutes, rest = divmod(int(seconds), 60)
     if minutes < 60:
         return f"{minutes}m{rest:02d}s"
-    return f"{minutes // 60}h{minutes % 60:02d}m"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours}h{minutes:02d}m"
+    days, hours = divmod(hours, 24)
+    return f"{days}d{hours:02d}h" if hours else f"{days}d"
 
 
 def size(count: int) -> str:
@@ -59,6 +63,11 @@ def timestamp(ns: int | None) -> str | None:
     return f"{when:%Y-%m-%dT%H:%M:%S}.{rest // 10**6:03d}Z"
 
 
+def counted(count: int, thing: str) -> str:
+    """`1 span`, `2 spans`."""
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
+
+
 def ago(ns: int, now_ns: int) -> str:
     """`12s ago`, `5m ago`, `3h ago`, `2d ago`."""
     seconds = max(0, now_ns - ns) // 10**9
@@ -78,7 +87,9 @@ def one_line(text: str, length_max: int) -> str:
 
 def value(scalar: Scalar, length_max: int) -> str:
     """An attribute's value; quoted where it would not stand as one word."""
+    if scalar is None or isinstance(scalar, bool):
+        return {None: "null", True: "true", False: "false"}[scalar]
     if not isinstance(scalar, str):
-        return {None: "null", True: "true", False: "false"}.get(scalar, str(scalar))  # type: ignore[arg-type]
+        return str(scalar)
     shown = one_line(scalar, length_max)
     return f'"{shown}"' if " " in shown or not shown else shown

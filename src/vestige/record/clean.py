@@ -6,7 +6,10 @@ import msgspec
 
 from vestige.limits import BODY_INLINE_MAX
 from vestige.record.types import KnownRecord, Log, SpanOpen, SpanUpdate
-from vestige.record.values import clean_attributes, clean_message, clean_name, clean_text
+from vestige.record.values import clean_attributes, clean_message, clean_name, clean_text, cut
+
+_VALUE_SHRUNK = 1_000
+"""Characters of an attribute here: as many as a record may have fit a line, even all escaped."""
 
 
 def clean_record(record: KnownRecord) -> KnownRecord:
@@ -39,6 +42,10 @@ def clean_record(record: KnownRecord) -> KnownRecord:
 def shrink_record(record: KnownRecord) -> KnownRecord:
     """A record whose line is too long even without a long body: bound every part of it."""
     record = clean_record(record)
+    record.attributes = {
+        key: cut(value, _VALUE_SHRUNK) if isinstance(value, str) else value
+        for key, value in record.attributes.items()
+    }
     body = getattr(record, "body", None)
     if body is not None and len(body) > BODY_INLINE_MAX // 8:
         kept = body[: BODY_INLINE_MAX // 8]

@@ -130,6 +130,8 @@ def _parse_unknown(line: bytes, error: Exception) -> Unknown:
     run_id = fields.get("run_id")
     if not (isinstance(kind, str) and isinstance(writer, str) and type(seq) is int):
         raise BadLineError(f"not a record: {error}")
+    if not 0 <= seq <= 2**62:  # as Count, which no decoder checked here
+        raise BadLineError(f"seq {seq} is out of range (0 to 2**62)")
     if kind in _BY_KIND or not (run_id is None or isinstance(run_id, str)):
         raise BadLineError(f"not a valid {kind}: {error}")
     return Unknown(kind, writer, seq, run_id, fields)

@@ -46,8 +46,7 @@ class Rule(NamedTuple):
     """For the scanner: an expression on encoded bytes that a match always meets. None: the hints."""
 
     def find(self, text: str) -> Iterator[Hit]:
-        if not any(hint in text for hint in self.hints):
-            return
+        """The rule's hits in a text that has one of its hints."""
         for match in _compiled(self.expression).finditer(text):
             low, high = match.span("secret")
             secret = text[low:high]
@@ -156,7 +155,7 @@ _PEM = (
 # A word after "Basic" or "Bearer" is a secret only if it does not look like a word.
 _LOOKS_ENCODED = r"(?=[A-Za-z._~+/=-]{0,64}(?:[0-9=]|(?<=[a-z])[A-Z])|[\w.~+/=-]{32})"
 
-_URL_TRACE = r':(?:\\*/){2}[^\s/"]*@'
+_URL_TRACE = r':(?://|\\+/\\*/|/\\+/)[^\s/"]*@'
 
 _TEXTUAL: Final = (
     Rule("private-key", ("PRIVATE KEY",), _PEM),
@@ -167,13 +166,14 @@ _TEXTUAL: Final = (
             rf"(?i:\b|(?<=\\[bfnrt]))(?i:bearer|basic)(?:[ \t]{{1,4}}|%20|\+){_LOOKS_ENCODED}"
             r"(?P<secret>[A-Za-z0-9._~+/=-]{8,})"
         ),
-        r"(?i)(?:bearer|basic)(?: |\\t|%20|\+)",
+        r"(?i)(?:bearer|basic)(?:[ +]|\\t|%20){1,4}[\w.~+/=-]{8}",
     ),
     Rule(
         "jwt",
         ("eyJ",),
-        r"(?:(?<![\w-])|(?<=\\[bfnrt]))(?P<secret>eyJ[\w-]{8,}+\.[\w-]{8,}+(?:\.[\w-]*+){1,3})",
-        r"eyJ[\w-]{8}",
+        _START.replace("A-Za-z0-9]", r"\w-]", 1)
+        + r"(?P<secret>eyJ[\w-]{8,}+\.[\w-]{8,}+(?:\.[\w-]*+){1,3})",
+        r"eyJ[\w-]{8,}\.[\w-]{8}",
     ),
     Rule(
         "url-password",
@@ -204,7 +204,7 @@ _TEXTUAL: Final = (
 
 # One hint per family is enough for the scanner, but short ones would fire on words: these say more.
 _TRACES: Final = {
-    "openai": r"(?i)sk-[\w-]{8}",
+    "openai": r"(?i)sk-[\w-]{16}",
     "elevenlabs": r"(?i)sk_[a-f0-9]{8}",
     "huggingface": r"(?i)hf_[a-z0-9]{8}",
     "replicate": r"(?i)r8_[a-z0-9]{8}",
@@ -218,6 +218,7 @@ _TRACES: Final = {
     "digitalocean": r"do[oprt]_v1_[a-f0-9]{8}",
     "databricks": r"dapi[a-f0-9]{8}",
     "doppler": r"dp\.(?:pt|st|ct|sa|scim|audit)\.",
+    "google": r"AIza[\w-]{16}",
     "aws": r"A(?:KIA|SIA|BIA|CCA)[A-Z0-9]{8}",
 }
 
@@ -232,3 +233,11 @@ def _rules() -> Iterator[Rule]:
 
 RULES: Final = tuple(_rules())
 """Every rule, in the order in which they are asked."""
+
+_BY_HINT: Final = tuple((hint, rule) for rule in RULES for hint in rule.hints)
+
+
+def find_shaped(text: str) -> Iterator[Hit]:
+    """Every secret in a text that is known by its shape."""
+    for rule in dict.fromkeys([rule for hint, rule in _BY_HINT if hint in text]):
+        yield from rule.find(text)

@@ -42,7 +42,11 @@ _REGISTERED_MIN = 4
 """Characters. A shorter value ("no", "42") stands in so many texts that masking it would
 destroy them and, by where the masks are, still tell what it was."""
 
+_TEXT_MIN = 4
+"""Characters. No rule matches less, and most attributes' values are short."""
+
 _BASE64_SHIFTED_MIN = 8
+_WINDOW = 2 * SECRET_LENGTH_MAX
 _ROUNDS_MAX = 8
 _HELD_MAX = 4 * BODY_CHUNK
 _SAFE_CUTS = "\n ,;{}"
@@ -173,6 +177,16 @@ class Redactor:
             # What values.py makes of bytes that are no text.
             inner = self._base64(text[7:], counts if counts is not None else {})
             return text if inner == text[7:] else "base64:" + inner
+        if len(text) < _TEXT_MIN:
+            return text
+        if len(text) > _WINDOW:
+            # The scanner says which parts of a long text are worth the exact look.
+            windows = (text[at : at + _WINDOW] for at in range(0, len(text), _WINDOW))
+            cleaned = "".join(self.stream(windows, counts))
+            return text if cleaned == text else cleaned
+        return self._exact(text, counts)
+
+    def _exact(self, text: str, counts: Counts | None) -> str:
         # Again until nothing changes: where two hits overlap, their union may end elsewhere
         # than either did, and a second look must not find more than the first masked.
         for _ in range(_ROUNDS_MAX):
@@ -187,16 +201,22 @@ class Redactor:
         held = ""
         for piece in pieces:
             held += piece
-            if len(held) <= 2 * SECRET_LENGTH_MAX:
+            if len(held) <= _WINDOW:
                 continue
-            cut = self._safe_cut(held)
+            hits = self._find(held) if self._may_hold_secrets(held) else []
+            cut = _safe_cut(held, hits)
+            if not any(hit.new for hit in hits):
+                # All but a tail, in which a secret may begin, can go as it is.
+                yield held[:cut]
+                held = held[cut:]
+                continue
             if cut == 0 and len(held) > _HELD_MAX:
                 cut = len(held)  # a "secret" of megabytes: mask what is there, keep memory bounded
             if cut:
-                yield self.text(held[:cut], counts)
+                yield self._exact(held[:cut], counts)
                 held = held[cut:]
         if held:
-            yield self.text(held, counts)
+            yield self._exact(held, counts)
 
     def argv(self, arguments: Sequence[str]) -> list[str]:
         """A command line: `--token x`, `--token=x`, `KEY=x`, and text in each argument."""
@@ -228,16 +248,26 @@ class Redactor:
             hits += _registered(text, self._needles)
         return hits
 
-    def _safe_cut(self, text: str) -> int:
-        """A place at least SECRET_LENGTH_MAX from the end where no secret, nor its key, lies across."""
-        cut = len(text) - SECRET_LENGTH_MAX
-        spans = sorted(((hit.start, hit.high) for hit in self._find(text)), reverse=True)
-        # Where no rule looks at the character before: else a cut could make a word of half a one.
-        best = max(text.rfind(mark, 0, cut) for mark in _SAFE_CUTS) + 1 or cut
-        for start, high in spans:
-            if start < best < high:
-                best = max(text.rfind(mark, 0, start) for mark in _SAFE_CUTS) + 1
-        return best
+    def _may_hold_secrets(self, text: str) -> bool:
+        """The scanner's quick question, asked of a stretch of a long text."""
+        # Halves of characters at the ends of a stretch are no part of a secret.
+        clean = text.encode(errors="replace").decode()
+        return self.suspicious(msgspec.json.encode(clean))
+
+
+def _safe_cut(text: str, hits: list[Hit]) -> int:
+    """A place at least SECRET_LENGTH_MAX from the end where no secret, nor its key, lies across."""
+    # Where no rule looks at the character before: else a cut could make a word of half a one.
+    best = _cut_before(text, len(text) - SECRET_LENGTH_MAX)
+    for start, high in sorted(((hit.start, hit.high) for hit in hits), reverse=True):
+        if start < best < high:
+            best = max(text.rfind(mark, 0, start) for mark in _SAFE_CUTS) + 1
+    return best
+
+
+def _cut_before(text: str, place: int) -> int:
+    """The last place up to `place` where a text may be cut without making a word of half a one."""
+    return max(text.rfind(mark, 0, place) for mark in _SAFE_CUTS) + 1 or place
 
 
 def _finder(
@@ -245,14 +275,13 @@ def _finder(
 ) -> Callable[[str], list[Hit]]:
     # Here, not above: compiling all this would double the time of `import vestige`.
     from vestige.record.keyed import compile_stems, find_keyed
-    from vestige.record.patterns import RULES
+    from vestige.record.patterns import find_shaped
 
     stems = compile_stems(extra)
 
     def find(text: str) -> list[Hit]:
         hits = list(find_keyed(text, word, stems)) if word else []
-        for rule in RULES:
-            hits.extend(rule.find(text))
+        hits.extend(find_shaped(text))
         return hits
 
     return find

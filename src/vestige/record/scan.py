@@ -70,11 +70,17 @@ class Scanner:
 # Plain literals are what all engines are quickest at, so nearly everything is one.
 _WORDS = (
     *("passw", "passphrase", "passcode", "secret", "credential", "authorization", "cookie"),
-    *("bearer", "jwt", "connstr"),
+    *("bearer", "connstr"),
     *sorted(word for word in WORDS if word.endswith("token") and word != "token"),
 )
 
 # Where a whole word may end, in the spellings that mask.py splits. `tokens` goes on, and is counted.
+_JWT = (
+    rb"(?:^|[^A-Za-z])jwt[^a-z]",
+    rb"Jwt[^a-z]",
+    rb"(?:^|[^A-Z])JWT[^A-Za-z]",
+    rb"JWT[A-Z][a-z]",
+)
 _TOKEN = (rb"token[^a-z]", rb"Token[^a-z]", rb"TOKEN[^A-Za-z]", rb"TOKEN[A-Z][a-z]")
 
 
@@ -92,7 +98,10 @@ def _traces() -> Iterable[Trace]:
         yield _literal(f"connection{gap}string")
     for expression in _TOKEN:
         yield Trace(b"token", expression)
-    yield Trace(b"pwd", rb"(?i)pwd[^a-z]")
+    # Three letters stand in every image in base64: these say where whole words of a key may be.
+    for expression in _JWT:
+        yield Trace(b"jwt", expression)
+    yield Trace(b"pwd", rb"(?:(?:^|[^A-Za-z])pwd|(?:^|[^A-Z])PWD|Pwd)[0-9]*(?:[^A-Za-z0-9_.+/-]|$)")
     # A body in base64 hides what it holds: always look.
     yield _literal('"encoding":"base64"')
     yield _literal('"base64:')

@@ -31,15 +31,23 @@ from vestige.limits import (
 from vestige.record.types import Attributes, BodyInfo, Scalar
 
 _PLAIN = frozenset((str, int, bool, type(None)))
+_TEXT = frozenset((str,))
 _INT_MAX = 2**63 - 1
 _CONTAINER_ITEMS_MAX = 10_000
 
 
 def flat_attributes(attributes: Mapping[str, Any]) -> Attributes:
     """Attributes as they can be written. The common case is recognised without a copy."""
-    if type(attributes) is dict and _PLAIN.issuperset(map(type, attributes.values())):
+    if (
+        type(attributes) is dict
+        and _PLAIN.issuperset(map(type, attributes.values()))
+        and _TEXT.issuperset(map(type, attributes))
+    ):
         return attributes
-    return {key: flat(value) for key, value in attributes.items()}
+    return {
+        key if type(key) is str else clean_name(key): flat(value)
+        for key, value in attributes.items()
+    }
 
 
 def clean_attributes(attributes: Mapping[Any, Any]) -> Attributes:
@@ -65,10 +73,13 @@ def flat(value: Any) -> Scalar:
         return value  # type: ignore[no-any-return]  # checked by its exact type
     if kind is float:
         return value if math.isfinite(value) else _name_of(value)
-    if isinstance(value, (bytes, bytearray, memoryview)):
-        return text_of_bytes(bytes(value))
-    if isinstance(value, (Mapping, list, tuple, set, frozenset)):
-        return json_text(value)
+    try:
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            return text_of_bytes(bytes(value))
+        if isinstance(value, (Mapping, list, tuple, set, frozenset)):
+            return json_text(value)
+    except Exception:  # noqa: BLE001  # even `__class__` may be a value's own code (proxies)
+        pass
     return safe_str(value)
 
 
@@ -132,11 +143,11 @@ def clean_text(text: str) -> str:
 
 def clean_name(name: Any) -> str:
     """A name, component or key: text, of bounded length."""
-    return cut(clean_text(name if isinstance(name, str) else safe_str(name)), NAME_MAX)
+    return cut(clean_text(name if type(name) is str else safe_str(name)), NAME_MAX)
 
 
 def clean_message(message: Any) -> str:
-    return cut(clean_text(message if isinstance(message, str) else safe_str(message)), MESSAGE_MAX)
+    return cut(clean_text(message if type(message) is str else safe_str(message)), MESSAGE_MAX)
 
 
 def cut(text: str, length_max: int) -> str:

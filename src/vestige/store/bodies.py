@@ -12,6 +12,8 @@ before; the same text ends at the same node, whoever sent it.
 
     bodies = Bodies(connection)                     # one for each connection
     body_id = bodies.put(data, at_ns)               # inside the caller's transaction
+    with bodies.batch():                            # many: their rows are written at its end
+        ids = [bodies.put(data, at_ns) for data in datas]
     bodies.read(body_id, 0, 200)
 
 The one hard fact: ids are remembered between calls. They are forgotten when
@@ -26,7 +28,8 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 from array import array
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Generic, Literal, TypeVar
@@ -85,6 +88,9 @@ IDS_REMEMBERED = 32 * KIB
 TEXT_REMEMBERED = 8 * MIB
 """Bytes of pieces just read, and of bodies just written: what comes next shares most of them."""
 
+HELD_MAX = 16 * MIB
+"""Compressed bytes held back before they are written: the collector's memory is bounded."""
+
 WHOLE_MIN = 4 * KIB
 """A shorter body is looked up piece by piece: it has few."""
 
@@ -115,6 +121,8 @@ ON CONFLICT (id) DO UPDATE SET last_ns = max(last_ns, excluded.last_ns), evicted
 _LAST_NODE = """
 SELECT max((SELECT coalesce(max(id), 0) FROM nodes), (SELECT coalesce(max(id), 0) FROM bodies))
 """
+
+_LAST_PIECE = "SELECT coalesce(max(id), 0) FROM pieces"
 
 _IS_NEEDED = """
 SELECT EXISTS (SELECT 1 FROM bodies WHERE id = :node AND evicted_ns IS NULL)
@@ -148,38 +156,73 @@ class Bodies:
         self._db = connection
         self._version = -1
         self._last_node: int | None = None
+        self._last_piece: int | None = None
+        self._batching = False
         self._pieces: _Recent[bytes, int] = _Recent(IDS_REMEMBERED)
         self._nodes: _Recent[tuple[int, bytes], int] = _Recent(IDS_REMEMBERED)
         self._wholes: _Recent[tuple[int, bytes], tuple[bytes, int]] = _Recent(TEXT_REMEMBERED)
         self._texts: _Recent[bytes, bytes] = _Recent(TEXT_REMEMBERED)
+        self._drop_held()
 
     # --- writing --------------------------------------------------------------------------
 
+    @contextmanager
+    def batch(self) -> Iterator[None]:
+        """Hold rows back while `put` is called, and write them many at a time."""
+        self._begin()
+        self._batching = True
+        try:
+            yield
+            self._flush()
+        finally:
+            self._batching = False
+
     def put(self, data: bytes, at_ns: int) -> int:
         """Keep a body and return its id: the same id for the same bytes while they are kept."""
-        assert self._db.in_transaction, "the caller owns the transaction"
-        self._notice_other_writers()
-        try:
-            node = self._put_whole(data)
-            self._db.execute(_PUT_BODY, (node, len(data), at_ns, at_ns))
-        except sqlite3.Error:
-            self.clear_caches()
-            raise
+        if not self._batching:
+            self._begin()
+        node = self._put_whole(data)
+        known = self._referred.get(node)
+        first_ns, last_ns = (at_ns, at_ns) if known is None else known[2:]
+        self._referred[node] = (node, len(data), min(first_ns, at_ns), max(last_ns, at_ns))
+        if not self._batching or self._held_bytes > HELD_MAX:
+            self._flush()
         return node
 
-    def clear_caches(self) -> None:
-        """Forget every id. To be called after a rollback, which takes rows that we remember."""
-        self._last_node = None
-        self._pieces.clear()
-        self._nodes.clear()
-        self._wholes.clear()
-
-    def _notice_other_writers(self) -> None:
+    def _begin(self) -> None:
         """Another process may have pruned: then an id that we remember may be gone, or reused."""
+        assert self._db.in_transaction, "the caller owns the transaction"
         (version,) = self._db.execute("PRAGMA data_version").fetchone()
         if version != self._version:
             self.clear_caches()
             self._version = version
+
+    def clear_caches(self) -> None:
+        """Forget every id. To be called after a rollback, which takes rows that we remember."""
+        self._last_node = self._last_piece = None
+        self._pieces.clear()
+        self._nodes.clear()
+        self._wholes.clear()
+        self._drop_held()
+
+    def _flush(self) -> None:
+        """Write what was held back."""
+        pieces, nodes = self._held_pieces.values(), self._held_nodes.values()
+        try:
+            self._db.executemany("INSERT INTO pieces VALUES (?, ?, ?, ?, ?, ?)", pieces)
+            self._db.executemany("INSERT INTO nodes VALUES (?, ?, ?, ?)", nodes)
+            self._db.executemany(_PUT_BODY, self._referred.values())
+        except sqlite3.Error:
+            self.clear_caches()
+            raise
+        self._drop_held()
+
+    def _drop_held(self) -> None:
+        # By what finds them, too: they are not in the tables yet, and a cache may forget them.
+        self._held_pieces: dict[bytes, tuple[int, bytes, int, int, int, bytes]] = {}
+        self._held_nodes: dict[tuple[int, bytes], tuple[int, int, int, int]] = {}
+        self._referred: dict[int, tuple[int, int, int, int]] = {}
+        self._held_bytes = 0
 
     def _put_whole(self, data: bytes) -> int:
         """The node of a body: a retry resends the same bytes, and comparing beats cutting."""
@@ -209,6 +252,8 @@ class Bodies:
         self, parent: int, piece: bytes, digest: bytes, end: int, parent_is_new: bool
     ) -> tuple[int, bool]:
         """The node of a piece after its parent, and whether it is new."""
+        if held := self._held_nodes.get((parent, digest)):
+            return held[0], False
         piece_id, piece_is_new = self._put_piece(piece, digest)
         if not (parent_is_new or piece_is_new):
             query = "SELECT id FROM nodes WHERE piece = ? AND parent = ?"
@@ -217,9 +262,8 @@ class Bodies:
                 return row[0], False
         if self._last_node is None:
             (self._last_node,) = self._db.execute(_LAST_NODE).fetchone()
-        node = self._last_node + 1
-        self._db.execute("INSERT INTO nodes VALUES (?, ?, ?, ?)", (node, parent, piece_id, end))
-        self._last_node = node
+        self._last_node = node = self._last_node + 1
+        self._held_nodes[parent, digest] = (node, parent, piece_id, end)
         self._nodes.put((parent, digest), node)
         return node, True
 
@@ -228,19 +272,20 @@ class Bodies:
         known = self._pieces.get(digest)
         if known is not None:
             return known, False
+        if held := self._held_pieces.get(digest):
+            return held[0], False
         row = self._db.execute("SELECT id FROM pieces WHERE hash = ?", (digest,)).fetchone()
-        if row is None:
-            codec, stored = compress(piece)
-            cursor = self._db.execute(
-                "INSERT INTO pieces VALUES (NULL, ?, ?, ?, ?, ?)",
-                (digest, len(piece), len(stored), codec, stored),
-            )
-            piece_id = cursor.lastrowid
-            assert piece_id is not None
-        else:
-            piece_id = row[0]
+        if row is not None:
+            self._pieces.put(digest, row[0])
+            return row[0], False
+        if self._last_piece is None:
+            (self._last_piece,) = self._db.execute(_LAST_PIECE).fetchone()
+        self._last_piece = piece_id = self._last_piece + 1
+        codec, stored = compress(piece)
+        self._held_pieces[digest] = (piece_id, digest, len(piece), len(stored), codec, stored)
+        self._held_bytes += len(stored)
         self._pieces.put(digest, piece_id)
-        return piece_id, row is None
+        return piece_id, True
 
     # --- reading --------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -73,49 +74,45 @@ class _Run:
     """What a batch adds to a run's row."""
 
     __slots__ = (
-        "changes", "errors", "first_ns", "id", "input_tokens", "last_ns", "logs", "numbers",
-        "output_tokens", "own", "spans",
+        "changes", "errors", "id", "input_tokens", "last_ns", "logs", "numbers", "output_tokens",
+        "own", "spans",
     )  # fmt: skip
 
     def __init__(self, id: int, numbers: int) -> None:
         self.id = id
         self.numbers = numbers
-        """Spans numbered so far."""
+        """Spans numbered before this batch."""
         self.spans = self.logs = self.errors = self.own = 0
         self.input_tokens = self.output_tokens = 0
-        self.first_ns = self.last_ns = 0
+        self.last_ns = 0
         self.changes: dict[str, Any] = {}
 
 
-class _Span:
-    """A span's row while it is being folded."""
+class _Span(msgspec.Struct, gc=False):
+    """A span's row while it is being folded; fields in the order of the columns."""
 
-    __slots__ = (
-        "attributes", "component", "duration_ns", "end_seq", "id", "input", "name", "number",
-        "output", "parent_id", "redacted", "run", "seq", "span_id", "started_ns", "status", "type",
-        "writer",
-    )  # fmt: skip
-
-    id: int | None
-    """None: not in the table yet."""
     run: int
     number: int
     span_id: str
-    parent_id: str | None
     writer: int
     seq: int | None
     """None: its opening was lost, or is yet to come."""
+    parent_id: str | None
     started_ns: int
     type: str
     name: str
     component: str
-    status: str | None
-    duration_ns: int | None
-    end_seq: int | None
-    attributes: Attributes
-    redacted: dict[str, int] | None
-    input: _BodyColumns
-    output: _BodyColumns
+    attributes: Any
+    """Attributes; JSON text when it is written."""
+    status: str | None = None
+    duration_ns: int | None = None
+    end_seq: int | None = None
+    redacted: Any = None
+    """Counts by rule; JSON text when it is written."""
+    input: _BodyColumns = _NO_BODY
+    output: _BodyColumns = _NO_BODY
+    id: int | None = None
+    """None: not in the table yet."""
 
 
 class Ingest:
@@ -138,49 +135,50 @@ class Ingest:
 
     def take(self, records: Iterable[AnyRecord]) -> None:
         """Fold records into rows."""
+        # Looked up once: this loop runs for every record there is.
+        writers = self._writers
+        kinds: dict[type, Callable[[Any, _Writer], None]] = {
+            SpanOpen: self._open,
+            SpanClose: self._close,
+            SpanUpdate: self._update,
+            Log: self._log,
+            Unknown: self._keep_unknown,
+        }
         for record in records:
-            writer = self._writers.get(record.writer) or self._load_writer(record)
-            if not writer.seen.add(record.seq):
-                continue
-            self.taken += 1
-            kind = type(record)
-            if kind is SpanOpen:
-                self._open(record, writer)  # type: ignore[arg-type]  # by its exact type
-            elif kind is SpanClose:
-                self._close(record, writer)  # type: ignore[arg-type]
-            elif kind is Log:
-                self._log(record, writer)  # type: ignore[arg-type]
-            elif kind is SpanUpdate:
-                self._update(record, writer)  # type: ignore[arg-type]
-            else:
-                assert isinstance(record, Unknown)
-                self._unknown.append(
-                    (record.writer, record.seq, record.run_id, render_line(record))
-                )
+            writer = writers.get(record.writer) or self._load_writer(record)
+            if writer.seen.add(record.seq):
+                self.taken += 1
+                kinds[type(record)](record, writer)
 
     # --- the kinds ----------------------------------------------------------------------------
 
     def _open(self, record: SpanOpen, writer: _Writer) -> None:
-        run = self._run(record.run_id, record.time_ns)
-        span = self._spans.get((record.run_id, record.span_id))
+        run = self._runs.get(record.run_id) or self._load_run(record.run_id, record.time_ns)
+        key = (record.run_id, record.span_id)
+        span = self._spans.get(key)
         if span is None:
             # Not looked up: an opening is all but always the first word on its span, and
             # `write` finds out when it is not.
-            span = self._new_span(record.run_id, record.span_id, run)
-        span.seq = record.seq
-        span.writer = writer.id
-        span.parent_id = record.parent_id
-        span.started_ns = record.time_ns
-        span.type = record.type
-        span.name = record.name
-        span.component = record.component
-        if record.attributes:
+            run.spans += 1
+            span = self._spans[key] = _Span(
+                run.id, run.numbers + run.spans, record.span_id, writer.id, record.seq,
+                record.parent_id, record.time_ns, record.type, record.name, record.component,
+                record.attributes,
+            )  # fmt: skip
+        elif span.seq is not None:
+            # Opened twice under one id: the first one stands.
+            span.attributes = {**record.attributes, **span.attributes}
+            return
+        else:
             # What is learned later wins, also when it was read first.
             span.attributes = {**record.attributes, **span.attributes}
+            span.writer, span.seq, span.parent_id = writer.id, record.seq, record.parent_id
+            span.started_ns = record.time_ns
+            span.type, span.name, span.component = record.type, record.name, record.component
         if record.redacted:
             _add_counts(span, record.redacted)
         if record.body is not None or record.body_info is not None:
-            span.input = self._body(record, run)
+            span.input = self._body(record)
         if record.links:
             self._take_links(run, record.span_id, record.links)
         if record.type not in _OWN_TYPES:
@@ -189,12 +187,15 @@ class Ingest:
             self._process_opened(record, writer)
         elif record.parent_id is None:
             self._root_opened(record, run)
-        if record.time_ns > writer.last_ns:
-            writer.last_ns = record.time_ns
+        if span.status is not None:
+            self._ended(span, run, writer, record.time_ns + (span.duration_ns or 0))
+        self._tell_time(run, writer, record.time_ns)
 
     def _close(self, record: SpanClose, writer: _Writer) -> None:
-        run = self._run(record.run_id, record.time_ns)
-        span = self._span(record.run_id, record.span_id, run, writer, record.time_ns)
+        run = self._runs.get(record.run_id) or self._load_run(record.run_id, record.time_ns)
+        span = self._spans.get((record.run_id, record.span_id))
+        if span is None:
+            span = self._load_span(record, run, writer)
         span.status = record.status
         span.duration_ns = record.duration_ns
         span.end_seq = record.seq
@@ -203,38 +204,55 @@ class Ingest:
         if record.redacted:
             _add_counts(span, record.redacted)
         if record.body is not None or record.body_info is not None:
-            span.output = self._body(record, run)
+            span.output = self._body(record)
         if record.status != "ok":
             run.errors += 1
+        if span.seq is not None:
+            self._ended(span, run, writer, record.time_ns)
+        self._tell_time(run, writer, record.time_ns)
+
+    def _ended(self, span: _Span, run: _Run, writer: _Writer, ended_ns: int) -> None:
+        """Both ends are known, whichever was read first: add the span up."""
+        assert span.status is not None and span.duration_ns is not None
         attributes = span.attributes
         if span.type == "llm" and attributes:
             run.input_tokens += count_of(attributes.get("input_tokens"))
             run.output_tokens += count_of(attributes.get("output_tokens"))
         elif span.type == "run" and span.parent_id is None:
-            run.changes["outcome"] = record.status
-            run.changes["duration_ns"] = record.duration_ns
-            run.changes["ended_ns"] = record.time_ns
-        elif span.type == "process" and record.span_id == writer.process_span:
-            writer.ended = "interrupted" if record.status == "interrupted" else "exited"
+            run.changes["outcome"] = span.status
+            run.changes["duration_ns"] = span.duration_ns
+            run.changes["ended_ns"] = ended_ns
+        elif span.type == "process" and span.span_id == writer.process_span:
+            writer.ended = "interrupted" if span.status == "interrupted" else "exited"
         self._rollups.add(
-            record.time_ns, span.component, span.type, span.name, record.status,
-            record.duration_ns, attributes,
+            ended_ns, span.component, span.type, span.name, span.status, span.duration_ns,
+            attributes,
         )  # fmt: skip
-        if record.time_ns > writer.last_ns:
-            writer.last_ns = record.time_ns
 
     def _update(self, record: SpanUpdate, writer: _Writer) -> None:
-        run = self._run(record.run_id, record.time_ns)
-        span = self._span(record.run_id, record.span_id, run, writer, record.time_ns)
+        run = self._runs.get(record.run_id) or self._load_run(record.run_id, record.time_ns)
+        span = self._spans.get((record.run_id, record.span_id))
+        if span is None:
+            span = self._load_span(record, run, writer)
         if record.attributes:
             span.attributes = {**span.attributes, **record.attributes}
         if record.redacted:
             _add_counts(span, record.redacted)
         if record.links:
             self._take_links(run, record.span_id, record.links)
+        self._tell_time(run, writer, record.time_ns)
+
+    def _keep_unknown(self, record: Unknown, writer: _Writer) -> None:
+        self._unknown.append((record.writer, record.seq, record.run_id, render_line(record)))
+
+    def _tell_time(self, run: _Run, writer: _Writer, time_ns: int) -> None:
+        if time_ns > run.last_ns:
+            run.last_ns = time_ns
+        if time_ns > writer.last_ns:
+            writer.last_ns = time_ns
 
     def _log(self, record: Log, writer: _Writer) -> None:
-        run = self._run(record.run_id, record.time_ns)
+        run = self._runs.get(record.run_id) or self._load_run(record.run_id, record.time_ns)
         run.logs += 1
         if record.component != OWN_COMPONENT:
             run.own += 1
@@ -244,7 +262,7 @@ class Ingest:
             writer.dropped += count_of(record.attributes.get("count"))
         body = _NO_BODY
         if record.body is not None or record.body_info is not None:
-            body = self._body(record, run)
+            body = self._body(record)
         self._logs.append(
             (
                 run.id, record.span_id, writer.id, record.seq, record.time_ns, record.level,
@@ -252,8 +270,7 @@ class Ingest:
                 _json(record.redacted), *body,
             )
         )  # fmt: skip
-        if record.time_ns > writer.last_ns:
-            writer.last_ns = record.time_ns
+        self._tell_time(run, writer, record.time_ns)
 
     def _root_opened(self, record: SpanOpen, run: _Run) -> None:
         changes = run.changes
@@ -279,7 +296,7 @@ class Ingest:
         for link in links:
             self._links.append((run.id, span_id, link.run_id, link.span_id, link.reason))
 
-    def _body(self, record: SpanOpen | SpanClose | Log, run: _Run) -> _BodyColumns:
+    def _body(self, record: SpanOpen | SpanClose | Log) -> _BodyColumns:
         """Store a body; the columns that refer to it."""
         info = record.body_info
         data: bytes | None
@@ -325,52 +342,39 @@ class Ingest:
         self._writers[record.writer] = writer
         return writer
 
-    def _run(self, run_id: str, time_ns: int) -> _Run:
-        run = self._runs.get(run_id)
-        if run is None:
-            row = self._connection.execute(
-                "SELECT id, span_count FROM runs WHERE run_id = ?", (run_id,)
-            ).fetchone()
-            if row is None:
-                cursor = self._connection.execute(
-                    "INSERT INTO runs(run_id, started_ns, last_ns) VALUES (?, ?, ?)",
-                    (run_id, time_ns, time_ns),
-                )
-                assert cursor.lastrowid is not None
-                row = (cursor.lastrowid, 0)
-            run = self._runs[run_id] = _Run(*row)
-        if time_ns > run.last_ns:
-            run.last_ns = time_ns
+    def _load_run(self, run_id: str, time_ns: int) -> _Run:
+        row = self._connection.execute(
+            "SELECT id, span_count FROM runs WHERE run_id = ?", (run_id,)
+        ).fetchone()
+        if row is None:
+            cursor = self._connection.execute(
+                "INSERT INTO runs(run_id, started_ns, last_ns) VALUES (?, ?, ?)",
+                (run_id, time_ns, time_ns),
+            )
+            assert cursor.lastrowid is not None
+            row = (cursor.lastrowid, 0)
+        run = self._runs[run_id] = _Run(*row)
         return run
 
-    def _span(self, run_id: str, span_id: str, run: _Run, writer: _Writer, time_ns: int) -> _Span:
-        """The span's row: of this batch, of the table, or a new one."""
-        span = self._spans.get((run_id, span_id))
-        if span is not None:
-            return span
-        row = self._connection.execute(_SELECT_SPAN, (span_id, run.id)).fetchone()
+    def _load_span(self, record: SpanClose | SpanUpdate, run: _Run, writer: _Writer) -> _Span:
+        """A span that this batch did not open: from the table, or a new one."""
+        row = self._connection.execute(_SELECT_SPAN, (record.span_id, run.id)).fetchone()
         if row is not None:
-            span = self._spans[run_id, span_id] = _loaded(row, run.id, span_id)
-            return span
-        # Its opening was lost, or is yet to come: this is all that we know of it.
-        span = self._new_span(run_id, span_id, run)
-        span.writer, span.seq, span.parent_id, span.started_ns = writer.id, None, None, time_ns
-        span.type = span.name = span.component = "?"
-        return span
-
-    def _new_span(self, run_id: str, span_id: str, run: _Run) -> _Span:
-        span = self._spans[run_id, span_id] = _Span()
-        run.numbers += 1
-        run.spans += 1
-        span.id, span.run, span.span_id, span.number = None, run.id, span_id, run.numbers
-        span.status = span.duration_ns = span.end_seq = span.redacted = None
-        span.attributes = {}
-        span.input = span.output = _NO_BODY
+            span = _loaded(row)
+        else:
+            # Its opening was lost, or is yet to come: this is all that we know of it.
+            run.spans += 1
+            span = _Span(
+                run.id, run.numbers + run.spans, record.span_id, writer.id, None, None,
+                record.time_ns, "?", "?", "?", {},
+            )  # fmt: skip
+        self._spans[record.run_id, record.span_id] = span
         return span
 
     def _merge_late_openings(self) -> None:
         """Some spans were in the table already: their close or update came first."""
         runs = {run.id: run for run in self._runs.values()}
+        writers = {writer.id: writer for writer in self._writers.values()}
         for key, span in list(self._spans.items()):
             if span.id is not None:
                 continue
@@ -379,22 +383,26 @@ class Ingest:
                 continue
             run = runs[span.run]
             run.spans -= 1
-            known = _loaded(row, span.run, span.span_id)
-            if known.seq is not None:
-                del self._spans[key]  # opened twice under one id: the first one stands
-                continue
-            for name in ("writer", "seq", "parent_id", "started_ns", "type", "name", "component"):
-                setattr(known, name, getattr(span, name))
+            known = _loaded(row)
             known.attributes = {**span.attributes, **known.attributes}
-            known.input = span.input
+            if span.redacted:
+                _add_counts(known, span.redacted)
+            if known.seq is None:  # else opened twice under one id: the first one stands
+                for name in _OPENING:
+                    setattr(known, name, getattr(span, name))
+                if known.status is not None and span.status is None:
+                    ended_ns = known.started_ns + (known.duration_ns or 0)
+                    self._ended(known, run, writers[known.writer], ended_ns)
             if span.status is not None:
                 known.status, known.duration_ns = span.status, span.duration_ns
                 known.end_seq, known.output = span.end_seq, span.output
-            elif known.status is not None and known.type == "run" and known.parent_id is None:
-                run.changes["outcome"] = known.status
-                run.changes["duration_ns"] = known.duration_ns
-                run.changes["ended_ns"] = known.started_ns + (known.duration_ns or 0)
             self._spans[key] = known
+        # Merged spans keep the numbers that they had; the others close the gaps.
+        counts: Counter[int] = Counter()
+        for span in self._spans.values():
+            if span.id is None:
+                counts[span.run] += 1
+                span.number = runs[span.run].numbers + counts[span.run]
 
     def write(self) -> None:
         """All rows, in a few statements."""
@@ -431,17 +439,18 @@ class Ingest:
         """False: some were there already, and nothing was written."""
         new, changed = [], []
         for span in self._spans.values():
-            columns = (
-                span.writer, span.seq, span.parent_id, span.started_ns, span.type, span.name,
-                span.component, span.status, span.duration_ns, span.end_seq,
+            row = (
+                span.run, span.number, span.span_id, span.writer, span.seq, span.parent_id,
+                span.started_ns, span.type, span.name, span.component,
                 _encode(span.attributes).decode() if span.attributes else None,
+                span.status, span.duration_ns, span.end_seq,
                 _encode(span.redacted).decode() if span.redacted else None,
                 *span.input, *span.output,
             )  # fmt: skip
             if span.id is None:
-                new.append((span.run, span.number, span.span_id, *columns))
+                new.append(row)
             else:
-                changed.append((*columns, span.id))
+                changed.append((*row, span.id))
         self._connection.execute("SAVEPOINT spans")
         try:
             self._connection.executemany(_INSERT_SPAN, new)
@@ -453,18 +462,21 @@ class Ingest:
         return True
 
 
-def _loaded(row: tuple[Any, ...], run: int, span_id: str) -> _Span:
-    span = _Span()
-    span.run, span.span_id = run, span_id
-    (
-        span.id, span.number, span.writer, span.seq, span.parent_id, span.started_ns, span.type,
-        span.name, span.component, span.status, span.duration_ns, span.end_seq, attributes,
-        redacted, *bodies,
-    ) = row  # fmt: skip
-    span.attributes = _decode(attributes) if attributes else {}
+def _loaded(row: tuple[Any, ...]) -> _Span:
+    *plain, redacted, in_id, in_bytes, in_info, out_id, out_bytes, out_info, span_row = row
+    span = _Span(*plain)
+    span.attributes = _decode(span.attributes) if span.attributes else {}
     span.redacted = _decode(redacted) if redacted else None
-    span.input, span.output = (*bodies[:3],), (*bodies[3:],)
+    span.input = (in_id, in_bytes, in_info)
+    span.output = (out_id, out_bytes, out_info)
+    span.id = span_row
     return span
+
+
+_OPENING = (
+    "writer", "seq", "parent_id", "started_ns", "type", "name", "component", "input",
+)  # fmt: skip
+"""What a span knows from its opening."""
 
 
 def _json(value: Attributes | dict[str, int] | None) -> str | None:
@@ -478,13 +490,13 @@ def _add_counts(span: _Span, counts: dict[str, int]) -> None:
     span.redacted = merged
 
 
-_BODIES = "input_body, input_bytes, input_info, output_body, output_bytes, output_info"
 _COLUMNS = (
-    "writer, seq, parent_id, started_ns, type, name, component, status, duration_ns, end_seq,"
-    f" attributes, redacted, {_BODIES}"
+    "run, number, span_id, writer, seq, parent_id, started_ns, type, name, component, attributes,"
+    " status, duration_ns, end_seq, redacted, input_body, input_bytes, input_info, output_body,"
+    " output_bytes, output_info"
 )
-_SELECT_SPAN = f"SELECT id, number, {_COLUMNS} FROM spans WHERE span_id = ? AND run = ?"
-_INSERT_SPAN = f"INSERT INTO spans(run, number, span_id, {_COLUMNS}) VALUES ({','.join('?' * 21)})"
+_SELECT_SPAN = f"SELECT {_COLUMNS}, id FROM spans WHERE span_id = ? AND run = ?"
+_INSERT_SPAN = f"INSERT INTO spans({_COLUMNS}) VALUES ({','.join('?' * 21)})"
 _UPDATE_SPAN = (
     "UPDATE spans SET " + ", ".join(f"{name.strip()} = ?" for name in _COLUMNS.split(","))
 ) + " WHERE id = ?"

@@ -18,6 +18,8 @@ NAMES_MAX = 2_000
 
 OTHER = "(other)"
 _DAY_NS = 86_400 * 10**9
+_SUM_MAX = 2**62
+"""146 years: a batch of absurd durations must not be more than the database can hold."""
 
 Key = tuple[int, str, str, str, str]
 """Day number, component, type, name, model."""
@@ -128,7 +130,7 @@ class Rollups:
             connection.execute(
                 _UPSERT,
                 (
-                    *key, sums.count, sums.errors, sums.duration_ns,
+                    *key, sums.count, sums.errors, min(sums.duration_ns, _SUM_MAX),
                     msgspec.json.encode(dict(sorted(histogram.items()))).decode(),
                     sums.input, sums.output, sums.cache_read, sums.cache_write,
                 ),

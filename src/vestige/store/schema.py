@@ -1,7 +1,7 @@
 """The store's tables, and the steps from every older version to this one.
 
-The comments inside the SQL are for readers of `vestige schema` as much as for us:
-SQLite keeps them. A released step never changes; a new need is a new step.
+The comments inside the SQL are for whoever opens the file as much as for us: SQLite
+keeps them. A released step never changes; a new need is a new step.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class SqliteStore:
         """Open a store; a writer creates and migrates it."""
         try:
             if readonly:
-                connection = _connect(f"{path.absolute().as_uri()}?mode=ro")
+                connection = _connect_to_read(path)
                 _require_version(connection, path)
             else:
                 if not path.exists():
@@ -78,8 +78,11 @@ class SqliteStore:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self.close()
+        if isinstance(error, sqlite3.Error):
+            # Damaged inside, or locked for too long: found out only while reading or writing.
+            raise StoreError(f"{self.path}: cannot be read or written ({error}).") from error
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -100,7 +103,8 @@ class SqliteStore:
     ) -> int:
         with self._transaction() as connection:
             ingest = Ingest(connection, self._bodies, self._read_spill)
-            ingest.take(records)
+            with self._bodies.batch():
+                ingest.take(records)
             ingest.write()
             if position is not None:
                 connection.execute(
@@ -173,7 +177,8 @@ class SqliteStore:
             self._bodies.clear_caches()
         connection.execute("ROLLBACK" if dry_run else "COMMIT")
         if not dry_run and (pruned.runs or pruned.bodies):
-            connection.execute("PRAGMA incremental_vacuum").fetchall()
+            # As a script: it steps once for each page, and `execute` would stop after the first.
+            connection.executescript("PRAGMA incremental_vacuum")
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         return pruned
 
@@ -259,6 +264,19 @@ class SqliteStore:
 def _connect(uri: str) -> sqlite3.Connection:
     connection = sqlite3.connect(uri, uri=True, timeout=10.0, isolation_level=None)
     connection.execute("PRAGMA cache_size = -16000")
+    return connection
+
+
+def _connect_to_read(path: Path) -> sqlite3.Connection:
+    uri = f"{path.absolute().as_uri()}?mode=ro"
+    try:
+        connection = _connect(uri)
+        schema.version(connection)
+    except sqlite3.OperationalError:
+        # WAL wants to make files beside the store. Where nobody can, nobody writes either.
+        if not path.exists() or os.access(path.parent, os.W_OK):
+            raise
+        connection = _connect(f"{uri}&immutable=1")
     return connection
 
 

@@ -27,7 +27,7 @@ def prune(max_age: float | None, max_body_bytes: int | None, dry_run: bool, home
     """Remove what is old, or too much.
 
     Without options the retention settings apply. Pinned runs and runs that are still
-    running stay; so do the daily sums that `stats` is made of.
+    running stay; so do the daily sums of counts, durations and tokens.
     """
     from vestige.clock import SYSTEM
     from vestige.doors.cli.read import opened

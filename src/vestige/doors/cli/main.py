@@ -24,6 +24,8 @@ class Root(click.Group):
     """Turns our errors into one line and an exit code, and never shows a traceback."""
 
     def invoke(self, ctx: click.Context) -> Any:
+        if os.environ.get("NO_COLOR"):  # https://no-color.org, which click leaves to us
+            ctx.color = False
         try:
             return super().invoke(ctx)
         except VestigeError as error:

@@ -59,7 +59,10 @@ def opened(home: Home, *, readonly: bool = True) -> Iterator[SqliteStore]:
 @click.option("--name", metavar="TEXT", help="Only runs whose name contains this.")
 @click.option("--conversation", metavar="ID", help="Only runs of this conversation.")
 @click.option("--all", "everything", is_flag=True, help="Also the runs of mere processes.")
-@click.option("--limit", default=LIST_MAX, show_default=True, type=click.IntRange(1), metavar="N")
+@click.option(
+    "--limit", default=LIST_MAX, show_default=True, type=click.IntRange(1), metavar="N",
+    help="At most so many runs.",
+)  # fmt: skip
 @home_option
 @json_option
 def list_runs(

@@ -1,0 +1,196 @@
+"""Who is stamped: a writer that is gone and whose journal is read to its end. Nobody else."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from conftest import ReadRuns, RunProgram
+from vestige.collector.crash import Exit, stamp_dead
+from vestige.collector.take import take
+from vestige.home import Home
+from vestige.journal.writer import JournalWriter
+from vestige.query.show import stamps
+from vestige.record.line import render_line
+from vestige.record.types import AnyRecord, SpanClose, SpanOpen
+from vestige.store.sqlite import SqliteStore
+
+WRITER = "5f0c9a1e77b2c4d0"
+ABOVE = "aaaaaaaaaaaaaaaa"
+RUN = "3d1957bd-0000-4000-8000-000000000001"
+T0 = 1_763_229_905_000_000_000
+
+
+@pytest.fixture
+def store(home: Home) -> Iterator[SqliteStore]:
+    home.make()
+    with SqliteStore.open(home.store) as store:
+        yield store
+
+
+def records(supervisor: str | None = None) -> list[AnyRecord]:
+    attributes = {"pid": 4242, **({"supervisor": supervisor} if supervisor else {})}
+    return [
+        SpanOpen(1, WRITER, 1, T0, RUN, "root", "vestige", "run", "agent.py"),
+        SpanOpen(1, WRITER, 2, T0, RUN, "proc", "vestige", "process", "agent.py", "root", None, attributes),
+        SpanOpen(1, WRITER, 3, T0, RUN, "tool", "agent", "tool", "search", "root"),
+    ]  # fmt: skip
+
+
+def write(home: Home, writer: str, *found: AnyRecord) -> JournalWriter:
+    journal = JournalWriter(home, writer, fsync="none")
+    for record in found:
+        journal.write(render_line(record))
+    return journal
+
+
+def test_a_living_writer_is_not_stamped(home: Home, store: SqliteStore) -> None:
+    """Open spans of a process that lives are just open."""
+    journal = write(home, WRITER, *records())
+    take(home, store)
+
+    stamped = stamp_dead(home, store)
+    journal.close()
+
+    assert stamped == 0
+    assert [span.status for span in store.load_run(RUN).spans] == [None, None, None]
+
+
+def test_a_dead_writer_is_stamped_once(home: Home, store: SqliteStore) -> None:
+    """The line stands inside the last open span, the closes follow, and again changes nothing."""
+    write(home, WRITER, *records()).close()
+    take(home, store)
+
+    first, second = stamp_dead(home, store), stamp_dead(home, store)
+    run = store.load_run(RUN)
+
+    assert (first, second) == (1, 0)
+    assert stamps(run) == ["process exited unexpectedly after tool search"]
+    assert [(log.span_id, log.seq) for log in run.logs] == [("tool", 4)]
+    assert [span.status for span in run.spans] == ["interrupted"] * 3
+    assert run.info.outcome == "interrupted"
+    assert [writer.ended for writer in store.writers()] == ["interrupted"]
+
+
+def test_a_writer_that_spoke_and_left_since_we_read_is_not_stamped(
+    home: Home, store: SqliteStore
+) -> None:
+    """Between our reading and our asking, it may write its last records and exit in peace.
+
+    A stamp would take their numbers, and they would be passed over as already seen.
+    """
+    journal = write(home, WRITER, *records())
+    take(home, store)
+    for seq, span in ((4, "tool"), (5, "proc"), (6, "root")):
+        journal.write(render_line(SpanClose(1, WRITER, seq, T0 + seq, RUN, span, "ok", seq)))
+    journal.close()
+
+    stamped = stamp_dead(home, store)
+    take(home, store)
+    stamp_dead(home, store)
+    run = store.load_run(RUN)
+
+    assert stamped == 0
+    assert [span.status for span in run.spans] == ["ok"] * 3
+    assert stamps(run) == []
+
+
+def test_what_a_living_supervisor_watches_is_left_to_it(home: Home, store: SqliteStore) -> None:
+    """Only `vestige run` saw how its child ended, so a reader who comes first waits."""
+    above = write(home, ABOVE, SpanOpen(1, ABOVE, 1, T0, RUN, "above", "vestige", "run", "x"))
+    write(home, WRITER, *records(supervisor=ABOVE)).close()
+    take(home, store)
+
+    by_reader = stamp_dead(home, store)
+    by_supervisor = stamp_dead(home, store, {4242: Exit(-9, T0 + 10**9)}, own_writer=ABOVE)
+    above.close()
+    (told,) = stamps(store.load_run(RUN))
+
+    assert (by_reader, by_supervisor) == (0, 1)
+    assert told == "process exited unexpectedly after tool search (killed by SIGKILL)"
+
+
+def test_a_child_whose_supervisor_is_dead_too_is_stamped_by_anyone(
+    home: Home, store: SqliteStore
+) -> None:
+    """Nobody is left who could know more."""
+    write(home, ABOVE).close()
+    write(home, WRITER, *records(supervisor=ABOVE)).close()
+    take(home, store)
+
+    assert stamp_dead(home, store) == 1
+
+
+def test_the_time_of_the_end_is_the_parents_or_the_last_word(
+    home: Home, store: SqliteStore
+) -> None:
+    """A span in flight lasted until its process was seen dead."""
+    write(home, WRITER, *records()).close()
+    take(home, store)
+    stamp_dead(home, store, {4242: Exit(3, T0 + 5 * 10**9)})
+    run = store.load_run(RUN)
+
+    assert {span.duration_ns for span in run.spans} == {5 * 10**9}
+    assert run.logs[0].attributes["exit_code"] == 3
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [(0, "exit status 0"), (-11, "killed by SIGSEGV"), (-99, "killed by signal 99")],
+)
+def test_an_exit_is_told_in_words(code: int, text: str) -> None:
+    """A signal by its name, where it has one."""
+    assert str(Exit(code, 0)) == text
+
+
+def test_a_program_that_exits_in_peace_but_leaves_a_span_open_is_told_so(
+    run_program: RunProgram, read_runs: ReadRuns
+) -> None:
+    """No crash, but nothing will close that span any more."""
+    done = run_program(
+        """
+        import vestige
+        recorder = vestige.Recorder()
+        with recorder.run("agent") as run:
+            run.child("forgotten", type="tool")
+        """
+    )
+    (run,) = [run for run in read_runs() if run.info.name == "agent"]
+
+    assert done.returncode == 0
+    assert stamps(run) == ["process exited and left tool forgotten open"]
+    assert [log.attributes["crash"] for log in run.logs] == [False]
+    assert {span.name: span.status for span in run.spans} == {
+        "agent": "ok",
+        "forgotten": "interrupted",
+    }
+
+
+def test_a_forked_child_that_is_killed_is_stamped_and_its_parent_is_not(
+    run_program: RunProgram, read_runs: ReadRuns
+) -> None:
+    """A fork is a writer of its own: its death closes its own spans only."""
+    done = run_program(
+        """
+        import os, signal
+        import vestige
+        recorder = vestige.Recorder()
+        with recorder.run("agent") as run:
+            child = os.fork()
+            if child == 0:
+                run.child("in the child", type="tool")
+                os.kill(os.getpid(), signal.SIGKILL)
+            os.waitpid(child, 0)
+            with run.child("in the parent", type="tool"):
+                pass
+        """
+    )
+    (run,) = [run for run in read_runs() if run.info.name == "agent"]
+    statuses = {span.name: span.status for span in run.spans if span.type != "process"}
+
+    assert done.returncode == 0
+    assert statuses == {"agent": "ok", "in the child": "interrupted", "in the parent": "ok"}
+    assert stamps(run) == ["process exited unexpectedly after tool in the child"]
+    assert os.getpid() not in [span.attributes.get("pid") for span in run.spans]

@@ -1,0 +1,222 @@
+"""One process at a time takes journals in; readers wait for it, and a daemon stops cleanly."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from conftest import RunProgram, load
+from vestige.collector.loop import catch_up, hold
+from vestige.errors import StoreError
+from vestige.home import Home
+from vestige.recorder import Recorder
+from vestige.store.base import RunFilter
+from vestige.store.sqlite import SqliteStore
+
+LOOKS_MAX = 200
+COLLECT = (sys.executable, "-m", "vestige", "collect")
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    """Look again and again, a bounded number of times."""
+    for _ in range(LOOKS_MAX):
+        if true():
+            return
+        time.sleep(0.05)
+    raise AssertionError("it never came true")
+
+
+def stored(home: Home) -> dict[str, int]:
+    """What is in the store now, without taking anything in."""
+    try:
+        with SqliteStore.open(home.store, readonly=True) as store:
+            return {run.name: run.log_count for run in store.list_runs(RunFilter())}
+    except StoreError:
+        return {}  # not there yet, or being made
+
+
+def is_running(pid: int) -> bool:
+    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+
+
+def collector_of(parent: int) -> psutil.Process:
+    found: list[psutil.Process] = []
+
+    def look() -> bool:
+        found[:] = [
+            child for child in psutil.Process(parent).children() if "--until-eof" in child.cmdline()
+        ]
+        return bool(found)
+
+    wait_until(look)
+    return found[0]
+
+
+def test_only_one_process_holds_a_home(home: Home) -> None:
+    """The second gets None, whichever process it is in, and the lock is free afterwards."""
+    with hold(home) as first, hold(home) as second:
+        held = (first is not None, second is not None)
+    with hold(home) as third:
+        again = third is not None
+
+    assert held == (True, False)
+    assert again
+
+
+def test_a_reader_waits_for_the_collector_that_is_at_it(home: Home) -> None:
+    """With the lock taken, catch_up returns once the holder has reached the present."""
+    with Recorder(home) as recorder, recorder.run("agent") as run:
+        for number in range(20):
+            run.log.info("said", n=number)
+    daemon = subprocess.Popen([*COLLECT], stderr=subprocess.PIPE, text=True)
+    assert daemon.stderr is not None
+    daemon.stderr.readline()  # it has the lock now
+    try:
+        catch_up(home)
+        found = stored(home)
+    finally:
+        daemon.terminate()
+        daemon.communicate(timeout=30)
+
+    assert found == {"agent": 20}
+
+
+@pytest.mark.slow
+def test_a_reader_does_not_wait_for_ever(home: Home) -> None:
+    """A holder that does nothing costs a bounded wait; the answer is what the store has."""
+    with Recorder(home) as recorder:
+        recorder.run("agent").end()
+        with hold(home):
+            catch_up(home)
+
+        assert stored(home) == {}
+
+
+def test_a_second_collect_says_that_somebody_is_at_it(home: Home) -> None:
+    """Exit 1 and one line."""
+    with hold(home):
+        done = subprocess.run([*COLLECT, "--once"], capture_output=True, text=True, timeout=30)
+
+    assert done.returncode == 1
+    assert "another process collects already" in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_collect_stops_on_a_signal_with_the_rest_taken_in(
+    home: Home, number: signal.Signals
+) -> None:
+    """What was written before the signal is in the store after it, without any reader."""
+    daemon = subprocess.Popen([*COLLECT], stderr=subprocess.PIPE, text=True)
+    assert daemon.stderr is not None
+    daemon.stderr.readline()
+    with Recorder(home) as recorder, recorder.run("agent") as run:
+        for number_said in range(500):
+            run.log.info("said", n=number_said)
+    daemon.send_signal(number)
+    daemon.communicate(timeout=30)
+
+    assert daemon.returncode == 0
+    assert stored(home) == {"agent": 500}
+    assert home.journal_files() == []
+
+
+def test_a_recorder_with_a_collector_fills_the_store_by_itself(
+    run_program: RunProgram, home: Home
+) -> None:
+    """Spawned first, drained last: at exit the store has everything, and no process is left."""
+    done = run_program(
+        """
+        import vestige
+        recorder = vestige.Recorder(collect=True)
+        with recorder.run("agent") as run:
+            for number in range(300):
+                run.log.info("said", n=number)
+        print(recorder._companion.pid)
+        recorder.close()
+        """
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert stored(home) == {"agent": 300}
+    assert not is_running(int(done.stdout))
+
+
+SERVICE = """
+import signal, sys
+import vestige
+recorder = vestige.Recorder(collect=True)
+run = recorder.run("agent")
+print("up", flush=True)
+for line in sys.stdin:
+    run.log.info(line.strip())
+run.end()
+recorder.close()
+"""
+
+
+@pytest.mark.slow
+def test_a_collector_that_is_killed_is_started_again_and_resumes(
+    home: Home, tmp_path: Path
+) -> None:
+    """The program does not notice; what was said before, between and after is stored once."""
+    service = subprocess.Popen(
+        [sys.executable, "-c", SERVICE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert service.stdin is not None
+    assert service.stdout is not None
+    service.stdout.readline()
+    first = collector_of(service.pid)
+    service.stdin.write("before\n")
+    service.stdin.flush()
+    wait_until(lambda: stored(home).get("agent") == 1)
+    first.kill()
+    service.stdin.write("between\n")
+    service.stdin.flush()
+    wait_until(lambda: stored(home).get("agent") == 2)
+    second = collector_of(service.pid)
+    service.communicate("after\n", timeout=30)
+
+    assert second.pid != first.pid
+    assert service.returncode == 0
+    assert stored(home) == {"agent": 3}
+    wait_until(lambda: not is_running(second.pid))
+
+
+@pytest.mark.slow
+def test_the_collector_of_a_killed_program_takes_in_the_rest_and_goes(home: Home) -> None:
+    """Its pipe closes with the parent, whatever killed that; the run is stamped, nothing lingers."""
+    service = subprocess.Popen(
+        [sys.executable, "-c", SERVICE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert service.stdin is not None
+    assert service.stdout is not None
+    service.stdout.readline()
+    collector = collector_of(service.pid)
+    wait_until(lambda: "agent" in stored(home))  # it is past its start, and at work
+    service.kill()
+    service.communicate(timeout=30)
+    wait_until(lambda: not is_running(collector.pid))
+    with SqliteStore.open(home.store, readonly=True) as store:
+        outcomes = {run.name: run.outcome for run in store.list_runs(RunFilter())}
+
+    assert outcomes == {"agent": "interrupted"}
+    assert home.journal_files() == []
+
+
+def test_catching_up_twice_changes_nothing(home: Home) -> None:
+    """Every reading command does it, so it must be free of consequence."""
+    with Recorder(home) as recorder, recorder.run("agent") as run:
+        run.log.info("said")
+
+    first, second = load(home), load(home)
+
+    assert first == second
+    assert os.listdir(home.journal) == []

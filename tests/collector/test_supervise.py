@@ -1,0 +1,241 @@
+"""`vestige run` stays out of the way: exit code, signals and stdin are the command's own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import psutil
+import pytest
+
+from conftest import ReadRuns, RunProgram
+from vestige.collector.loop import hold
+from vestige.home import Home
+from vestige.query.show import stamps
+from vestige.record.run import Run
+
+VESTIGE_RUN = (sys.executable, "-m", "vestige", "run", "--")
+PYTHON_RUN = (*VESTIGE_RUN, sys.executable)
+
+
+def supervised(*arguments: str, **more: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "vestige", "run", *arguments],
+        capture_output=True, text=True, timeout=30, **more,  # type: ignore[call-overload]
+    )  # fmt: skip
+
+
+def the_command(runs: list[Run]) -> Run:
+    """The run that `vestige run` opened for its command."""
+    (run,) = [run for run in runs if any("command" in span.attributes for span in run.spans)]
+    return run
+
+
+@pytest.mark.parametrize(
+    ("program", "code", "outcome"),
+    [
+        ("pass", 0, "ok"),
+        ("raise SystemExit(7)", 7, "error"),
+        ("raise ValueError('x')", 1, "error"),
+        ("import os; os.kill(os.getpid(), 9)", 128 + 9, "interrupted"),
+    ],
+)
+def test_the_exit_code_is_the_commands(
+    home: Home, read_runs: ReadRuns, program: str, code: int, outcome: str
+) -> None:
+    """And 128 + n when signal n killed it, as a shell says it."""
+    done = supervised("--", sys.executable, "-c", program)
+    run = the_command(read_runs())
+    root = run.spans[0]
+
+    assert done.returncode == code
+    assert run.info.outcome == outcome
+    assert root.attributes.get("exit_code", root.attributes.get("signal")) == (
+        "SIGKILL" if code > 128 else code
+    )
+
+
+def test_a_program_that_is_no_python_is_recorded_by_its_end(
+    home: Home, read_runs: ReadRuns
+) -> None:
+    """Of any other program one gets how it ended."""
+    done = supervised("--", "sh", "-c", "echo out; exit 4")
+    run = the_command(read_runs())
+
+    assert (done.returncode, done.stdout) == (4, "out\n")
+    assert (run.info.outcome, run.spans[0].attributes["exit_code"]) == ("error", 4)
+
+
+def test_stdin_and_output_pass_through(home: Home) -> None:
+    """A filter stays a filter."""
+    done = supervised("--", sys.executable, "-c", "print(input()[::-1])", input="abc\n")
+
+    assert (done.stdout, done.stderr, done.returncode) == ("cba\n", "", 0)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
+def test_a_signal_to_the_parent_reaches_the_command(
+    home: Home, read_runs: ReadRuns, number: signal.Signals
+) -> None:
+    """Whoever stops `vestige run` stops the program, which may answer in its own way."""
+    program = (
+        "import signal, sys\n"
+        f"signal.signal({int(number)}, lambda *_: sys.exit(42))\n"
+        "print('ready', flush=True)\n"
+        "signal.pause()\n"
+    )
+    parent = subprocess.Popen([*PYTHON_RUN, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    parent.stdout.readline()
+    parent.send_signal(number)
+    parent.communicate(timeout=30)
+
+    assert parent.returncode == 42
+    assert the_command(read_runs()).spans[0].attributes["exit_code"] == 42
+
+
+def test_a_command_that_does_not_exist_is_a_usage_error(home: Home, read_runs: ReadRuns) -> None:
+    """Exit 2 and one line; the attempt itself is on record."""
+    done = supervised("--", "no-such-program-here")
+    run = the_command(read_runs())
+
+    assert done.returncode == 2
+    assert done.stderr.startswith("vestige: run: no-such-program-here: command not found")
+    assert len(done.stderr.splitlines()) == 1
+    assert run.info.outcome == "error"
+
+
+def test_a_file_that_cannot_be_executed_is_a_usage_error(home: Home, tmp_path: Path) -> None:
+    """Neither a traceback nor a hang."""
+    (tmp_path / "plain.txt").write_text("no program")
+
+    done = supervised("--", str(tmp_path / "plain.txt"))
+
+    assert done.returncode == 2
+    assert "cannot be started" in done.stderr
+
+
+def test_the_run_is_called_after_the_program_or_as_asked(home: Home, read_runs: ReadRuns) -> None:
+    """`--name` wins; else the script, since the interpreter says nothing."""
+    supervised("--name", "nightly", "--", sys.executable, "-c", "pass")
+    supervised("--", "sh", "/dev/null")
+
+    assert {run.info.name for run in read_runs()} >= {"nightly", "null"}
+
+
+def test_child_processes_are_recorded_in_the_same_run(
+    run_program: RunProgram, read_runs: ReadRuns
+) -> None:
+    """subprocess and multiprocessing alike: each a writer of its own, under the span it came from."""
+    done = run_program(
+        """
+        import multiprocessing, subprocess, sys
+        import vestige
+
+        def work(number):
+            with vestige.default_recorder().logger("worker").span(f"work {number}"):
+                pass
+
+        if __name__ == "__main__":
+            with vestige.traced_run("agent") as run:
+                subprocess.run(
+                    [sys.executable, "-c",
+                     "import vestige; vestige.default_recorder().logger('sub').info('hello')"],
+                    check=True,
+                )
+                for method in ("fork", "spawn"):
+                    child = multiprocessing.get_context(method).Process(target=work, args=(method,))
+                    child.start()
+                    child.join()
+        """,
+        command=PYTHON_RUN,
+    )
+    runs = read_runs()
+    (run,) = [run for run in runs if run.info.name == "agent"]
+    statuses = Counter(span.status for found in runs for span in found.spans)
+
+    assert done.returncode == 0, done.stderr
+    assert {span.name for span in run.spans} >= {"work fork", "work spawn"}
+    assert "hello" in [log.message for log in run.logs]
+    assert len({span.writer for span in run.spans}) >= 4
+    assert set(statuses) == {"ok"}
+    assert [stamp for found in runs for stamp in stamps(found)] == []
+
+
+def test_a_sitecustomize_of_the_environment_still_runs(
+    home: Home, read_runs: ReadRuns, tmp_path: Path
+) -> None:
+    """Ours enters by that name and then gives way."""
+    (tmp_path / "sitecustomize.py").write_text("import sys; sys.theirs = 'ran'\n")
+    program = "import sys, vestige.writer; print(sys.theirs, len(vestige.writer._alive))"
+
+    done = supervised(
+        "--", sys.executable, "-c", program, env={**os.environ, "PYTHONPATH": str(tmp_path)}
+    )
+
+    assert done.stdout == "ran 1\n"
+    assert any(span.type == "process" for span in the_command(read_runs()).spans)
+
+
+def test_disabled_runs_the_command_and_records_nothing(home: Home) -> None:
+    """VESTIGE_DISABLED=1 makes `vestige run` a plain exec, as far as one can see."""
+    program = "import vestige; vestige.Recorder().run('x').end(); raise SystemExit(6)"
+
+    done = supervised(
+        "--", sys.executable, "-c", program, env={**os.environ, "VESTIGE_DISABLED": "1"}
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (6, "", "")
+    assert not home.root.exists()
+
+
+def test_an_unreadable_store_is_not_the_commands_problem(home: Home) -> None:
+    """The program runs to its end and its code comes through; its journal waits."""
+    home.make()
+    home.store.write_bytes(b"this is no database " * 500)
+    program = "import time; time.sleep(0.6); print('done'); raise SystemExit(5)"
+
+    done = supervised("--", sys.executable, "-c", program)
+
+    assert (done.returncode, done.stdout) == (5, "done\n")
+    assert done.stderr.count("collecting failed") == 1
+    assert "Traceback" not in done.stderr
+    assert home.journal_files() != []
+
+
+def test_a_reader_at_the_wrong_moment_does_not_cost_the_signal(
+    home: Home, read_runs: ReadRuns
+) -> None:
+    """Somebody takes journals in just as the command dies: the supervisor waits its turn."""
+    program = "import os; print('up', flush=True); input(); os.kill(os.getpid(), 9)"
+    with hold(home) as reader:
+        assert reader is not None
+        parent = subprocess.Popen(
+            [*PYTHON_RUN, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert parent.stdin is not None
+        assert parent.stdout is not None
+        parent.stdout.readline()
+        (child,) = psutil.Process(parent.pid).children()
+        parent.stdin.write("\n")
+        parent.stdin.flush()
+        psutil.wait_procs([child], timeout=10)
+        reader.tick()
+    parent.communicate(timeout=30)
+    told = [stamp for run in read_runs() for stamp in stamps(run)]
+
+    assert parent.returncode == 137
+    assert told == ["process exited unexpectedly after process python (killed by SIGKILL)"]
+
+
+def test_a_secret_in_the_command_line_is_masked(home: Home, read_runs: ReadRuns) -> None:
+    """What `vestige run` writes down of its command has passed the redactor."""
+    secret = "sk-ant-api03-" + "Zq7" * 12
+
+    supervised("--", sys.executable, "-c", "pass", "--api-key", secret)
+
+    assert all(secret not in str(span.attributes) for run in read_runs() for span in run.spans)

@@ -1,0 +1,266 @@
+"""Journals are taken in once, whole lines only, and let go when nobody can write to them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vestige.collector.take import delete_leftovers, read_spill, take
+from vestige.home import Home
+from vestige.journal import locks
+from vestige.journal.writer import JournalWriter
+from vestige.limits import BODY_INLINE_MAX
+from vestige.record.line import render_line
+from vestige.record.types import Log
+from vestige.recorder import Recorder
+from vestige.store.sqlite import SqliteStore
+
+WRITER = "5f0c9a1e77b2c4d0"
+RUN = "3d1957bd-0000-4000-8000-000000000001"
+
+
+@pytest.fixture
+def store(home: Home) -> Iterator[SqliteStore]:
+    home.make()
+
+    def spilled(writer: str, seq: int, info: object) -> bytes | None:
+        return read_spill(home, writer, seq, info)  # type: ignore[arg-type]
+
+    with SqliteStore.open(home.store, read_spill=spilled) as store:
+        yield store
+
+
+def lines(*numbers: int) -> bytes:
+    return b"".join(
+        render_line(Log(1, WRITER, seq, seq, RUN, "agent", "info", f"line {seq}"))
+        for seq in numbers
+    )
+
+
+def finished(home: Home, data: bytes, generation: int = 1) -> Path:
+    """A journal that no living process writes to."""
+    path = home.journal_file(WRITER, generation)
+    path.write_bytes(data)
+    return path
+
+
+def said(store: SqliteStore) -> list[str]:
+    return [log.message for log in store.load_run(RUN).logs]
+
+
+def malformed(store: SqliteStore) -> int:
+    return sum(writer.malformed for writer in store.writers())
+
+
+def test_a_finished_journal_is_taken_in_and_deleted(home: Home, store: SqliteStore) -> None:
+    """Once nothing more can come and all of it is stored, the file goes, and its position too."""
+    path = finished(home, lines(1, 2, 3))
+
+    taken = take(home, store)
+
+    assert (taken.records, taken.malformed, taken.files_done) == (3, 0, 1)
+    assert said(store) == ["line 1", "line 2", "line 3"]
+    assert not path.exists()
+    assert dict(store.positions()) == {}
+
+
+def test_a_journal_whose_writer_lives_is_read_and_kept(home: Home, store: SqliteStore) -> None:
+    """The lock says that more may come, so the file stays, however often it is read."""
+    journal = JournalWriter(home, WRITER)
+    journal.write(lines(1))
+    first = take(home, store)
+    journal.write(lines(2))
+    second = take(home, store)
+    still_there = journal.path.exists()
+    journal.close()
+    third = take(home, store)
+
+    assert [taken.records for taken in (first, second, third)] == [1, 1, 0]
+    assert [taken.files_done for taken in (first, second, third)] == [0, 0, 1]
+    assert still_there
+    assert not journal.path.exists()
+
+
+def test_a_journal_that_comes_back_is_known_by_its_identities(
+    home: Home, store: SqliteStore
+) -> None:
+    """Offsets may be lost, or a file restored from a backup: no record is taken in twice."""
+    finished(home, lines(1, 2, 3))
+    take(home, store)
+    finished(home, lines(1, 2, 3, 4))
+
+    taken = take(home, store)
+
+    assert taken.records == 1
+    assert said(store) == [f"line {number}" for number in range(1, 5)]
+
+
+def test_lost_positions_of_a_living_journal_double_nothing(home: Home, store: SqliteStore) -> None:
+    """Even if every offset is forgotten, the next pass reads again and stores nothing new."""
+    journal = JournalWriter(home, WRITER)
+    journal.write(lines(1, 2))
+    take(home, store)
+    store._connection.execute("DELETE FROM journals")
+
+    taken = take(home, store)
+    journal.close()
+
+    assert taken.records == 0
+    assert said(store) == ["line 1", "line 2"]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b"not json at all",
+        b"{}",
+        b'{"kind":"log"}',
+        b'{"kind":"log","v":1,"writer":7}',
+        b"\xff\xfe\x00\x01",
+        b'{"kind":"new","writer":"w","seq":99999999999999999999999}',
+        b'{"kind":"new","writer":"w","seq":-1}',
+        b"[" * 5000,
+        b'"' + b"x" * 9_000_000 + b'"',
+    ],
+    ids=["text", "empty", "fields", "type", "bytes", "huge", "negative", "deep", "long"],
+)
+def test_a_malformed_line_is_counted_and_never_stops_the_tail(
+    home: Home, store: SqliteStore, bad: bytes
+) -> None:
+    """Bytes from outside may be anything; what stands around them is taken in."""
+    finished(home, lines(1) + bad + b"\n" + lines(2) + b"\n" + lines(3))
+
+    taken = take(home, store)
+
+    assert (taken.records, taken.malformed) == (3, 1)
+    assert said(store) == ["line 1", "line 2", "line 3"]
+    assert malformed(store) == 1
+
+
+def test_absurd_numbers_do_not_stop_the_tail(home: Home, store: SqliteStore) -> None:
+    """Values that are valid one by one but whose sum no database holds are taken in."""
+    opening = b'{"kind":"span-open","v":1,"writer":"w","seq":%d,"time_ns":1,"run_id":"r","span_id":"%d","component":"c","type":"t","name":"n"}\n'
+    closing = b'{"kind":"span-close","v":1,"writer":"w","seq":%d,"time_ns":1,"run_id":"r","span_id":"%d","status":"ok","duration_ns":4611686018427387904}\n'
+    finished(home, b"".join(opening % (n, n) + closing % (n + 50, n) for n in range(1, 9)))
+
+    taken = take(home, store)
+
+    assert (taken.records, taken.malformed) == (16, 0)
+
+
+def test_a_line_still_being_written_waits_while_its_writer_lives(
+    home: Home, store: SqliteStore
+) -> None:
+    """A torn tail is neither taken nor skipped: once finished, it is read whole."""
+    journal = JournalWriter(home, WRITER)
+    whole = lines(1)
+    os.write(journal._fd, whole[:40])
+    before = take(home, store)
+    os.write(journal._fd, whole[40:])
+    after = take(home, store)
+    journal.close()
+
+    assert (before.records, before.malformed) == (0, 0)
+    assert (after.records, after.malformed) == (1, 0)
+
+
+class KilledAfterCommit(SqliteStore):
+    """The collector dies right after it has counted a bad line, before it deletes the file."""
+
+    def append(self, records: Any, position: Any = None, malformed: int = 0) -> int:
+        super().append(records, position, malformed)
+        raise KeyboardInterrupt if malformed else StopIteration
+
+
+def test_the_torn_line_of_a_dead_writer_is_lost_and_counted_once(
+    home: Home, store: SqliteStore
+) -> None:
+    """A power cut may tear the last line; dying between commit and deletion counts it no twice."""
+    path = finished(home, lines(1) + lines(2)[:30])
+    with SqliteStore.open(home.store) as first, pytest.raises(StopIteration):
+        take(home, KilledAfterCommit(first._connection, home.store, first._read_spill))
+    with SqliteStore.open(home.store) as second, pytest.raises(KeyboardInterrupt):
+        take(home, KilledAfterCommit(second._connection, home.store, second._read_spill))
+    still_there = path.exists()
+
+    again = take(home, store)
+
+    assert still_there
+    assert (again.records, again.malformed, again.files_done) == (0, 0, 1)
+    assert malformed(store) == 1
+    assert said(store) == ["line 1"]
+
+
+def test_a_record_behind_the_torn_rest_of_another_is_found(home: Home, store: SqliteStore) -> None:
+    """A short write on a full disk ends in the middle of a line; the next record is whole."""
+    finished(home, lines(1) + lines(2)[:30] + lines(3))
+
+    take(home, store)
+
+    assert said(store) == ["line 1", "line 3"]
+
+
+def test_a_spilled_body_is_stored_and_its_file_deleted(home: Home, store: SqliteStore) -> None:
+    """The file lives exactly until its record is committed with its bytes."""
+    text = "long " * BODY_INLINE_MAX
+    with Recorder(home) as recorder, recorder.run("agent") as run:
+        run.span("read", type="tool", body=text).end()
+        waiting = list(home.bodies.iterdir())
+        take(home, store)
+        left = list(home.bodies.iterdir())
+        loaded = store.load_run(run.run_id)
+    (body,) = [span.input for span in loaded.spans if span.input]
+
+    assert len(waiting) == 1
+    assert left == []
+    assert store.read_body(body.id or 0).decode() == text
+
+
+def test_a_spilled_body_that_is_gone_or_changed_is_said_to_be_lost(
+    home: Home, store: SqliteStore
+) -> None:
+    """The record is taken in all the same, with the size, and a word on what is missing."""
+    text = "long " * BODY_INLINE_MAX
+    with Recorder(home) as recorder, recorder.run("agent") as run:
+        run.span("gone", type="tool", body=text).end()
+        run.span("changed", type="tool", body=text).end()
+        first, second = sorted(home.bodies.iterdir(), key=lambda path: int(path.name.split("-")[1]))
+        first.unlink()
+        second.write_bytes(b"other bytes")
+        take(home, store)
+        loaded = store.load_run(run.run_id)
+    bodies = [span.input for span in loaded.spans if span.input]
+
+    assert [(body.id, body.size_bytes, body.cut) for body in bodies] == [
+        (None, len(text), "its file is gone")
+    ] * 2
+
+
+def test_what_a_kill_left_between_commit_and_deletion_is_swept(
+    home: Home, store: SqliteStore
+) -> None:
+    """Leftover bodies of stored records go; one whose record has not arrived stays."""
+    finished(home, lines(1))
+    take(home, store)
+    home.spilled_body(WRITER, 1).write_bytes(b"stored long ago")
+    home.spilled_body(WRITER, 2).write_bytes(b"its line is still to come")
+
+    delete_leftovers(home, store)
+
+    assert [path.name for path in home.bodies.iterdir()] == [f"{WRITER}-2"]
+
+
+def test_foreign_files_in_the_journal_folder_are_left_alone(home: Home, store: SqliteStore) -> None:
+    """Only `<writer>.<generation>.ndjson` is ours."""
+    for name in ("notes.txt", "a.b.ndjson", ".hidden.000001.ndjson"):
+        (home.journal / name).write_bytes(lines(1))
+
+    taken = take(home, store)
+
+    assert (taken.records, taken.files_done) == (0, 0)
+    assert len(list(home.journal.iterdir())) == 3
+    assert not locks.is_held(home.journal / "notes.txt")

@@ -1,0 +1,83 @@
+"""What a program does wrong with a span is counted and reported, never raised."""
+
+from __future__ import annotations
+
+from vestige.record.types import SpanClose
+from vestige.testing import FakeRecorder
+
+
+def test_a_second_end_is_counted_and_changes_nothing() -> None:
+    """The first end is the fact."""
+    recorder = FakeRecorder()
+    span = recorder.run("r").child("s")
+    span.end(body="first")
+
+    span.end(error=ValueError("late"))
+
+    closes = [record for record in recorder.records if isinstance(record, SpanClose)]
+    assert [(close.status, close.body) for close in closes] == [("ok", "first")]
+    assert recorder.faults == {"span ended twice": 1}
+
+
+def test_use_after_the_end_is_counted() -> None:
+    """A child is still recorded: its work is a fact; an update of what is over is not."""
+    recorder = FakeRecorder()
+    span = recorder.run("r")
+    span.end()
+    before = len(recorder.records)
+
+    span.set_attributes(a=1)
+    span.add_link("abc")
+    span.child("late").end()
+
+    assert len(recorder.records) == before + 2
+    assert recorder.faults == {
+        "set_attributes on an ended span": 1,
+        "add_link on an ended span": 1,
+        "child of an ended span": 1,
+    }
+
+
+def test_misuse_is_told_in_the_record_itself() -> None:
+    """A number in a process that may die is no evidence."""
+    recorder = FakeRecorder()
+    span = recorder.run("r")
+    span.end()
+    span.end()
+
+    recorder.close()
+
+    told = [line for line in recorder.logs if line.component == "vestige"]
+    assert [line.attributes for line in told] == [{"span ended twice": 1}]
+
+
+def test_a_closed_recorder_takes_calls_and_records_nothing() -> None:
+    """Shutdown order is not the program's problem."""
+    recorder = FakeRecorder()
+    run = recorder.run("r")
+    log = recorder.logger("c")
+    recorder.close()
+    recorder.close()
+    before = len(recorder.records)
+
+    assert not recorder.run("late")
+    recorder.logger("late").info("late")
+    recorder.secret("late")
+    recorder.on_any(print)
+
+    assert len(recorder.records) == before
+    run.end()
+    log.info("after")
+    run.child("after")
+
+
+def test_a_million_open_spans_do_not_leak() -> None:
+    """Only so many are remembered for last words."""
+    from vestige.limits import OPEN_SPANS_TRACKED_MAX
+
+    recorder = FakeRecorder()
+    run = recorder.run("r")
+    for _ in range(OPEN_SPANS_TRACKED_MAX + 50):
+        run.child("never ended")
+
+    assert len(recorder._emitter.open_spans) == OPEN_SPANS_TRACKED_MAX

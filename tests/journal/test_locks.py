@@ -1,0 +1,61 @@
+"""A lock tells the living from the dead, whoever asks."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from vestige.journal import locks
+
+
+def test_a_lock_is_held_until_its_file_is_closed(tmp_path: Path) -> None:
+    """A reader in the same process is told the truth too."""
+    path = tmp_path / "file"
+    fd = os.open(path, os.O_RDWR | os.O_CREAT)
+
+    assert not locks.is_held(path)
+    assert locks.hold(fd)
+    assert locks.is_held(path)
+    os.close(fd)
+    assert not locks.is_held(path)
+
+
+def test_only_one_can_hold_it(tmp_path: Path) -> None:
+    """The second is told at once, and does not wait."""
+    path = tmp_path / "file"
+    first = os.open(path, os.O_RDWR | os.O_CREAT)
+    second = os.open(path, os.O_RDWR)
+
+    assert locks.hold(first)
+    assert not locks.hold(second)
+    os.close(first)
+    assert locks.hold(second)
+    os.close(second)
+
+
+def test_a_file_that_is_gone_is_held_by_nobody(tmp_path: Path) -> None:
+    """Asking creates nothing."""
+    assert not locks.is_held(tmp_path / "gone")
+    assert not (tmp_path / "gone").exists()
+
+
+def test_a_killed_process_lets_go(tmp_path: Path) -> None:
+    """Whatever kills it: the kernel does it."""
+    path = tmp_path / "file"
+    source = (
+        "import os, sys, time; from vestige.journal import locks\n"
+        "assert locks.hold(os.open(sys.argv[1], os.O_RDWR | os.O_CREAT))\n"
+        "print('held', flush=True); time.sleep(60)"
+    )
+    child = subprocess.Popen([sys.executable, "-c", source, str(path)], stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    child.stdout.readline()
+
+    assert locks.is_held(path)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    assert not locks.is_held(path)
+    child.stdout.close()

@@ -1,0 +1,100 @@
+"""The scanner: quick, and never wrong when it says no."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+
+import pytest
+from test_patterns import PEM, SHAPES
+
+from vestige.errors import UsageError
+from vestige.record.line import encode
+from vestige.record.scan import ENGINES, Scanner, make_scanner
+from vestige.record.types import BodyInfo, Log
+
+
+def line_of(message: str, **attributes: str | int) -> bytes:
+    return encode((Log(1, "w", 1, 1, "r", "c", "info", message, attributes=dict(attributes)),))
+
+
+@pytest.fixture(scope="module", params=ENGINES)
+def scanner(request: pytest.FixtureRequest) -> Scanner:
+    return Scanner(request.param)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"prompt_tokens":12,"max_tokens":100,"input_tokens":5,"tokens":1,"maxTokens":3',
+        "the tokenizer made 5 tokens; MAX_TOKENS=5 TOKENS",
+        "task-management risk-averse https://example.com/a?b=c mail me@example.com",
+        "a monkey on the keyboard; a basic idea; the first key of keys",
+    ],
+)
+def test_lines_with_counters_and_ordinary_words_pass(scanner: Scanner, text: str) -> None:
+    """Every line about a model has usage counters: they must stay on the quick path."""
+    assert not scanner.suspicious(line_of(text, prompt_tokens=12, max_tokens=100))
+
+
+@pytest.mark.parametrize("secret", [*SHAPES.values(), PEM])
+def test_every_known_shape_is_suspicious(scanner: Scanner, secret: str) -> None:
+    assert scanner.suspicious(line_of(f"see\n{secret}\nthere"))
+
+
+@pytest.mark.parametrize("key", ["token", "Token", "accessToken", "TOKEN", "api key", "x-Api-Key"])
+def test_a_secrets_key_is_suspicious(scanner: Scanner, key: str) -> None:
+    assert scanner.suspicious(line_of("m", **{key: "v"}))
+
+
+def test_a_body_in_base64_is_always_looked_at(scanner: Scanner) -> None:
+    """What it holds cannot be seen in the line."""
+    record = Log(1, "w", 1, 1, "r", "c", "info", "m", body="AAAA", body_info=BodyInfo("base64"))
+
+    assert scanner.suspicious(encode((record,)))
+
+
+def test_what_is_learned_later_is_known_to_a_function_kept_before(scanner: Scanner) -> None:
+    suspicious = scanner.suspicious
+    before = suspicious(line_of("the walrus"))
+
+    scanner.learn([b"walrus"])
+
+    assert (before, suspicious(line_of("the walrus"))) == (False, True)
+
+
+def test_many_threads_scan_at_once_while_another_teaches(scanner: Scanner) -> None:
+    """An engine's working memory serves one scan at a time; each scan must have its own."""
+    wrong: list[bool] = []
+    quiet, loud = line_of("x" * 2000), line_of("x" * 2000 + " password")
+
+    def scan() -> None:
+        answers = {(scanner.suspicious(quiet), scanner.suspicious(loud)) for _ in range(300)}
+        wrong.append(answers != {(False, True)})
+
+    threads = [threading.Thread(target=scan) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for number in range(3):
+        scanner.learn([b"learned-%d" % number])
+    for thread in threads:
+        thread.join()
+
+    assert wrong == [False] * 6
+
+
+def test_an_unknown_engine_is_a_usage_error() -> None:
+    with pytest.raises(UsageError, match="no engine 'grep'"):
+        make_scanner("grep")
+
+
+def test_no_engine_is_imported_before_a_scanner_is_made() -> None:
+    code = (
+        "import sys, vestige.record.redact;"
+        "print([m for m in ('hyperscan', 'ahocorasick_rs', 'vestige.record.patterns') if m in sys.modules])"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,254 @@
+"""Records become rows: once, and the same rows whatever order they come in."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sqlite3
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from vestige.record.line import parse_line
+from vestige.record.types import AnyRecord, Link, Log, SpanClose, SpanOpen, SpanUpdate, Unknown
+from vestige.store.sqlite import SqliteStore
+
+T0 = 1_763_229_905_000_000_000
+RUN = "3d1957bd-0000-4000-8000-000000000001"
+WRITER = "5f0c9a1e77b2c4d0"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> SqliteStore:
+    return SqliteStore.open(tmp_path / "store.db")
+
+
+def opening(seq: int, span_id: str, **more: Any) -> SpanOpen:
+    fields = {"component": "agent", "type": "step", "name": f"name of {span_id}", **more}
+    writer = fields.pop("writer", WRITER)
+    return SpanOpen(1, writer, seq, T0 + seq * 1000, RUN, span_id, **fields)
+
+
+def closing(seq: int, span_id: str, opened_seq: int, **more: Any) -> SpanClose:
+    status, writer = more.pop("status", "ok"), more.pop("writer", WRITER)
+    duration_ns = (seq - opened_seq) * 1000
+    return SpanClose(1, writer, seq, T0 + seq * 1000, RUN, span_id, status, duration_ns, **more)
+
+
+def make_records() -> list[AnyRecord]:
+    """Two writers and one run: nested spans, tokens, links, bodies, a failure, a kind of tomorrow."""
+    other = "aaaaaaaaaaaaaaaa"
+    return [
+        opening(1, "root", type="run", conversation_id="c-1", redacted={"key": 1}),
+        opening(2, "proc", type="process", parent_id="root", attributes={"pid": 77}),
+        opening(3, "chat", type="llm", parent_id="root", attributes={"model": "m1"}, body="ask"),
+        SpanUpdate(1, WRITER, 4, T0 + 4000, RUN, "chat", {"attempt": 2}, [Link("tool")], {"key": 2}),
+        closing(
+            5, "chat", 3, body="answer", attributes={"input_tokens": 100, "output_tokens": 20},
+            redacted={"jwt": 1},
+        ),
+        opening(6, "tool", type="tool", parent_id="root", redacted={"pem": 1}),
+        Log(1, WRITER, 7, T0 + 7000, RUN, "agent", "error", "card refused", "tool", {"n": 1}),
+        Unknown("mood", WRITER, 8, RUN, {"kind": "mood", "writer": WRITER, "seq": 8, "m": "good"}),
+        closing(9, "tool", 6, status="error", attributes={"error.type": "ValueError"}),
+        opening(1, "sub", parent_id="tool", links=[Link("root", None, "why")], writer=other),
+        SpanUpdate(1, other, 2, T0 + 2000, RUN, "root", {"seen_by": "child"}),
+        closing(3, "sub", 1, writer=other),
+        closing(10, "proc", 2),
+        closing(11, "root", 1, attributes={"result": "done"}),
+    ]  # fmt: skip
+
+
+def contents(store: SqliteStore) -> dict[str, Any]:
+    """All rows, without what depends on arrival: row ids, short numbers, the first look."""
+    db = store._connection
+    db.row_factory = sqlite3.Row
+    writers = {row["id"]: row["writer"] for row in db.execute("SELECT * FROM writers")}
+    found: dict[str, Any] = {}
+    for table in ("runs", "writers", "spans", "logs", "links", "rollups", "unknown"):
+        rows = []
+        for row in db.execute(f"SELECT * FROM {table}"):
+            values = dict(row)
+            for name in ("id", "number", "first_ns"):
+                values.pop(name, None)
+            if table in ("spans", "logs"):
+                values["writer"] = writers[row["writer"]]
+            for name in ("attributes", "redacted"):
+                values[name] = json.loads(values[name]) if values.get(name) else None
+            for name in ("input_body", "output_body", "body"):
+                if values.get(name) is not None:
+                    values[name] = store.read_body(values[name])
+            rows.append(values)
+        found[table] = sorted(rows, key=repr)
+    db.row_factory = None
+    return found
+
+
+def take(batches: Sequence[Sequence[AnyRecord]]) -> tuple[dict[str, Any], list[int]]:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        SqliteStore.open(Path(folder) / "store.db") as store,
+    ):
+        store._connection.execute("PRAGMA synchronous = OFF")
+        for batch in batches:
+            store.append(batch)
+        numbers = store._connection.execute("SELECT number FROM spans ORDER BY number")
+        return contents(store), [row[0] for row in numbers]
+
+
+IN_ORDER, _ = take([make_records()])
+
+
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data())
+def test_any_order_and_any_duplication_give_the_same_rows(data: st.DataObject) -> None:
+    """Two journals of one run are read in any interleaving, and after a lost offset again.
+
+    Rows, counts, token sums and rollups must not tell; short numbers stay dense and unique.
+    """
+    records = make_records()
+    shuffled = data.draw(st.permutations(records))
+    again = data.draw(st.lists(st.sampled_from(records), max_size=10))
+    everything = [*shuffled, *again]
+    cuts = sorted(data.draw(st.sets(st.integers(1, len(everything) - 1), max_size=5)))
+    edges = [0, *cuts, len(everything)]
+    batches = [everything[a:b] for a, b in itertools.pairwise(edges)]
+
+    found, numbers = take(batches)
+
+    for table in IN_ORDER:
+        assert found[table] == IN_ORDER[table], table
+    assert numbers == list(range(1, 6))
+
+
+def test_the_sums_are_what_was_emitted() -> None:
+    """The reference of the test above is itself right."""
+    (run,) = IN_ORDER["runs"]
+
+    assert (run["outcome"], run["name"], run["conversation_id"]) == ("ok", "name of root", "c-1")
+    assert (run["span_count"], run["log_count"], run["error_count"]) == (5, 1, 2)
+    assert (run["input_tokens"], run["output_tokens"]) == (100, 20)
+    assert run["ended_ns"] == T0 + 11_000
+    assert sum(row["count"] for row in IN_ORDER["rollups"]) == 5
+    assert {row["ended"] for row in IN_ORDER["writers"]} == {"exited", None}
+    assert sorted(row["reason"] or "" for row in IN_ORDER["links"]) == ["", "why"]
+
+
+def test_appending_the_same_records_again_takes_nothing_in(store: SqliteStore) -> None:
+    """Identity is (writer, seq): reading a journal twice is harmless, and says so."""
+    first = store.append(make_records())
+
+    assert first == len(make_records())
+    assert store.append(make_records()) == 0
+
+
+def test_two_identical_lines_are_two_facts(store: SqliteStore) -> None:
+    """The message that was shown twice must stay visible: no identity by content."""
+    store.append(
+        [Log(1, WRITER, seq, T0, RUN, "agent", "info", "your order has shipped") for seq in (1, 2)]
+    )
+
+    assert [log.seq for log in store.load_run(RUN).logs] == [1, 2]
+
+
+def test_a_record_of_an_unknown_kind_is_kept_as_it_came(store: SqliteStore) -> None:
+    """A newer writer's records wait in the store for a newer reader."""
+    line = b'{"v":7,"kind":"mood","writer":"w","seq":3,"run_id":"x","feels":{"deep":[1,2]}}'
+    store.append([parse_line(line)])
+
+    ((kept,),) = store._connection.execute("SELECT line FROM unknown")
+
+    assert json.loads(kept) == json.loads(line)
+
+
+def test_a_close_whose_opening_is_lost_is_shown_and_not_summed(store: SqliteStore) -> None:
+    """A hole in the journal leaves a span without a name; it must not fill a rollup called `?`."""
+    store.append([closing(9, "lost", 4, status="error", body="what it said")])
+
+    (span,) = store.load_run(RUN).spans
+
+    assert (span.name, span.status, span.seq) == ("?", "error", None)
+    assert span.output is not None
+    assert store.read_body(span.output.id or 0) == b"what it said"
+    assert store._connection.execute("SELECT count(*) FROM rollups").fetchone() == (0,)
+
+
+@pytest.mark.parametrize("batches", [1, 2, 4])
+def test_of_two_spans_with_one_id_the_first_one_stands(store: SqliteStore, batches: int) -> None:
+    """A hostile or broken writer reuses an id: one row, the first name, and no error."""
+    records: list[AnyRecord] = [
+        opening(1, "same", name="first"),
+        opening(2, "same", name="second"),
+        opening(3, "other"),
+        closing(4, "same", 1, status="timeout"),
+    ]
+    size = len(records) // batches
+    for at in range(0, len(records), size):
+        store.append(records[at : at + size])
+
+    spans = store.load_run(RUN).spans
+
+    assert [(span.name, span.status) for span in spans] == [
+        ("first", "timeout"),
+        ("name of other", None),
+    ]
+    assert [span.short_id for span in spans] == ["r1.s1", "r1.s2"]
+
+
+def test_what_is_learned_later_wins_over_what_was_said_first(store: SqliteStore) -> None:
+    """An update and the end of a span overwrite its opening's attributes."""
+    store.append(
+        [
+            opening(1, "s", attributes={"a": "open", "b": "open", "c": "open"}),
+            SpanUpdate(1, WRITER, 2, T0, RUN, "s", {"b": "update", "c": "update"}),
+            closing(3, "s", 1, attributes={"c": "close"}),
+        ]
+    )
+
+    (span,) = store.load_run(RUN).spans
+
+    assert span.attributes == {"a": "open", "b": "update", "c": "close"}
+
+
+def test_dropped_and_missing_records_are_counted(store: SqliteStore) -> None:
+    """A hole in the numbers is a loss, and a gap record says what the writer dropped itself."""
+    gap = Log(
+        1,
+        WRITER,
+        5,
+        T0,
+        RUN,
+        "vestige",
+        "warn",
+        "records dropped (3)",
+        None,
+        {"gap": "x", "count": 3},
+    )
+    store.append([opening(1, "s"), gap])
+
+    (writer,) = store.writers()
+
+    assert (writer.last_seq, writer.missing, writer.dropped) == (5, 3, 3)
+
+
+def test_a_failed_batch_leaves_nothing_behind(store: SqliteStore) -> None:
+    """Rows and offset are one transaction: an error in the middle takes all of it back."""
+
+    def breaks_in_the_middle() -> Any:
+        yield opening(1, "s", body="text")
+        raise OSError("the disk")
+
+    with pytest.raises(OSError, match="the disk"):
+        store.append(breaks_in_the_middle())
+    store.append([opening(1, "s", body="text")])
+
+    (span,) = store.load_run(RUN).spans
+
+    assert span.input is not None
+    assert store.read_body(span.input.id or 0) == b"text"

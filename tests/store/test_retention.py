@@ -1,0 +1,217 @@
+"""What goes when a store is full or old, what stays, and that the space really comes back."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vestige.errors import NotFoundError
+from vestige.record.types import AnyRecord, Log, SpanClose, SpanOpen
+from vestige.store.base import Pruned, RetentionPolicy, RunFilter
+from vestige.store.sqlite import SqliteStore
+
+DAY_NS = 86_400 * 10**9
+NOW_NS = 1_000 * DAY_NS
+WEEK = RetentionPolicy(7 * 86_400, None)
+WRITER = "5f0c9a1e77b2c4d0"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> SqliteStore:
+    return SqliteStore.open(tmp_path / "store.db")
+
+
+def noise(seed: int, size_bytes: int = 20_000) -> str:
+    """Text that compresses little, so that sizes mean something."""
+    return random.Random(seed).randbytes(size_bytes // 2).hex()
+
+
+def run_id(number: int) -> str:
+    return f"00000000-0000-4000-8000-{number:012d}"
+
+
+def add_run(
+    store: SqliteStore, number: int, *, days_ago: float, body: str = "", ended: bool = True
+) -> None:
+    """One run with a root, an llm span that carries `body`, and a log line."""
+    at_ns, seq = NOW_NS - int(days_ago * DAY_NS), number * 10
+    run, root, chat = run_id(number), f"root{number}", f"chat{number}"
+    records: list[AnyRecord] = [
+        SpanOpen(1, WRITER, seq, at_ns, run, root, "agent", "run", f"run {number}"),
+        SpanOpen(1, WRITER, seq + 1, at_ns, run, chat, "agent", "llm", "chat", root, body=body),
+        Log(1, WRITER, seq + 2, at_ns, run, "agent", "info", "said", chat),
+        SpanClose(1, WRITER, seq + 3, at_ns, run, chat, "ok", 10, {"input_tokens": 7}),
+    ]
+    if ended:
+        records.append(SpanClose(1, WRITER, seq + 4, at_ns, run, root, "ok", 20))
+    store.append(records)
+
+
+def kept_runs(store: SqliteStore) -> set[str]:
+    return {run.name for run in store.list_runs(RunFilter(with_implicit=True))}
+
+
+def input_of(store: SqliteStore, number: int) -> bytes:
+    (body,) = [span.input for span in store.load_run(run_id(number)).spans if span.input]
+    assert body.id is not None
+    return store.read_body(body.id)
+
+
+def everything(store: SqliteStore) -> dict[str, list[Any]]:
+    tables = store._connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+    return {
+        name: store._connection.execute(f"SELECT * FROM {name}").fetchall() for (name,) in tables
+    }
+
+
+def test_runs_older_than_the_bound_go_with_all_their_rows(store: SqliteStore) -> None:
+    """By age, a run goes as a whole: spans, lines, bodies. A younger one is untouched."""
+    add_run(store, 1, days_ago=8, body=noise(1))
+    add_run(store, 2, days_ago=6, body=noise(2))
+
+    pruned = store.prune(WEEK, NOW_NS)
+
+    assert (pruned.runs, pruned.spans, pruned.bodies) == (1, 2, 1)
+    assert kept_runs(store) == {"run 2"}
+    assert input_of(store, 2) == noise(2).encode()
+    assert {name: store.sizes()[name] for name in ("runs", "spans", "logs", "bodies")} == {
+        "runs": 1, "spans": 2, "logs": 1, "bodies": 1,
+    }  # fmt: skip
+
+
+def test_age_counts_from_the_last_record_not_the_first(store: SqliteStore) -> None:
+    """A run that began long ago and spoke yesterday is not old."""
+    add_run(store, 1, days_ago=30)
+    store.append([Log(1, WRITER, 99, NOW_NS - DAY_NS, run_id(1), "agent", "info", "still here")])
+
+    assert store.prune(WEEK, NOW_NS).runs == 0
+
+
+def test_pinned_and_running_runs_stay_whatever_their_age(store: SqliteStore) -> None:
+    """What somebody wants to keep, and what is not over, is not for pruning."""
+    add_run(store, 1, days_ago=100, body=noise(1))
+    add_run(store, 2, days_ago=100, body=noise(2), ended=False)
+    add_run(store, 3, days_ago=100, body=noise(3))
+    store.pin(run_id(1))
+
+    store.prune(RetentionPolicy(7 * 86_400, 0), NOW_NS)
+
+    assert kept_runs(store) == {"run 1", "run 2"}
+    assert input_of(store, 1) == noise(1).encode()
+    assert input_of(store, 2) == noise(2).encode()
+
+
+def test_an_unpinned_run_can_go_again(store: SqliteStore) -> None:
+    """A pin is no one-way street."""
+    add_run(store, 1, days_ago=100)
+    store.pin(run_id(1))
+    store.pin(run_id(1), False)
+
+    assert store.prune(WEEK, NOW_NS).runs == 1
+
+
+def test_bodies_go_by_their_last_reference(store: SqliteStore) -> None:
+    """The prompt that every run resends was first seen long ago: it is the hottest, and stays."""
+    hot, cold = noise(1), noise(2)
+    add_run(store, 1, days_ago=5, body=hot)
+    add_run(store, 2, days_ago=4, body=cold)
+    add_run(store, 3, days_ago=1, body=hot)
+
+    pruned = store.prune(RetentionPolicy(None, 15_000), NOW_NS)
+
+    assert (pruned.runs, pruned.bodies) == (0, 1)
+    assert input_of(store, 1) == input_of(store, 3) == hot.encode()
+    with pytest.raises(NotFoundError, match="evicted by retention"):
+        input_of(store, 2)
+
+
+def test_a_body_that_a_pinned_run_shares_is_kept(store: SqliteStore) -> None:
+    """A pin covers all that the run refers to, though others refer to it as well."""
+    add_run(store, 1, days_ago=5, body=noise(1))
+    add_run(store, 2, days_ago=4, body=noise(2))
+    store.pin(run_id(1))
+
+    store.prune(RetentionPolicy(None, 0), NOW_NS)
+
+    assert input_of(store, 1) == noise(1).encode()
+    with pytest.raises(NotFoundError):
+        input_of(store, 2)
+
+
+def test_an_evicted_body_says_so_and_leaves_the_size_in_the_skeleton(store: SqliteStore) -> None:
+    """Nobody mistakes a body that retention took for one that never was."""
+    add_run(store, 1, days_ago=1, body=noise(1))
+    store.prune(RetentionPolicy(None, 0), NOW_NS)
+
+    (body,) = [span.input for span in store.load_run(run_id(1)).spans if span.input]
+
+    assert body.size_bytes == len(noise(1))
+    with pytest.raises(NotFoundError, match=rf"{len(noise(1))} bytes.*Pin a run"):
+        store.read_body(body.id or 0)
+
+
+@pytest.mark.parametrize(
+    "policy", [WEEK, RetentionPolicy(None, 25_000), RetentionPolicy(86_400, 0)]
+)
+def test_a_dry_run_changes_nothing_and_predicts_exactly(
+    store: SqliteStore, policy: RetentionPolicy
+) -> None:
+    """Its numbers are those of the real pass that follows."""
+    for number in range(1, 9):
+        add_run(store, number, days_ago=number * 2, body=noise(number % 5))
+    store.pin(run_id(6))
+    before = everything(store)
+
+    predicted = store.prune(policy, NOW_NS, dry_run=True)
+
+    assert predicted != Pruned(0, 0, 0, 0)
+    assert everything(store) == before
+    assert store.prune(policy, NOW_NS) == predicted
+    assert store.prune(policy, NOW_NS) == Pruned(0, 0, 0, 0)
+
+
+def test_daily_sums_outlive_what_they_were_made_of(store: SqliteStore) -> None:
+    """Pruning takes evidence, not history."""
+    for number in range(1, 4):
+        add_run(store, number, days_ago=50 + number)
+    before = everything(store)["rollups"]
+
+    store.prune(WEEK, NOW_NS)
+
+    assert kept_runs(store) == set()
+    assert everything(store)["rollups"] == before
+    assert sum(row[5] for row in before) == 6
+
+
+def test_pruned_space_is_given_back_to_the_disk(store: SqliteStore, tmp_path: Path) -> None:
+    """The file itself shrinks; free pages inside it would help nobody."""
+    for number in range(1, 31):
+        add_run(store, number, days_ago=20, body=noise(number, 100_000))
+    add_run(store, 31, days_ago=1, body=noise(31, 100_000))
+    store._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    before = (tmp_path / "store.db").stat().st_size
+
+    pruned = store.prune(WEEK, NOW_NS)
+    after = (tmp_path / "store.db").stat().st_size
+
+    assert pruned.runs == 30
+    assert after < before / 5
+    assert before - after > pruned.freed_bytes * 0.8
+    assert input_of(store, 31) == noise(31, 100_000).encode()
+
+
+def test_a_writer_whose_runs_are_gone_is_forgotten_once_it_ended(store: SqliteStore) -> None:
+    """The list of writers does not grow for ever; one that may still speak is kept."""
+    add_run(store, 1, days_ago=50)
+    store.prune(WEEK, NOW_NS)
+    alive = [writer.writer for writer in store.writers()]
+    add_run(store, 2, days_ago=50)
+    store.end_writer(WRITER, "exited")
+
+    store.prune(WEEK, NOW_NS)
+
+    assert alive == [WRITER]
+    assert store.writers() == []

@@ -1,0 +1,387 @@
+"""The producing side, wired: identity, redaction, taps, and what happens when a process multiplies."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import ReadRuns, RunProgram
+
+import vestige
+from vestige.errors import UsageError
+from vestige.home import Home
+from vestige.record.line import parse_lines
+from vestige.record.run import Run
+from vestige.record.types import AnyRecord, KnownRecord, Log, SpanOpen
+from vestige.testing import FakeRecorder
+
+SECRET = "sk-ant-api03-" + "a1B2c3D4e5F6g7H8" * 4
+
+
+def records(home: Home) -> list[AnyRecord]:
+    return parse_lines(b"".join(path.read_bytes() for _, _, path in home.journal_files()))[0]
+
+
+def named(runs: list[Run], name: str) -> Run:
+    (found,) = [run for run in runs if run.info.name == name]
+    return found
+
+
+# --- identity ---------------------------------------------------------------------------------
+
+
+def test_the_component_is_the_handle_s_and_cannot_be_spoofed() -> None:
+    """No attribute, extra or child changes who is speaking."""
+    recorder = FakeRecorder()
+    log = recorder.logger("billing")
+
+    log.info("m", component="vestige")
+    log.child(component="vestige").span("s", attributes={"component": "vestige"})
+
+    assert recorder.logs[0].component == "billing"
+    assert recorder.spans[0].component == "billing"
+
+
+def test_a_fake_clock_makes_every_byte_the_same() -> None:
+    """Clock and ids are injected: two runs of one program write one text."""
+
+    def program() -> list[bytes]:
+        recorder = FakeRecorder()
+        with recorder.run("r", "c-1") as run, run.child("s", type="tool", body="in") as span:
+            span.log.warn("careful", n=1)
+            span.end(body="out")
+        return recorder.journal.lines[2:]
+
+    first = program()
+
+    assert first == program()
+    assert b'"time_ns":1700000000003000000' in first[0]
+
+
+def test_records_are_numbered_without_a_gap_in_the_order_written(home: Home) -> None:
+    """Identity is (writer, seq)."""
+    with vestige.Recorder(home) as recorder, recorder.run("r") as run:
+        for _ in range(20):
+            run.log.info("x")
+
+    found = records(home)
+    assert [record.seq for record in found] == list(range(1, len(found) + 1))
+    assert {record.writer for record in found} == {recorder.writer}
+
+
+def test_two_recorders_on_one_home_are_one_writer(home: Home) -> None:
+    """One journal, one order, one process span; the last one out closes it."""
+    first, second = vestige.Recorder(home), vestige.Recorder(str(home.root))
+    with first.run("one"), second.run("two"):
+        pass
+    first.close()
+    second.logger("c").info("still here")
+    second.close()
+
+    found = records(home)
+    assert first.writer == second.writer
+    assert len(home.journal_files()) == 1
+    assert len([record for record in found if getattr(record, "type", "") == "process"]) == 1
+    assert [record.seq for record in found] == list(range(1, len(found) + 1))
+    assert any(isinstance(record, Log) and record.message == "still here" for record in found)
+
+
+def test_recorders_of_two_homes_are_two_writers(tmp_path: Path) -> None:
+    """They do not hear each other."""
+    a, b = vestige.Recorder(tmp_path / "a"), vestige.Recorder(tmp_path / "b")
+    a.run("only in a").end()
+
+    assert a.writer != b.writer
+    assert not any(getattr(record, "name", "") == "only in a" for record in records(b.home))
+
+
+def test_a_fake_recorder_beside_a_real_one_does_not_close_it(home: Home) -> None:
+    """Even with the same home."""
+    real = vestige.Recorder(home)
+    FakeRecorder(home).close()
+
+    assert vestige.Recorder(home).writer == real.writer
+
+
+# --- secrets and taps -------------------------------------------------------------------------
+
+
+def test_a_registered_secret_is_masked_wherever_it_appears(home: Home) -> None:
+    """Attributes, keys, messages, names, bodies short and long, errors: by any recorder of the home."""
+    recorder, other = vestige.Recorder(home), vestige.Recorder(home)
+    secret = "correct horse battery staple"
+
+    assert recorder.secret(secret) == secret
+    with other.run(f"run {secret}", secret, {secret: 1, "x": [secret]}, body=f"body {secret}") as run:
+        run.log.error(f"said {secret}", error=ValueError(secret))
+        run.child("long", body="x" * 300_000 + secret).end(body=secret.encode() + b"\xff")
+    other.close()
+    recorder.close()
+
+    files = [path for path in home.root.rglob("*") if path.is_file()]
+    assert len(files) >= 2
+    assert not [path for path in files if secret.encode() in path.read_bytes()]
+
+
+def test_known_shapes_of_secrets_are_masked_without_being_told() -> None:
+    """And counters such as prompt_tokens survive."""
+    recorder = FakeRecorder()
+
+    recorder.run("r", attributes={"prompt_tokens": 7, "note": f"key {SECRET}", "api_key": "hunter2abc"})
+
+    (opened,) = recorder.spans
+    assert opened.attributes["prompt_tokens"] == 7
+    assert SECRET not in str(opened)
+    assert "hunter2abc" not in str(opened)
+    assert opened.redacted
+
+
+def test_a_listener_hears_everything_after_redaction(home: Home) -> None:
+    """`on_any` and sinks receive what is written, not what was said."""
+    heard: list[KnownRecord] = []
+    sunk: list[KnownRecord] = []
+    recorder = vestige.Recorder(home, sinks=[sunk.append])
+    recorder.on_any(heard.append)
+
+    with recorder.run("r", attributes={"note": SECRET}) as run:
+        run.log.info("m")
+
+    assert [type(record).__name__ for record in heard] == ["SpanOpen", "Log", "SpanClose"]
+    assert heard == sunk[-3:]
+    assert SECRET not in str(heard)
+    assert records(home)[-3:] == heard
+
+
+def test_a_second_listener_is_refused(home: Home) -> None:
+    """There is one tap."""
+    recorder = vestige.Recorder(home)
+    recorder.on_any(lambda record: None)
+
+    with pytest.raises(UsageError, match="listener already"):
+        recorder.on_any(lambda record: None)
+
+
+def test_what_a_listener_raises_is_swallowed_and_counted(home: Home) -> None:
+    """It only observes."""
+    recorder = vestige.Recorder(home)
+
+    def broken(record: KnownRecord) -> None:
+        raise ZeroDivisionError
+
+    recorder.on_any(broken)
+    with recorder.run("r") as run:
+        run.log.info("m")
+
+    assert recorder.faults == {"listener raised ZeroDivisionError": 3}
+    assert isinstance(records(home)[-1], vestige.record.types.SpanClose)
+
+
+def test_a_listener_that_records_does_not_loop_for_ever(home: Home) -> None:
+    """A tap that logs about what it hears hears itself; the program goes on."""
+    recorder = vestige.Recorder(home)
+    log = recorder.logger("tap")
+    recorder.on_any(lambda record: log.info("heard") if isinstance(record, SpanOpen) else None)
+
+    recorder.run("r").end()
+
+    assert [record.message for record in records(home) if isinstance(record, Log)] == ["heard"]
+
+
+# --- settings ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "variable", ["VESTIGE_LEVEL", "VESTIGE_SAMPLE", "VESTIGE_FSYNC", "VESTIGE_LAST_WORDS"]
+)
+def test_a_bad_setting_is_told_once_and_recording_goes_on(
+    run_program: RunProgram, read_runs: ReadRuns, variable: str
+) -> None:
+    """A typo must not stop an agent."""
+    done = run_program(
+        "import vestige\nwith vestige.Recorder().run('r'): print('result')",
+        env={variable: "nonsense"},
+    )
+
+    assert (done.returncode, done.stdout) == (0, "result\n")
+    assert done.stderr.count(variable) == 1
+    assert named(read_runs(), "r").info.outcome == "ok"
+
+
+def test_an_argument_wins_over_a_setting(home: Home) -> None:
+    """Explicit beats ambient."""
+    os.environ["VESTIGE_LEVEL"] = "error"
+    recorder = vestige.Recorder(home, level="debug")
+
+    recorder.logger("c").debug("heard")
+
+    assert any(isinstance(record, Log) for record in records(home))
+
+
+@pytest.mark.parametrize("bad", [{"level": "loud"}, {"sample": 2.0}, {"fsync": "often"}], ids=str)
+def test_a_bad_argument_is_the_programmer_s_and_is_raised(home: Home, bad: dict[str, Any]) -> None:
+    """At once, where it was written."""
+    with pytest.raises(UsageError, match=next(iter(bad))):
+        vestige.Recorder(home, **bad)
+
+
+# --- processes --------------------------------------------------------------------------------
+
+
+def processes(run: Run) -> list[Any]:
+    return [span for span in run.spans if span.type == "process"]
+
+
+def test_the_process_says_what_it_is(run_program: RunProgram, read_runs: ReadRuns) -> None:
+    """argv redacted, cwd, interpreter, platform; the run is linked to it."""
+    run_program(
+        "import vestige\nvestige.Recorder().run('r').end()", "--api-key", SECRET, "--api-key=" + SECRET
+    )
+
+    runs = read_runs()
+    (process,) = processes(named(runs, "program.py"))
+    assert process.attributes["python"] == sys.version.split()[0]
+    assert "program.py" in process.attributes["argv"]
+    assert SECRET not in process.attributes["argv"]
+    assert [link.target_span for link in named(runs, "r").links] == [process.id]
+
+
+FORK = """
+import os, sys, vestige
+recorder = vestige.Recorder()
+with recorder.run("parent") as run:
+    with run.child("forks") as span:
+        pid = os.fork()
+        if pid == 0:
+            with span.child("in the child"):
+                pass
+            recorder.run("run of the child").end()
+        else:
+            os.waitpid(pid, 0)
+    run.log.info("after")
+print("end", flush=True)
+"""
+
+
+def test_a_forked_child_is_a_writer_of_its_own_inside_the_span_that_forked(
+    run_program: RunProgram, read_runs: ReadRuns
+) -> None:
+    """It leaves its parent's `with` blocks without closing its parent's spans."""
+    done = run_program(FORK)
+
+    runs = read_runs()
+    run = named(runs, "parent")
+    by_name = {span.name: span for span in run.spans}
+    (child,) = processes(run)
+    assert done.stdout == "end\nend\n"
+    assert child.parent_id == by_name["forks"].id
+    assert by_name["in the child"].writer == child.writer != by_name["forks"].writer
+    assert [link.reason for link in run.links if link.span_id == child.id] == ["forked from"]
+    assert {span.status for span in run.spans} == {"ok"}
+    assert len([link for link in named(runs, "run of the child").links]) == 2
+    assert run.info.span_count == 4
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_children_of_multiprocessing_close_their_process_span(
+    run_program: RunProgram, read_runs: ReadRuns, method: str
+) -> None:
+    """They leave by os._exit, past atexit; and they are linked to the run."""
+    done = run_program(
+        f"""
+        import multiprocessing, vestige
+        def work(n):
+            with vestige.default_recorder().logger("worker").span("work"):
+                pass
+        if __name__ == "__main__":
+            recorder = vestige.default_recorder()
+            with recorder.run("parent") as run:
+                child = multiprocessing.get_context("{method}").Process(target=work, args=(1,))
+                child.start(); child.join()
+                print(child.exitcode)
+        """
+    )
+
+    run = named(read_runs(), "parent")
+    (child,) = processes(run)
+    (work,) = [span for span in run.spans if span.name == "work"]
+    assert done.stdout == "0\n"
+    assert done.stderr == ""
+    assert child.status == "ok"
+    assert work.writer == child.writer
+    assert [link.target_span for link in run.links if link.span_id == child.id] == [run.spans[0].id]
+
+
+def test_a_process_pool_is_linked_too(run_program: RunProgram, read_runs: ReadRuns) -> None:
+    """Its workers are children like any other, and give the same results."""
+    done = run_program(
+        """
+        from concurrent.futures import ProcessPoolExecutor
+        import multiprocessing, vestige
+        @vestige.trace
+        def square(n):
+            return n * n
+        if __name__ == "__main__":
+            fork = multiprocessing.get_context("fork")
+            with vestige.traced_run("parent"), ProcessPoolExecutor(2, mp_context=fork) as pool:
+                print(list(pool.map(square, range(4))))
+        """
+    )
+
+    run = named(read_runs(), "parent")
+    assert done.stdout == "[0, 1, 4, 9]\n"
+    assert {span.status for span in processes(run)} == {"ok"}
+    assert len([span for span in run.spans if span.name == "square"]) == 4
+
+
+def test_a_subprocess_is_linked_to_the_run_that_started_it(
+    run_program: RunProgram, read_runs: ReadRuns
+) -> None:
+    """By the environment; `child_environment` names the very span."""
+    run_program(
+        """
+        import subprocess, sys, vestige
+        child = [sys.executable, "-c", "import vestige; vestige.Recorder().logger('c').info('hello')"]
+        recorder = vestige.Recorder()
+        with recorder.run("parent") as run:
+            subprocess.run(child)
+            with run.child("exact"):
+                subprocess.run(child, env=vestige.child_environment())
+        """
+    )
+
+    run = named(read_runs(), "parent")
+    exact = next(span for span in run.spans if span.name == "exact")
+    assert [span.parent_id for span in processes(run)] == [run.spans[0].id, exact.id]
+    assert [line.message for line in run.logs] == ["hello", "hello"]
+
+
+def test_what_was_published_for_children_is_taken_back(home: Home) -> None:
+    """A closed recorder leaves the environment as it was."""
+    os.environ["VESTIGE_PARENT"] = "run-1/span-1"
+    recorder = vestige.Recorder(home)
+    run = recorder.run("r")
+
+    assert os.environ["VESTIGE_PARENT"] == f"{run.run_id}/{run.id}"
+    run.end()
+    recorder.close()
+    assert os.environ["VESTIGE_PARENT"] == "run-1/span-1"
+
+
+@pytest.mark.slow
+def test_a_collector_beside_the_program_takes_its_records_in(home: Home) -> None:
+    """`collect=True`: spawned first, drained last."""
+    from vestige.store.base import RunFilter
+    from vestige.store.sqlite import SqliteStore
+
+    recorder = vestige.Recorder(home, collect=True)
+    pid = recorder._companion.pid
+    recorder.run("r").end()
+    recorder.close()
+
+    with SqliteStore.open(home.store, readonly=True) as store:
+        assert "r" in [info.name for info in store.list_runs(RunFilter())]
+    assert subprocess.run(["kill", "-0", str(pid)], capture_output=True).returncode != 0

@@ -1,0 +1,115 @@
+"""Settings: a variable beats config.toml beats the default; what makes no sense is said."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vestige.errors import SettingError
+from vestige.home import Home
+from vestige.settings import Settings, parse_duration, parse_size, read_settings
+
+
+def write_config(home: Home, text: str | bytes) -> None:
+    home.make()
+    home.config.write_bytes(text if isinstance(text, bytes) else text.encode())
+
+
+def test_without_any_the_defaults_are_in_force(home: Home) -> None:
+    """No home is needed to ask."""
+    assert read_settings(home, {}) == Settings()
+    assert not home.root.exists()
+
+
+def test_a_variable_wins_over_the_file_over_the_default(home: Home) -> None:
+    """Each setting on its own."""
+    write_config(home, 'level = "warn"\nsample = 0.5\nlast_words = false\nretention_age = "2w"\n')
+
+    settings = read_settings(home, {"VESTIGE_LEVEL": "ERROR", "VESTIGE_RETENTION_BODY_BYTES": "1GB"})
+
+    assert settings == Settings(
+        level="error",
+        sample=0.5,
+        last_words=False,
+        retention_age_s=14 * 86400,
+        retention_body_bytes=10**9,
+    )
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "expected"),
+    [
+        ("VESTIGE_LEVEL", "loud", "expected one of debug, info, warn, error"),
+        ("VESTIGE_SAMPLE", "1.5", "expected a number from 0 to 1"),
+        ("VESTIGE_SAMPLE", "nan", "expected a number from 0 to 1"),
+        ("VESTIGE_FSYNC", "often", "expected one of none, periodic, record"),
+        ("VESTIGE_DISABLED", "maybe", "expected 1 or 0"),
+        ("VESTIGE_RETENTION_AGE", "soon", "expected a duration such as"),
+        ("VESTIGE_RETENTION_BODY_BYTES", "-1", "expected a size such as"),
+    ],
+)
+def test_a_value_that_makes_no_sense_is_told_with_what_was_expected(
+    home: Home, variable: str, value: str, expected: str
+) -> None:
+    """Where, what, expected: in one line."""
+    with pytest.raises(SettingError) as caught:
+        read_settings(home, {variable: value})
+
+    message = str(caught.value)
+    assert message.startswith(f"{variable}: {value!r} is no valid value")
+    assert expected in message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ("level = ", "is no valid TOML"),
+        (b"\xff\xfe", "cannot be read"),
+        ('level = "loud"', "level: 'loud' is no valid value"),
+        ('levle = "info"', "levle: no such setting (nearest: level)"),
+    ],
+)
+def test_a_config_that_makes_no_sense_is_told_with_its_path(
+    home: Home, config: str | bytes, said: str
+) -> None:
+    """Never a raw decode error."""
+    write_config(home, config)
+
+    with pytest.raises(SettingError) as caught:
+        read_settings(home, {})
+
+    assert str(caught.value).startswith(str(home.config))
+    assert said in str(caught.value)
+
+
+def test_an_empty_variable_is_none(home: Home) -> None:
+    """As shells and compose files leave them."""
+    assert read_settings(home, {"VESTIGE_LEVEL": "", "VESTIGE_DISABLED": ""}) == Settings()
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90s", 90), ("15m", 900), ("12h", 43_200), ("7d", 604_800), ("2w", 1_209_600), ("1.5h", 5_400), ("30", 30), (" 7 D ", 604_800)]
+)  # fmt: skip
+def test_durations_are_read(text: str, seconds: float) -> None:
+    """As people write them."""
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "count"), [("256MB", 256_000_000), ("1.5 GB", 1_500_000_000), ("64KiB", 65_536), ("1gib", 2**30), ("12", 12), ("12b", 12)]
+)  # fmt: skip
+def test_sizes_are_read(text: str, count: int) -> None:
+    """Powers of ten, or of two where it says so."""
+    assert parse_size(text) == count
+
+
+@given(st.text(max_size=12))
+def test_any_text_is_a_value_or_a_value_error(text: str) -> None:
+    """Nothing else comes out."""
+    for parse in (parse_duration, parse_size):
+        try:
+            assert parse(text) >= 0
+        except ValueError as error:
+            assert "expected a" in str(error)
