@@ -55,7 +55,9 @@ def run_in(
 ) -> subprocess.CompletedProcess[str]:
     """Run a program's text to its end, as a file beside the home."""
     program = home.root.parent / "program.py"
-    program.write_text(textwrap.dedent(source), encoding="utf-8")
+    text = textwrap.dedent(source)
+    if not program.exists() or program.read_text(encoding="utf-8") != text:
+        program.write_text(text, encoding="utf-8")
     return subprocess.run(
         [*command, str(program), *arguments],
         capture_output=True,

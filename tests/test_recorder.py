@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ReadRuns, RunProgram
 
 import vestige
+from conftest import ReadRuns, RunProgram
 from vestige.errors import UsageError
 from vestige.home import Home
 from vestige.record.line import parse_lines
@@ -116,7 +116,9 @@ def test_a_registered_secret_is_masked_wherever_it_appears(home: Home) -> None:
     secret = "correct horse battery staple"
 
     assert recorder.secret(secret) == secret
-    with other.run(f"run {secret}", secret, {secret: 1, "x": [secret]}, body=f"body {secret}") as run:
+    with other.run(
+        f"run {secret}", secret, {secret: 1, "x": [secret]}, body=f"body {secret}"
+    ) as run:
         run.log.error(f"said {secret}", error=ValueError(secret))
         run.child("long", body="x" * 300_000 + secret).end(body=secret.encode() + b"\xff")
     other.close()
@@ -131,7 +133,9 @@ def test_known_shapes_of_secrets_are_masked_without_being_told() -> None:
     """And counters such as prompt_tokens survive."""
     recorder = FakeRecorder()
 
-    recorder.run("r", attributes={"prompt_tokens": 7, "note": f"key {SECRET}", "api_key": "hunter2abc"})
+    recorder.run(
+        "r", attributes={"prompt_tokens": 7, "note": f"key {SECRET}", "api_key": "hunter2abc"}
+    )
 
     (opened,) = recorder.spans
     assert opened.attributes["prompt_tokens"] == 7
@@ -238,7 +242,10 @@ def processes(run: Run) -> list[Any]:
 def test_the_process_says_what_it_is(run_program: RunProgram, read_runs: ReadRuns) -> None:
     """argv redacted, cwd, interpreter, platform; the run is linked to it."""
     run_program(
-        "import vestige\nvestige.Recorder().run('r').end()", "--api-key", SECRET, "--api-key=" + SECRET
+        "import vestige\nvestige.Recorder().run('r').end()",
+        "--api-key",
+        SECRET,
+        "--api-key=" + SECRET,
     )
 
     runs = read_runs()
@@ -281,7 +288,7 @@ def test_a_forked_child_is_a_writer_of_its_own_inside_the_span_that_forked(
     assert by_name["in the child"].writer == child.writer != by_name["forks"].writer
     assert [link.reason for link in run.links if link.span_id == child.id] == ["forked from"]
     assert {span.status for span in run.spans} == {"ok"}
-    assert len([link for link in named(runs, "run of the child").links]) == 2
+    assert len(named(runs, "run of the child").links) == 2
     assert run.info.span_count == 4
 
 

@@ -26,7 +26,9 @@ def test_a_variable_wins_over_the_file_over_the_default(home: Home) -> None:
     """Each setting on its own."""
     write_config(home, 'level = "warn"\nsample = 0.5\nlast_words = false\nretention_age = "2w"\n')
 
-    settings = read_settings(home, {"VESTIGE_LEVEL": "ERROR", "VESTIGE_RETENTION_BODY_BYTES": "1GB"})
+    settings = read_settings(
+        home, {"VESTIGE_LEVEL": "ERROR", "VESTIGE_RETENTION_BODY_BYTES": "1GB"}
+    )
 
     assert settings == Settings(
         level="error",

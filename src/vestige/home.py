@@ -13,9 +13,12 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vestige.errors import UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path  # 5 ms of imports: loaded with the first home, not with vestige
 
 JOURNAL_SUFFIX = ".ndjson"
 
@@ -81,6 +84,8 @@ class Home:
 
 def default_root() -> Path:
     """`$VESTIGE_HOME`, or `~/.vestige`."""
+    from pathlib import Path
+
     given = os.environ.get("VESTIGE_HOME")
     if given:
         return Path(given).expanduser()
@@ -92,6 +97,8 @@ def default_root() -> Path:
 
 def get_home(root: str | os.PathLike[str] | Home | None = None) -> Home:
     """The home at `root`, or the default one."""
+    from pathlib import Path
+
     if isinstance(root, Home):
         return root
     return Home(Path(os.path.abspath(root) if root is not None else default_root()))

@@ -18,6 +18,9 @@ BODY_MAX = 32 * MIB
 BODY_INLINE_MAX = 256 * KIB
 """A longer body goes to a file of its own, so that a line is cheap to write at once and to skip."""
 
+BODY_NODES_MAX = 1_000_000
+"""Values of one object that is given as a body: shared references can make a few thousand endless."""
+
 BODY_CHUNK = 128 * KIB
 """A long body is encoded, redacted and written in steps of this size: memory stays near it."""
 

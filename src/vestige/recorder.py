@@ -18,7 +18,7 @@ import atexit
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 from vestige import settings as settings_module
@@ -32,12 +32,13 @@ from vestige.errors import SettingError, UsageError
 from vestige.home import Home, get_home
 from vestige.journal.spill import write_spill
 from vestige.journal.writer import FSYNC_MODES, JournalWriter
-from vestige.limits import BODY_CHUNK, BODY_INLINE_MAX, LINE_MAX
+from vestige.limits import BODY_INLINE_MAX, LINE_MAX
 from vestige.record import clean
+from vestige.record.body import LongBody, body_form
 from vestige.record.line import encode
 from vestige.record.redact import Redactor
 from vestige.record.types import BodyInfo, KnownRecord, Link
-from vestige.record.values import body_text, clean_name, inline_bytes
+from vestige.record.values import clean_name, inline_bytes
 from vestige.writer import PARENT_VARIABLE, Writer, join
 
 Listener = Callable[[KnownRecord], None]
@@ -233,27 +234,22 @@ class Recorder:
     def _prepare_body(self, body: Any, seq: int) -> PreparedBody:
         """A body as its line will hold it; a long one goes to a file first."""
         try:
-            if type(body) is not str:
-                body = body_text(body)
-            if len(body) > BODY_INLINE_MAX:
-                return None, self._spill(body, seq)
-            return (body, None) if type(body) is str else inline_bytes(body)
+            if type(body) is str and len(body) <= BODY_INLINE_MAX:
+                return body, None  # nearly always
+            text = body_form(body)
+            if isinstance(text, str):
+                return text, None
+            if isinstance(text, bytes):
+                return inline_bytes(text)
+            return None, self._spill(text, seq)
         except Exception as error:  # noqa: BLE001  # a body's own code, or the disk
             self._emitter.fault(f"body lost: {type(error).__name__}")
             return f"<body lost: {type(error).__name__}>", None
 
-    def _spill(self, body: str | bytes, seq: int) -> BodyInfo:
-        # Undecodable bytes come back as they were; lone surrogates have a written form.
-        errors = "backslashreplace" if isinstance(body, str) else "surrogateescape"
-        slices = (body[at : at + BODY_CHUNK] for at in range(0, len(body), BODY_CHUNK))
-        texts: Iterable[str] = (
-            part if isinstance(part, str) else part.decode(errors="surrogateescape")
-            for part in slices
-        )
-        if self._redactor is not None:
-            texts = self._redactor.stream(texts)
+    def _spill(self, body: LongBody, seq: int) -> BodyInfo:
+        texts = body.texts if self._redactor is None else self._redactor.stream(body.texts)
         path = self.home.spilled_body(self._emitter.writer, seq)
-        return write_spill(path, (text.encode(errors=errors) for text in texts))
+        return write_spill(path, (text.encode(errors=body.errors) for text in texts))
 
 
 class _RootSpan(Span):

@@ -15,7 +15,6 @@ Set by Vestige itself for child processes: VESTIGE_PARENT, VESTIGE_SUPERVISOR, V
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -100,6 +99,8 @@ class _Source:
         """A name in config.toml that nothing reads is a typo."""
         for name in self._config:
             if name not in self._read:
+                import difflib
+
                 near = ", ".join(difflib.get_close_matches(name, self._read, 1)) or "see the docs"
                 raise SettingError(
                     f"{self._config_path}: {name}: no such setting (nearest: {near})."

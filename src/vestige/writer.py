@@ -20,7 +20,6 @@ from vestige.emit import current, threads
 from vestige.emit.emitter import Emitter
 from vestige.emit.last_words import LastWords
 from vestige.emit.logger import Logger
-from vestige.emit.process import describe_process, process_name, rss_bytes
 from vestige.emit.span import Span
 from vestige.home import Home
 from vestige.limits import OPEN_SPANS_NAMED_MAX
@@ -110,6 +109,8 @@ class Writer:
 
     def _open_process(self, parent: str | None, reason: str) -> None:
         """The process's own span: in the run of whoever started us, or in one of our own."""
+        from vestige.emit.process import describe_process, process_name  # needs pathlib: 5 ms
+
         emitter = self._emitters[0]
         run_id, _, parent_id = (parent or "").partition("/")
         links = None
@@ -177,6 +178,8 @@ class Writer:
             log.warn("misuse or failure was counted", **faults)
 
     def _say_last_words(self, how: str, error: BaseException | None) -> None:
+        from vestige.emit.process import rss_bytes
+
         # A thread or task may die while the process goes on.
         self._died = self._died or ("thread" not in how and "asyncio" not in how)
         spans = [span for emitter in self._emitters for span in emitter.open_spans.values()]

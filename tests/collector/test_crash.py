@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from conftest import ReadRuns, RunProgram
@@ -97,18 +98,33 @@ def test_a_writer_that_spoke_and_left_since_we_read_is_not_stamped(
     assert stamps(run) == []
 
 
-def test_what_a_living_supervisor_watches_is_left_to_it(home: Home, store: SqliteStore) -> None:
-    """Only `vestige run` saw how its child ended, so a reader who comes first waits."""
-    above = write(home, ABOVE, SpanOpen(1, ABOVE, 1, T0, RUN, "above", "vestige", "run", "x"))
-    write(home, WRITER, *records(supervisor=ABOVE)).close()
-    take(home, store)
+def supervised(home: Home, ending: SpanClose | None = None) -> JournalWriter:
+    """A child that died below a `vestige run`; the supervisor's journal, still open."""
+    _, *below = records(supervisor=ABOVE)
+    write(home, WRITER, *below).close()
+    root = SpanOpen(1, ABOVE, 1, T0, RUN, "root", "vestige", "run", "agent.py")
+    return write(home, ABOVE, root, *([ending] if ending else []))
 
-    by_reader = stamp_dead(home, store)
-    by_supervisor = stamp_dead(home, store, {4242: Exit(-9, T0 + 10**9)}, own_writer=ABOVE)
+
+def ending(**how: int | str) -> SpanClose:
+    """What a supervisor writes when its child is gone, five seconds after it began."""
+    return SpanClose(
+        1, ABOVE, 2, T0 + 5 * 10**9, RUN, "root", "interrupted", 5 * 10**9, {"pid": 4242, **how}
+    )
+
+
+def test_what_a_supervisor_watches_waits_for_its_word(home: Home, store: SqliteStore) -> None:
+    """Only `vestige run` saw how its child ended: whoever stamps, stamps with what it wrote."""
+    above = supervised(home)
+    take(home, store)
+    too_early = stamp_dead(home, store)
+    above.write(render_line(ending(signal="SIGKILL")))
+    take(home, store)
+    in_time = stamp_dead(home, store)
     above.close()
     (told,) = stamps(store.load_run(RUN))
 
-    assert (by_reader, by_supervisor) == (0, 1)
+    assert (too_early, in_time) == (0, 1)
     assert told == "process exited unexpectedly after tool search (killed by SIGKILL)"
 
 
@@ -123,17 +139,27 @@ def test_a_child_whose_supervisor_is_dead_too_is_stamped_by_anyone(
     assert stamp_dead(home, store) == 1
 
 
-def test_the_time_of_the_end_is_the_parents_or_the_last_word(
-    home: Home, store: SqliteStore
-) -> None:
+def test_the_time_of_the_end_is_the_parents_word(home: Home, store: SqliteStore) -> None:
     """A span in flight lasted until its process was seen dead."""
-    write(home, WRITER, *records()).close()
+    supervised(home, ending(exit_code=3)).close()
     take(home, store)
-    stamp_dead(home, store, {4242: Exit(3, T0 + 5 * 10**9)})
+    stamp_dead(home, store)
     run = store.load_run(RUN)
 
     assert {span.duration_ns for span in run.spans} == {5 * 10**9}
     assert run.logs[0].attributes["exit_code"] == 3
+
+
+def test_the_end_of_a_child_is_not_taken_for_that_of_a_grandchild(
+    home: Home, store: SqliteStore
+) -> None:
+    """A supervisor sees its own child only: by the number of its process."""
+    supervised(home, msgspec.structs.replace(ending(exit_code=3), attributes={"pid": 1})).close()
+    take(home, store)
+    stamp_dead(home, store)
+    (told,) = stamps(store.load_run(RUN))
+
+    assert told == "process exited unexpectedly after tool search"
 
 
 @pytest.mark.parametrize(

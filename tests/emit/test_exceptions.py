@@ -55,7 +55,10 @@ def test_a_chain_names_its_deepest_cause() -> None:
 
     attributes = error_attributes(caught(explicit))
 
-    assert (attributes["error.type"], attributes["error.cause.type"]) == ("RuntimeError", "KeyError")
+    assert (attributes["error.type"], attributes["error.cause.type"]) == (
+        "RuntimeError",
+        "KeyError",
+    )
     assert attributes["error.cause.message"] == "'root'"
     assert all(word in str(attributes["error.stack"]) for word in ("root", "middle", "top"))
     assert "error.cause.type" not in error_attributes(caught(suppressed))

@@ -8,8 +8,8 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ReadRuns, RunProgram
 
+from conftest import ReadRuns, RunProgram
 from vestige.record.run import LogInfo, Run
 
 UNCAUGHT = """

@@ -69,7 +69,7 @@ def test_a_close_says_how_it_went_and_how_long() -> None:
     assert span.ended
 
 
-class Cancelled(Exception):  # noqa: N818  # as trio names it
+class Cancelled(Exception):  # as trio names it
     pass
 
 
@@ -116,9 +116,8 @@ def test_a_span_works_in_an_async_with() -> None:
     recorder = FakeRecorder()
 
     async def agent() -> None:
-        async with recorder.run("r") as run:
-            async with run.child("step"):
-                await asyncio.sleep(0)
+        async with recorder.run("r") as run, run.child("step"):
+            await asyncio.sleep(0)
 
     asyncio.run(agent())
 
@@ -127,7 +126,9 @@ def test_a_span_works_in_an_async_with() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("odd", [7, None, b"\xff", object(), ["a"]], ids=repr)
+@pytest.mark.parametrize(
+    "odd", [7, None, b"\xff", object(), ["a"]], ids=["int", "none", "bytes", "object", "list"]
+)
 def test_names_that_are_no_text_become_text(odd: Any) -> None:
     """A record that its reader would refuse is a record lost."""
     recorder = FakeRecorder()

@@ -16,8 +16,8 @@ from vestige.home import Home
 from vestige.journal import locks
 from vestige.journal.writer import JournalWriter
 from vestige.limits import KIB
-from vestige.record.types import Log
 from vestige.record.line import parse_lines
+from vestige.record.types import Log
 
 LINE = b'{"n":1}\n'
 WRITER = "00000000000000aa"
@@ -89,7 +89,9 @@ def test_lines_of_many_threads_stay_whole(home: Home) -> None:
     journal.close()
 
     data = b"".join(path.read_bytes() for _, _, path in home.journal_files())
-    assert sorted(data.splitlines(keepends=True)) == sorted(line for line in lines for _ in range(100))
+    assert sorted(data.splitlines(keepends=True)) == sorted(
+        line for line in lines for _ in range(100)
+    )
     assert len(generations(home)) > 5
 
 
@@ -261,6 +263,33 @@ def test_a_closed_descriptor_is_opened_again(home: Home) -> None:
     journal.check()
     assert journal.write(LINE)
     assert journal.take_losses() == {"records dropped: Bad file descriptor": 1}
+    journal.close()
+
+
+def test_a_descriptor_that_became_another_s_is_left_alone(home: Home, tmp_path: Path) -> None:
+    """The number may since belong to a file of the program: ours is neither that nor over it."""
+    journal = JournalWriter(home, WRITER, rotate_bytes=len(LINE))
+    number = journal._fd
+    theirs = tmp_path / "theirs"
+    with theirs.open("wb") as file:
+        os.dup2(file.fileno(), number)  # as closing ours and opening theirs would end
+        journal.check()
+        journal.write(LINE)
+        journal.write(LINE)
+        journal.close()
+        os.write(number, b"still theirs")
+        os.close(number)
+
+    assert theirs.read_bytes() == b"still theirs"
+    assert [path.read_bytes() for _, _, path in home.journal_files()] == [b"", LINE, LINE, b""]
+
+
+def test_programs_that_close_and_open_files_do_not_get_our_descriptor(home: Home) -> None:
+    """It is out of the reach of what they close in bulk and of the lowest free number."""
+    journal = JournalWriter(home, WRITER)
+
+    assert journal._fd >= 256
+    assert not os.get_inheritable(journal._fd)
     journal.close()
 
 

@@ -12,8 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from vestige.limits import ATTRIBUTE_VALUE_MAX, ATTRIBUTES_MAX, NAME_MAX
+from vestige.record.render import json_text
 from vestige.record.types import SpanOpen
-from vestige.record.values import body_text, clean_attributes, clean_text, flat, json_text, safe_str
+from vestige.record.values import clean_attributes, clean_text, flat, safe_str
 from vestige.testing import FakeRecorder
 
 
@@ -179,12 +180,3 @@ def test_what_is_too_long_is_cut_and_says_how_much_went() -> None:
     assert value == "v" * ATTRIBUTE_VALUE_MAX + "…[+7 characters]"
     assert len(many) == ATTRIBUTES_MAX + 1
     assert many["vestige.attributes_dropped"] == 9
-
-
-def test_a_body_is_exact() -> None:
-    """Text and bytes stay what they are; other values become JSON."""
-    assert body_text("ex\u2028act\n") == "ex\u2028act\n"
-    assert body_text(b"\x00\xff") == b"\x00\xff"
-    assert body_text({"a": [1, None]}) == b'{"a":[1,null]}'
-    assert body_text(cycle()) == '[1,{"again":"<cycle>"}]'
-    assert body_text(Raising()) == "<unprintable Raising>"

@@ -6,14 +6,14 @@ was interrupted. (The lock alone would not do: a process may write and exit betw
 reading and our asking, and the stamp would take the numbers of its last records.)
 
 The stamp's records get the writer's next numbers, so stamping twice changes nothing.
-How the process ended is known only to its parent: while a `vestige run` is alive above
-a writer, the stamp is left to it.
+How the process ended is known only to its parent: a `vestige run` writes it into its own
+journal, and until it has, what it watches over is not stamped.
 """
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,19 +57,23 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def stamp_dead(
-    home: Home, store: Store, exits: Mapping[int, Exit] | None = None, own_writer: str = ""
-) -> int:
-    """Stamp every writer that died; how many. `own_writer` is the supervisor that is asking."""
+def signal_number(name: str) -> int:
+    try:
+        return signal.Signals[name].value
+    except KeyError:
+        return int(name.removeprefix("signal ")) if name[-1:].isdecimal() else 0
+
+
+def stamp_dead(home: Home, store: Store) -> int:
+    """Stamp every writer that died; how many."""
     unfinished = {writer for writer, _, _ in home.journal_files()}
-    with_open = set(store.writers_with_open_spans())
     stamped = 0
-    for writer in store.writers():
-        if writer.writer in unfinished or (writer.ended and writer.writer not in with_open):
+    for writer in store.writers(unfinished=True):
+        if writer.writer in unfinished:
             continue
-        if writer.supervisor in unfinished and writer.supervisor != own_writer:
+        ended = _find_exit(store, writer)
+        if ended is None and writer.supervisor in unfinished:
             continue
-        ended = (exits or {}).get(writer.pid or -1)
         fault = home.fault_file(writer.writer)
         records = _stamp(writer, store.open_spans(writer.writer), ended, _read_fault(fault))
         store.append(records)
@@ -77,6 +81,17 @@ def stamp_dead(
         fault.unlink(missing_ok=True)
         stamped += bool(records)
     return stamped
+
+
+def _find_exit(store: Store, writer: WriterInfo) -> Exit | None:
+    """What `vestige run` wrote about the end of its child, if this writer was that child."""
+    found = store.find_supervised_end(writer.writer)
+    if found is None or found.attributes.get("pid") != writer.pid:
+        return None
+    code = found.attributes.get("exit_code")
+    if not isinstance(code, int):
+        code = -signal_number(str(found.attributes.get("signal")))
+    return Exit(code, found.at_ns)
 
 
 def _stamp(

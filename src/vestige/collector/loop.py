@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from vestige import clock
-from vestige.collector.crash import Exit, stamp_dead
+from vestige.collector.crash import stamp_dead
 from vestige.collector.take import Taken, delete_leftovers, read_spill, take
 from vestige.home import Home
 from vestige.journal import locks
@@ -25,12 +25,9 @@ from vestige.store.sqlite import SqliteStore
 class Collector:
     """Holds the home's lock and its store, and takes journals in. Made by `hold`."""
 
-    def __init__(self, home: Home, store: SqliteStore, own_writer: str = "") -> None:
+    def __init__(self, home: Home, store: SqliteStore) -> None:
         self.home = home
         self.store = store
-        self.own_writer = own_writer
-        self.exits: dict[int, Exit] = {}
-        """How children ended, where we are their supervisor."""
         settings = read_settings(home)
         self.retention = RetentionPolicy(settings.retention_age_s, settings.retention_body_bytes)
         self._prune_at = 0.0
@@ -38,7 +35,7 @@ class Collector:
     def tick(self) -> Taken:
         """Take in what is there, stamp what died, and now and then prune."""
         taken = take(self.home, self.store)
-        stamp_dead(self.home, self.store, self.exits, self.own_writer)
+        stamp_dead(self.home, self.store)
         now = clock.monotonic()
         if now >= self._prune_at:
             if self._prune_at:
@@ -56,7 +53,7 @@ class Collector:
 
 
 @contextmanager
-def hold(home: Home, own_writer: str = "") -> Iterator[Collector | None]:
+def hold(home: Home) -> Iterator[Collector | None]:
     """Become the one who takes journals in, or get None: somebody else is."""
     home.make()
     fd = os.open(home.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -69,7 +66,7 @@ def hold(home: Home, own_writer: str = "") -> Iterator[Collector | None]:
             return read_spill(home, writer, seq, info)  # type: ignore[arg-type]  # a BodyInfo
 
         with SqliteStore.open(home.store, read_spill=spilled) as store:
-            yield Collector(home, store, own_writer)
+            yield Collector(home, store)
     finally:
         os.close(fd)
 

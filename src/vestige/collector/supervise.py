@@ -15,14 +15,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from types import FrameType
 
-from vestige import clock
 from vestige.clock import SYSTEM
 from vestige.collector.crash import Exit
 from vestige.collector.loop import hold
 from vestige.emit.span import Span
 from vestige.errors import NotFoundError, UsageError, VestigeError
 from vestige.home import Home
-from vestige.limits import CATCH_UP_WAIT_S, TICK_S
+from vestige.limits import TICK_S
 from vestige.recorder import Recorder
 from vestige.writer import PARENT_VARIABLE
 
@@ -49,7 +48,7 @@ def run_command(
             "VESTIGE_SUPERVISOR": recorder.writer,
             PARENT_VARIABLE: f"{run.run_id}/{run.id}",
         }
-        return _shell_code(_supervise(home, command, child_env, run, recorder.writer))
+        return _shell_code(_supervise(home, command, child_env, run))
 
 
 def _label(command: Sequence[str]) -> str:
@@ -62,20 +61,18 @@ def _label(command: Sequence[str]) -> str:
     return os.path.basename(command[0])
 
 
-def _supervise(
-    home: Home, command: Sequence[str], env: Mapping[str, str], run: Span, own_writer: str
-) -> int:
+def _supervise(home: Home, command: Sequence[str], env: Mapping[str, str], run: Span) -> int:
     try:
         child = _spawn(command, env)
     except VestigeError as error:
         run.end(error)
         raise
     with _passing_signals(child):
-        _collect_until_exit(home, child, own_writer)
+        _collect_until_exit(home, child)
     ended = Exit(child.returncode, SYSTEM.now_ns())
     status = "ok" if ended.code == 0 else "interrupted" if ended.code < 0 else "error"
     run.end(status=status, attributes={**ended.attributes, "pid": child.pid})
-    _collect_rest(home, own_writer, {child.pid: ended})
+    _collect_rest(home)
     return ended.code
 
 
@@ -90,12 +87,12 @@ def _spawn(command: Sequence[str], env: Mapping[str, str]) -> subprocess.Popen[b
         raise UsageError(f"run: {command[0]}: cannot be started ({error.strerror}).") from None
 
 
-def _collect_until_exit(home: Home, child: subprocess.Popen[bytes], own_writer: str) -> None:
+def _collect_until_exit(home: Home, child: subprocess.Popen[bytes]) -> None:
     """Live, if nobody else collects; a failure of ours is not the command's."""
     said = ""
     while not _has_exited(child):
         try:
-            with hold(home, own_writer) as collector:
+            with hold(home) as collector:
                 while collector is not None and not _has_exited(child):
                     collector.tick()
         except (VestigeError, OSError) as error:
@@ -112,19 +109,15 @@ def _has_exited(child: subprocess.Popen[bytes]) -> bool:
     return True
 
 
-def _collect_rest(home: Home, own_writer: str, exits: Mapping[int, Exit]) -> None:
-    """The last records and the stamp. A reader may be at it just now: its turn is short."""
-    deadline = clock.monotonic() + CATCH_UP_WAIT_S
-    while clock.monotonic() < deadline:
-        try:
-            with hold(home, own_writer) as collector:
-                if collector is not None:
-                    collector.exits.update(exits)
-                    collector.tick()
-                    return
-        except (VestigeError, OSError):
-            return  # said while it ran, and said again by the next reader
-        clock.sleep(TICK_S / 10)
+def _collect_rest(home: Home) -> None:
+    """The last records and the stamp. Somebody else at it? Then they will do this, too: how
+    the command ended stands in our journal."""
+    try:
+        with hold(home) as collector:
+            if collector is not None:
+                collector.tick()
+    except (VestigeError, OSError):
+        pass  # said while it ran, and said again by the next reader
 
 
 class _passing_signals:  # noqa: N801  # reads as a phrase

@@ -19,7 +19,6 @@ from typing import Any, TypeVar, overload
 
 from vestige.emit import current
 from vestige.emit.span import Span
-from vestige.record.values import json_text
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -63,14 +62,14 @@ def _traced(function: Callable[..., Any], name: str | None, type: str, capture: 
     label = name or getattr(function, "__qualname__", repr(function)).replace("<locals>.", "")
 
     def opened(args: Any, kwargs: Any) -> Span:
-        body = _Arguments(function, args, kwargs) if capture else None
+        body = _arguments(function, args, kwargs) if capture else None
         parent = current.SPAN.get()
         if parent is None:
             return current.default().run(label, body=body)
         return parent.child(label, type, body=body)
 
     def finished(span: Span, result: Any) -> None:
-        span.end(body=_Result(result) if capture and result is not None else None)
+        span.end(body=result if capture else None)
 
     if inspect.isasyncgenfunction(function):
         return _traced_async_generator(function, opened)
@@ -97,29 +96,13 @@ def _traced(function: Callable[..., Any], name: str | None, type: str, capture: 
     return traced
 
 
-class _Arguments:
-    """A call's arguments, turned into text only if the span is really recorded."""
-
-    def __init__(self, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
-        self._function, self._args, self._kwargs = function, args, kwargs
-
-    def __str__(self) -> str:
-        try:
-            bound = inspect.signature(self._function).bind_partial(*self._args, **self._kwargs)
-            named = bound.arguments
-        except (TypeError, ValueError):
-            named = {"args": self._args, "kwargs": self._kwargs}
-        return json_text({key: value for key, value in named.items() if key not in ("self", "cls")})
-
-
-class _Result:
-    """A call's result, likewise."""
-
-    def __init__(self, value: Any) -> None:
-        self._value = value
-
-    def __str__(self) -> str:
-        return self._value if isinstance(self._value, str) else json_text(self._value)
+def _arguments(function: Callable[..., Any], args: Any, kwargs: Any) -> dict[str, Any]:
+    """A call's arguments by name."""
+    try:
+        named = inspect.signature(function).bind_partial(*args, **kwargs).arguments
+    except (TypeError, ValueError):
+        return {"args": args, "kwargs": kwargs}
+    return {key: value for key, value in named.items() if key not in ("self", "cls")}
 
 
 def _traced_generator(

@@ -15,9 +15,11 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable
-from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 Say = Callable[[str, BaseException | None], None]
 

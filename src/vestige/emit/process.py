@@ -7,8 +7,9 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from vestige.record.render import json_text
 from vestige.record.types import Attributes
-from vestige.record.values import clean_text, cut, json_text
+from vestige.record.values import clean_text
 
 _ARGV_MAX = 8_000
 
@@ -18,7 +19,7 @@ def describe_process(redact_argv: Callable[[Sequence[str]], list[str]]) -> Attri
     attributes: Attributes = {
         "pid": os.getpid(),
         "ppid": os.getppid(),
-        "argv": cut(json_text(redact_argv(_argv())), _ARGV_MAX),
+        "argv": json_text(redact_argv(_argv()), _ARGV_MAX),
         "cwd": _cwd(),
         "python": sys.version.split()[0],
         "platform": sys.platform,

@@ -63,11 +63,11 @@ class Span:
         self.id = span_id = emitter.span_id()
         self.run_id = run_id
         self.parent_id = parent_id
-        self.component = component
-        self.name = name
-        self.type = type
-        if not (name.__class__ is type.__class__ is component.__class__ is str):
-            name, type, component = clean_name(name), clean_name(type), clean_name(component)
+        if name.__class__ is type.__class__ is component.__class__ is str:
+            self.component, self.name, self.type = component, name, type
+        else:  # a reader would refuse the record
+            self.component = clean_name(component)
+            self.name, self.type = clean_name(name), clean_name(type)
         flat = emitter.attributes(attributes) if attributes is not None else NO_ATTRIBUTES
         seq = next(emitter.seq)
         info = None
@@ -75,8 +75,8 @@ class Span:
             body, info = emitter.prepare_body(body, seq)
         emitter.send(
             SpanOpen(
-                VERSION, writer, seq, emitter.now_ns(), run_id, span_id, component, type, name,
-                parent_id, conversation_id, flat, links, body, info,
+                VERSION, writer, seq, emitter.now_ns(), run_id, span_id, self.component,
+                self.type, self.name, parent_id, conversation_id, flat, links, body, info,
             )
         )  # fmt: skip
         if len(emitter.open_spans) < OPEN_SPANS_TRACKED_MAX:

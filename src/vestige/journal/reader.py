@@ -14,9 +14,12 @@ the collector's problem (collector/take.py).
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vestige.limits import BATCH_BYTES, LINE_MAX
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def read_lines(path: Path, offset: int, bytes_max: int = BATCH_BYTES) -> tuple[bytes, int]:

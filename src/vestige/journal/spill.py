@@ -7,17 +7,21 @@ only when it is whole. Memory stays near one step, however long the body is.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterable
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vestige.limits import BODY_MAX
 from vestige.record.types import BodyInfo
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 
 def write_spill(path: Path, steps: Iterable[bytes], body_max: int = BODY_MAX) -> BodyInfo:
     """Write the steps to `path`; beyond `body_max` they are only counted and hashed."""
+    import hashlib  # 4 ms, and most bodies are short
+
     unfinished = path.with_name(f".{path.name}")
     kept, whole = hashlib.sha256(), hashlib.sha256()
     kept_bytes = whole_bytes = 0

@@ -14,20 +14,25 @@ in part is ended with a newline, so that the next one starts clean.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from vestige.home import Home
 from vestige.journal import locks
 from vestige.limits import FSYNC_INTERVAL_S, JOURNAL_ROTATE_BYTES, JOURNAL_TOTAL_MAX
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 Fsync = Literal["none", "periodic", "record"]
 FSYNC_MODES: tuple[Fsync, ...] = ("none", "periodic", "record")
+DESCRIPTOR_MIN = 700
+"""Above what programs open, below the 1024 that most systems allow."""
 OPEN_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 
 
@@ -56,6 +61,7 @@ class JournalWriter:
         self._on_check = on_check
         self._generation = 0
         self._fd = -1
+        self._stat: os.stat_result
         self._dirty = False
         self._losses: Counter[str] = Counter()
         # Reentrant: a signal's last words may come while this very thread holds it.
@@ -150,11 +156,17 @@ class JournalWriter:
             self.last_error = error
 
     def _is_gone(self) -> bool:
-        """Was the file deleted under us? Then what we write goes nowhere."""
+        """Was the file deleted under us, or its descriptor closed? Then what we write goes
+        nowhere, or worse."""
+        return not self._is_ours() or os.fstat(self._fd).st_nlink == 0
+
+    def _is_ours(self) -> bool:
+        """Is our descriptor still our file? A program that closes all it sees (a daemon) may
+        since have got the same number for a file of its own."""
         try:
-            return os.fstat(self._fd).st_nlink == 0
+            return self._fd >= 0 and os.path.samestat(os.fstat(self._fd), self._stat)
         except OSError:
-            return True
+            return False
 
     # --- files ----------------------------------------------------------------------------
 
@@ -181,11 +193,11 @@ class JournalWriter:
             if not locks.hold(fd):
                 raise OSError(f"{path}: another process has this journal")
             os.rename(unpublished, path)
-            if self._fd < 0:
-                self._fd = os.dup(fd)
-                os.set_inheritable(self._fd, False)
-            else:
+            if self._is_ours():
                 os.dup2(fd, self._fd, inheritable=False)
+            else:
+                self._fd = _duplicate_high(fd)
+            self._stat = os.fstat(fd)
             self._generation = generation
             self.written_bytes = 0
         except OSError as error:
@@ -239,15 +251,17 @@ class JournalWriter:
             self._keeper.join(timeout=FSYNC_INTERVAL_S)
         self.check()
         with self._lock:
-            fd, self._fd = self._fd, -1
-        if fd >= 0:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        ours = self._is_ours()
+        fd, self._fd = self._fd, -1
+        if ours:
             os.close(fd)
 
     def restart(self, writer: str) -> None:
         """In a forked child: the file and its thread are the parent's. Begin one of our own."""
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
+        self._let_go()
         self.writer = writer
         self.dropped = self.written_bytes = self._generation = 0
         self._losses = Counter()
@@ -259,3 +273,11 @@ class JournalWriter:
     @property
     def path(self) -> Path:
         return self.home.journal_file(self.writer, self._generation)
+
+
+def _duplicate_high(fd: int) -> int:
+    """A descriptor far above those that programs close in bulk, and get again when they open."""
+    try:
+        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, DESCRIPTOR_MIN)
+    except OSError:  # more than this process may have
+        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)

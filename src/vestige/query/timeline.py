@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from vestige.query import words
-from vestige.record.run import LogInfo, Run, SpanInfo
+from vestige.record.run import LogInfo, Node, Run, SpanInfo, in_order, time_ns
 from vestige.record.types import OWN_COMPONENT, Attributes
 
 Mood = Literal["ok", "error", "open", "log", "warn", "stamp"]
@@ -57,9 +57,6 @@ class Line:
     """How many there were in a row, told once."""
 
 
-Node = SpanInfo | LogInfo
-
-
 def timeline(run: Run, *, errors_only: bool = False, fold: bool = True) -> list[Line]:
     """The whole run, as lines. `errors_only` keeps what failed, and what it stood in."""
     children, roots = _tree(run)
@@ -77,7 +74,8 @@ def _tree(run: Run) -> tuple[dict[str, list[Node]], list[Node]]:
     known = {span.id for span in run.spans}
     children: dict[str, list[Node]] = {}
     roots: list[Node] = []
-    for node in _in_order(run):
+    nodes: list[Node] = [*run.spans, *run.logs]
+    for node in in_order(nodes):
         parent = node.parent_id if isinstance(node, SpanInfo) else node.span_id
         if parent in known and not (isinstance(node, SpanInfo) and parent == node.id):
             children.setdefault(parent, []).append(node)
@@ -108,26 +106,6 @@ def _break_cycles(run: Run, children: dict[str, list[Node]], roots: list[Node]) 
             children[span.parent_id].remove(span)
             roots.append(span)
             reach([span])
-
-
-def _in_order(run: Run) -> list[Node]:
-    """Spans and lines together. Each writer's own order is by seq and never by the clock;
-    between writers the clock decides, held so that it never runs back within one."""
-    nodes: list[Node] = [*run.spans, *run.logs]
-    nodes.sort(key=lambda node: (node.writer, node.seq if node.seq is not None else 0))
-    placed: list[tuple[int, str, int, Node]] = []
-    writer, latest = "", 0
-    for node in nodes:
-        if node.writer != writer:
-            writer, latest = node.writer, 0
-        latest = max(latest, _time_ns(node))
-        placed.append((latest, node.writer, node.seq or 0, node))
-    placed.sort(key=lambda place: place[:3])
-    return [node for *_, node in placed]
-
-
-def _time_ns(node: Node) -> int:
-    return node.started_ns if isinstance(node, SpanInfo) else node.time_ns
 
 
 def _only_failed(
@@ -164,7 +142,7 @@ def _walk(
     stack: list[tuple[Node, int]] = [(node, 0) for node in reversed(roots)]
     while stack:
         node, depth = stack.pop()
-        at_ns = max(0, _time_ns(node) - start_ns)
+        at_ns = max(0, time_ns(node) - start_ns)
         if isinstance(node, LogInfo):
             same = (depth, node.level, node.component, node.message)
             yield Line("", at_ns, depth, _say_log(node), _log_mood(node)), same

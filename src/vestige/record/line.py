@@ -15,6 +15,7 @@ stand inside one.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -38,17 +39,20 @@ _BY_KIND: dict[str, type[KnownRecord]] = {
     "span-close": SpanClose,
     "log": Log,
 }
-_FIELDS = {
-    kind: frozenset(field.encode_name for field in msgspec.structs.fields(cls)) - {"extra"}
-    for kind, cls in _BY_KIND.items()
-}
-
 encode = msgspec.json.Encoder().encode_lines
 """The hot path's encoder: `encode((record,))` is a line. Only for records without `extra`."""
 
-_decode = msgspec.json.Decoder(KnownRecord).decode
-_decode_lines = msgspec.json.Decoder(KnownRecord).decode_lines
-_decode_object = msgspec.json.Decoder(dict[str, Any]).decode
+
+@cache
+def _known() -> msgspec.json.Decoder[KnownRecord]:
+    # Made when something is first read: making it takes longer than all of this module,
+    # and a program that records reads nothing.
+    return msgspec.json.Decoder(KnownRecord)
+
+
+@cache
+def _anything() -> msgspec.json.Decoder[dict[str, Any]]:
+    return msgspec.json.Decoder(dict[str, Any])
 
 
 class BadLineError(ValueError):
@@ -82,9 +86,9 @@ def parse_line(line: bytes) -> AnyRecord:
 def parse_lines(data: bytes) -> tuple[list[AnyRecord], int]:
     """The records of many lines, and how many lines held none."""
     try:
-        records = _decode_lines(data)
+        records = _known().decode_lines(data)
         if all(record.v == VERSION for record in records):
-            return records, 0
+            return list(records), 0
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass
     found: list[AnyRecord] = []
@@ -100,7 +104,7 @@ def parse_lines(data: bytes) -> tuple[list[AnyRecord], int]:
 
 def _parse(line: bytes) -> AnyRecord:
     try:
-        record: KnownRecord = _decode(line)
+        record: KnownRecord = _known().decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         # Not ours, or of a kind that is newer than we are.
         return _parse_unknown(line, error)
@@ -113,8 +117,8 @@ def _parse(line: bytes) -> AnyRecord:
 
 
 def _keep_extra(record: KnownRecord, line: bytes) -> KnownRecord:
-    fields = _decode_object(line)
-    known = _FIELDS[fields["kind"]]
+    fields = _anything().decode(line)
+    known = {field.encode_name for field in msgspec.structs.fields(record)}
     record.extra = {
         key: value for key, value in fields.items() if key not in known and key != "kind"
     } or None
@@ -123,7 +127,7 @@ def _keep_extra(record: KnownRecord, line: bytes) -> KnownRecord:
 
 def _parse_unknown(line: bytes, error: Exception) -> Unknown:
     try:
-        fields = _decode_object(line)
+        fields = _anything().decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise BadLineError(f"not a record: {error}") from None
     kind, writer, seq = fields.get("kind"), fields.get("writer"), fields.get("seq")

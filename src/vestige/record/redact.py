@@ -28,9 +28,9 @@ import msgspec
 
 from vestige.limits import BODY_CHUNK, NESTING_MAX, SECRET_LENGTH_MAX
 from vestige.record.mask import MARK, KeyRule, mask, mask_escaped, masks_numbers, words_of
+from vestige.record.render import json_text
 from vestige.record.scan import Scanner
 from vestige.record.types import Attributes, KnownRecord, Link, Scalar
-from vestige.record.values import json_text
 
 if TYPE_CHECKING:
     from vestige.record.patterns import Hit

@@ -6,7 +6,8 @@ Bodies are fetched by reference, when somebody asks.
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterable
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -15,7 +16,7 @@ from vestige.record.types import Attributes
 Outcome = Literal["running", "ok", "error", "cancelled", "timeout", "interrupted"]
 
 
-class BodyRef(msgspec.Struct, frozen=True, omit_defaults=True):
+class BodyRef(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Where a body is and how large; `cut` says what is missing, if anything is."""
 
     id: int | None
@@ -24,7 +25,7 @@ class BodyRef(msgspec.Struct, frozen=True, omit_defaults=True):
     cut: str | None = None
 
 
-class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
+class RunInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One run as a list shows it."""
 
     id: str
@@ -51,7 +52,7 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
         return self.input_tokens + self.output_tokens
 
 
-class SpanInfo(msgspec.Struct, frozen=True, kw_only=True):
+class SpanInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One span as it stands: its opening, updates and close folded together."""
 
     id: str
@@ -72,7 +73,7 @@ class SpanInfo(msgspec.Struct, frozen=True, kw_only=True):
     output: BodyRef | None
 
 
-class LogInfo(msgspec.Struct, frozen=True, kw_only=True):
+class LogInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One line said."""
 
     span_id: str | None
@@ -87,7 +88,7 @@ class LogInfo(msgspec.Struct, frozen=True, kw_only=True):
     body: BodyRef | None
 
 
-class LinkInfo(msgspec.Struct, frozen=True, kw_only=True):
+class LinkInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A causal edge of this run."""
 
     span_id: str
@@ -103,3 +104,36 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     spans: list[SpanInfo]
     logs: list[LogInfo]
     links: list[LinkInfo]
+
+
+Node = SpanInfo | LogInfo
+N = TypeVar("N", SpanInfo, LogInfo, Node)
+
+
+def in_order(nodes: Iterable[N]) -> list[N]:
+    """Spans and lines as they happened. Each writer's own order is by seq and never by the
+    clock; between writers the clock decides, held so that it never runs back within one."""
+    by_writer: dict[str, list[N]] = {}
+    for node in nodes:
+        by_writer.setdefault(node.writer, []).append(node)
+    for own in by_writer.values():
+        own.sort(key=_seq)
+    if len(by_writer) <= 1:
+        return next(iter(by_writer.values()), [])
+    placed: list[tuple[int, str, int, N]] = []
+    for writer, own in by_writer.items():
+        latest = 0
+        for node in own:
+            latest = max(latest, time_ns(node))
+            placed.append((latest, writer, _seq(node), node))
+    placed.sort(key=lambda place: place[:3])
+    return [node for *_, node in placed]
+
+
+def time_ns(node: Node) -> int:
+    """When it happened, or began."""
+    return node.started_ns if isinstance(node, SpanInfo) else node.time_ns
+
+
+def _seq(node: Node) -> int:
+    return node.seq or 0

@@ -16,24 +16,20 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
-
-import msgspec
 
 from vestige.limits import (
     ATTRIBUTE_VALUE_MAX,
     ATTRIBUTES_MAX,
     MESSAGE_MAX,
     NAME_MAX,
-    NESTING_MAX,
 )
 from vestige.record.types import Attributes, BodyInfo, Scalar
 
 _PLAIN = frozenset((str, int, bool, type(None)))
 _TEXT = frozenset((str,))
 _INT_MAX = 2**63 - 1
-_CONTAINER_ITEMS_MAX = 10_000
 
 
 def flat_attributes(attributes: Mapping[str, Any]) -> Attributes:
@@ -43,7 +39,7 @@ def flat_attributes(attributes: Mapping[str, Any]) -> Attributes:
         and _PLAIN.issuperset(map(type, attributes.values()))
         and _TEXT.issuperset(map(type, attributes))
     ):
-        return attributes
+        return attributes  # floats have their odd ones: they take the way below
     return {
         key if type(key) is str else clean_name(key): flat(value)
         for key, value in attributes.items()
@@ -67,28 +63,35 @@ def clean_attributes(attributes: Mapping[Any, Any]) -> Attributes:
 
 
 def flat(value: Any) -> Scalar:
-    """One value as a scalar."""
+    """One value as a scalar; a nested one becomes JSON text."""
     kind = type(value)
     if kind is str or kind is int or kind is bool or value is None:
         return value  # type: ignore[no-any-return]  # checked by its exact type
+    try:
+        if isinstance(value, (Mapping, list, tuple, set, frozenset)):
+            from vestige.record.render import json_text  # render.py is built on this module
+
+            return json_text(value, ATTRIBUTE_VALUE_MAX)
+    except Exception:  # noqa: BLE001  # even `__class__` may be a value's own code (proxies)
+        return f"<unprintable {type(value).__name__}>"
+    return scalar_of(value)
+
+
+def scalar_of(value: Any) -> Scalar:
+    """A value that is no container, as a scalar."""
+    kind = type(value)
+    if kind is str or kind is bool or value is None:
+        return value  # type: ignore[no-any-return]  # checked by its exact type
+    if kind is int:
+        return value if -_INT_MAX <= value <= _INT_MAX else _digits(value)
     if kind is float:
         return value if math.isfinite(value) else _name_of(value)
     try:
         if isinstance(value, (bytes, bytearray, memoryview)):
             return text_of_bytes(bytes(value))
-        if isinstance(value, (Mapping, list, tuple, set, frozenset)):
-            return json_text(value)
-    except Exception:  # noqa: BLE001  # even `__class__` may be a value's own code (proxies)
+    except Exception:  # noqa: BLE001  # as above
         pass
     return safe_str(value)
-
-
-def json_text(value: Any) -> str:
-    """A nested value as JSON text, whatever is in it."""
-    try:
-        return msgspec.json.encode(_tame(value, NESTING_MAX, ())).decode()
-    except Exception:  # noqa: BLE001  # a value's own code may raise anything
-        return clean_text(safe_str(value))
 
 
 def safe_str(value: Any) -> str:
@@ -97,24 +100,6 @@ def safe_str(value: Any) -> str:
         return str.__str__(str(value))
     except Exception:  # noqa: BLE001  # whatever a foreign __str__ raises
         return f"<unprintable {type(value).__name__}>"
-
-
-def body_text(body: Any) -> str | bytes:
-    """A body as text, or as bytes where it is large or no text at all.
-
-    Objects become JSON. (There NaN becomes null, as JSON has none: pass text where
-    every character counts.)
-    """
-    if isinstance(body, str):
-        return str.__str__(body)
-    if isinstance(body, (bytes, bytearray, memoryview)):
-        return bytes(body)
-    if isinstance(body, (Mapping, list, tuple, int, float, bool)):
-        try:
-            return msgspec.json.encode(body, enc_hook=safe_str)
-        except Exception:  # noqa: BLE001  # cycles, surrogates, a value's own code
-            return json_text(body)
-    return safe_str(body)
 
 
 def inline_bytes(raw: bytes) -> tuple[str, BodyInfo | None]:
@@ -155,37 +140,6 @@ def cut(text: str, length_max: int) -> str:
     if len(text) <= length_max:
         return text
     return f"{text[:length_max]}…[+{len(text) - length_max} characters]"
-
-
-def _tame(value: Any, depth: int, above: tuple[int, ...]) -> Any:
-    """A nested value with only JSON's types in it."""
-    kind = type(value)
-    if kind is str:
-        return clean_text(value)
-    if kind is bool or value is None:
-        return value
-    if kind is int:
-        return value if -_INT_MAX <= value <= _INT_MAX else _digits(value)
-    if not isinstance(value, (Mapping, list, tuple, set, frozenset)):
-        return flat(value)
-    if depth == 0:
-        return "<too deep>"
-    if id(value) in above:
-        return "<cycle>"
-    above = (*above, id(value))
-    if isinstance(value, Mapping):
-        return {
-            clean_name(key): _tame(item, depth - 1, above) for key, item in _some(value.items())
-        }
-    return [_tame(item, depth - 1, above) for item in _some(value)]
-
-
-def _some(items: Iterable[Any]) -> Iterable[Any]:
-    """At most so many: a container may be endless."""
-    for number, item in enumerate(items):
-        if number == _CONTAINER_ITEMS_MAX:
-            return
-        yield item
 
 
 def _digits(number: int) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from vestige.record.run import Run, RunInfo
-from vestige.record.types import AnyRecord
+from vestige.record.types import AnyRecord, Attributes
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,14 @@ class OpenSpan:
     name: str
     seq: int | None
     started_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisedEnd:
+    """How a supervised run ended: its root's attributes, and when."""
+
+    attributes: Attributes
+    at_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +100,13 @@ class Store(Protocol):
 
     def forget_position(self, writer: str, generation: int) -> None: ...
 
-    def writers(self) -> Sequence[WriterInfo]: ...
+    def writers(self, unfinished: bool = False) -> Sequence[WriterInfo]:
+        """All writers, or only those without an end or with spans still open."""
+
+    def find_supervised_end(self, writer: str) -> SupervisedEnd | None:
+        """The end of the run that this writer's process span stands in, once that is known."""
 
     def open_spans(self, writer: str) -> Sequence[OpenSpan]: ...
-
-    def writers_with_open_spans(self) -> Sequence[str]: ...
 
     def has_seen(self, writer: str, seq: int) -> bool: ...
 

@@ -19,7 +19,15 @@ from typing import Any, Self
 import msgspec
 
 from vestige.errors import NotFoundError, StoreError
-from vestige.record.run import BodyRef, LinkInfo, LogInfo, Run, RunInfo, SpanInfo
+from vestige.record.run import (
+    BodyRef,
+    LinkInfo,
+    LogInfo,
+    Run,
+    RunInfo,
+    SpanInfo,
+    in_order,
+)
 from vestige.record.types import AnyRecord, BodyInfo
 from vestige.store import retention, schema
 from vestige.store.base import (
@@ -28,6 +36,7 @@ from vestige.store.base import (
     Pruned,
     RetentionPolicy,
     RunFilter,
+    SupervisedEnd,
     WriterInfo,
 )
 from vestige.store.bodies import Bodies
@@ -124,10 +133,10 @@ class SqliteStore:
             "DELETE FROM journals WHERE writer = ? AND generation = ?", (writer, generation)
         )
 
-    def writers(self) -> Sequence[WriterInfo]:
+    def writers(self, unfinished: bool = False) -> Sequence[WriterInfo]:
         rows = self._connection.execute(
             "SELECT writer, pid, supervisor, first_ns, last_ns, seen, malformed, dropped, ended"
-            " FROM writers ORDER BY id"
+            f" FROM writers {_UNFINISHED if unfinished else ''} ORDER BY id"
         )
         found = []
         for writer, pid, supervisor, first_ns, last_ns, text, malformed, dropped, ended in rows:
@@ -140,6 +149,10 @@ class SqliteStore:
             )  # fmt: skip
         return found
 
+    def find_supervised_end(self, writer: str) -> SupervisedEnd | None:
+        row = self._connection.execute(_SUPERVISED_END, (writer,)).fetchone()
+        return SupervisedEnd(_decode(row[0]), row[1]) if row else None
+
     def open_spans(self, writer: str) -> Sequence[OpenSpan]:
         rows = self._connection.execute(
             "SELECT r.run_id, s.span_id, s.type, s.name, s.seq, s.started_ns"
@@ -148,12 +161,6 @@ class SqliteStore:
             (writer,),
         )
         return [OpenSpan(*row) for row in rows]
-
-    def writers_with_open_spans(self) -> Sequence[str]:
-        rows = self._connection.execute(
-            "SELECT writer FROM writers WHERE id IN (SELECT writer FROM spans WHERE status IS NULL)"
-        )
-        return [row[0] for row in rows]
 
     def has_seen(self, writer: str, seq: int) -> bool:
         row = self._connection.execute(
@@ -233,8 +240,8 @@ class SqliteStore:
             raise NotFoundError(f"{run_id}: no such run in {self.path}. See `vestige list`.")
         *columns, number = row
         execute = self._connection.execute
-        spans = [_span_info(number, row) for row in execute(_SPANS, (number,))]
-        logs = [_log_info(row) for row in execute(_LOGS, (number,))]
+        spans = in_order(_span_info(number, row) for row in execute(_SPANS, (number,)))
+        logs = in_order(_log_info(row) for row in execute(_LOGS, (number,)))
         links = [
             LinkInfo(span_id=span, target_run=run, target_span=target, reason=reason)
             for span, run, target, reason in execute(
@@ -318,6 +325,16 @@ def _conditions(wanted: RunFilter) -> tuple[str, list[Any]]:
     return " AND ".join(where), values
 
 
+_UNFINISHED = "WHERE ended IS NULL OR id IN (SELECT writer FROM spans WHERE status IS NULL)"
+
+_SUPERVISED_END = """
+SELECT root.attributes, r.ended_ns FROM writers w
+JOIN spans p ON p.span_id = w.process_span
+JOIN runs r ON r.id = p.run
+JOIN spans root ON root.span_id = r.root_span AND root.run = r.id
+WHERE w.writer = ? AND r.ended_ns IS NOT NULL AND root.attributes IS NOT NULL
+"""
+
 # A process's own run is shown only when it tells something that no other run tells.
 _WORTH_SHOWING = """NOT (r.implicit AND r.own_count = 0 AND (
   r.outcome IN ('ok', 'running')
@@ -329,20 +346,16 @@ _RUN_COLUMNS = (
     " r.output_tokens, r.pinned, r.implicit, r.process_run"
 )
 
-# Order within a run: each writer's by its own seq; between writers by the clock, held so
-# that it never runs backwards within one.
 _SPANS = """
 SELECT s.span_id, s.number, s.parent_id, w.writer, s.seq, s.started_ns, s.type, s.name,
   s.component, s.status, s.duration_ns, s.attributes, s.redacted,
   s.input_body, s.input_bytes, s.input_info, s.output_body, s.output_bytes, s.output_info
 FROM spans s JOIN writers w ON w.id = s.writer WHERE s.run = ?
-ORDER BY max(s.started_ns) OVER (PARTITION BY s.writer ORDER BY s.seq), w.id, s.seq
 """
 _LOGS = """
 SELECT l.span_id, w.writer, l.seq, l.time_ns, l.level, l.component, l.message, l.attributes,
   l.redacted, l.body, l.body_bytes, l.body_info
 FROM logs l JOIN writers w ON w.id = l.writer WHERE l.run = ?
-ORDER BY max(l.time_ns) OVER (PARTITION BY l.writer ORDER BY l.seq), w.id, l.seq
 """
 
 

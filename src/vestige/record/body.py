@@ -1,0 +1,58 @@
+"""The form in which a body is written: text in its line, bytes in its line, or too long for one.
+
+Text is kept character for character and bytes byte for byte. Objects become JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+from vestige.limits import BODY_CHUNK, BODY_INLINE_MAX
+from vestige.record.render import has_fields, is_container, json_steps
+from vestige.record.values import safe_str
+
+
+@dataclass(frozen=True, slots=True)
+class LongBody:
+    """A body in steps, none of which is long."""
+
+    texts: Iterable[str]
+    errors: str = "backslashreplace"
+    """For encoding a step: lone surrogates have a written form; bytes come back as they were."""
+
+
+def body_form(body: Any) -> str | bytes | LongBody:
+    """A caller's body, whatever it is."""
+    if type(body) is not str:
+        if isinstance(body, (bytes, bytearray, memoryview)):
+            return _of_bytes(bytes(body))
+        if not isinstance(body, str):
+            return _of_object(body)
+    text = str.__str__(body)
+    if len(text) <= BODY_INLINE_MAX:
+        return text
+    return LongBody(text[at : at + BODY_CHUNK] for at in range(0, len(text), BODY_CHUNK))
+
+
+def _of_bytes(body: bytes) -> bytes | LongBody:
+    if len(body) <= BODY_INLINE_MAX:
+        return body
+    slices = (body[at : at + BODY_CHUNK] for at in range(0, len(body), BODY_CHUNK))
+    return LongBody((part.decode(errors="surrogateescape") for part in slices), "surrogateescape")
+
+
+def _of_object(body: Any) -> str | LongBody:
+    if not (type(body) in (int, float, bool) or has_fields(body) or is_container(body)):
+        return safe_str(body)
+    steps = json_steps(body)
+    begin: list[str] = []
+    length = 0
+    for step in steps:
+        begin.append(step)
+        length += len(step)
+        if length > BODY_INLINE_MAX:
+            return LongBody(chain(begin, steps))
+    return "".join(begin)
