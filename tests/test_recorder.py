@@ -392,3 +392,26 @@ def test_a_collector_beside_the_program_takes_its_records_in(home: Home) -> None
     with SqliteStore.open(home.store, readonly=True) as store:
         assert "r" in [info.name for info in store.list_runs(RunFilter())]
     assert subprocess.run(["kill", "-0", str(pid)], capture_output=True).returncode != 0
+
+
+def test_a_user_without_a_home_directory_is_not_recorded_and_not_disturbed(
+    run_program: RunProgram,
+) -> None:
+    """A container's anonymous user has neither HOME nor a line in passwd."""
+    program = """
+        import os
+        os.setuid(54321)
+        for name in ("HOME", "VESTIGE_HOME"):
+            os.environ.pop(name, None)
+        import vestige
+
+        @vestige.trace
+        def work():
+            return 7
+
+        print(work())
+    """
+    done = run_program(program)
+
+    assert (done.returncode, done.stdout) == (0, "7\n")
+    assert "Set VESTIGE_HOME. Not recording." in done.stderr

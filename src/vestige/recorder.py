@@ -67,8 +67,7 @@ class Recorder:
         sinks: Sequence[Listener] = (),
         clock: Clock = SYSTEM,
     ) -> None:
-        self.home = get_home(home)
-        given = _read_settings(self.home)
+        self.home, given = _find_home(home)
         self.enabled = not given.disabled
         self._closed = not self.enabled
         self._redactor: Redactor | None = None
@@ -302,6 +301,18 @@ def _check_arguments(level: str, sample: float, fsync: str) -> None:
 
 def _never(line: bytes) -> bool:
     return False
+
+
+def _find_home(
+    given: str | os.PathLike[str] | Home | None,
+) -> tuple[Home, settings_module.Settings]:
+    """The home and its settings; where a user has no home at all, recording is off, with a word."""
+    try:
+        home = get_home(given)
+    except UsageError as error:
+        print(f"vestige: {error} Not recording.", file=sys.stderr)  # noqa: T201
+        return get_home(os.devnull), settings_module.Settings(disabled=True)
+    return home, _read_settings(home)
 
 
 def _read_settings(home: Home) -> settings_module.Settings:

@@ -13,7 +13,6 @@ from typing import Any
 
 from vestige.emit import current
 from vestige.emit.exceptions import error_attributes
-from vestige.emit.logger import Logger
 from vestige.record.values import safe_str
 
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
@@ -25,14 +24,11 @@ class LoggingHandler(logging.Handler):
     def __init__(self, recorder: current.Opener | None = None, level: int = logging.NOTSET) -> None:
         super().__init__(level)
         self._recorder = recorder
-        self._loggers: dict[str, Logger] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            logger = self._loggers.get(record.name)
-            if logger is None:
-                recorder = self._recorder or current.default()
-                logger = self._loggers[record.name] = recorder.logger(record.name)
+            # Asked every time: the process's recorder may be closed and made anew.
+            logger = (self._recorder or current.default()).logger(record.name)
             logger.say(_level(record.levelno), _message(record), _attributes(record))
         except Exception:  # noqa: BLE001  # a log line must never break the program that logs
             pass

@@ -58,9 +58,14 @@ def _starting(original: Callable[..., None]) -> Callable[..., None]:
         span = current.SPAN.get()
         if span is not None:
             run = self.run
+            own = self.__dict__.get("run")
 
             def run_in_span() -> None:
-                del self.__dict__["run"]  # leave the thread as its owner made it
+                # Leave the thread as its owner made it.
+                if own is None:
+                    del self.__dict__["run"]
+                else:
+                    self.__dict__["run"] = own
                 current.SPAN.set(span)
                 run()
 

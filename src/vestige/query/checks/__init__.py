@@ -1,0 +1,128 @@
+"""Checks: each a small pure function over a run's evidence, with a name and its known errors.
+
+    @check(
+        "loop",
+        title="The same calls again and again",
+        looks_at="tool and llm spans in order, arguments included",
+        severity="warning",
+        confidence=0.9,
+        false_positives="polling that is meant",
+    )
+    def loop(evidence: Evidence) -> Iterator[Finding]: ...
+
+A family of checks is one file here. Another package adds its own through the entry point
+group `vestige.checks`: each entry names a module, or a function made with `@check`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from vestige.query.evidence import Evidence
+from vestige.record.finding import Finding, Severity
+
+FAMILIES = ("crash", "loops", "tools", "history", "output", "cache", "pace", "delivery", "health")
+"""Modules here, in the order in which their findings are told."""
+
+Function = Callable[[Evidence], Iterator[Finding]]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One check, and what one should know about it."""
+
+    name: str
+    title: str
+    looks_at: str
+    severity: Severity
+    """The highest that it gives."""
+    confidence: float
+    false_positives: str
+    version: int
+    function: Function
+
+
+_registered: dict[str, Check] = {}
+
+
+def check(
+    name: str,
+    *,
+    title: str,
+    looks_at: str,
+    severity: Severity,
+    confidence: float,
+    false_positives: str,
+    version: int = 1,
+) -> Callable[[Function], Function]:
+    """Register a check. `version` goes up whenever it would find something else."""
+
+    def register(function: Function) -> Function:
+        _registered[name] = Check(
+            name, title, looks_at, severity, confidence, false_positives, version, function
+        )
+        return function
+
+    return register
+
+
+@cache
+def all_checks() -> tuple[Check, ...]:
+    """Ours, then those of other packages, in a fixed order."""
+    for family in FAMILIES:
+        import_module(f"vestige.query.checks.{family}")
+    _load_foreign()
+    return tuple(_registered.values())
+
+
+def _load_foreign() -> None:
+    from importlib.metadata import entry_points
+
+    for entry in sorted(entry_points(group="vestige.checks"), key=lambda entry: entry.name):
+        try:
+            entry.load()  # registers itself by being imported
+        except Exception as error:  # noqa: BLE001  # somebody else's package must not break `check`
+            _broken[entry.name] = f"{type(error).__name__}: {error}"
+
+
+_broken: dict[str, str] = {}
+
+
+def broken_checks() -> dict[str, str]:
+    """Foreign checks that could not be loaded, and why."""
+    all_checks()
+    return dict(_broken)
+
+
+def run_checks(evidence: Evidence) -> tuple[list[Finding], list[str], dict[str, str]]:
+    """Findings, the names of the checks that passed, and of those that failed themselves."""
+    findings: list[Finding] = []
+    passed: list[str] = []
+    failed: dict[str, str] = {}
+    for each in all_checks():
+        try:
+            found = list(each.function(evidence))
+        except Exception as error:  # noqa: BLE001  # one check's fault must not hide the others' findings
+            failed[each.name] = f"{type(error).__name__}: {error}"
+            continue
+        findings.extend(found)
+        if not found:
+            passed.append(each.name)
+    return findings, passed, failed
+
+
+def make_finding(evidence: Evidence, check_name: str, **fields: Any) -> Finding:
+    """A finding with the severity and confidence of its check, unless told otherwise."""
+    known = _registered[check_name]
+    fields.setdefault("severity", known.severity)
+    fields.setdefault("confidence", known.confidence)
+    fields.setdefault("basis", "measured")
+    fields.setdefault("kind", check_name)
+    cause = fields.get("cause")
+    if "command" not in fields and cause in evidence.spans:
+        fields["command"] = f"vestige span {evidence.spans[cause].short_id}"
+    return Finding(check=check_name, **fields)
