@@ -400,10 +400,11 @@ def test_a_user_without_a_home_directory_is_not_recorded_and_not_disturbed(
     """A container's anonymous user has neither HOME nor a line in passwd."""
     program = """
         import os
+        import vestige
+
         os.setuid(54321)
         for name in ("HOME", "VESTIGE_HOME"):
             os.environ.pop(name, None)
-        import vestige
 
         @vestige.trace
         def work():
