@@ -62,7 +62,8 @@ class JournalWriter:
         self._generation = 0
         self._fd = -1
         self._stat: os.stat_result
-        self._dirty = False
+        self._synced_bytes = 0
+        self._look_at = 0
         self._losses: Counter[str] = Counter()
         # Reentrant: a signal's last words may come while this very thread holds it.
         self._lock = threading.RLock()
@@ -81,15 +82,21 @@ class JournalWriter:
             return self._drop(error)
         if written != len(line):
             return self._finish(line)
+        # Of two threads one may lose its addition: then the next look comes a line later.
+        self.written_bytes += written
+        if self.written_bytes >= self._look_at:
+            self._look()
+        return True
+
+    def _look(self) -> None:
+        """What a write must see to now and then; `_look_at` says when, in written bytes."""
         if self._fsync == "record":
             self._sync()
-        self._dirty = True
-        self.written_bytes += written
-        if self.written_bytes >= self._rotate_bytes:
-            self.rotate()
         if self._keeper is None:
             self._start_keeper()
-        return True
+        if self.written_bytes >= self._rotate_bytes:
+            self.rotate()
+        self._look_at = 0 if self._fsync == "record" else self._rotate_bytes
 
     # --- when it does not go well ---------------------------------------------------------
 
@@ -145,8 +152,8 @@ class JournalWriter:
         if self._fd < 0 or self._is_gone():
             with self._lock:
                 self._open_next()
-        elif self._dirty and self._fsync == "periodic":
-            self._dirty = False
+        elif self._fsync == "periodic" and self._synced_bytes != self.written_bytes:
+            self._synced_bytes = self.written_bytes
             self._sync()
 
     def _sync(self) -> None:
@@ -199,7 +206,7 @@ class JournalWriter:
                 self._fd = _duplicate_high(fd)
             self._stat = os.fstat(fd)
             self._generation = generation
-            self.written_bytes = 0
+            self.written_bytes = self._synced_bytes = 0
         except OSError as error:
             self.last_error = error
         finally:
@@ -263,7 +270,7 @@ class JournalWriter:
         """In a forked child: the file and its thread are the parent's. Begin one of our own."""
         self._let_go()
         self.writer = writer
-        self.dropped = self.written_bytes = self._generation = 0
+        self.dropped = self.written_bytes = self._look_at = self._generation = 0
         self._losses = Counter()
         # Locks and events may have been held by threads that do not exist here.
         self._lock, self._stop, self._keeper = threading.RLock(), threading.Event(), None
