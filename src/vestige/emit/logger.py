@@ -12,13 +12,13 @@ ambient span, and outside any span for the process's own run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from vestige.emit import current, span
 from vestige.emit.emitter import LEVEL_RANK, Emitter
 from vestige.emit.exceptions import error_attributes
-from vestige.record.types import VERSION, Log
+from vestige.record.types import OWN_COMPONENT, VERSION, Log
 from vestige.record.values import clean_message, clean_name
 
 _DEBUG, _INFO, _WARN, _ERROR = (LEVEL_RANK[level] for level in ("debug", "info", "warn", "error"))
@@ -87,6 +87,33 @@ class Logger:
         else:
             run_id, parent_id = parent.run_id, parent.id
         return span.Span(emitter, run_id, parent_id, self.component, name, type, attributes, body)
+
+    def surface(
+        self,
+        text: str,
+        span_types: Iterable[str] | None = None,
+        queries: Mapping[str, str] | None = None,
+    ) -> None:
+        """Register this component's debug surface: see emit/surface.py. Said once per process."""
+        from vestige.emit.surface import ATTRIBUTE, is_news, surface_text  # most have none
+
+        emitter = self._emitter
+        try:
+            said = surface_text(self.component, text, span_types, queries)
+        except Exception as error:  # noqa: BLE001  # the program goes on
+            reason = str(error) if type(error) is ValueError else type(error).__name__
+            emitter.fault(f"surface refused: {reason}")
+            return
+        if not is_news(emitter, said):
+            return
+        emitter.send(
+            Log(
+                VERSION, emitter.writer, next(emitter.seq), emitter.now_ns(),
+                emitter.process_run_id, OWN_COMPONENT, "debug",
+                f"debug surface of {clean_name(self.component)}", emitter.process_span_id,
+                {ATTRIBUTE: said},
+            )
+        )  # fmt: skip
 
     def say(
         self, level: str, message: str, attributes: Mapping[str, Any], body: Any = None

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -34,6 +34,14 @@ class NullLogger(Logger):
 
     def say(
         self, level: str, message: str, attributes: Mapping[str, Any], body: Any = None
+    ) -> None:
+        pass
+
+    def surface(
+        self,
+        text: str,
+        span_types: Iterable[str] | None = None,
+        queries: Mapping[str, str] | None = None,
     ) -> None:
         pass
 
@@ -87,6 +95,9 @@ class NullSpan(Span):
     def add_link(
         self, span_id: str | Span, run_id: str | None = None, reason: str | None = None
     ) -> None:
+        pass
+
+    def segments(self, parts: Iterable[Any], body: str | bytes | None = None) -> None:
         pass
 
     def end(

@@ -13,7 +13,7 @@ It never raises. Using a span after its end is counted, not punished.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -127,6 +127,28 @@ class Span:
                 None if reason is None else clean_name(reason),
             )
             self._update(NO_ATTRIBUTES, [link])
+
+    def segments(self, parts: Iterable[Any], body: str | bytes | None = None) -> None:
+        """Say who put what into this span's prompt: a child of type `prompt.assembly`.
+
+        A part is `(contributor, text)`, or a mapping with `contributor` and any of `kind`, `role`,
+        `text`, `length`, `begin`, `end`. Ranges are bytes of this span's body: give `body` to have
+        the texts looked up in it (record/segments.py).
+        """
+        try:
+            from vestige.record.segments import SPAN_TYPE, make_assembly, render_segments
+
+            assembly = make_assembly(parts, body)
+            told = render_segments(assembly.segments)
+            attributes = {
+                "segments": len(assembly.segments),
+                "prompt_bytes": assembly.size_bytes,
+                "ranges": assembly.ranges,
+            }
+        except Exception as error:  # noqa: BLE001  # parts run the caller's code
+            self._emitter.fault(f"segments could not be read: {type(error).__name__}")
+            return
+        self.child("prompt", SPAN_TYPE, attributes).end(body=told)
 
     # --- its end ------------------------------------------------------------------------
 

@@ -51,6 +51,20 @@ class ToolSchema(msgspec.Struct, frozen=True, kw_only=True):
     """Of its definition in the body: what it costs every turn."""
 
 
+class PromptPart(msgspec.Struct, frozen=True, kw_only=True):
+    """A piece of the prompt, where it stands in the body."""
+
+    kind: str
+    """`tool`, `system`, `setting` (an option that is part of what is cached) or `message`."""
+    path: str
+    """`tools[2]`, `system`, `messages[4]`: what `body --path` takes."""
+    index: int
+    """Its number in its array; 0 where it stands alone."""
+    role: str | None
+    begin: int
+    end: int
+
+
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """One request to a model."""
 
@@ -68,6 +82,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     max_output_tokens: int | None = None
     problems: list[str] = []
     """What the provider itself would refuse, in its own rules (history.py checks word them)."""
+    prompt: list[PromptPart] = []
+    """The prompt in the order in which the provider reads and caches it: tools, system, messages. A body
+    may hold them in another order (the Anthropic SDK writes `system` and `tools` last). Empty where the
+    offsets are not known."""
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from typing import TypeVar
 
 from vestige.errors import VestigeError
 from vestige.limits import MIB
+from vestige.providers.shapes import Request, Response
 from vestige.record.run import BodyRef, LinkInfo, LogInfo, Run, RunInfo, SpanInfo
 
 BODY_READ_MAX = 8 * MIB
@@ -20,6 +22,7 @@ BODIES_HELD_MAX = 64 * MIB
 """Of all bodies that are held at once; older ones are read again when needed."""
 
 ReadBody = Callable[[int, int, int | None], bytes]
+Parsed = TypeVar("Parsed", Request, Response)
 
 
 class Evidence:
@@ -32,6 +35,9 @@ class Evidence:
         self._read_body = read_body
         self._bodies: dict[int, str] = {}
         self._held = 0
+        self._requests: dict[int, Request | None] = {}
+        self._responses: dict[int, Response | None] = {}
+        self._parsed = 0
 
     # --- the skeleton ---------------------------------------------------------------------------
 
@@ -66,6 +72,14 @@ class Evidence:
         return [span for span in self.run.spans if span.type in types]
 
     @cached_property
+    def model_calls(self) -> list[SpanInfo]:
+        """The `llm` spans that met a provider: of one inside another (a client's own span, and
+        the wire's in it), the inner one."""
+        calls = self.of_type("llm")
+        outer = {span.parent_id for span in calls if span.input is not None}
+        return [span for span in calls if span.id not in outer]
+
+    @cached_property
     def root(self) -> SpanInfo | None:
         return next((s for s in self.run.spans if s.type == "run" and s.parent_id is None), None)
 
@@ -77,6 +91,42 @@ class Evidence:
 
     def output(self, span: SpanInfo) -> str | None:
         return self._body(span.output)
+
+    def request(self, span: SpanInfo) -> Request | None:
+        """What a model was asked; None where the body is no request that we know."""
+        from vestige.providers.read import parse_request
+
+        return self._parse(span, span.input, self._requests, parse_request)
+
+    def response(self, span: SpanInfo) -> Response | None:
+        """What a model answered; None where the body is no answer that we know."""
+        from vestige.providers.read import parse_response
+
+        return self._parse(span, span.output, self._responses, parse_response)
+
+    def _parse(
+        self,
+        span: SpanInfo,
+        ref: BodyRef | None,
+        known: dict[int, Parsed | None],
+        parse: Callable[[str, str | None], Parsed | None],
+    ) -> Parsed | None:
+        """Once for each body; what is held is bounded as bodies are."""
+        if ref is None or ref.id is None:
+            return None
+        if ref.id in known:
+            return known[ref.id]
+        text = self._body(ref)
+        provider = span.attributes.get("provider")
+        hint = provider if isinstance(provider, str) else None
+        parsed = None if text is None else parse(text, hint)
+        if self._parsed + ref.size_bytes > BODIES_HELD_MAX:
+            self._requests.clear()
+            self._responses.clear()
+            self._parsed = 0
+        known[ref.id] = parsed
+        self._parsed += ref.size_bytes
+        return parsed
 
     def _body(self, ref: BodyRef | None) -> str | None:
         if ref is None or ref.id is None:

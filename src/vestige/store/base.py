@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from vestige.record.finding import Finding
 from vestige.record.run import Run, RunInfo
 from vestige.record.types import AnyRecord, Attributes
 
@@ -63,7 +65,13 @@ class RunFilter:
     failed: bool = False
     since_ns: int | None = None
     name: str | None = None
+    """Contained in the run's name."""
     conversation_id: str | None = None
+    like: str | None = None
+    """Contained in its name, a span's name or attributes, or a log line."""
+    name_is: str | None = None
+    outcome: str | None = None
+    before_ns: int | None = None
     with_implicit: bool = False
     limit: int | None = None
 
@@ -84,6 +92,78 @@ class Pruned:
     spans: int
     bodies: int
     freed_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where something was found: a span of a run; or the run itself, span_id None."""
+
+    run_id: str
+    span_id: str | None
+    short_id: str
+    type: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """What one check said of a run; nothing: it passed."""
+
+    name: str
+    version: int
+    findings: Sequence[Finding]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What to search for, and where."""
+
+    pattern: re.Pattern[str]
+    """Matches the text as it was meant, and as JSON writes it."""
+    literals: tuple[str, ...]
+    """Where one of these must be part of every match: to pass over rows quickly."""
+    run_id: str | None
+    parts: tuple[str, ...]
+    """Of `attrs`, `logs`, `bodies`: searched in this order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One stretch of text in which something was found, told once wherever it is repeated."""
+
+    cursor: str
+    """To go on after it."""
+    place: Place
+    part: str
+    """`attrs`, `log`, `input`, `output`, `log body`."""
+    before: str
+    match: str
+    after: str
+    start_byte: int | None
+    """Of the match in its body."""
+    count: int
+    """Matches in this stretch."""
+    bodies: int
+    """Bodies that contain this stretch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """Hits; and where the search stopped early, if it did."""
+
+    hits: Sequence[Hit]
+    cursor: str | None
+    stopped: str
+    """Why it stopped: words for the reader; empty when all was searched."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """What a query of the user's gave."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[object]]
+    more: bool
 
 
 class Store(Protocol):
@@ -116,6 +196,9 @@ class Store(Protocol):
 
     def pin(self, run_id: str, pinned: bool = True) -> None: ...
 
+    def store_findings(self, run: RunInfo, results: Sequence[CheckResult]) -> None:
+        """Keep what checks said of a finished run, unless it has grown since it was read."""
+
     # --- the query side ----------------------------------------------------------------------
 
     def list_runs(self, wanted: RunFilter) -> Sequence[RunInfo]: ...
@@ -127,5 +210,22 @@ class Store(Protocol):
     def read_body(self, body_id: int, start: int = 0, end: int | None = None) -> bytes: ...
 
     def run_ids(self) -> Sequence[str]: ...
+
+    def find_spans(self, id_or_prefix: str) -> Sequence[Place]:
+        """Spans with this id, short id, or an id that begins so (at least 4 characters)."""
+
+    def find_attribute(self, value: str, limit: int = 20) -> Sequence[Place]:
+        """Spans (or runs, for a line outside any span) that hold exactly this value."""
+
+    def links_to(self, run_id: str, span_id: str) -> Sequence[tuple[Place, str | None]]:
+        """Who points at a span, and the reason given."""
+
+    def search(self, wanted: Wanted, after: str | None = None, limit: int = 100) -> Searched: ...
+
+    def query(self, sql: str, skip: int, limit: int) -> Rows:
+        """A read-only query of the user's, bounded in time and rows."""
+
+    def check_results(self, run_ids: Sequence[str]) -> Mapping[str, Sequence[CheckResult]]:
+        """What was stored by `store_findings`, by run id."""
 
     def close(self) -> None: ...

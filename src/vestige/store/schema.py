@@ -139,7 +139,24 @@ CREATE TABLE facts (              -- single values: when the collector last ran,
 ) WITHOUT ROWID;
 """
 
-STEPS: tuple[str, ...] = (_RUNS + bodies.TABLES,)
+_FINDINGS = """
+CREATE TABLE findings (           -- what each check said of a finished run: computed once
+  run           INTEGER NOT NULL, -- runs.id
+  check_name    TEXT NOT NULL,
+  check_version INTEGER NOT NULL, -- an older one than the check has now: computed again
+  finding       TEXT              -- JSON; NULL: the check passed
+);
+CREATE INDEX findings_run ON findings(run);
+-- A run that grew, or went, takes with it what was said of it.
+CREATE TRIGGER findings_stale AFTER UPDATE OF last_ns, span_count, log_count, outcome ON runs
+WHEN OLD.last_ns IS NOT NEW.last_ns OR OLD.span_count IS NOT NEW.span_count
+  OR OLD.log_count IS NOT NEW.log_count OR OLD.outcome IS NOT NEW.outcome
+BEGIN DELETE FROM findings WHERE run = OLD.id; END;
+CREATE TRIGGER findings_gone AFTER DELETE ON runs
+BEGIN DELETE FROM findings WHERE run = OLD.id; END;
+"""
+
+STEPS: tuple[str, ...] = (_RUNS + bodies.TABLES, _FINDINGS)
 """Step n brings a store from version n to n + 1."""
 
 VERSION = len(STEPS)

@@ -29,14 +29,19 @@ from vestige.record.run import (
     in_order,
 )
 from vestige.record.types import AnyRecord, BodyInfo
-from vestige.store import retention, schema
+from vestige.store import ask, retention, schema, search
 from vestige.store.base import (
+    CheckResult,
     OpenSpan,
+    Place,
     Position,
     Pruned,
     RetentionPolicy,
+    Rows,
     RunFilter,
+    Searched,
     SupervisedEnd,
+    Wanted,
     WriterInfo,
 )
 from vestige.store.bodies import Bodies
@@ -194,6 +199,10 @@ class SqliteStore:
             "UPDATE runs SET pinned = ? WHERE run_id = ?", (int(pinned), run_id)
         )
 
+    def store_findings(self, run: RunInfo, results: Sequence[CheckResult]) -> None:
+        with self._transaction() as connection:
+            search.store_findings(connection, run, results)
+
     def get_fact(self, key: str) -> str | None:
         row = self._connection.execute("SELECT value FROM facts WHERE key = ?", (key,)).fetchone()
         return row[0] if row else None
@@ -255,6 +264,28 @@ class SqliteStore:
     def read_body(self, body_id: int, start: int = 0, end: int | None = None) -> bytes:
         return self._bodies.read(body_id, start, end)
 
+    def find_spans(self, id_or_prefix: str) -> Sequence[Place]:
+        return search.find_spans(self._connection, id_or_prefix)
+
+    def find_attribute(self, value: str, limit: int = 20) -> Sequence[Place]:
+        return search.find_attribute(self._connection, value, limit)
+
+    def links_to(self, run_id: str, span_id: str) -> Sequence[tuple[Place, str | None]]:
+        return search.links_to(self._connection, run_id, span_id)
+
+    def search(self, wanted: Wanted, after: str | None = None, limit: int = 100) -> Searched:
+        return search.search(self._connection, wanted, after, limit)
+
+    def query(self, sql: str, skip: int, limit: int) -> Rows:
+        connection = _connect_to_read(self.path)
+        try:
+            return ask.query(connection, sql, skip, limit)
+        finally:
+            connection.close()
+
+    def check_results(self, run_ids: Sequence[str]) -> Mapping[str, Sequence[CheckResult]]:
+        return search.check_results(self._connection, run_ids)
+
     def sizes(self) -> dict[str, int]:
         """What is in here, for `doctor`."""
         counts = {
@@ -315,15 +346,35 @@ def _conditions(wanted: RunFilter) -> tuple[str, list[Any]]:
     if wanted.since_ns is not None:
         where.append("r.started_ns >= ?")
         values.append(wanted.since_ns)
+    if wanted.before_ns is not None:
+        where.append("r.started_ns < ?")
+        values.append(wanted.before_ns)
     if wanted.name is not None:
         where.append("r.name LIKE ? ESCAPE '\\'")
-        escaped = wanted.name.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-        values.append(f"%{escaped}%")
+        values.append(_contains(wanted.name))
+    if wanted.like is not None:
+        where.append(_LIKE)
+        values.extend([_contains(wanted.like)] * 4)
+    for column in ("name", "outcome"):
+        exact = wanted.name_is if column == "name" else wanted.outcome
+        if exact is not None:
+            where.append(f"r.{column} = ?")
+            values.append(exact)
     if wanted.conversation_id is not None:
         where.append("r.conversation_id = ?")
         values.append(wanted.conversation_id)
     return " AND ".join(where), values
 
+
+def _contains(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    return f"%{escaped}%"
+
+
+_LIKE = r"""(r.name LIKE ? ESCAPE '\'
+  OR EXISTS (SELECT 1 FROM spans s WHERE s.run = r.id
+    AND (s.name LIKE ? ESCAPE '\' OR s.attributes LIKE ? ESCAPE '\'))
+  OR EXISTS (SELECT 1 FROM logs l WHERE l.run = r.id AND l.message LIKE ? ESCAPE '\'))"""
 
 _UNFINISHED = "WHERE ended IS NULL OR id IN (SELECT writer FROM spans WHERE status IS NULL)"
 
