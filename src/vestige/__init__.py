@@ -9,8 +9,11 @@
     @vestige.trace
     def plan(goal): ...
 
+    with vestige.open() as debugger:
+        print(debugger.overview("r7"))
+
 This import loads msgspec and the standard library, nothing else. What needs more
-(`LoggingHandler`) loads when it is first asked for.
+(`LoggingHandler`, `open`) loads when it is first asked for.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from vestige.recorder import Recorder, child_environment, default_recorder
 
 if TYPE_CHECKING:
     from vestige.emit.logging_bridge import LoggingHandler
+    from vestige.transfer import open_path as open  # noqa: A004  # as gzip.open and others
 
 __all__ = [
     "Logger",
@@ -40,6 +44,7 @@ __all__ = [
     "current_span",
     "default_recorder",
     "mask",
+    "open",
     "trace",
     "traced_run",
 ]
@@ -50,4 +55,8 @@ def __getattr__(name: str) -> Any:
         from vestige.emit.logging_bridge import LoggingHandler
 
         return LoggingHandler
+    if name == "open":
+        from vestige.transfer import open_path
+
+        return open_path
     raise AttributeError(f"module 'vestige' has no attribute {name!r}")

@@ -101,4 +101,4 @@ def get_home(root: str | os.PathLike[str] | Home | None = None) -> Home:
 
     if isinstance(root, Home):
         return root
-    return Home(Path(os.path.abspath(root) if root is not None else default_root()))
+    return Home(Path(os.path.abspath(root if root is not None else default_root())))

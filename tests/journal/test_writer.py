@@ -67,7 +67,9 @@ def test_one_line_is_one_write(home: Home, tmp_path: Path) -> None:
         "for n in range(50): run.log.info('x' * 1000)\n"
     )
     command = ["strace", "-f", "-e", "trace=write", "-s", "9999", "-o", str(log)]
-    subprocess.run([*command, sys.executable, "-c", source], env={**os.environ}, capture_output=True)
+    subprocess.run(
+        [*command, sys.executable, "-c", source], env={**os.environ}, capture_output=True
+    )
 
     writes = [line for line in log.read_text().splitlines() if "kind" in line]
     assert len([line for line in writes if "xxxx" in line]) == 50

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 
-class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
+class ToolCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The model asks for a tool."""
 
     id: str | None
@@ -20,7 +20,7 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
     """JSON text, as the provider wrote it."""
 
 
-class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
+class ToolResult(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a tool gave back, as it stands in a request."""
 
     call_id: str | None
@@ -28,7 +28,7 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
     is_error: bool = False
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True):
+class Message(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One message of a request."""
 
     role: str
@@ -41,7 +41,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     end: int
 
 
-class ToolSchema(msgspec.Struct, frozen=True, kw_only=True):
+class ToolSchema(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A tool that the request offers."""
 
     name: str
@@ -51,7 +51,7 @@ class ToolSchema(msgspec.Struct, frozen=True, kw_only=True):
     """Of its definition in the body: what it costs every turn."""
 
 
-class PromptPart(msgspec.Struct, frozen=True, kw_only=True):
+class PromptPart(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A piece of the prompt, where it stands in the body."""
 
     kind: str
@@ -65,7 +65,7 @@ class PromptPart(msgspec.Struct, frozen=True, kw_only=True):
     end: int
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True):
+class Request(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One request to a model."""
 
     provider: str
@@ -88,7 +88,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     offsets are not known."""
 
 
-class Usage(msgspec.Struct, frozen=True, kw_only=True):
+class Usage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What an answer cost."""
 
     input_tokens: int | None = None
@@ -97,7 +97,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     cache_write_tokens: int | None = None
 
 
-class Response(msgspec.Struct, frozen=True, kw_only=True):
+class Response(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One answer of a model, whole or streamed."""
 
     provider: str

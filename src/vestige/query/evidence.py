@@ -38,6 +38,7 @@ class Evidence:
         self._requests: dict[int, Request | None] = {}
         self._responses: dict[int, Response | None] = {}
         self._parsed = 0
+        self._beside: dict[str, dict[str | None, list[SpanInfo]]] = {}
 
     # --- the skeleton ---------------------------------------------------------------------------
 
@@ -78,6 +79,15 @@ class Evidence:
         calls = self.of_type("llm")
         outer = {span.parent_id for span in calls if span.input is not None}
         return [span for span in calls if span.id not in outer]
+
+    def beside(self, type: str, span: SpanInfo) -> list[SpanInfo]:
+        """Spans of a type with the same parent as this one, in order."""
+        if type not in self._beside:
+            found: dict[str | None, list[SpanInfo]] = {}
+            for each in self.of_type(type):
+                found.setdefault(each.parent_id, []).append(each)
+            self._beside[type] = found
+        return self._beside[type].get(span.parent_id, [])
 
     @cached_property
     def root(self) -> SpanInfo | None:

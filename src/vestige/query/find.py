@@ -1,41 +1,209 @@
-"""Find a run by what a person has at hand: an id, its beginning, a short id, or nothing."""
+"""Find what a person has at hand: an id, its beginning, a short id, another tool's id, a log line.
+
+    resolve(store, "r7.s12")                        # a span
+    resolve(store, "toolu_01A", want="run")         # the run of the span that has this attribute
+    resolve(store, "GET /runs/5d1e... failed")      # the id inside the text
+
+Never a guess: an id that fits several things is refused, with the list of them.
+"""
 
 from __future__ import annotations
 
 import difflib
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 from vestige.errors import AmbiguousIdError, NotFoundError
 from vestige.query import words
 from vestige.record.run import RunInfo
-from vestige.store.base import RunFilter, Store
+from vestige.store.base import Place, RunFilter, Store
+
+Want = Literal["run", "span", "any"]
+
+CANDIDATES_SHOWN = 50
+NEAREST_AMONG = 5_000
+"""Runs, newest first, that a misspelt id is compared with."""
+WORDS_TRIED = 12
+"""Of a pasted line."""
+
+_UUID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+_IN_TEXT = re.compile(rf"{_UUID}|\br\d+\.s\d+\b|[\w.:-]*\d[\w.:-]*|\w+[_-][\w-]+")
+_SHORT = re.compile(r"r\d+(\.s\d+)?", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What an id means."""
+
+    kind: Literal["run", "span", "conversation", "attribute"]
+    run: RunInfo
+    span_id: str | None
+    how: str
+    """In words: `run id`, `span id`, `latest of 3 runs of this conversation`, ..."""
 
 
 def find_run(store: Store, text: str | None) -> RunInfo:
-    """The one run that `text` means; without text, the latest. Never a guess."""
+    """The one run that `text` is the id of; without text, the latest."""
     if text is None:
-        latest = store.list_runs(RunFilter(limit=1)) or store.list_runs(
-            RunFilter(limit=1, with_implicit=True)
-        )
-        if not latest:
-            raise NotFoundError("no runs recorded yet. Record one: `vestige run -- COMMAND`.")
-        return latest[0]
+        return _latest(store)
     found = store.find_runs(text)
     if len(found) == 1:
         return found[0]
     if found:
-        shown = [f"{run.short_id} {run.id} {words.one_line(run.name, 40)}" for run in found]
-        raise AmbiguousIdError(
-            f"{text!r}: {len(found)} runs begin so. Give more characters:\n  " + "\n  ".join(shown),
-            [run.id for run in found],
-        )
+        raise _ambiguous_runs(text, found)
     raise NotFoundError(f"{words.one_line(text, 80)!r}: no such run. {_nearest(store, text)}")
 
 
+def resolve(store: Store, text: str | None, want: Want = "any") -> Target:
+    """The one thing that `text` means. Text that holds an id among other words is searched for it."""
+    if text is None or not text.strip():
+        return Target("run", _latest(store), None, "latest run")
+    text = text.strip()
+    target = _by_id(store, text, want) or _by_foreign_id(store, text, want)
+    if target is None and not _SHORT.fullmatch(text):
+        target = _by_pasted(store, text, want)
+    if target is None:
+        thing = {"run": "run", "span": "span", "any": "run or span"}[want]
+        raise NotFoundError(
+            f"{words.one_line(text, 80)!r}: no such {thing}. {_nearest(store, text)}"
+        )
+    return target
+
+
+def _latest(store: Store) -> RunInfo:
+    latest = store.list_runs(RunFilter(limit=1)) or store.list_runs(
+        RunFilter(limit=1, with_implicit=True)
+    )
+    if not latest:
+        raise NotFoundError("no runs recorded yet. Record one: `vestige run -- COMMAND`.")
+    return latest[0]
+
+
+# --- our own ids ----------------------------------------------------------------------------
+
+
+def _by_id(store: Store, text: str, want: Want, *, exact: bool = False) -> Target | None:
+    runs = list(store.find_runs(text))
+    if len(runs) == 1 and (runs[0].id == text.lower() or _SHORT.fullmatch(text)):
+        return Target("run", runs[0], None, "run id")
+    spans = list(store.find_spans(text))
+    if exact:
+        runs = []
+        spans = [span for span in spans if text.lower() in (span.span_id, span.short_id)]
+    if len(runs) == 1 and not spans:
+        return Target("run", runs[0], None, "beginning of a run id")
+    if spans and not runs:
+        how = "span id" if text.lower() in (spans[0].span_id, spans[0].short_id) else "beginning of a span id"  # fmt: skip
+        return _one_place(store, text, spans, want, "span", how)
+    if not runs:
+        return None
+    if not spans:
+        raise _ambiguous_runs(text, runs)
+    lines = [*map(_run_line, runs), *map(_place_line, spans)]
+    raise _ambiguous(text, "things begin so. Give more characters", lines)
+
+
+def _one_place(
+    store: Store,
+    text: str,
+    places: Sequence[Place],
+    want: Want,
+    kind: Literal["span", "attribute"],
+    how: str,
+) -> Target:
+    """One span, or several of the one run that was asked for."""
+    if len(places) > 1 and (want != "run" or len({place.run_id for place in places}) > 1):
+        fits = "spans have it" if kind == "attribute" else "spans begin so"
+        raise _ambiguous(text, f"{fits}. Give one of these ids", [*map(_place_line, places)])
+    (run,) = store.find_runs(places[0].run_id)
+    return Target(kind, run, places[0].span_id if len(places) == 1 else None, how)
+
+
+# --- ids of others --------------------------------------------------------------------------
+
+
+def _by_foreign_id(store: Store, text: str, want: Want) -> Target | None:
+    runs = store.list_runs(RunFilter(conversation_id=text, with_implicit=True))
+    if runs:
+        how = "conversation id"
+        if len(runs) > 1:
+            how = f"latest of {len(runs)} runs of this conversation"
+        return Target("conversation", runs[0], None, how)
+    places = store.find_attribute(text, CANDIDATES_SHOWN)
+    if places:
+        return _one_place(store, text, places, want, "attribute", "value of an attribute")
+    return None
+
+
+def _by_pasted(store: Store, text: str, want: Want) -> Target | None:
+    """Ids inside a URL or a line: ours first, then what others call theirs."""
+    found = list(dict.fromkeys(_words_of(text)))[:WORDS_TRIED]
+    found = [word for word in found if word != text]
+    ours: Callable[[str], Target | None] = lambda word: _by_id(store, word, want, exact=True)  # noqa: E731
+    for look in (ours, lambda word: _by_foreign_id(store, word, want)):
+        targets: dict[tuple[str, str | None], Target] = {}
+        for word in found:
+            target = look(word)
+            if target is not None:
+                targets.setdefault((target.run.id, target.span_id), target)
+        # A line that names a run and one of its spans means the span.
+        spans = [target for target in targets.values() if target.span_id is not None]
+        narrowed = [
+            target
+            for target in targets.values()
+            if target.span_id is not None or all(span.run.id != target.run.id for span in spans)
+        ]
+        if len(narrowed) > 1:
+            lines = [f"{target.span_id or ''} {_run_line(target.run)}".strip() for target in narrowed]  # fmt: skip
+            raise _ambiguous(text, "ids in this text. Give one of them", lines)
+        if narrowed:
+            target = narrowed[0]
+            return Target(target.kind, target.run, target.span_id, f"{target.how}, in the text")
+    return None
+
+
+def _words_of(text: str) -> Iterator[str]:
+    """What looks like an id, the telling kinds first."""
+    matches = [match.group().strip(".:-") for match in _IN_TEXT.finditer(text[:4000])]
+    yield from (word for word in matches if re.fullmatch(_UUID, word))
+    yield from (word for word in matches if len(word) >= 6 or "." in word)
+
+
+# --- when it is not one thing ---------------------------------------------------------------
+
+
+def _ambiguous_runs(text: str, runs: Sequence[RunInfo]) -> AmbiguousIdError:
+    error = _ambiguous(text, "runs begin so. Give more characters", [*map(_run_line, runs)])
+    error.candidates[:] = [run.id for run in runs]
+    return error
+
+
+def _ambiguous(text: str, what: str, lines: list[str]) -> AmbiguousIdError:
+    shown = lines[:CANDIDATES_SHOWN]
+    rest = f"\n  … {len(lines) - len(shown)} more" if len(lines) > len(shown) else ""
+    count = f"{len(lines)}{'+' if len(lines) >= CANDIDATES_SHOWN else ''}"
+    return AmbiguousIdError(
+        f"{words.one_line(text, 80)!r}: {count} {what}:\n  " + "\n  ".join(shown) + rest,
+        [line.partition(" ")[0] for line in shown],
+    )
+
+
+def _run_line(run: RunInfo) -> str:
+    return f"{run.short_id} {run.id} {words.one_line(run.name, 40)}"
+
+
+def _place_line(place: Place) -> str:
+    kind, name = words.one_line(place.type, 20), words.one_line(place.name, 40)
+    return f"{place.short_id} {place.span_id or place.run_id} {kind} {name}"
+
+
 def _nearest(store: Store, text: str) -> str:
-    ids = store.run_ids()
+    ids = store.run_ids()[-NEAREST_AMONG:]
     if not ids:
         return "No runs are recorded yet."
-    near = difflib.get_close_matches(text.lower(), [*ids, *(run[:8] for run in ids)], 3, 0.5)
+    near = difflib.get_close_matches(text.lower()[:80], [*ids, *(run[:8] for run in ids)], 3, 0.5)
     if near:
         return f"Nearest: {', '.join(near)}."
     return "See `vestige list` for what there is."

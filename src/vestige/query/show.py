@@ -2,13 +2,164 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from typing import Any, ClassVar
 
+from vestige.limits import SHOW_LINES_MAX
 from vestige.query import words
-from vestige.query.timeline import Line, is_stamp
+from vestige.query.budget import count_tokens
+from vestige.query.layout import Asked, cost
+from vestige.query.timeline import Line, is_stamp, timeline
 from vestige.record.run import BodyRef, LogInfo, Run, RunInfo, SpanInfo
 
 JSON_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ShowOptions:
+    """What of a run to show."""
+
+    errors: bool = False
+    fold: bool = True
+    type: str | None = None
+    from_s: float | None = None
+    to_s: float | None = None
+    depth: int | None = None
+    limit: int = SHOW_LINES_MAX
+    after: int | None = None
+    """Lines to pass over: those that an answer has shown before."""
+
+    def words(self) -> list[str]:
+        """As a command has them; without the two that move: `limit` and `after`."""
+        found = ["--errors"] if self.errors else []
+        found += [] if self.fold else ["--no-fold"]
+        told = {
+            "--type": self.type,
+            "--from": self.from_s,
+            "--to": self.to_s,
+            "--depth": self.depth,
+        }
+        for name, value in told.items():
+            if value is not None:
+                found += [name, f"{value:g}" if isinstance(value, float) else str(value)]
+        return found
+
+
+@dataclass
+class ShowAnswer(Asked):
+    """The easy view of one run."""
+
+    verb: ClassVar[str] = "show"
+    budget: ClassVar[int] = 2_000
+
+    run: Run
+    options: ShowOptions = ShowOptions()
+    asked: str | None = None
+    """The id as it was given; None: the latest."""
+
+    def lines(self, budget: int) -> list[str]:
+        return [text for text, _ in self.styled(budget)]
+
+    def styled(self, budget: int) -> list[tuple[str, str]]:
+        """The lines, each with the mood in which it is told."""
+        outcome = self.run.info.outcome
+        first, *rest = header(self.run)
+        head = [(first, f"head {outcome}"), *((text, "ok") for text in rest)]
+        head += [(f"!! {text}", "stamp") for text in stamps(self.run)[:3]] + [("", "ok")]
+        if budget < 200:
+            head = head[:1]
+        found = self._found
+        if not found:
+            return [*head, (self._nothing(), "ok")]
+        told = self._cut(found, budget - cost([text for text, _ in head]))
+        while len(told) > 1 and cost([text for text, _ in told]) > budget:
+            told.pop(0)  # a budget for hardly more than the command
+        return [*head, *told] if cost([text for text, _ in [*head, *told]]) <= budget + 1 else told
+
+    def _cut(self, found: list[Line], budget: int) -> list[tuple[str, str]]:
+        """The end of a run is what one came for: a long one is cut in the middle. Pages follow."""
+        skipped, limit = self.options.after or 0, self.options.limit
+        found = found[skipped:]
+        total = len(found)
+        if total > 2 * budget:  # a line is a token at least: what lies between is never rendered
+            found = [*found[:budget], *found[-budget:]]
+        width = max((len(line.id) for line in found), default=1)
+        rows: list[tuple[str, str]] = [(render_line(line, width), line.mood) for line in found]
+        costs = [count_tokens(text) + 1 for text, _ in rows]
+        if len(rows) == total and sum(costs) <= budget:
+            return self._within_limit(rows, limit)
+        told = count_tokens(_told(total, self._page(skipped + total))) + 1
+        if self.options.after is not None:
+            count = max(1, min(limit, _count_fitting(costs, budget - told)))
+            more = (_told(total - count, self._page(skipped + count)), "ok")
+            return [*rows[:count], more]
+        head = min(limit // 4, _count_fitting(costs, (budget - told) // 3))
+        room = budget - told - sum(costs[:head])
+        tail = min(limit - head, _count_fitting(costs[: head - 1 if head else None : -1], room))
+        gap = (_told(total - head - tail, self._page(head)), "ok")
+        return [*rows[:head], gap, *(rows[len(rows) - tail :] if tail else ())]
+
+    def _within_limit(self, rows: list[tuple[str, str]], limit: int) -> list[tuple[str, str]]:
+        """All would fit; a limit of lines is asked for."""
+        if len(rows) <= limit:
+            return rows
+        if self.options.after is not None:
+            after = self._page(self.options.after + limit)
+            return [*rows[:limit], (_told(len(rows) - limit, after), "ok")]
+        everything = self._again("--limit", str(len(rows)))
+        gap = f"… {len(rows) - limit} lines left out here; all of them: {everything}"
+        return [*rows[: limit // 4], (gap, "ok"), *rows[len(rows) - (limit - limit // 4) :]]
+
+    def _page(self, after: int) -> str:
+        return self._again("--after", str(after))
+
+    def _again(self, *more: str) -> str:
+        own = [self.asked] if self.asked else []
+        return self.command("show", *own, *self.options.words(), *more)
+
+    @cached_property
+    def _found(self) -> list[Line]:
+        options = self.options
+        lines = timeline(self.run, errors_only=options.errors, fold=options.fold)
+        if options.type is not None:
+            ids = {span.short_id for span in self.run.spans if span.type == options.type}
+            lines = [line for line in lines if line.id in ids]
+        low, high = _ns(options.from_s, 0), _ns(options.to_s, 2**62)
+        lines = [line for line in lines if low <= line.at_ns <= high]
+        if options.depth is not None:
+            lines = [line for line in lines if line.depth <= options.depth]
+        return lines
+
+    def _nothing(self) -> str:
+        """Empty teaches: what there is instead."""
+        types = sorted({words.one_line(span.type, 20) for span in self.run.spans})
+        if self.options.type is not None and self.options.type not in types:
+            return f"No spans of type {words.one_line(self.options.type, 20)}. There are: {', '.join(types[:20])}."
+        return f"Nothing to show here. All of it: {self.command('show', self.run.info.short_id)}"
+
+    def data(self) -> dict[str, Any]:
+        return show_data(self.run)
+
+
+def _told(left: int, command: str) -> str:
+    return f"… {left} lines left out here; on from here: {command}"
+
+
+def _count_fitting(costs: Sequence[int], room: int) -> int:
+    for number, sum_ in enumerate(accumulate(costs)):
+        if sum_ > room:
+            return number
+    return len(costs)
+
+
+def _ns(seconds: float | None, default: int) -> int:
+    return default if seconds is None else int(seconds * 1e9)
+
+
+# --- the header ---------------------------------------------------------------------------------
 
 
 def header(run: Run) -> list[str]:
@@ -96,12 +247,12 @@ def show_data(run: Run) -> dict[str, Any]:
     return {
         "version": JSON_VERSION,
         "run": run_data(run.info),
-        "spans": [_span_data(span, links.get(span.id, [])) for span in run.spans],
-        "logs": [_log_data(log) for log in run.logs],
+        "spans": [span_data(span, links.get(span.id, [])) for span in run.spans],
+        "logs": [log_data(log) for log in run.logs],
     }
 
 
-def _span_data(span: SpanInfo, links: list[dict[str, Any]]) -> dict[str, Any]:
+def span_data(span: SpanInfo, links: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "id": span.id,
         "short_id": span.short_id,
@@ -120,7 +271,7 @@ def _span_data(span: SpanInfo, links: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _log_data(log: LogInfo) -> dict[str, Any]:
+def log_data(log: LogInfo) -> dict[str, Any]:
     return {
         "time": words.timestamp(log.time_ns),
         "span_id": log.span_id,

@@ -72,6 +72,8 @@ class RunFilter:
     name_is: str | None = None
     outcome: str | None = None
     before_ns: int | None = None
+    after: str | None = None
+    """A run's short id: those that a list has after it."""
     with_implicit: bool = False
     limit: int | None = None
 
@@ -229,3 +231,6 @@ class Store(Protocol):
         """What was stored by `store_findings`, by run id."""
 
     def close(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Close; an engine's own errors, met while reading, become a StoreError."""

@@ -349,6 +349,9 @@ def _conditions(wanted: RunFilter) -> tuple[str, list[Any]]:
     if wanted.before_ns is not None:
         where.append("r.started_ns < ?")
         values.append(wanted.before_ns)
+    if wanted.after is not None:
+        where.append("(r.started_ns, r.id) < (SELECT started_ns, id FROM runs WHERE id = ?)")
+        values.append(int(wanted.after[1:]))
     if wanted.name is not None:
         where.append("r.name LIKE ? ESCAPE '\\'")
         values.append(_contains(wanted.name))

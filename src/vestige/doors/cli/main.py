@@ -12,11 +12,14 @@ from typing import Any
 import click
 
 from vestige._version import __version__
+from vestige.doors.cli.ask import check, compare, diff, grep, schema, sql, stats, why
 from vestige.doors.cli.collect import collect, doctor, recover
 from vestige.doors.cli.keep import pin, prune, unpin
+from vestige.doors.cli.mcp import mcp
 from vestige.doors.cli.options import Examples
-from vestige.doors.cli.read import list_runs, show
+from vestige.doors.cli.read import body, list_runs, overview, show, span
 from vestige.doors.cli.run import run
+from vestige.doors.cli.skill import help_component, skill
 from vestige.errors import VestigeError
 
 
@@ -54,7 +57,31 @@ def cli() -> None:
     """The flight recorder and debugger for AI agents."""
 
 
-for command in (run, list_runs, show, doctor, collect, recover, prune, pin, unpin):
+for command in (
+    run,
+    list_runs,
+    show,
+    overview,
+    check,
+    why,
+    span,
+    body,
+    grep,
+    diff,
+    compare,
+    stats,
+    sql,
+    schema,
+    doctor,
+    collect,
+    recover,
+    prune,
+    pin,
+    unpin,
+    mcp,
+    skill,
+    help_component,
+):
     assert isinstance(command, Examples), f"{command.name}: every help text has examples"
     cli.add_command(command)
 

@@ -1,19 +1,24 @@
-"""`vestige list` and `vestige show`: the first answers."""
+"""`vestige list`, `show`, `overview`, `span`, `body`: what there is, from far to near.
+
+Every command opens what it is asked about (`asked`), calls one verb and prints its answer.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
 
-from vestige.doors.cli.options import DURATION, Examples, Home, home_option, json_option
+from vestige.doors.cli.options import DURATION, Examples, F, Home, home_option, json_option
 from vestige.limits import LIST_MAX, SHOW_LINES_MAX
 
 if TYPE_CHECKING:
-    from vestige.query.timeline import Line
-    from vestige.record.run import RunInfo
+    from vestige.query.answer import Answer
+    from vestige.query.bodies import Which
+    from vestige.query.debugger import Debugger
     from vestige.store.sqlite import SqliteStore
 
 STYLES: dict[str, dict[str, object]] = {
@@ -44,12 +49,64 @@ def opened(home: Home, *, readonly: bool = True) -> Iterator[SqliteStore]:
         yield store
 
 
+@contextmanager
+def asked(home: Home, id: str | None = None) -> Iterator[tuple[Debugger, str | None]]:
+    """The verbs over a home, or over the path that was given in place of an id."""
+    from vestige.transfer import is_source, open_path
+
+    if id is not None and is_source(id):
+        with open_path(id) as debugger:
+            yield debugger, None
+    else:
+        with open_path(home) as debugger:
+            yield debugger, id
+
+
+def print_answer(answer: Answer, as_json: bool, budget: int | None) -> None:
+    """As text or as JSON; bad news is the exit code."""
+    if as_json:
+        _print_json(answer.data())
+    else:
+        from vestige.query.budget import within
+
+        styled = getattr(answer, "styled", None)
+        if styled is None:
+            click.echo(answer.text(budget))
+        else:
+            for text, mood in styled(within(budget, answer.budget)):
+                click.echo(click.style(text, **_style(mood)))  # type: ignore[arg-type]
+    if answer.exit_code:
+        sys.exit(answer.exit_code)
+
+
+def _style(mood: str) -> dict[str, object]:
+    kind, _, outcome = mood.rpartition(" ")
+    style = STYLES.get(outcome, STYLES["error"])
+    return {**style, "bold": True} if kind else style
+
+
+def _print_json(data: object) -> None:
+    import json
+
+    click.echo(json.dumps(data, ensure_ascii=False, indent=2))
+
+
+def answer_options(function: F) -> F:
+    """`--home`, `--json` and `--budget`, which every question takes."""
+    budget = click.option(
+        "--budget", type=click.IntRange(1), metavar="N",
+        help="At most so many tokens of text; never above 8000.",
+    )  # fmt: skip
+    return home_option(json_option(budget(function)))
+
+
 @click.command(
     "list",
     cls=Examples,
     examples="""
   vestige list                        the latest runs, newest first
   vestige list --failed --since 2d    what went wrong lately
+  vestige list --like "card refused"  runs that say this somewhere
   vestige list --json | jq '.runs[0]' the same, for a program
 """,
     exits="0 shown (also when there is nothing), 2 no such home, 3 unreadable store",
@@ -58,83 +115,40 @@ def opened(home: Home, *, readonly: bool = True) -> Iterator[SqliteStore]:
 @click.option("--since", type=DURATION, metavar="AGE", help="Only runs younger than this: 2h, 7d.")
 @click.option("--name", metavar="TEXT", help="Only runs whose name contains this.")
 @click.option("--conversation", metavar="ID", help="Only runs of this conversation.")
+@click.option(
+    "--like", metavar="TEXT", help="Only runs with this in a name, an attribute or a log line."
+)
 @click.option("--all", "everything", is_flag=True, help="Also the runs of mere processes.")
+@click.option("--after", metavar="RUN", help="Only runs that stand after this one in the list.")
 @click.option(
     "--limit", default=LIST_MAX, show_default=True, type=click.IntRange(1), metavar="N",
     help="At most so many runs.",
 )  # fmt: skip
-@home_option
-@json_option
+@answer_options
 def list_runs(
     failed: bool,
     since: float | None,
     name: str | None,
     conversation: str | None,
+    like: str | None,
     everything: bool,
+    after: str | None,
     limit: int,
     home: Home,
     as_json: bool,
+    budget: int | None,
 ) -> None:
-    """List runs: what ran, when, and how it ended.
+    """List runs: what ran, when, how it ended, and what is wrong with it.
 
-    The first column is a short id: give it to `vestige show`.
+    The first column is a short id: give it to `vestige overview` or `vestige show`.
+    The last one, what a check said first, is there once `vestige check` has looked.
     """
-    from vestige.clock import SYSTEM
-    from vestige.store.base import RunFilter
-
-    now_ns = SYSTEM.now_ns()
-    wanted = RunFilter(
-        failed=failed,
-        since_ns=None if since is None else now_ns - int(since * 1e9),
-        name=name,
-        conversation_id=conversation,
-        with_implicit=everything,
-        limit=limit + 1,
-    )
-    with opened(home) as store:
-        found = list(store.list_runs(wanted))
-    if as_json:
-        from vestige.query.show import list_data
-
-        _print_json(list_data(found[:limit]))
-    elif not found:
-        click.echo("No runs. Record one: vestige run -- python your_agent.py")
-    else:
-        _print_runs(found[:limit], now_ns)
-        if len(found) > limit:
-            click.echo(f"… more: vestige list --limit {limit * 5}")
-
-
-def _print_runs(runs: list[RunInfo], now_ns: int) -> None:
-    from vestige.query import words
-
-    table = [("ID", "NAME", "OUTCOME", "STARTED", "TOOK", "SPANS", "FAILED", "TOKENS")]
-    for run in runs:
-        took = run.duration_ns if run.duration_ns is not None else run.last_ns - run.started_ns
-        table.append(
-            (
-                run.short_id,
-                words.one_line(run.name, 40) + (" *" if run.pinned else ""),
-                run.outcome,
-                words.ago(run.started_ns, now_ns),
-                words.duration(took),
-                str(run.span_count),
-                str(run.error_count) if run.error_count else "",
-                words.number(run.tokens) if run.tokens else "",
-            )
-        )
-    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
-    for number, row in enumerate(table):
-        cells = [
-            cell.rjust(width) if column >= 4 else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        if number == 0:
-            click.echo(click.style("  ".join(cells).rstrip(), dim=True))
-        else:
-            mood = row[2] if row[2] in STYLES else "error"
-            cells[2] = click.style(cells[2], **STYLES[mood])  # type: ignore[arg-type]
-            click.echo("  ".join(cells).rstrip())
+    with asked(home) as (debugger, _):
+        answer = debugger.list(
+            failed=failed, since=since, name=name, conversation=conversation, like=like,
+            everything=everything, limit=limit, after=after,
+        )  # fmt: skip
+    print_answer(answer, as_json, budget)
 
 
 @click.command(
@@ -143,64 +157,141 @@ def _print_runs(runs: list[RunInfo], now_ns: int) -> None:
     examples="""
   vestige show                       the latest run
   vestige show 4f2a --errors         only what failed, with what it stood in
+  vestige show r7 --type tool        only the spans of one type
+  vestige show r7 --from 2 --to 3.5  what happened between these seconds
+  vestige show 8f3c.000001.ndjson    a journal file, wherever it is
   vestige show r7 --json             the same, for a program
 """,
     exits="0 shown, 2 no such run, 3 unreadable store",
 )
 @click.argument("run", required=False)
 @click.option("--errors", is_flag=True, help="Only what failed, and what it stood in.")
-@click.option("--no-fold", is_flag=True, help="Show every repeat on a line of its own.")
+@click.option("--type", "type", metavar="TYPE", help="Only spans of this type: llm, tool, ...")
+@click.option(
+    "--from", "from_", metavar="S", help="From this second of the run on; or from a span."
+)
+@click.option("--to", metavar="S", help="Up to this second of the run; or up to a span.")
+@click.option("--depth", type=click.IntRange(0), metavar="N", help="At most so deep; 0 is the run.")
+@click.option("--no-fold", is_flag=True, help="Every repeat on a line of its own.")
+@click.option("--after", type=click.IntRange(0), metavar="N", help="Pass over the first N lines.")
 @click.option(
     "--limit", default=SHOW_LINES_MAX, show_default=True, type=click.IntRange(1), metavar="N",
     help="At most so many lines.",
 )  # fmt: skip
-@home_option
-@json_option
+@answer_options
 def show(
-    run: str | None, errors: bool, no_fold: bool, limit: int, home: Home, as_json: bool
+    run: str | None,
+    errors: bool,
+    type: str | None,
+    from_: str | None,
+    to: str | None,
+    depth: int | None,
+    no_fold: bool,
+    after: int | None,
+    limit: int,
+    home: Home,
+    as_json: bool,
+    budget: int | None,
 ) -> None:
     """Show how a run unfolded: one line per span or log line, oldest first.
 
-    RUN is a run id, the first characters of one, or a short id such as r7. Without
-    RUN, the latest. Every line of a span starts with its short id.
+    RUN is a run id, the first characters of one, a short id such as r7, any other id that
+    leads to a run, a pasted log line, or a path: a home, a store, a journal. Without RUN,
+    the latest. Every line of a span starts with its short id.
     """
-    from vestige.query.find import find_run
-    from vestige.query.show import header, show_data, stamps
-    from vestige.query.timeline import timeline
-
-    with opened(home) as store:
-        loaded = store.load_run(find_run(store, run).id)
-    if as_json:
-        _print_json(show_data(loaded))
-        return
-    first, *rest = header(loaded)
-    outcome = loaded.info.outcome
-    style = STYLES[outcome if outcome in STYLES else "error"]
-    click.echo(click.style(first, **{**style, "bold": True}))  # type: ignore[arg-type]
-    for text in rest:
-        click.echo(text)
-    for text in stamps(loaded):
-        click.echo(click.style(f"!! {text}", **STYLES["stamp"]))  # type: ignore[arg-type]
-    click.echo()
-    _print_timeline(timeline(loaded, errors_only=errors, fold=not no_fold), limit, run)
+    with asked(home, run) as (debugger, wanted):
+        answer = debugger.show(
+            wanted, errors=errors, fold=not no_fold, type=type, from_=from_, to=to, depth=depth,
+            limit=limit, after=after,
+        )  # fmt: skip
+    print_answer(answer, as_json, budget)
 
 
-def _print_timeline(lines: list[Line], limit: int, run: str | None) -> None:
-    from vestige.query.show import render_line
+@click.command(
+    "overview",
+    cls=Examples,
+    examples="""
+  vestige overview                   the latest run in one look
+  vestige overview r7                outcome, shape, findings, what to ask next
+  vestige overview call_7            the run in which this tool call happened
+""",
+    exits="0 shown, 2 no such run, 3 unreadable store",
+)
+@click.argument("id", required=False)
+@answer_options
+def overview(id: str | None, home: Home, as_json: bool, budget: int | None) -> None:
+    """Show a run in one look: how it ended, its shape, what is wrong, what to ask next.
 
-    width = max((len(line.id) for line in lines), default=1)
-    # The end of a run is what one came for: a long one is cut in the middle.
-    head = lines[: limit // 4] if len(lines) > limit else lines
-    tail = lines[len(lines) - (limit - len(head)) :] if len(lines) > limit else []
-    for part in (head, tail):
-        for line in part:
-            click.echo(click.style(render_line(line, width), **STYLES[line.mood]))  # type: ignore[arg-type]
-        if part is head and tail:
-            again = " ".join(["vestige show", *([run] if run else []), f"--limit {len(lines)}"])
-            click.echo(f"… {len(lines) - limit} lines left out here; all of them: {again}")
+    ID is anything that leads to a run: its id or the start of it, a short id, a span, a
+    conversation, a tool call, a pasted line, a path. Without ID, the latest.
+    """
+    with asked(home, id) as (debugger, wanted):
+        answer = debugger.overview(wanted)
+    print_answer(answer, as_json, budget)
 
 
-def _print_json(data: object) -> None:
-    import json
+@click.command(
+    "span",
+    cls=Examples,
+    examples="""
+  vestige span r7.s12                attributes, parent, children, links, bodies
+  vestige span call_7                the span that has this id as an attribute
+  vestige span r7.s12 --json         the same, nothing cut
+""",
+    exits="0 shown, 2 no such span, or several, 3 unreadable store",
+)
+@click.argument("id")
+@answer_options
+def span(id: str, home: Home, as_json: bool, budget: int | None) -> None:
+    """Show one span: what is known of it, where it stands, how its bodies begin.
 
-    click.echo(json.dumps(data, ensure_ascii=False, indent=2))
+    ID is a span id, its first characters (four or more), a short id such as r7.s12, or the
+    value of an attribute. Of a run, its root span is shown.
+    """
+    with asked(home, id) as (debugger, wanted):
+        answer = debugger.span(wanted or "")
+    print_answer(answer, as_json, budget)
+
+
+@click.command(
+    "body",
+    cls=Examples,
+    examples="""
+  vestige body r7.s12                        its input from the start; else its output
+  vestige body r7.s12 --out --lines 1:40     lines of what came out
+  vestige body r7.s12 --bytes 4000:8000      an exact stretch
+  vestige body r7.s12 --path '$.messages[0]' one value inside JSON
+""",
+    exits="0 shown, 2 no such span, body or path in it, 3 unreadable store",
+)
+@click.argument("id")
+@click.option("--in", "part", flag_value="input", help="What went in.")
+@click.option("--out", "part", flag_value="output", help="What came out.")
+@click.option("--head", is_flag=True, help="The first ten lines.")
+@click.option(
+    "--lines", metavar="A:B", help="From line A to line B, both included; the first is 1."
+)
+@click.option("--bytes", "bytes_", metavar="A:B", help="From byte A up to byte B; the first is 0.")
+@click.option("--path", metavar="PATH", help="One value of a JSON body: $.messages[0].content.")
+@answer_options
+def body(
+    id: str,
+    part: Which | None,
+    head: bool,
+    lines: str | None,
+    bytes_: str | None,
+    path: str | None,
+    home: Home,
+    as_json: bool,
+    budget: int | None,
+) -> None:
+    """Show what went into a span, or came out of it: the exact text, a stretch at a time.
+
+    Each line stands behind a bar, for it is somebody else's text; what a terminal would
+    obey is shown as an escape. Bytes that are no text are shown in hexadecimal.
+    """
+    with asked(home, id) as (debugger, wanted):
+        answer = debugger.body(
+            wanted or "", part=part, head=head, lines=lines, bytes=bytes_, path=path
+        )
+        print_answer(answer, as_json, budget)

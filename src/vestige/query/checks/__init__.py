@@ -25,7 +25,10 @@ from typing import Any
 from vestige.query.evidence import Evidence
 from vestige.record.finding import Finding, Severity
 
-FAMILIES = ("crash", "loops", "tools", "history", "output", "cache", "pace", "delivery", "health")
+FAMILIES = (
+    "crash", "loops", "tools", "infrastructure", "history", "output", "cache", "pace", "delivery",
+    "health",
+)  # fmt: skip
 """Modules here, in the order in which their findings are told."""
 
 Function = Callable[[Evidence], Iterator[Finding]]
@@ -115,7 +118,7 @@ def run_checks(evidence: Evidence) -> tuple[list[Finding], list[str], dict[str, 
     return findings, passed, failed
 
 
-def make_finding(evidence: Evidence, check_name: str, **fields: Any) -> Finding:
+def make_finding(evidence: Evidence, check_name: str, /, **fields: Any) -> Finding:
     """A finding with the severity and confidence of its check, unless told otherwise."""
     known = _registered[check_name]
     fields.setdefault("severity", known.severity)

@@ -1,0 +1,93 @@
+"""Take from foreign JSON what is there, and nothing from what is not.
+
+Providers, proxies and hand-written servers differ in small ways, and a recording may be cut:
+no reader of this folder may fail on a value of the wrong type.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+QUOTE_MAX = 60
+"""Characters of a value that a sentence quotes."""
+
+
+def as_dict(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def as_list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def dicts(value: object) -> list[dict[str, Any]]:
+    """The objects of an array."""
+    return [item for item in as_list(value) if isinstance(item, dict)]
+
+
+def as_str(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def find_str(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def find_int(value: object) -> int | None:
+    """A count; a negative one or a float that is none is not."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if isinstance(value, int) and value >= 0 else None
+
+
+def total(*counts: int | None) -> int | None:
+    """The sum of the counts that are known."""
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
+
+
+def json_text(value: object) -> str:
+    """Arguments as JSON text: text stays as it is, an object is written out."""
+    if isinstance(value, str):
+        return value
+    try:
+        return msgspec.json.encode(value).decode()
+    except (ValueError, TypeError, RecursionError):  # another decoder's: lone surrogates, too deep
+        return ""
+
+
+def json_size(value: object) -> int:
+    return len(json_text(value).encode(errors="replace"))
+
+
+def join_texts(texts: list[str]) -> str:
+    return "\n".join(text for text in texts if text)
+
+
+def is_json(text: str) -> bool:
+    try:
+        msgspec.json.decode(text)
+    except (ValueError, RecursionError):  # not JSON, lone surrogates, too deep
+        return False
+    return True
+
+
+def quote(value: object) -> str:
+    """A value in a sentence: quoted, and cut if it is long."""
+    text = repr(value[:QUOTE_MAX] if isinstance(value, str) else value)
+    return text if len(text) <= QUOTE_MAX + 2 else text[:QUOTE_MAX] + "…"
+
+
+def error_text(data: object) -> str | None:
+    """The provider's own words in an error body: `kind: message`."""
+    if isinstance(data, str):
+        return data or None
+    error = as_dict(data)
+    message = find_str(error.get("message"))
+    kinds = (error.get("status"), error.get("type"), error.get("code"))
+    kind = next((str(k) for k in kinds if isinstance(k, str | int) and k), None)
+    return ": ".join(part for part in (kind, message) if part) or None

@@ -1,0 +1,286 @@
+"""OpenAI chat completions, and the many servers that speak them (vLLM, Ollama, LiteLLM, Azure, ...).
+
+Usage: `prompt_tokens` includes cached tokens, and `completion_tokens` includes reasoning; both are
+taken as they are. With several choices, the first one is the answer.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from vestige.providers.layout import UNKNOWN, Layout, find_breakpoints
+from vestige.providers.lenient import (
+    as_dict,
+    as_list,
+    as_str,
+    dicts,
+    error_text,
+    find_int,
+    find_str,
+    is_json,
+    join_texts,
+    json_size,
+    json_text,
+    quote,
+)
+from vestige.providers.pairing import PROBLEMS_MAX, Turn, find_pairing_problems
+from vestige.providers.shapes import (
+    Message,
+    Request,
+    Response,
+    ToolCall,
+    ToolResult,
+    ToolSchema,
+    Usage,
+)
+
+PROVIDER = "openai"
+
+ROLES = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+    "tool": "tool",
+    "function": "tool",
+}
+
+FINISH = {
+    "stop": "stop",
+    "length": "length",
+    "tool_calls": "tool_calls",
+    "function_call": "tool_calls",
+    "content_filter": "content_filter",
+    "error": "error",
+}
+
+
+def read_request(body: bytes, data: dict[str, Any]) -> Request:
+    """A chat completions request; `data` is `body`, decoded."""
+    layout = Layout(body)
+    items = as_list(data.get("messages"))
+    spans = layout.items("messages", len(items))
+    messages = [_message(as_dict(item), *span) for item, span in zip(items, spans, strict=True)]
+    tools, parts = [], []
+    for key in ("tools", "functions"):
+        offered = as_list(data.get(key))
+        for n, (item, span) in enumerate(
+            zip(offered, layout.items(key, len(offered)), strict=True)
+        ):
+            parts.append(layout.part("tool", f"{key}[{n}]", None, span, n))
+            tools.append(read_tool(item, span))
+    if isinstance(data.get("response_format"), dict):
+        span = layout.span("response_format")
+        parts.append(layout.part("setting", "response_format", None, span))
+    for n, (message, span) in enumerate(zip(messages, spans, strict=True)):
+        parts.append(layout.part("message", f"messages[{n}]", message.role, span, n))
+    prompt = [part for part in parts if part.end] if UNKNOWN not in spans else []
+    breakpoints = find_breakpoints(body, prompt)
+    limit = find_int(data.get("max_completion_tokens"))
+    return Request(
+        provider=PROVIDER,
+        model=find_str(data.get("model")),
+        messages=messages,
+        tools=tools,
+        breakpoints=breakpoints,
+        prefix_end=(breakpoints or [span[1] for span in spans] or [0])[-1],
+        max_output_tokens=find_int(data.get("max_tokens")) if limit is None else limit,
+        problems=_find_problems(items, messages)[:PROBLEMS_MAX],
+        prompt=prompt,
+    )
+
+
+def read_tool(item: object, span: tuple[int, int]) -> ToolSchema:
+    """A tool: wrapped in `function` (chat completions), or flat (legacy functions, Responses)."""
+    tool = as_dict(item)
+    function = as_dict(tool.get("function")) or tool
+    parameters = function.get("parameters")
+    size = span[1] - span[0]
+    return ToolSchema(
+        name=find_str(function.get("name")) or as_str(tool.get("type")),
+        parameters=parameters if isinstance(parameters, dict) else None,
+        size_bytes=size or json_size(item),
+    )
+
+
+def content_text(content: object) -> str:
+    """The text of a content: a string, or parts of which some have text."""
+    if isinstance(content, str):
+        return content
+    texts = [as_str(part.get("text")) or as_str(part.get("refusal")) for part in dicts(content)]
+    return join_texts(texts)
+
+
+def _message(item: dict[str, Any], begin: int, end: int) -> Message:
+    role = as_str(item.get("role"))
+    text = content_text(item.get("content")) or as_str(item.get("refusal"))
+    results = []
+    if role in ("tool", "function"):
+        results = [ToolResult(call_id=find_str(item.get("tool_call_id")), text=text)]
+        text = ""
+    return Message(
+        role=ROLES.get(role, role),
+        text=text,
+        calls=_calls(item),
+        results=results,
+        begin=begin,
+        end=end,
+    )
+
+
+def _calls(item: dict[str, Any]) -> list[ToolCall]:
+    calls = []
+    for call in dicts(item.get("tool_calls")):
+        # A custom tool has free text as `input`.
+        function = as_dict(call.get("function")) or as_dict(call.get("custom"))
+        arguments = function.get("arguments", function.get("input", ""))
+        calls.append(
+            ToolCall(
+                id=find_str(call.get("id")),
+                name=as_str(function.get("name")),
+                arguments=json_text(arguments),
+            )
+        )
+    legacy = item.get("function_call")
+    if isinstance(legacy, dict):
+        name, arguments = as_str(legacy.get("name")), json_text(legacy.get("arguments", ""))
+        calls.append(ToolCall(id=None, name=name, arguments=arguments))
+    return calls
+
+
+def _find_problems(items: list[Any], messages: list[Message]) -> list[str]:
+    problems = []
+    turns: list[Turn] = []
+    if not messages:
+        problems.append("messages: there are none")
+    for n, (item, message) in enumerate(zip(items, messages, strict=True)):
+        path = f"messages[{n}]"
+        problems += [f"{path}: {what}" for what in _find_own_problems(as_dict(item))]
+        legacy = "function_call" in as_dict(item) or as_dict(item).get("role") == "function"
+        if legacy:  # paired by order, without ids: nothing to check
+            message = msgspec.structs.replace(message, calls=[], results=[])
+        turns.append((path, message))
+    return problems + find_pairing_problems(turns, adjacent=True)
+
+
+def _find_own_problems(item: dict[str, Any]) -> list[str]:
+    """What is wrong with one message, whatever stands around it."""
+    problems = []
+    role, content = as_str(item.get("role")), item.get("content")
+    if role not in ROLES:
+        problems.append(f"unknown role {quote(role)}")
+    if item.get("tool_calls") and role != "assistant":
+        problems.append(f"tool calls in a message of role {quote(role)}")
+    speaks = any(item.get(key) for key in ("tool_calls", "function_call", "refusal", "audio"))
+    empty = content is None or content == [] or (content == "" and role == "user")
+    if empty and not speaks:
+        problems.append("the content is empty")
+    if item.get("tool_calls") == []:
+        problems.append("tool_calls is an empty array")
+    for call in dicts(item.get("tool_calls")):
+        function = as_dict(call.get("function"))
+        arguments = function.get("arguments")
+        if isinstance(arguments, str) and not is_json(arguments):
+            problems.append(f"the arguments of {quote(as_str(function.get('name')))} are not JSON")
+    legacy = as_dict(item.get("function_call"))
+    if legacy and not is_json(as_str(legacy.get("arguments"))):
+        problems.append(f"the arguments of {quote(as_str(legacy.get('name')))} are not JSON")
+    return problems
+
+
+def read_response(data: dict[str, Any]) -> Response:
+    """A whole answer, or an error body."""
+    choice = next(iter(dicts(data.get("choices"))), {})
+    message = as_dict(choice.get("message"))
+    text = content_text(message.get("content")) or as_str(message.get("refusal"))
+    error = _error(data)
+    return Response(
+        provider=PROVIDER,
+        model=find_str(data.get("model")),
+        text=text or as_str(choice.get("text")),  # `text`: the older completions
+        calls=_calls(message),
+        finish_reason="error" if error else _finish(choice.get("finish_reason")),
+        usage=_usage(data.get("usage")),
+        error=error,
+    )
+
+
+def read_stream(events: list[dict[str, Any]]) -> Response:
+    """The chunks of a streamed answer."""
+    texts: list[str] = []
+    calls: dict[int, dict[str, str]] = {}
+    model: str | None = None
+    finish: object = None
+    usage: object = None
+    error: str | None = None
+    for event in events:
+        model = find_str(event.get("model")) or model
+        usage = event.get("usage") or usage
+        error = _error(event) or error
+        for choice in dicts(event.get("choices")):
+            if choice.get("index", 0) != 0:
+                continue
+            delta = as_dict(choice.get("delta"))
+            texts.append(content_text(delta.get("content")) or as_str(delta.get("refusal")))
+            texts.append(as_str(choice.get("text")))
+            finish = choice.get("finish_reason") or finish
+            _add_calls(calls, delta)
+    return Response(
+        provider=PROVIDER,
+        model=model,
+        text="".join(texts),
+        calls=[
+            ToolCall(id=call["id"] or None, name=call["name"], arguments=call["arguments"])
+            for _, call in sorted(calls.items())
+        ],
+        finish_reason="error" if error else _finish(finish),
+        usage=_usage(usage),
+        error=error,
+    )
+
+
+def _add_calls(calls: dict[int, dict[str, str]], delta: dict[str, Any]) -> None:
+    """Join the fragments of each call: the first has id and name, the others more arguments."""
+    fragments = list(enumerate(dicts(delta.get("tool_calls"))))
+    legacy = delta.get("function_call")
+    if isinstance(legacy, dict):
+        fragments.append((0, {"index": -1, "function": legacy}))
+    for position, fragment in fragments:
+        index = fragment.get("index")
+        key = index if isinstance(index, int) else position
+        call = calls.setdefault(key, {"id": "", "name": "", "arguments": ""})
+        function = as_dict(fragment.get("function"))
+        call["id"] = call["id"] or as_str(fragment.get("id"))
+        call["name"] = call["name"] or as_str(function.get("name"))
+        arguments = function.get("arguments")
+        call["arguments"] += "" if arguments is None else json_text(arguments)
+
+
+def _error(data: dict[str, Any]) -> str | None:
+    if data.get("object") == "error":  # vLLM
+        return error_text(data)
+    return error_text(data.get("error"))
+
+
+def _finish(reason: object) -> str | None:
+    return FINISH.get(reason, "other") if isinstance(reason, str) else None
+
+
+def _usage(value: object) -> Usage:
+    usage = as_dict(value)
+    details = as_dict(usage.get("prompt_tokens_details"))
+    # OpenAI and most; DeepSeek; LiteLLM in front of Anthropic. The last: OpenRouter, LiteLLM.
+    reads = (
+        details.get("cached_tokens"),
+        usage.get("prompt_cache_hit_tokens"),
+        usage.get("cache_read_input_tokens"),
+    )
+    writes = (details.get("cache_write_tokens"), usage.get("cache_creation_input_tokens"))
+    return Usage(
+        input_tokens=find_int(usage.get("prompt_tokens")),
+        output_tokens=find_int(usage.get("completion_tokens")),
+        cache_read_tokens=next((find_int(n) for n in reads if n is not None), None),
+        cache_write_tokens=next((find_int(n) for n in writes if n is not None), None),
+    )

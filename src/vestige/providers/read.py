@@ -1,0 +1,257 @@
+"""Read what a model was sent and what it answered, whoever the provider is.
+
+    request = parse_request(body)                  # None: not a model request that we know
+    response = parse_response(text, "anthropic")   # JSON, an error body, or the text of a stream
+
+The provider is known by the shape of the JSON, not by its name: an OpenAI-compatible server may
+serve Claude, and a proxy may call itself anything. A hint counts as one sign among others.
+
+Elsewhere: one module for each provider; what they fill in shapes.py.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from vestige.limits import MIB
+from vestige.providers import anthropic, gemini, openai, openai_responses
+from vestige.providers.lenient import as_dict, as_list, as_str, dicts
+from vestige.providers.shapes import Request, Response
+
+TEXT_MAX = 16 * MIB
+"""Longer ones are not looked into: decoded, they would take a multiple of it."""
+
+CONTAINERS_MAX = 1_000_000
+"""Nor are those with more brackets than this: `[[],[],…` costs thirty times its size."""
+
+DEPTH_MAX = 200
+
+Reader = Any
+"""One of the provider modules."""
+
+_HINTS: tuple[tuple[str, Reader], ...] = (
+    ("anthropic", anthropic),
+    ("claude", anthropic),
+    ("gemini", gemini),
+    ("google", gemini),
+    ("vertex", gemini),
+    ("responses", openai_responses),
+    ("openai", openai),
+    ("azure", openai),
+)
+
+_ANTHROPIC_KEYS = frozenset({"system", "anthropic_version", "anthropic_beta", "stop_sequences"})
+_ANTHROPIC_BLOCKS = frozenset({"tool_use", "tool_result", "thinking", "redacted_thinking", "image"})
+_OPENAI_KEYS = frozenset(
+    (
+        "functions",
+        "function_call",
+        "stream_options",
+        "max_completion_tokens",
+        "response_format",
+        "logprobs",
+        "seed",
+        "n",
+        "frequency_penalty",
+        "presence_penalty",
+        "parallel_tool_calls",
+        "reasoning_effort",
+        "stop",
+        "user",
+    )
+)
+_OPENAI_ROLES = frozenset({"system", "developer", "tool", "function"})
+_OPENAI_BLOCKS = frozenset({"image_url", "input_audio", "refusal", "file"})
+
+_OTHER_INPUTS = frozenset({"encoding_format", "dimensions", "voice", "response_format"})
+"""Embeddings, moderation and speech have an `input` too."""
+_OTHER_MODELS = re.compile(r"embed|moderation|tts|rerank|whisper|bge-|voyage", re.IGNORECASE)
+
+_LINE_END = re.compile(r"\r\n|\n|\r")
+
+
+def parse_request(text: str | bytes, hint: str | None = None) -> Request | None:
+    """The request; nothing if this is none, or too large or deep to look into."""
+    body = _encode(text)
+    data = _decode(body) if body is not None else None
+    if body is None or not isinstance(data, dict):
+        return None
+    reader = _find_request_reader(data, _find_hint(hint))
+    request: Request | None = reader.read_request(body, data) if reader else None
+    return request
+
+
+def parse_response(text: str | bytes, hint: str | None = None) -> Response | None:
+    """The answer: whole, streamed (also if cut), or an error; nothing if this is none."""
+    body = _encode(text)
+    if body is None:
+        return None
+    hinted = _find_hint(hint)
+    data = _decode(body)
+    if isinstance(data, dict):
+        reader = _find_response_reader(data, hinted)
+        return _read(reader.read_response, data) if reader else None
+    stream = dicts(data) if data is not None else _parse_events(body)
+    for event in stream:
+        reader = _find_response_reader(event, hinted)
+        if reader:
+            return _read(reader.read_stream, stream)
+    return None
+
+
+def _read(read: Any, data: object) -> Response:
+    response: Response = read(data)
+    return response
+
+
+def _encode(text: str | bytes) -> bytes | None:
+    if len(text) > TEXT_MAX:
+        return None
+    try:
+        body = text.encode() if isinstance(text, str) else bytes(text)
+    except UnicodeEncodeError:  # lone surrogates
+        return None
+    containers = body.count(b"{") + body.count(b"[")
+    return body if len(body) <= TEXT_MAX and containers <= CONTAINERS_MAX else None
+
+
+def _decode(body: bytes | str) -> Any:
+    try:
+        data = msgspec.json.decode(body)
+    except (ValueError, RecursionError):  # not JSON, not UTF-8, too deep
+        return None
+    return data if _is_shallow(data) else None
+
+
+def _is_shallow(data: Any) -> bool:
+    """Whether it is nested at most DEPTH_MAX deep: the next reader may use recursion."""
+    level = [data]
+    for _ in range(DEPTH_MAX):
+        level = [
+            child
+            for node in level
+            if isinstance(node, dict | list)
+            for child in (node.values() if isinstance(node, dict) else node)
+            if isinstance(child, dict | list)
+        ]
+        if not level:
+            return True
+    return False
+
+
+def _parse_events(body: bytes) -> list[dict[str, Any]]:
+    """The data of server-sent events. One that is cut or no JSON object is left out."""
+    if b"data:" not in body:
+        return []
+    events = []
+    lines: list[str] = []
+    for line in [*_LINE_END.split(body.decode(errors="replace")), ""]:
+        if line.startswith("data:"):
+            lines.append(line[5:].removeprefix(" "))
+        elif not line and lines:
+            data = _decode("\n".join(lines))
+            lines = []
+            if isinstance(data, dict):
+                events.append(data)
+    return events
+
+
+def _find_hint(hint: str | None) -> Reader | None:
+    words = (hint or "").lower()
+    return next((reader for word, reader in _HINTS if word in words), None)
+
+
+def _find_request_reader(data: dict[str, Any], hinted: Reader | None) -> Reader | None:
+    messages = data.get("messages")
+    if isinstance(messages, list):
+        named = isinstance(data.get("model"), str) and not messages
+        if named or any("role" in message for message in dicts(messages)):
+            return _find_chat_reader(data, hinted)
+        return None
+    contents = data.get("contents")
+    if contents is not None:
+        parts = any("parts" in as_dict(c) for c in [contents, *as_list(contents)])
+        return gemini if parts or (hinted is gemini and isinstance(contents, str | list)) else None
+    return openai_responses if _is_responses(data) else None
+
+
+def _is_responses(data: dict[str, Any]) -> bool:
+    given = data.get("input")
+    if _OTHER_INPUTS & data.keys() or _OTHER_MODELS.search(as_str(data.get("model"))):
+        return False
+    if isinstance(given, list) and given:
+        items = dicts(given)
+        return len(items) == len(given) and any("type" in i or "role" in i for i in items)
+    if not isinstance(data.get("model"), str):
+        return False
+    return isinstance(given, str | list) or isinstance(data.get("previous_response_id"), str)
+
+
+def _find_chat_reader(data: dict[str, Any], hinted: Reader | None) -> Reader:
+    """Messages of Anthropic, or of chat completions: by how many signs speak for each; the hint is one."""
+    messages = dicts(data["messages"])
+    tools = dicts(data.get("tools"))
+    blocks = {as_str(block.get("type")) for m in messages for block in dicts(m.get("content"))}
+    roles = {as_str(message.get("role")) for message in messages}
+    for_anthropic = (
+        len(_ANTHROPIC_KEYS & data.keys())
+        + bool(_ANTHROPIC_BLOCKS & blocks)
+        + any("input_schema" in tool for tool in tools)
+        + (hinted is anthropic)
+    )
+    for_openai = (
+        len(_OPENAI_KEYS & data.keys())
+        + bool(_OPENAI_BLOCKS & blocks)
+        + len(_OPENAI_ROLES & roles)
+        + any("function" in tool for tool in tools)
+        + any("tool_calls" in m or "tool_call_id" in m for m in messages)
+        + (hinted is openai)
+    )
+    if for_anthropic != for_openai:
+        return anthropic if for_anthropic > for_openai else openai
+    if hinted in (anthropic, openai):
+        return hinted
+    claude = as_str(data.get("model")).startswith("claude") and "max_tokens" in data
+    return anthropic if claude else openai
+
+
+def _find_response_reader(data: dict[str, Any], hinted: Reader | None) -> Reader | None:
+    """Of an answer, an error body, or one event of a stream."""
+    kind = as_str(data.get("type"))
+    if isinstance(data.get("choices"), list):
+        return openai
+    if isinstance(data.get("candidates"), list) or "usageMetadata" in data:
+        return gemini
+    if "promptFeedback" in data:
+        return gemini
+    if data.get("object") == "response" or kind.startswith("response."):
+        return openai_responses
+    if kind in ("message_start", "content_block_start", "content_block_delta", "message_delta"):
+        return anthropic
+    if kind == "message" and isinstance(data.get("content"), list):
+        return anthropic
+    if isinstance(data.get("output"), list) and "status" in data:
+        return openai_responses
+    return _find_error_reader(data, hinted)
+
+
+def _find_error_reader(data: dict[str, Any], hinted: Reader | None) -> Reader | None:
+    error = data.get("error")
+    if _is_vllm_error(data):
+        return openai
+    if data.get("type") == "error":
+        if isinstance(error, dict):
+            return hinted or anthropic
+        return openai_responses if "message" in data else None
+    if isinstance(error, dict):
+        if isinstance(error.get("status"), str) and isinstance(error.get("code"), int):
+            return gemini
+        return (hinted or openai) if "message" in error else None
+    return openai if isinstance(error, str) and error and hinted is openai else None
+
+
+def _is_vllm_error(data: dict[str, Any]) -> bool:
+    return data.get("object") == "error" and isinstance(data.get("message"), str)

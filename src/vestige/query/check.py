@@ -1,0 +1,221 @@
+"""`check`: what the checks find in a run, the cause first; and what they rule out.
+
+Findings of one causal chain stand together, and its earliest is told: what follows
+from it is counted. Of a finished run they are computed once and kept.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import msgspec
+
+from vestige.query import checks, words
+from vestige.query.evidence import Evidence
+from vestige.query.layout import Asked, fit
+from vestige.record.finding import SEVERITIES, Finding
+from vestige.record.run import Run, RunInfo
+from vestige.store.base import CheckResult, RunFilter, Store
+
+SHOWN_MAX = 7
+"""Findings: a reader who gets more than this reads none."""
+
+Keep = Callable[[RunInfo, Sequence[CheckResult]], None]
+"""Stores what was computed of a finished run, where that is possible."""
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What all checks said of a run."""
+
+    findings: Sequence[Finding]
+    passed: Sequence[str]
+    failed: dict[str, str]
+    """Checks that broke, and how: bad news about us, not about the run."""
+
+
+def examine(store: Store, run: Run, keep: Keep | None = None) -> Examined:
+    """From what is stored, if that is of these checks in these versions; else computed."""
+    versions = {check.name: check.version for check in checks.all_checks()}
+    stored = store.check_results([run.info.id]).get(run.info.id, ())
+    if {result.name: result.version for result in stored} == versions:
+        return _examined(stored, {})
+    findings, passed, failed = checks.run_checks(_evidence(store, run))
+    results = [
+        CheckResult(name, version, [each for each in findings if each.check == name])
+        for name, version in versions.items()
+        if name not in failed
+    ]
+    if keep is not None and not failed and run.info.outcome != "running":
+        keep(run.info, results)
+    return Examined(findings, passed, failed)
+
+
+def _evidence(store: Store, run: Run) -> Evidence:
+    conversation: Sequence[RunInfo] = ()
+    if run.info.conversation_id:
+        wanted = RunFilter(conversation_id=run.info.conversation_id, with_implicit=True, limit=500)
+        conversation = tuple(reversed(store.list_runs(wanted)))
+    return Evidence(run, store.read_body, conversation)
+
+
+def _examined(results: Sequence[CheckResult], failed: dict[str, str]) -> Examined:
+    findings = [finding for result in results for finding in result.findings]
+    return Examined(findings, [result.name for result in results if not result.findings], failed)
+
+
+def top(results: Sequence[CheckResult]) -> Finding | None:
+    """The first thing to say, without the run at hand."""
+    findings = _examined(results, {}).findings
+    return min(findings, key=_weight, default=None)
+
+
+def _weight(finding: Finding) -> tuple[int, float]:
+    return SEVERITIES.index(finding.severity), -finding.confidence
+
+
+def in_chains(run: Run, findings: Sequence[Finding]) -> list[list[Finding]]:
+    """Findings by causal chain, each chain's earliest first; the gravest chain first.
+
+    Two belong together when they name the same cause, when one's cause stands inside the
+    other's (the run's root aside, in which everything stands), or is among its evidence.
+    """
+    order = {span.id: number for number, span in enumerate(run.spans)}
+    parents = {span.id: span.parent_id for span in run.spans}
+    chains: list[list[Finding]] = []
+    chain_of: dict[str, list[Finding]] = {}
+    for finding in sorted(
+        findings, key=lambda each: (order.get(each.cause or "", -1), *_weight(each))
+    ):
+        chain = _chain_above(finding, parents, chain_of)
+        if chain is None:
+            chain = []
+            chains.append(chain)
+        chain.append(finding)
+        if finding.cause is not None:
+            chain_of.setdefault(finding.cause, chain)
+            for span_id in finding.evidence:
+                chain_of.setdefault(span_id, chain)
+    gravest = [min(map(_weight, chain)) for chain in chains]
+    return [chain for _, _, chain in sorted(zip(gravest, range(len(chains)), chains, strict=True), key=lambda each: each[:2])]  # fmt: skip
+
+
+def _chain_above(
+    finding: Finding, parents: dict[str, str | None], chain_of: dict[str, list[Finding]]
+) -> list[Finding] | None:
+    at, steps = finding.cause, 0
+    while at is not None and steps < 100:
+        above = parents.get(at)
+        if at in chain_of and (steps == 0 or above is not None):
+            return chain_of[at]
+        at, steps = above, steps + 1
+    return None
+
+
+@dataclass
+class CheckAnswer(Asked):
+    """Findings, and what passed."""
+
+    verb: ClassVar[str] = "check"
+    budget: ClassVar[int] = 800
+
+    run: Run
+    examined: Examined
+    after: int = 0
+    """Findings to pass over: those that an answer has told before."""
+
+    def __post_init__(self) -> None:
+        self.exit_code = int(any(each.severity == "error" for each in self.examined.findings))
+
+    def ordered(self) -> list[Finding]:
+        """The first of each chain, then what follows from them."""
+        chains = in_chains(self.run, self.examined.findings)
+        return [chain[0] for chain in chains] + [each for chain in chains for each in chain[1:]]
+
+    def lines(self, budget: int) -> list[str]:
+        info = self.run.info
+        found = self.ordered()
+        leads = len(in_chains(self.run, self.examined.findings))
+        head = [self._head(found)]
+        end = self._end()
+        shown = found[self.after : self.after + SHOWN_MAX]
+        if not self.after:
+            shown = shown[: max(1, leads)]
+        whole = self.command("check", info.short_id, "--json")
+
+        def more(left_out: int) -> str:
+            return f"… {left_out} lines left out: {whole}"
+
+        while shown:
+            rows = [line for finding in shown for line in self._tell(finding)]
+            rest = self._rest(found, self.after + len(shown))
+            lines = fit([*head, *rows, *rest], [], end, budget, more)
+            if len(lines) == len(head) + len(rows) + len(rest) + len(end) or len(shown) == 1:
+                return lines
+            shown = shown[:-1]
+        return fit(head, [], end, budget, more)
+
+    def _head(self, found: Sequence[Finding]) -> str:
+        info = self.run.info
+        counts = Counter(finding.severity for finding in found)
+        told = ", ".join(words.counted(counts[each], each) for each in SEVERITIES if counts[each])
+        state = " so far" if info.outcome == "running" else ""
+        return f"{info.short_id} {words.one_line(info.name, 60)} ({words.one_line(info.outcome, 20)}): {told or 'nothing found'}{state}"
+
+    def _tell(self, finding: Finding) -> list[str]:
+        return tell(finding, self.run, self.placed)
+
+    def _rest(self, found: Sequence[Finding], told: int) -> list[str]:
+        rest = found[told:]
+        if not rest:
+            return []
+        kinds = Counter(words.one_line(finding.kind, 40) for finding in rest).most_common()
+        named = ", ".join(f"{kind} x{count}" if count > 1 else kind for kind, count in kinds[:6])
+        named += f", {len(kinds) - 6} more kinds" if len(kinds) > 6 else ""
+        again = self.command("check", self.run.info.short_id, "--after", str(told))
+        return [f"… {len(rest)} more: {named}: {again}"]
+
+    def _end(self) -> list[str]:
+        lines = []
+        if self.examined.passed:
+            lines.append(f"passed: {', '.join(sorted(self.examined.passed))}")
+        for name, why in list(self.examined.failed.items())[:3]:
+            lines.append(
+                f"!! the check {words.one_line(name, 40)} itself failed: {words.one_line(why, 120)}"
+            )
+        return lines
+
+    def data(self) -> dict[str, Any]:
+        leads = len(in_chains(self.run, self.examined.findings))
+        return {
+            "version": self.version,
+            "run_id": self.run.info.id,
+            "findings": [
+                {**data_of(finding), "lead": number < leads}
+                for number, finding in enumerate(self.ordered())
+            ],
+            "passed": sorted(self.examined.passed),
+            "failed": self.examined.failed,
+        }
+
+
+def data_of(finding: Finding) -> dict[str, Any]:
+    return {name: msgspec.to_builtins(getattr(finding, name)) for name in Finding.__struct_fields__}
+
+
+def tell(finding: Finding, run: Run, placed: Callable[[str], str]) -> list[str]:
+    """Two lines: what, how sure, and where; then the evidence and the command that shows it."""
+    short = {span.id: span.short_id for span in run.spans}
+    cause = f" at {short.get(finding.cause, finding.cause)}" if finding.cause else ""
+    sure = f"{finding.basis}, {finding.confidence:.0%} sure"
+    evidence = [short.get(each, words.one_line(each, 20)) for each in finding.evidence]
+    told = ", ".join(evidence[:5]) + (f" +{len(evidence) - 5}" if len(evidence) > 5 else "")
+    proof = placed(finding.command or f"vestige show {run.info.short_id}")
+    return [
+        f"[{finding.severity}] {words.one_line(finding.kind, 60)}{cause}: "
+        f"{words.one_line(finding.message, 240)} ({sure})",
+        f"    {'evidence ' + told + '; ' if told else ''}proof: {proof}",
+    ]

@@ -1,0 +1,210 @@
+"""Can the record be trusted? Gaps, lost pieces, clocks that jump, secrets, runs not sampled."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+
+from vestige.errors import VestigeError
+from vestige.query import words
+from vestige.query.checks import check, make_finding
+from vestige.query.evidence import Evidence
+from vestige.record.finding import Finding
+from vestige.record.run import BodyRef, Node, SpanInfo, time_ns
+from vestige.record.types import OWN_COMPONENT
+
+EVIDENCE_MAX = 10
+
+CLOCK_STEP_MIN_NS = 10**9
+"""Smaller steps are a clock that is being kept right."""
+
+BODIES_LOOKED_AT_MAX = 200
+"""Whether retention has taken a body is asked of this many, the oldest first: those go first."""
+
+
+@check(
+    "recorder-gap",
+    title="The recorder lost records",
+    looks_at="what the recorder says about its own losses, and spans whose opening is missing",
+    severity="warning",
+    confidence=0.98,
+    false_positives="none; what was lost may not matter",
+)
+def recorder_gap(evidence: Evidence) -> Iterator[Finding]:
+    lost: Counter[str] = Counter()
+    for log in evidence.run.logs:
+        if log.component == OWN_COMPONENT and "gap" in log.attributes:
+            count = log.attributes.get("count")
+            lost[str(log.attributes["gap"])] += count if isinstance(count, int) else 1
+    if lost:
+        said = ", ".join(f"{words.one_line(what, 60)} ({n})" for what, n in lost.most_common(4))
+        yield make_finding(
+            evidence,
+            "recorder-gap",
+            kind="health/gap",
+            cause=evidence.root.id if evidence.root is not None else None,
+            message=f"the recorder lost {words.counted(lost.total(), 'record')}: {said}.",
+            command="vestige doctor",
+        )
+    headless = [span.id for span in evidence.run.spans if span.seq is None]
+    if headless:
+        yield make_finding(
+            evidence,
+            "recorder-gap",
+            kind="health/hole",
+            cause=headless[0],
+            evidence=headless[:EVIDENCE_MAX],
+            message=f"the opening of {words.counted(len(headless), 'span')} is missing: only what "
+            "came later arrived.",
+        )
+
+
+@check(
+    "clock-step",
+    title="The clock went back while the run was recorded",
+    looks_at="times of one writer's records in the order in which they were written",
+    severity="hint",
+    confidence=0.95,
+    false_positives="imported runs whose source gives times of several machines",
+)
+def clock_step(evidence: Evidence) -> Iterator[Finding]:
+    by_writer: dict[str, list[Node]] = {}
+    recorded: list[Node] = [*evidence.run.spans, *evidence.run.logs]
+    for node in recorded:
+        if node.seq is not None:
+            by_writer.setdefault(node.writer, []).append(node)
+    for nodes in by_writer.values():
+        nodes.sort(key=lambda node: node.seq or 0)
+        steps = [
+            (time_ns(before) - time_ns(after), after)
+            for before, after in pairwise(nodes)
+            if time_ns(before) - time_ns(after) > CLOCK_STEP_MIN_NS
+        ]
+        if not steps:
+            continue
+        back, node = max(steps, key=lambda step: step[0])
+        at = node.id if isinstance(node, SpanInfo) else node.span_id
+        yield make_finding(
+            evidence,
+            "clock-step",
+            kind="health/clock-step",
+            cause=at if at in evidence.spans else None,
+            evidence=[at] if at in evidence.spans and at is not None else [],
+            message=f"the clock went back {words.counted(len(steps), 'time')}, at most by "
+            f"{words.duration(back)}; order and durations do not depend on it.",
+        )
+
+
+@check(
+    "secret-found",
+    title="The backstop found secrets that their owner had not masked",
+    looks_at="how often each redaction rule acted on the run's records",
+    severity="hint",
+    confidence=0.8,
+    false_positives="text that only looks like a key, as in documentation or test data",
+)
+def secret_found(evidence: Evidence) -> Iterator[Finding]:
+    by_rule: Counter[str] = Counter()
+    by_span: Counter[str] = Counter()
+    for span in evidence.run.spans:
+        if span.redacted:
+            by_rule.update(span.redacted)
+            by_span[span.id] += sum(span.redacted.values())
+    for log in evidence.run.logs:
+        if log.redacted:
+            by_rule.update(log.redacted)
+            if log.span_id in evidence.spans:
+                by_span[log.span_id or ""] += sum(log.redacted.values())
+    if by_rule:
+        rules = ", ".join(f"{words.one_line(rule, 40)} ({n})" for rule, n in by_rule.most_common(6))
+        most = [span_id for span_id, _ in by_span.most_common(EVIDENCE_MAX)]
+        yield make_finding(
+            evidence,
+            "secret-found",
+            kind="health/secret",
+            cause=most[0] if most else None,
+            evidence=most,
+            message=f"{words.counted(by_rule.total(), 'secret')} masked before they were written, by "
+            f"rule: {rules}. Mask them where they are known: vestige.mask(value).",
+        )
+
+
+@check(
+    "body-incomplete",
+    title="Bodies are cut, lost, or gone with age",
+    looks_at="body references that are cut or lost, and whether retention has taken the oldest",
+    severity="hint",
+    confidence=0.98,
+    false_positives="none; checks that read bodies may have missed something",
+)
+def body_incomplete(evidence: Evidence) -> Iterator[Finding]:
+    found: dict[str, list[str]] = {}
+    for span in evidence.run.spans:
+        for ref in (span.input, span.output):
+            if ref is not None and (ref.id is None or ref.cut):
+                found.setdefault("lost" if ref.id is None else "cut", []).append(span.id)
+    found["evicted"] = list(_evicted(evidence))
+    for what, spans in found.items():
+        if spans:
+            yield make_finding(
+                evidence,
+                "body-incomplete",
+                kind=f"health/body-{what}",
+                severity="warning" if what == "lost" else "hint",
+                cause=spans[0],
+                evidence=list(dict.fromkeys(spans))[:EVIDENCE_MAX],
+                message=f"{len(spans)} bodies {_HOW[what]}.",
+            )
+
+
+_HOW = {
+    "lost": "were recorded and are lost: their files are gone",
+    "cut": "were longer than is kept, and are cut",
+    "evicted": "were taken by retention (of those looked at); pin a run to keep its bodies",
+}
+
+
+def _evicted(evidence: Evidence) -> Iterator[str]:
+    looked_at: dict[int, bool] = {}
+    for span in evidence.run.spans:
+        for ref in (span.input, span.output):
+            if ref is None or ref.id is None:
+                continue
+            if ref.id not in looked_at:
+                if len(looked_at) >= BODIES_LOOKED_AT_MAX:
+                    return
+                looked_at[ref.id] = _is_gone(evidence, ref)
+            if looked_at[ref.id]:
+                yield span.id
+
+
+def _is_gone(evidence: Evidence, ref: BodyRef) -> bool:
+    assert ref.id is not None
+    try:
+        evidence._read_body(ref.id, 0, 1)  # one byte: whether it is there, not what it is
+    except VestigeError:
+        return True
+    return False
+
+
+@check(
+    "unsampled-run",
+    title="The run was not sampled: what happened inside is not recorded",
+    looks_at="attribute `sampled` of the run's root span",
+    severity="hint",
+    confidence=1.0,
+    false_positives="none",
+)
+def unsampled_run(evidence: Evidence) -> Iterator[Finding]:
+    root = evidence.root
+    if root is not None and root.attributes.get("sampled") is False:
+        yield make_finding(
+            evidence,
+            "unsampled-run",
+            kind="health/unsampled",
+            cause=root.id,
+            evidence=[root.id],
+            message="this run was not sampled: only its root, warnings and errors are here.",
+            command="vestige doctor",
+        )

@@ -1,0 +1,234 @@
+"""The same again: loops, the same error over and over, retry storms.
+
+Arguments count: the same tool with other arguments is progress. They are compared as JSON,
+so that another order of keys is no difference.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+
+from vestige.limits import KIB
+from vestige.query import words
+from vestige.query.checks import check, make_finding
+from vestige.query.checks.calls import asked_calls
+from vestige.query.checks.repeats import Repeat, find_repeats
+from vestige.query.evidence import Evidence
+from vestige.record.finding import Finding
+from vestige.record.run import SpanInfo
+
+ROUNDS_MIN = 3
+"""Twice may be a check of the first time; three times the same is a habit."""
+
+FINDINGS_MAX = 5
+EVIDENCE_MAX = 10
+
+ARGUMENTS_MAX = 64 * KIB
+"""Longer arguments are compared as they are."""
+
+ARGUMENTS_READ_MAX = 2_000
+"""Different arguments that are read, of the tools with the fewest first; others are compared as
+they are. A loop has few, however their keys are ordered."""
+
+FAILED = frozenset(["error", "timeout"])
+
+Call = tuple[SpanInfo, object]
+"""The span that shows a call, and what makes it the same as another."""
+
+
+# --- loops ------------------------------------------------------------------------------------
+
+
+@check(
+    "loop",
+    title="The same calls again and again",
+    looks_at="tool calls in order with their arguments, patterns of any period, 3 rounds or more",
+    severity="warning",
+    confidence=0.9,
+    false_positives="polling that is meant: where results differ from round to round, it is a hint",
+)
+def loop(evidence: Evidence) -> Iterator[Finding]:
+    found = 0
+    for calls in _sequences(evidence):
+        for repeat in find_repeats([key for _, key in calls], ROUNDS_MIN):
+            if found < FINDINGS_MAX:
+                yield _loop(evidence, calls, repeat)
+            found += 1
+        if found:
+            return  # what the whole sequence shows, its parts need not show again
+
+
+def _sequences(evidence: Evidence) -> Iterator[list[Call]]:
+    """All tool calls; then each component's own, which others may have interrupted."""
+    calls: list[Call] = _executed(evidence) or [
+        (asked.span, (asked.call.name, _normal(asked.call.arguments)))
+        for asked in asked_calls(evidence)
+    ]
+    yield calls
+    by_component: dict[str, list[Call]] = {}
+    for call in calls:
+        by_component.setdefault(call[0].component, []).append(call)
+    if len(by_component) > 1:
+        yield from by_component.values()
+
+
+def _executed(evidence: Evidence) -> list[Call]:
+    """Tool spans with what was called. Bodies are content-addressed: each is read once, and
+    those of a tool that is called with ever new arguments not at all."""
+    tools = evidence.of_type("tool")
+    by_name: dict[str, set[int | None]] = {}
+    for span in tools:
+        by_name.setdefault(span.name, set()).add(span.input.id if span.input else None)
+    to_read: set[str] = set()
+    count = 0
+    for name in sorted(by_name, key=lambda name: (len(by_name[name]), name)):
+        count += len(by_name[name])
+        if count <= ARGUMENTS_READ_MAX:
+            to_read.add(name)
+    known: dict[int, object] = {}
+
+    def arguments(span: SpanInfo) -> object:
+        ref = span.input
+        if ref is None or ref.id is None:
+            return ref and ref.size_bytes
+        if span.name not in to_read or ref.size_bytes > ARGUMENTS_MAX:
+            return ref.id
+        if ref.id not in known:
+            known[ref.id] = _normal(evidence.input(span) or "")
+        return known[ref.id]
+
+    return [(span, (span.name, arguments(span))) for span in tools]
+
+
+def _normal(arguments: str) -> str:
+    try:
+        return json.dumps(json.loads(arguments), sort_keys=True)
+    except (ValueError, RecursionError):
+        return arguments
+
+
+def _loop(evidence: Evidence, calls: Sequence[Call], repeat: Repeat) -> Finding:
+    spans = [span for span, _ in calls[repeat.begin : repeat.end]]
+    first = spans[: repeat.period]
+    same = all(
+        _result(span) == _result(spans[place % repeat.period]) for place, span in enumerate(spans)
+    )
+    names = " > ".join(words.one_line(span.name, 40) for span in first[:4])
+    if repeat.period > 4:
+        names += f" > {repeat.period - 4} more"
+    what = "the same call" if repeat.period == 1 else f"the same {repeat.period} calls"
+    results = "same results" if same else "results differ, so it may be polling"
+    return make_finding(
+        evidence,
+        "loop",
+        kind="loop/exact" if repeat.period == 1 else "loop/cyclic",
+        severity="warning" if same else "hint",
+        confidence=0.9 if same else 0.5,
+        basis="measured" if same else "hypothesis",
+        cause=spans[0].id,
+        evidence=[span.id for span in spans[:: repeat.period]][:EVIDENCE_MAX],
+        message=f"{names}: {what} {repeat.count} times in a row, arguments included "
+        f"({len(spans)} calls, {results}).",
+    )
+
+
+def _result(span: SpanInfo) -> object:
+    body = span.output.id if span.output is not None else None
+    return span.status, body, span.attributes.get("error.message")
+
+
+# --- the same error ---------------------------------------------------------------------------
+
+
+@check(
+    "repeated-tool-error",
+    title="The same tool fails in the same way, and is called again",
+    looks_at="tool spans that failed: tool, error type, error message",
+    severity="warning",
+    confidence=0.9,
+    false_positives="a tool that is tried until something else is ready",
+)
+def repeated_tool_error(evidence: Evidence) -> Iterator[Finding]:
+    by_error: dict[tuple[str, str], list[SpanInfo]] = {}
+    for span in evidence.of_type("tool"):
+        if span.status in FAILED:
+            by_error.setdefault((span.name, _error_text(evidence, span)), []).append(span)
+    found = [(key, spans) for key, spans in by_error.items() if len(spans) >= ROUNDS_MIN]
+    for (name, error), spans in found[:FINDINGS_MAX]:
+        yield make_finding(
+            evidence,
+            "repeated-tool-error",
+            cause=spans[0].id,
+            evidence=[span.id for span in spans[:EVIDENCE_MAX]],
+            message=f"{words.one_line(name, 60)} failed {len(spans)} times with the same error: "
+            f"{words.one_line(error, 160) or 'no message'}.",
+        )
+
+
+def _error_text(evidence: Evidence, span: SpanInfo) -> str:
+    kind, message = span.attributes.get("error.type"), span.attributes.get("error.message")
+    if kind or message:
+        return f"{kind or 'error'}: {message or ''}"
+    return (evidence.output(span) or "")[:1000]
+
+
+# --- retries ----------------------------------------------------------------------------------
+
+
+@check(
+    "retry-storm",
+    title="The same request is sent again and again, and fails",
+    looks_at="llm and http spans: attribute `attempt`, and identical input bodies with errors",
+    severity="warning",
+    confidence=0.85,
+    false_positives="a provider that is down, and a program that patiently waits for it",
+)
+def retry_storm(evidence: Evidence) -> Iterator[Finding]:
+    by_request: dict[tuple[str, str, object], list[SpanInfo]] = {}
+    for span in evidence.of_type("llm", "http"):
+        if span.input is not None and span.input.id is not None:
+            by_request.setdefault((span.type, span.name, span.input.id), []).append(span)
+    found = 0
+    told: set[str] = set()
+    for (_, name, _), spans in by_request.items():
+        failed = [span for span in spans if span.status in FAILED]
+        if len(spans) >= ROUNDS_MIN and len(failed) >= ROUNDS_MIN - 1:
+            told.update(span.id for span in spans)
+            found += 1
+            if found <= FINDINGS_MAX:
+                yield _storm(evidence, name, failed, len(spans))
+    attempts = [
+        span
+        for span in evidence.of_type("llm", "http")
+        if _attempt(span) >= ROUNDS_MIN and span.id not in told
+    ]
+    if attempts:
+        worst = max(attempts, key=_attempt)
+        yield make_finding(
+            evidence,
+            "retry-storm",
+            kind="retry-storm/attempts",
+            cause=worst.id,
+            evidence=[span.id for span in attempts[:EVIDENCE_MAX]],
+            message=f"{words.one_line(worst.name, 60)} needed attempt {_attempt(worst)}; "
+            f"{words.counted(len(attempts), 'request')} reached attempt {ROUNDS_MIN} or more.",
+        )
+
+
+def _storm(evidence: Evidence, name: str, failed: list[SpanInfo], sent: int) -> Finding:
+    error = words.one_line(_error_text(evidence, failed[0]), 120)
+    return make_finding(
+        evidence,
+        "retry-storm",
+        kind="retry-storm/same-request",
+        cause=failed[0].id,
+        evidence=[span.id for span in failed[:EVIDENCE_MAX]],
+        message=f"{words.one_line(name, 60)}: the same request was sent {sent} times and failed "
+        f"{len(failed)} times, first with: {error or 'no message'}.",
+    )
+
+
+def _attempt(span: SpanInfo) -> int:
+    value = span.attributes.get("attempt")
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0

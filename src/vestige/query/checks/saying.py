@@ -1,0 +1,26 @@
+"""How findings name a span and its failure."""
+
+from __future__ import annotations
+
+from vestige.query import words
+from vestige.query.evidence import Evidence
+from vestige.record.run import SpanInfo
+
+
+def named(span: SpanInfo) -> str:
+    """A span as a message names it."""
+    return f"{words.one_line(span.type, 20)} {words.one_line(span.name, 60)} ({span.short_id})"
+
+
+def say_outcome(evidence: Evidence) -> str:
+    return words.one_line(evidence.run.info.outcome, 20)
+
+
+def say_error(evidence: Evidence, span: SpanInfo) -> str:
+    """What a failed span says of its failure, in one line."""
+    error, message = span.attributes.get("error.type"), span.attributes.get("error.message")
+    code = span.attributes.get("exit_code")
+    if not error and not message:
+        said = words.one_line(evidence.output(span) or "", 120)
+        return f"exit code {code} {said}".strip() if code is not None else said or "no message"
+    return words.one_line(f"{error or 'error'}: {message or ''}", 160)

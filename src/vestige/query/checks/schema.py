@@ -1,0 +1,160 @@
+"""Do arguments fit a tool's JSON Schema? The parts that tools use: type, required, enum,
+properties, items, additionalProperties, const, anyOf, oneOf, allOf, `$ref` within, bounds.
+
+What it does not know it lets pass: a false alarm costs more than a miss.
+
+    find_problem({"required": ["city"]}, {})  ->  "city is required and missing"
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+_DEPTH_MAX = 30
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "null": (type(None),),
+}
+
+
+def find_problem(schema: Any, value: Any) -> str | None:
+    """The first thing that does not fit, in words; None if all fits."""
+    return _find(schema, value, "", schema, 0)
+
+
+def _find(schema: Any, value: Any, at: str, root: Any, depth: int) -> str | None:
+    schema = _resolved(schema, root)
+    if not isinstance(schema, dict) or depth > _DEPTH_MAX:
+        return None
+    where = at or "the arguments"
+    if not _is_of_type(schema, value):
+        return f"{where} should be {_expected(schema)} and is {_word(value)}"
+    if isinstance(schema.get("enum"), list) and value not in schema["enum"]:
+        return f"{where} is {_short(value)}, none of {_short(schema['enum'])}"
+    if "const" in schema and value != schema["const"]:
+        return f"{where} is {_short(value)} and should be {_short(schema['const'])}"
+    return (
+        _out_of_bounds(schema, value, where)
+        or _in_object(schema, value, at, root, depth)
+        or _in_array(schema, value, at, root, depth)
+        or _in_branches(schema, value, at, root, depth)
+    )
+
+
+def _resolved(schema: Any, root: Any) -> Any:
+    for _ in range(_DEPTH_MAX):
+        ref = schema.get("$ref") if isinstance(schema, dict) else None
+        if not isinstance(ref, str):
+            return schema
+        if not ref.startswith("#/"):
+            return None
+        schema = root
+        for part in ref[2:].split("/"):
+            schema = schema.get(part) if isinstance(schema, dict) else None
+    return None
+
+
+def _names(schema: dict[str, Any]) -> list[str]:
+    given = schema.get("type")
+    listed = given if isinstance(given, list) else [given]
+    names = [name.lower() for name in listed if isinstance(name, str)]  # Gemini writes STRING
+    return [*names, "null"] if names and schema.get("nullable") is True else names
+
+
+def _is_of_type(schema: dict[str, Any], value: Any) -> bool:
+    names = _names(schema)
+    if not names or any(name not in _TYPES for name in names):
+        return True
+    return any(_is(name, value) for name in names)
+
+
+def _is(name: str, value: Any) -> bool:
+    if isinstance(value, bool):
+        return name == "boolean"
+    if name == "integer" and isinstance(value, float):
+        return value.is_integer()
+    return isinstance(value, _TYPES[name])
+
+
+def _in_object(schema: dict[str, Any], value: Any, at: str, root: Any, depth: int) -> str | None:
+    if not isinstance(value, dict):
+        return None
+    required = schema.get("required")
+    for name in required if isinstance(required, list) else ():
+        if name not in value:
+            return f"{_join(at, name)} is required and missing"
+    properties = schema.get("properties")
+    properties = properties if isinstance(properties, dict) else {}
+    if schema.get("additionalProperties") is False and "patternProperties" not in schema:
+        for name in value:
+            if name not in properties:
+                return f"{_join(at, name)} is not known to the tool"
+    for name, inner in properties.items():
+        if name in value:
+            problem = _find(inner, value[name], _join(at, name), root, depth + 1)
+            if problem is not None:
+                return problem
+    return None
+
+
+def _in_array(schema: dict[str, Any], value: Any, at: str, root: Any, depth: int) -> str | None:
+    if not isinstance(value, list) or not isinstance(schema.get("items"), dict):
+        return None
+    for place, item in enumerate(value):
+        problem = _find(schema["items"], item, f"{at}[{place}]", root, depth + 1)
+        if problem is not None:
+            return problem
+    return None
+
+
+def _in_branches(schema: dict[str, Any], value: Any, at: str, root: Any, depth: int) -> str | None:
+    for branch in _branches(schema, "allOf"):
+        problem = _find(branch, value, at, root, depth + 1)
+        if problem is not None:
+            return problem
+    for word in ("anyOf", "oneOf"):
+        branches = _branches(schema, word)
+        problems = [_find(branch, value, at, root, depth + 1) for branch in branches]
+        if problems and all(problems):
+            return problems[0] if len(problems) == 1 else f"{at or 'the arguments'} fits no {word}"
+    return None
+
+
+def _branches(schema: dict[str, Any], word: str) -> list[Any]:
+    found = schema.get(word)
+    return found if isinstance(found, list) else []
+
+
+def _out_of_bounds(schema: dict[str, Any], value: Any, where: str) -> str | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    low, high = schema.get("minimum"), schema.get("maximum")
+    if isinstance(low, (int, float)) and value < low:
+        return f"{where} is {value}, below {low}"
+    if isinstance(high, (int, float)) and value > high:
+        return f"{where} is {value}, above {high}"
+    return None
+
+
+def _expected(schema: dict[str, Any]) -> str:
+    return " or ".join(_names(schema))
+
+
+def _word(value: Any) -> str:
+    names = ("boolean", "integer", "number", "string", "object", "array", "null")
+    return next((name for name in names if _is(name, value)), "something else")
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:79] + "…"
+
+
+def _join(at: str, name: object) -> str:
+    return f"{at}.{name}" if at else str(name)

@@ -1,0 +1,306 @@
+"""Debugger: every verb as a method, over one store. What the CLI, MCP and programs share.
+
+    with vestige.open() as debugger:
+        print(debugger.overview("r7"))
+        print(debugger.check("r7").data())
+
+Each method takes any id (query/find.py) and returns an `Answer`: text within a budget, or data.
+It only reads. What checks find in a finished run is handed to `keep`, if there is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Self, TypeVar
+
+from vestige import clock
+from vestige.errors import NotFoundError, UsageError
+from vestige.limits import LIST_MAX, SHOW_LINES_MAX
+from vestige.query.answer import Answer
+from vestige.query.bodies import BodyAnswer, Slice, Which, body_answer, parse_range
+from vestige.query.check import CheckAnswer, Keep, examine, top
+from vestige.query.find import Target, Want, find_run, resolve
+from vestige.query.grep import PARTS, GrepAnswer, GrepOptions, grep_answer, parse_parts
+from vestige.query.layout import Asked
+from vestige.query.lists import ListAnswer
+from vestige.query.overview import OverviewAnswer
+from vestige.query.show import ShowAnswer, ShowOptions
+from vestige.query.spans import SpanAnswer, span_answer
+from vestige.query.tables import SchemaAnswer, SqlAnswer, schema_answer, sql_answer
+from vestige.query.why import WhyAnswer, why_answer
+from vestige.record.run import Run, RunInfo, SpanInfo
+from vestige.settings import parse_duration
+from vestige.store.base import RunFilter, Store
+
+A = TypeVar("A", bound=Asked)
+Range = tuple[int, int | None]
+
+
+class Debugger:
+    """The verbs. `at` is what a command needs to ask the same store: `--home DIR`."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        keep: Keep | None = None,
+        at: str = "",
+        close: Callable[[], None] | None = None,
+    ) -> None:
+        self.store = store
+        self.at = at
+        self._keep = keep
+        self._close = close
+
+    def close(self) -> None:
+        """Let go of the store, and of what was made to read it."""
+        self.store.close()
+        if self._close is not None:
+            self._close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        try:
+            self.store.__exit__(kind, error, trace)
+        finally:
+            if self._close is not None:
+                self._close()
+
+    def _placed(self, answer: A) -> A:
+        answer.at = self.at
+        return answer
+
+    # --- what an id means -------------------------------------------------------------------
+
+    def resolve(self, id: str | None, want: Want = "any") -> Target:
+        return resolve(self.store, id, want)
+
+    def _run(self, id: str | None) -> Run:
+        return self.store.load_run(resolve(self.store, id, "run").run.id)
+
+    def _span(self, id: str | None) -> tuple[Run, SpanInfo]:
+        """A span; of a run, its root."""
+        target = resolve(self.store, id, "span")
+        run = self.store.load_run(target.run.id)
+        span_id = target.span_id
+        if span_id is None:
+            root = next((span for span in run.spans if span.parent_id is None), None)
+            if root is None:
+                raise NotFoundError(f"{target.run.short_id}: no span of it was recorded.")
+            span_id = root.id
+        return run, next(span for span in run.spans if span.id == span_id)
+
+    # --- runs -------------------------------------------------------------------------------
+
+    def list(
+        self,
+        *,
+        failed: bool = False,
+        since: str | float | None = None,
+        name: str | None = None,
+        conversation: str | None = None,
+        like: str | None = None,
+        everything: bool = False,
+        limit: int = LIST_MAX,
+        after: str | None = None,
+    ) -> ListAnswer:
+        """Runs, newest first. `since`: `2h`, or seconds. `after`: a run's id; those older than it."""
+        since_s = _duration(since)
+        now_ns = clock.SYSTEM.now_ns()
+        wanted = RunFilter(
+            failed=failed,
+            since_ns=None if since_s is None else now_ns - int(since_s * 1e9),
+            name=name,
+            conversation_id=conversation,
+            like=like,
+            with_implicit=everything,
+            limit=limit + 1,
+            after=None if after is None else find_run(self.store, after).short_id,
+        )
+        found = self.store.list_runs(wanted)
+        runs = found[:limit]
+        results = self.store.check_results([run.id for run in runs])
+        tops = {run_id: top(each) for run_id, each in results.items()}
+        told = {"--name": name, "--conversation": conversation, "--like": like}
+        options = ["--failed"] if failed else []
+        options += ["--since", f"{since_s:g}s"] if since_s is not None else []
+        options += [
+            word for key, value in told.items() if value is not None for word in (key, value)
+        ]
+        options += ["--all"] if everything else []
+        return self._placed(
+            ListAnswer(
+                runs, len(found) > limit, limit, now_ns, options,
+                {run_id: finding for run_id, finding in tops.items() if finding is not None},
+            )
+        )  # fmt: skip
+
+    def overview(self, id: str | None = None) -> OverviewAnswer:
+        run = self._run(id)
+        examined = examine(self.store, run, self._keep)
+        by_id = {span.id: span for span in run.spans}
+        suspects = {
+            by_id[finding.cause].component
+            for finding in examined.findings
+            if finding.cause in by_id
+        }
+        suspects |= {span.component for span in run.spans if span.status not in ("ok", None)}
+        surfaces = _surface_lines(self.store, run.info, sorted(suspects))
+        answer = OverviewAnswer(run, examined, self._last_good(run.info), surfaces)
+        return self._placed(answer)
+
+    def _last_good(self, run: RunInfo) -> RunInfo | None:
+        for before_ns in (run.started_ns, None):
+            wanted = RunFilter(
+                name_is=run.name, outcome="ok", before_ns=before_ns, with_implicit=True, limit=2
+            )
+            for found in self.store.list_runs(wanted):
+                if found.id != run.id:
+                    return found
+        return None
+
+    def show(
+        self,
+        id: str | None = None,
+        *,
+        errors: bool = False,
+        fold: bool = True,
+        type: str | None = None,
+        from_: str | float | None = None,
+        to: str | float | None = None,
+        depth: int | None = None,
+        limit: int = SHOW_LINES_MAX,
+        after: int | None = None,
+    ) -> ShowAnswer:
+        """`from_`, `to`: seconds into the run, or a span of it. `after`: lines to pass over."""
+        run = self._run(id)
+        low, high = (self._seconds(run, edge) for edge in (from_, to))
+        options = ShowOptions(errors, fold, type, low, high, depth, limit, after)
+        return self._placed(ShowAnswer(run, options, id))
+
+    def _seconds(self, run: Run, edge: str | float | None) -> float | None:
+        if edge is None or not isinstance(edge, str):
+            return edge
+        try:
+            return float(edge.strip().removesuffix("s"))
+        except ValueError:
+            target = resolve(self.store, edge, "span")
+        for span in run.spans:
+            if span.id == target.span_id:
+                return (span.started_ns - run.info.started_ns) / 1e9
+        raise UsageError(
+            f"{target.run.short_id}: no span of {run.info.short_id}. Give seconds, or a span of it."
+        )
+
+    def check(self, id: str | None = None, *, after: int = 0) -> CheckAnswer:
+        run = self._run(id)
+        return self._placed(CheckAnswer(run, examine(self.store, run, self._keep), after))
+
+    # --- spans ------------------------------------------------------------------------------
+
+    def span(self, id: str) -> SpanAnswer:
+        run, span = self._span(id)
+        return self._placed(span_answer(self.store, run, span.id))
+
+    def body(
+        self,
+        id: str,
+        *,
+        part: Which | None = None,
+        head: bool = False,
+        lines: str | Range | None = None,
+        bytes: str | Range | None = None,
+        path: str | None = None,
+    ) -> BodyAnswer:
+        """`lines`: `1:40`, the first and the last. `bytes`: `0:4000`, the last one not included."""
+        wanted = Slice(head, _range("lines", lines, 1), _range("bytes", bytes, 0), path)
+        _, span = self._span(id)
+        return self._placed(body_answer(self.store, span, part, wanted))
+
+    def why(self, id: str) -> WhyAnswer:
+        run, span = self._span(id)
+        return self._placed(why_answer(self.store, run, span.id, self._keep))
+
+    # --- text and tables --------------------------------------------------------------------
+
+    def grep(
+        self,
+        pattern: str,
+        id: str | None = None,
+        *,
+        where: str | Sequence[str] = PARTS,
+        regex: bool = False,
+        ignore_case: bool = False,
+        after: str | None = None,
+    ) -> GrepAnswer:
+        """In one run, or, without an id, in all there are. `where`: `bodies,attrs,logs`."""
+        parts = parse_parts(where if isinstance(where, str) else ",".join(where))
+        run = resolve(self.store, id, "run").run if id is not None else None
+        options = GrepOptions(regex, ignore_case, parts, after)
+        scope = (run.id, run.short_id) if run else None
+        return self._placed(grep_answer(self.store, pattern, scope, options))
+
+    def sql(self, query: str, *, after: int = 0) -> SqlAnswer:
+        return self._placed(sql_answer(self.store, query, after))
+
+    def schema(self, table: str | None = None) -> SchemaAnswer:
+        return self._placed(schema_answer(table))
+
+    # --- between runs -----------------------------------------------------------------------
+
+    def diff(self, a: str, b: str | None = None, **options: Any) -> Answer:
+        """Two runs or two spans; see `vestige.query.diff.diff_answer` for the options."""
+        target_a = resolve(self.store, a)
+        target_b = None if b is None else resolve(self.store, b)
+        return self._lazy("diff", self.store, target_a, target_b, **options)
+
+    def stats(self, *, by: str = "name", since: str | float | None = None) -> Answer:
+        """Counts, durations, tokens, error rates. `since`: `7d`, or seconds."""
+        since_s = _duration(since)
+        since_ns = None if since_s is None else clock.SYSTEM.now_ns() - int(since_s * 1e9)
+        return self._lazy("stats", self.store, by=by, since=since_ns)
+
+    def compare(self, a: Sequence[str], b: Sequence[str]) -> Answer:
+        """What differs between two groups of runs."""
+        a_ids, b_ids = ([resolve(self.store, each, "run").run.id for each in ids] for ids in (a, b))
+        return self._lazy("compare", self.store, a_ids, b_ids)
+
+    def _lazy(self, verb: str, *args: Any, **options: Any) -> Answer:
+        """The larger verbs are loaded when they are first asked for."""
+        from importlib import import_module
+
+        try:
+            function = getattr(import_module(f"vestige.query.{verb}"), f"{verb}_answer")
+        except ImportError as error:
+            raise UsageError(f"{verb}: not in this version.") from error
+        answer: Answer = function(*args, **options)
+        if isinstance(answer, Asked):
+            answer.at = self.at
+        return answer
+
+
+def _duration(value: str | float | None) -> float | None:
+    if not isinstance(value, str):
+        return value
+    try:
+        return parse_duration(value)
+    except ValueError as error:
+        raise UsageError(f"since {value[:40]!r}: {error}.") from error
+
+
+def _range(name: str, value: str | Range | None, least: int) -> Range | None:
+    if not isinstance(value, str):
+        return value
+    try:
+        return parse_range(value, least)
+    except ValueError as error:
+        raise UsageError(f"{name} {value[:40]!r}: {error}.") from error
+
+
+def _surface_lines(store: Store, run: RunInfo, components: Sequence[str]) -> Sequence[str]:
+    """What components under investigation offer (query/surfaces.py)."""
+    from vestige.query.surfaces import surface_lines
+
+    return surface_lines(store, run, components)

@@ -1,0 +1,201 @@
+"""`diff`: what differs between two runs, two spans, or a span and what it came from.
+
+    diff_answer(store, target_a, target_b)               # two runs, or two spans
+    diff_answer(store, target, prev=True)                # its predecessor of the same type and name
+    diff_answer(store, target, before_after=True)        # a prompt as built, against as sent
+    diff_answer(store, target, vs_good=True)             # the last good run of the same name
+
+Elsewhere: two runs in diff_runs.py, two spans in diff_spans.py, bodies in diff_bodies.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from vestige.errors import NotFoundError, UsageError
+from vestige.query import words
+from vestige.query.diff_runs import MODEL_CALLS, diff_runs
+from vestige.query.diff_spans import DiffAnswer, diff_spans, label
+from vestige.query.evidence import Evidence
+from vestige.record.run import RunInfo, SpanInfo
+from vestige.store import reports
+from vestige.store.base import Store
+
+__all__ = ["DiffAnswer", "Target", "diff_answer", "diff_runs", "diff_spans", "find_before_after"]
+
+
+class Target(Protocol):
+    """What an id was resolved to."""
+
+    @property
+    def run(self) -> RunInfo: ...
+
+    @property
+    def span_id(self) -> str | None: ...
+
+
+def diff_answer(
+    store: Store,
+    target_a: Target,
+    target_b: Target | None = None,
+    *,
+    prev: bool = False,
+    before_after: bool = False,
+    vs_good: bool = False,
+    ignore: Sequence[str] = (),
+) -> DiffAnswer:
+    """Two things side by side; the second is given, or found."""
+    asked = [target_b is not None, prev, before_after, vs_good]
+    if sum(asked) != 1:
+        raise UsageError(
+            "diff: give two ids, or one id and one of --prev, --before-after, --vs-good."
+        )
+    open_run = _opener(store)
+    a = open_run(target_a.run.id)
+    if target_b is not None:
+        return _diff_targets(a, target_a, open_run(target_b.run.id), target_b, ignore)
+    if before_after:
+        before, after = find_before_after(a, _span(a, target_a.span_id))
+        command = f"vestige diff {after.short_id} --before-after"
+        return diff_spans(a, before, a, after, ignore, command=command, inputs_only=True)
+    if prev and target_a.span_id is not None:
+        span = _span(a, target_a.span_id)
+        b, earlier = _find_previous(store, open_run, a, span)
+        return diff_spans(
+            b, earlier, a, span, ignore, command=f"vestige diff {span.short_id} --prev"
+        )
+    find = reports.find_run_before if prev else reports.find_last_good
+    other = find(reports.connection_of(store), target_a.run.id)
+    if other is None:
+        what = "earlier run like it" if prev else "good run of the same name"
+        raise NotFoundError(
+            f"{target_a.run.short_id}: no {what} ({words.one_line(target_a.run.name, 60)!r}). "
+            "See `vestige list`."
+        )
+    return diff_runs(open_run(other), a, ignore)
+
+
+def _opener(store: Store) -> Callable[[str], Evidence]:
+    held: dict[str, Evidence] = {}
+
+    def open_run(run_id: str) -> Evidence:
+        if run_id not in held:
+            held[run_id] = Evidence(store.load_run(run_id), store.read_body)
+        return held[run_id]
+
+    return open_run
+
+
+def _diff_targets(
+    a: Evidence, target_a: Target, b: Evidence, target_b: Target, ignore: Sequence[str]
+) -> DiffAnswer:
+    if (target_a.span_id is None) != (target_b.span_id is None):
+        run, span = (
+            (target_a, target_b) if target_a.span_id is None else (target_b, target_a)
+        )  # fmt: skip
+        raise UsageError(
+            f"diff: {run.run.short_id} is a run and {words.one_line(str(span.span_id), 40)} a span. "
+            "Give two runs or two spans."
+        )
+    if target_a.span_id is None:
+        return diff_runs(a, b, ignore)
+    return diff_spans(a, _span(a, target_a.span_id), b, _span(b, target_b.span_id), ignore)
+
+
+def _span(evidence: Evidence, span_id: str | None) -> SpanInfo:
+    if span_id is None:
+        if evidence.root is not None:
+            return evidence.root
+        raise UsageError(f"diff: {evidence.run.info.short_id} is a run. Give a span of it.")
+    found = evidence.spans.get(span_id)
+    if found is None:
+        raise NotFoundError(
+            f"{words.one_line(span_id, 40)}: no such span in {evidence.run.info.short_id}. "
+            f"See `vestige show {evidence.run.info.short_id}`."
+        )
+    return found
+
+
+def _find_previous(
+    store: Store, open_run: Callable[[str], Evidence], evidence: Evidence, span: SpanInfo
+) -> tuple[Evidence, SpanInfo]:
+    """The last span of the same type and name: in the run, or in the conversation before it."""
+    earlier = None
+    for other in evidence.run.spans:
+        if other.id == span.id:
+            break
+        if (other.type, other.name) == (span.type, span.name):
+            earlier = other
+    if earlier is not None:
+        return evidence, earlier
+    found = reports.find_span_before(
+        reports.connection_of(store), evidence.run.info.id, span.type, span.name
+    )
+    if found is None:
+        raise NotFoundError(
+            f"{span.short_id}: no {label(span)} before it in its run or conversation. "
+            f"See `vestige show {evidence.run.info.short_id}`."
+        )
+    other_run = open_run(found[0])
+    return other_run, other_run.spans[found[1]]
+
+
+def find_before_after(evidence: Evidence, span: SpanInfo) -> tuple[SpanInfo, SpanInfo]:
+    """The span that holds a prompt as it was built, and the model call that sent it."""
+    if span.type in MODEL_CALLS:
+        before = _find_built(evidence, span)
+        if before is not None:
+            return before, span
+    else:
+        after = _find_sent(evidence, span)
+        if after is not None:
+            if span.input is not None:
+                return span, after
+            before = _find_built(evidence, after)
+            if before is not None:
+                return before, after
+    raise NotFoundError(
+        f"{span.short_id}: no prompt before and request after it (a step or prompt span with a body, "
+        f"and a model call with one inside or beside it). See `vestige span {span.short_id}`."
+    )
+
+
+def _find_sent(evidence: Evidence, span: SpanInfo) -> SpanInfo | None:
+    """The first model call inside, or else beside and after it."""
+    inside = {span.id}
+    beside = None
+    after = False
+    for other in evidence.run.spans:
+        if other.id == span.id:
+            after = True
+        elif other.parent_id in inside:
+            inside.add(other.id)
+            if other.type in MODEL_CALLS and other.input is not None:
+                return other
+        elif (
+            after and beside is None and other.parent_id == span.parent_id
+            and other.type in MODEL_CALLS and other.input is not None
+        ):  # fmt: skip
+            beside = other
+    return beside
+
+
+def _find_built(evidence: Evidence, call: SpanInfo) -> SpanInfo | None:
+    """The nearest prompt beside and before a model call, or else what it stands in."""
+    beside = None
+    for other in evidence.children.get(call.parent_id, []):
+        if other.id == call.id:
+            break
+        if other.input is not None and other.type.startswith("prompt"):
+            beside = other
+    if beside is not None:
+        return beside
+    seen = {call.id}
+    parent = evidence.spans.get(call.parent_id or "")
+    while parent is not None and parent.id not in seen:
+        if parent.input is not None and parent.type not in ("run", "process"):
+            return parent
+        seen.add(parent.id)
+        parent = evidence.spans.get(parent.parent_id or "")
+    return None

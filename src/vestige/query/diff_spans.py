@@ -1,0 +1,200 @@
+"""Two spans side by side: fields, attributes, bodies. And what every diff answers with.
+
+    diff_spans(evidence, span, other_evidence, other_span)
+
+Elsewhere: bodies in diff_bodies.py; which two spans are meant in diff.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from vestige.query import words
+from vestige.query.budget import TOKENS_MAX, fit_lines
+from vestige.query.diff_bodies import BodyDiff, Differences, diff_attributes, diff_bodies
+from vestige.query.diff_words import check_rules
+from vestige.query.evidence import BODY_READ_MAX, Evidence
+from vestige.query.layout import Asked
+from vestige.record.run import BodyRef, LogInfo, Node, SpanInfo
+
+_NEXT = "next: "
+"""A line that begins so names a command. Foreign text never begins a line."""
+
+
+class DiffAnswer(Asked):
+    """What differs, and where first."""
+
+    verb: ClassVar[str] = "diff"
+    budget: ClassVar[int] = 1_000
+
+    def __init__(
+        self, told: list[str], facts: Callable[[], dict[str, Any]], *, differs: bool, command: str
+    ) -> None:
+        self._told = told
+        self._facts = facts
+        self.differs = differs
+        self.exit_code = 1 if differs else 0
+        self._command = command
+
+    def lines(self, budget: int) -> list[str]:
+        def more(left_out: int) -> str:
+            larger = min(TOKENS_MAX, budget * 4)
+            how = f"--budget {larger}" if budget < TOKENS_MAX else "--json"
+            return (
+                f"… {words.counted(left_out, 'more line')}: {self.placed(f'{self._command} {how}')}"
+            )
+
+        return fit_lines([self._here(line) for line in self._told], budget, more)
+
+    def _here(self, line: str) -> str:
+        """Next commands, for the place where this was asked."""
+        return f"{_NEXT}{self.placed(line[len(_NEXT) :])}" if line.startswith(_NEXT) else line
+
+    def data(self) -> dict[str, Any]:
+        return {"version": self.version, "differs": self.differs, **self._facts()}
+
+
+@dataclass(frozen=True, slots=True)
+class SpanDiff:
+    """What differs between two spans."""
+
+    fields: Differences
+    """Type, name, status and attributes."""
+    bodies: list[tuple[str, BodyDiff | str]]
+    """`input`, `output`: how they differ, or a word on why that cannot be said."""
+
+    @property
+    def differs(self) -> bool:
+        return bool(self.fields) or any(
+            isinstance(found, str) or not found.alike for _, found in self.bodies
+        )
+
+    def lines(self, structure_max: int = 40) -> list[str]:
+        told = [difference.line() for difference in self.fields[:structure_max]]
+        more = len(self.fields) - structure_max + self.fields.left_out
+        if more > 0:
+            told.append(f"… {words.counted(more, 'more attribute')}")
+        for which, found in self.bodies:
+            if isinstance(found, str):
+                told.append(f"{which}: {found}")
+            elif not found.alike:
+                told.append(f"{which}:")
+                told.extend(f"  {line}" for line in found.lines(structure_max))
+            elif not found.identical:
+                told.append(f"{which}: differs only in {' and '.join(found.ignored)}, ignored")
+        return told
+
+    def data(self) -> dict[str, Any]:
+        return {
+            "fields": [difference.data() for difference in self.fields],
+            **{
+                which: {"note": found} if isinstance(found, str) else found.data()
+                for which, found in self.bodies
+            },
+        }
+
+
+def compare_spans(
+    a: Evidence, a_span: SpanInfo, b: Evidence, b_span: SpanInfo, rules: Sequence[str],
+    *, inputs_only: bool = False,
+) -> SpanDiff:  # fmt: skip
+    """Fields, then bodies."""
+    checked = check_rules(rules)
+    fields = Differences()
+    bodies: list[tuple[str, BodyDiff | str]] = []
+    if not inputs_only:
+        for name in ("type", "name", "component", "status"):
+            was, now = (str(getattr(side, name) or "open") for side in (a_span, b_span))
+            if was != now:
+                fields.note("~", name, was, now)
+        diff_attributes(a_span, b_span, checked, fields)
+    for which in ("input",) if inputs_only else ("input", "output"):
+        found = _diff_body(
+            getattr(a_span, which), getattr(a, which)(a_span),
+            getattr(b_span, which), getattr(b, which)(b_span), checked,
+        )  # fmt: skip
+        if found is not None:
+            bodies.append((which, found))
+    return SpanDiff(fields, bodies)
+
+
+def _diff_body(
+    a_ref: BodyRef | None, a: str | None, b_ref: BodyRef | None, b: str | None, rules: Sequence[str]
+) -> BodyDiff | str | None:
+    if a_ref is None and b_ref is None:
+        return None
+    if a_ref is None or b_ref is None:
+        side, ref = ("B", b_ref) if a_ref is None else ("A", a_ref)
+        return f"only {side} has one ({words.size(ref.size_bytes if ref else 0)})"
+    if a is None or b is None:
+        gone = " and ".join(side for side, text in (("A", a), ("B", b)) if text is None)
+        return f"gone from the store in {gone}, not compared"
+    found = diff_bodies(a, b, rules)
+    longest = max(a_ref.size_bytes, b_ref.size_bytes)
+    if longest > BODY_READ_MAX and not found.alike:
+        note = f"only the first {words.size(BODY_READ_MAX)} of {words.size(longest)} were compared"
+        return replace(found, notes=(*found.notes, note))
+    if longest > BODY_READ_MAX and a_ref != b_ref:
+        return f"the same in the first {words.size(BODY_READ_MAX)} of {words.size(longest)}, then not compared"
+    return found
+
+
+def diff_spans(
+    a: Evidence, a_span: SpanInfo, b: Evidence, b_span: SpanInfo, ignore: Sequence[str] = (),
+    *, command: str | None = None, inputs_only: bool = False,
+) -> DiffAnswer:  # fmt: skip
+    """Two spans: fields, attributes, bodies."""
+    found = compare_spans(a, a_span, b, b_span, ignore, inputs_only=inputs_only)
+    told = [f"A {say(a_span)}", f"B {say(b_span)}"]
+    if found.differs:
+        told += found.lines()
+        told += [f"next: {line}" for line in _next_bodies(a_span, b_span, found)]
+    else:
+        what = "the prompt as built and as sent are" if inputs_only else "they are"
+        rules = check_rules(ignore)
+        but_for = f", {' and '.join(rules)} ignored" if rules else ""
+        told += [f"{what} the same{but_for}", *found.lines()]
+
+    def facts() -> dict[str, Any]:
+        return {"kind": "spans", "a": a_span.short_id, "b": b_span.short_id, **found.data()}
+
+    command = (command or f"vestige diff {a_span.short_id} {b_span.short_id}") + ignored(ignore)
+    return DiffAnswer(told, facts, differs=found.differs, command=command)
+
+
+def _next_bodies(a: SpanInfo, b: SpanInfo, found: SpanDiff) -> list[str]:
+    """The exact slices, where bytes differ."""
+    for which, body in found.bodies:
+        if isinstance(body, BodyDiff) and body.parting is not None:
+            begin = max(0, body.parting.offset_bytes - 200)
+            option = " --out" if which == "output" else ""
+            return [f"vestige body {side.short_id}{option} --bytes {begin}:{begin + 800}" for side in (a, b)]  # fmt: skip
+    return []
+
+
+def say(node: Node) -> str:
+    """A step on one line, with the beginning of its arguments."""
+    if isinstance(node, LogInfo):
+        return label(node)
+    told = f"{node.short_id} {label(node)}"
+    if node.input is not None:
+        told += f" in {words.size(node.input.size_bytes)}"
+    if node.output is not None:
+        told += f" out {words.size(node.output.size_bytes)}"
+    return told
+
+
+def label(node: Node) -> str:
+    if isinstance(node, LogInfo):
+        return f'log {words.one_line(node.level, 20)} "{words.one_line(node.message, 80)}"'
+    label = f"{words.one_line(node.type, 20)} {words.one_line(node.name, 60)}"
+    return (
+        label if node.status == "ok" else f"{label} ({words.one_line(node.status or 'open', 20)})"
+    )
+
+
+def ignored(rules: Sequence[str]) -> str:
+    """The options that say so again."""
+    return "".join(f" --ignore {rule}" for rule in rules)

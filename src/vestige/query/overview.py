@@ -1,0 +1,107 @@
+"""`overview`: a run in one look: how it ended, its shape, what is wrong, what to ask next."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from vestige.query import words
+from vestige.query.check import Examined, data_of, in_chains, tell
+from vestige.query.layout import Asked, fit
+from vestige.query.show import header, run_data, stamps
+from vestige.record.run import Run, RunInfo
+
+FINDINGS_SHOWN = 3
+TYPES_SHOWN = 10
+
+
+@dataclass
+class OverviewAnswer(Asked):
+    """What one wants to know first."""
+
+    verb: ClassVar[str] = "overview"
+    budget: ClassVar[int] = 600
+
+    run: Run
+    examined: Examined
+    good: RunInfo | None
+    """The last run of the same name that went well."""
+    surfaces: Sequence[str] = field(default_factory=tuple)
+    """What the components under investigation offer, in words."""
+
+    def lines(self, budget: int) -> list[str]:
+        short = self.run.info.short_id
+        head = [*header(self.run), *(f"!! {text}" for text in stamps(self.run)[:2])]
+        if budget < 200:
+            head = head[:1]
+        rows = [*self._shape(), *self._findings(), *self._good(), *self.surfaces]
+        whole = self.command("overview", short, "--json")
+        return fit(head, rows, self._next(), budget, lambda n: f"… {n} lines left out: {whole}")
+
+    def _shape(self) -> list[str]:
+        counts = Counter(words.one_line(span.type, 20) for span in self.run.spans)
+        failed = Counter(
+            words.one_line(span.type, 20)
+            for span in self.run.spans
+            if span.status not in ("ok", None)
+        )
+        took: Counter[str] = Counter()
+        for span in self.run.spans:
+            took[words.one_line(span.type, 20)] += span.duration_ns or 0
+        parts = []
+        for kind, count in sorted(counts.items(), key=lambda each: (-each[1], each[0]))[
+            :TYPES_SHOWN
+        ]:
+            bad = f", {failed[kind]} failed" if failed[kind] else ""
+            parts.append(f"{count} {kind} ({words.duration(took[kind])}{bad})")
+        if len(counts) > TYPES_SHOWN:
+            parts.append(f"{len(counts) - TYPES_SHOWN} more types")
+        rows = [f"shape: {', '.join(parts)}"] if parts else []
+        unfinished = sum(span.status is None for span in self.run.spans)
+        if unfinished and self.run.info.outcome != "running":
+            rows.append(f"never ended: {words.counted(unfinished, 'span')}")
+        return rows
+
+    def _findings(self) -> list[str]:
+        chains = in_chains(self.run, self.examined.findings)
+        if not chains:
+            return [f"findings: none; {words.counted(len(self.examined.passed), 'check')} passed"]
+        rows = [line for chain in chains[:FINDINGS_SHOWN] for line in tell(chain[0], self.run, self.placed)]  # fmt: skip
+        rest = len(self.examined.findings) - min(len(chains), FINDINGS_SHOWN)
+        if rest:
+            rows.append(
+                f"… {words.counted(rest, 'more finding')}: {self.command('check', self.run.info.short_id)}"
+            )
+        return rows
+
+    def _good(self) -> list[str]:
+        if self.good is None:
+            return []
+        same = self.command("diff", self.good.short_id, self.run.info.short_id)
+        return [
+            f"last good run like it: {self.good.short_id} {words.timestamp(self.good.started_ns)}: {same}"
+        ]
+
+    def _next(self) -> list[str]:
+        short = self.run.info.short_id
+        failed = ["--errors"] if self.run.info.error_count else []
+        commands = [self.command("check", short), self.command("show", short, *failed)]
+        hurt = [
+            span for span in self.run.spans if span.status not in ("ok", None) and span.parent_id
+        ]
+        if hurt:
+            commands.append(self.command("why", hurt[-1].short_id))
+        return [f"next: {' | '.join(commands)}"]
+
+    def data(self) -> dict[str, Any]:
+        return {
+            "version": self.version,
+            "run": run_data(self.run.info),
+            "types": dict(sorted(Counter(span.type for span in self.run.spans).items())),
+            "findings": [data_of(finding) for finding in self.examined.findings],
+            "passed": sorted(self.examined.passed),
+            "good_run": None if self.good is None else run_data(self.good),
+            "stamps": stamps(self.run),
+        }

@@ -1,0 +1,175 @@
+"""`span`: one span in full: attributes, where it stands, what it is linked to, what went in and out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from vestige.errors import VestigeError
+from vestige.limits import PREVIEW_MAX
+from vestige.query import words
+from vestige.query.layout import Asked, fit, quoted
+from vestige.query.show import log_data, span_data
+from vestige.record.run import BodyRef, LinkInfo, LogInfo, Run, SpanInfo
+from vestige.store.base import Place, Store
+
+VALUE_SHOWN = 300
+NEIGHBOURS_SHOWN = 8
+
+
+@dataclass
+class SpanAnswer(Asked):
+    """One span."""
+
+    verb: ClassVar[str] = "span"
+    budget: ClassVar[int] = 600
+
+    run: Run
+    span: SpanInfo
+    parent: SpanInfo | None
+    children: Sequence[SpanInfo]
+    logs: Sequence[LogInfo]
+    links: Sequence[LinkInfo]
+    linked_from: Sequence[tuple[Place, str | None]]
+    previews: dict[str, str]
+    """`input`, `output`: the beginning; or why there is none."""
+
+    def lines(self, budget: int) -> list[str]:
+        span = self.span
+        whole = self.command("span", span.short_id, "--json")
+        head = [
+            f"{span.short_id} {say(span)}",
+            f"{span.id}  {words.timestamp(span.started_ns)}"
+            f"  +{words.duration(max(0, span.started_ns - self.run.info.started_ns))} into"
+            f" {self.run.info.short_id} {words.one_line(self.run.info.name, 40)}",
+        ]
+        rows = [*self._attributes(), *self._neighbours(), *self._log_lines()]
+        return fit(head, rows, self._bodies(), budget, lambda n: f"… {n} lines left out: {whole}")
+
+    def _attributes(self) -> list[str]:
+        rows = []
+        for key, value in self.span.attributes.items():
+            text = words.value(value, VALUE_SHOWN)
+            cut = isinstance(value, str) and len(value) > VALUE_SHOWN
+            size = f"  ({len(value)} characters)" if cut and isinstance(value, str) else ""
+            rows.append(f"  {words.one_line(key, 60)} = {text}{size}")
+        if any(row.endswith(" characters)") for row in rows):
+            rows.append(f"  … whole values: {self.command('span', self.span.short_id, '--json')}")
+        return rows
+
+    def _neighbours(self) -> list[str]:
+        rows = []
+        if self.parent is not None:
+            rows.append(f"parent: {self.parent.short_id} {say(self.parent)}")
+        elif self.span.parent_id is not None:
+            rows.append(f"parent: {words.one_line(self.span.parent_id, 20)} (not in this run)")
+        rows += [
+            f"child:  {child.short_id} {say(child)}" for child in self.children[:NEIGHBOURS_SHOWN]
+        ]
+        if len(self.children) > NEIGHBOURS_SHOWN:
+            rest = len(self.children) - NEIGHBOURS_SHOWN
+            rows.append(f"… {rest} more children: {self.command('show', self.run.info.short_id)}")
+        rows += [self._say_link(link) for link in self.links[:NEIGHBOURS_SHOWN]]
+        rows += [
+            f"linked from: {place.short_id} {words.one_line(place.name, 40)}{_why(reason)}"
+            for place, reason in self.linked_from[:NEIGHBOURS_SHOWN]
+        ]
+        return rows
+
+    def _say_link(self, link: LinkInfo) -> str:
+        here = {span.id: span for span in self.run.spans}
+        if link.target_run in (None, self.run.info.id) and link.target_span in here:
+            target = here[link.target_span]
+            return f"links to: {target.short_id} {say(target)}{_why(link.reason)}"
+        run = f" of run {words.one_line(link.target_run, 40)}" if link.target_run else ""
+        return f"links to: {words.one_line(link.target_span, 20)}{run}{_why(link.reason)}"
+
+    def _log_lines(self) -> list[str]:
+        rows = [
+            f"{words.one_line(log.level, 10)}: {quoted(log.message, 160)}"
+            for log in self.logs[:NEIGHBOURS_SHOWN]
+        ]
+        if len(self.logs) > NEIGHBOURS_SHOWN:
+            rest = len(self.logs) - NEIGHBOURS_SHOWN
+            rows.append(
+                f"… {rest} more log lines: {self.command('span', self.span.short_id, '--json')}"
+            )
+        return rows
+
+    def _bodies(self) -> list[str]:
+        rows = []
+        for which, option in (("input", "--in"), ("output", "--out")):
+            body: BodyRef | None = getattr(self.span, which)
+            if body is not None:
+                cut = f", {words.one_line(body.cut, 60)}" if body.cut else ""
+                open_it = self.command("body", self.span.short_id, option)
+                rows.append(f"{which}: {words.size(body.size_bytes)}{cut}; {open_it}")
+                rows.append(f"  {quoted(self.previews[which], PREVIEW_MAX)}")
+        return rows
+
+    def data(self) -> dict[str, Any]:
+        links = [
+            {"run_id": link.target_run, "span_id": link.target_span, "reason": link.reason}
+            for link in self.links
+        ]
+        return {
+            "version": self.version,
+            "run_id": self.run.info.id,
+            "span": span_data(self.span, links),
+            "parent": self.parent.short_id if self.parent else None,
+            "children": [child.short_id for child in self.children],
+            "linked_from": [
+                {"run_id": place.run_id, "span_id": place.span_id, "reason": reason}
+                for place, reason in self.linked_from
+            ],
+            "logs": [log_data(log) for log in self.logs],
+            "previews": self.previews,
+        }
+
+
+def span_answer(store: Store, run: Run, span_id: str) -> SpanAnswer:
+    spans = {span.id: span for span in run.spans}
+    span = spans[span_id]
+    return SpanAnswer(
+        run=run,
+        span=span,
+        parent=spans.get(span.parent_id) if span.parent_id else None,
+        children=[each for each in run.spans if each.parent_id == span_id and each.id != span_id],
+        logs=[log for log in run.logs if log.span_id == span_id],
+        links=[link for link in run.links if link.span_id == span_id],
+        linked_from=store.links_to(run.info.id, span_id),
+        previews={
+            which: _preview(store.read_body, body)
+            for which, body in (("input", span.input), ("output", span.output))
+            if body is not None
+        },
+    )
+
+
+def say(span: SpanInfo) -> str:
+    """A span in half a line."""
+    status = "open" if span.status is None else words.one_line(span.status, 20)
+    took = f" after {words.duration(span.duration_ns)}" if span.duration_ns is not None else ""
+    error = span.attributes.get("error.type")
+    said = ""
+    if error is not None and span.status != "ok":
+        message = words.one_line(str(span.attributes.get("error.message") or ""), 120)
+        said = f" {words.one_line(str(error), 40)}" + (f': "{message}"' if message else "")
+    return f"{words.one_line(span.type, 20)} {words.one_line(span.name, 60)}: {status}{took}{said}"
+
+
+def _why(reason: str | None) -> str:
+    return f" ({words.one_line(reason, 60)})" if reason else ""
+
+
+def _preview(read: Callable[[int, int, int | None], bytes], body: BodyRef) -> str:
+    if body.id is None:
+        return f"(lost: {body.cut or 'unknown why'})"
+    try:
+        data = read(body.id, 0, PREVIEW_MAX * 4)
+    except VestigeError as error:
+        return f"({error})"
+    if b"\x00" in data:
+        return f"(binary: {data[:24].hex(' ')} …)"
+    return data.decode(errors="replace")[: PREVIEW_MAX + 1]

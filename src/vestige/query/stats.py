@@ -1,0 +1,241 @@
+"""`stats`: how often, how long, how well, how dear; from the daily sums alone.
+
+The rollups outlive the spans they were made of, so this reaches back further than any run,
+and costs the same whether a store holds a thousand spans or a million. Only `by="tool"` also
+looks at the latest runs, for the ranking by standing cost (ranking.py).
+
+    stats_answer(store, by="model", since_ns=...)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final
+
+from vestige.errors import UsageError
+from vestige.providers.shapes import Usage
+from vestige.query import words
+from vestige.query.budget import TOKENS_MAX, fit_lines
+from vestige.query.layout import Asked, columns, cost, fit
+from vestige.query.ranking import Ranking, rank
+from vestige.store import reports
+from vestige.store.base import Store
+from vestige.store.reports import ModelSum, Sum
+from vestige.store.rollups import quantile_ns
+
+PRICED_AT_ONCE: Final = 100_000
+"""Tokens. A price may rise with the length of a request, so that sums are priced in parts of a
+request's usual length: in parts of this many, and never more parts than there were calls."""
+
+_BARS: Final = "▁▂▃▄▅▆▇█"
+_NOTHING: Final = "–"
+
+
+def stats_answer(store: Store, by: str = "name", since: int | None = None) -> StatsAnswer:
+    """Sums by name, model, tool, component, type or day. `since`: in ns; whole days, UTC."""
+    if by not in reports.BY:
+        raise UsageError(
+            f"--by: {words.one_line(by, 40)!r} is none (expected {', '.join(reports.BY)})."
+        )
+    connection = reports.connection_of(store)
+    since_day = (words.timestamp(since) or "")[:10] if since is not None else None
+    sums = reports.sum_rollups(connection, by, since_day)
+    models = reports.sum_models(connection, by, since_day)
+    ranking = rank(store, since) if by == "tool" else None
+    first = reports.first_day(connection)
+    return StatsAnswer(by, sums, models, since_day, first, ranking)
+
+
+class StatsAnswer(Asked):
+    """A table, one row for each group."""
+
+    verb: ClassVar[str] = "stats"
+    budget: ClassVar[int] = 800
+
+    def __init__(
+        self,
+        by: str,
+        sums: Sequence[Sum],
+        models: Sequence[ModelSum],
+        since_day: str | None,
+        first_day: str | None,
+        ranking: Ranking | None,
+    ) -> None:
+        self.by = by
+        self.since_day = since_day
+        self.first_day = first_day
+        self.ranking = ranking
+        self.costs, self.unknown = _costs(models)
+        self.sums = sorted(sums, key=self._order)
+
+    def _order(self, total: Sum) -> tuple[Any, ...]:
+        if self.by == "day":
+            return (total.key,)
+        if self.by == "model":
+            spent = self.costs.get(total.key) or 0.0
+            return (-spent, -(total.input_tokens + total.output_tokens), -total.count, total.key)
+        return (-total.errors, -total.count, total.key)
+
+    # --- as text ----------------------------------------------------------------------------------
+
+    def lines(self, budget: int) -> list[str]:
+        if not self.sums and not (self.ranking and self.ranking.tools):
+            since = f" since {self.since_day}" if self.since_day else ""
+            return [f"nothing to add up by {self.by}{since}.", f"next: {self.command('list')}"]
+        table = columns(self._rows(), right=range(1, len(_HEADINGS[self.by]) + 1))
+        head = [f"by {self.by}, {self._period()}", *table[:1]]
+        ranked = self.ranking.lines() if self.ranking else []
+        # The ranking is why one asks by tool: it gets what the table leaves, and half at least.
+        room = max(budget - cost(ranked), budget // 2) if ranked else budget
+        told = fit(head, table[1:], [], room, self._more("row", budget))
+        told += self._notes()
+        if ranked:
+            left = budget - cost(told)
+            told += fit(ranked[:2], ranked[2:], [], left, self._more("line", budget))
+        return fit_lines(told, budget, self._more("line", budget))
+
+    def _period(self) -> str:
+        begin = max(self.since_day or "", self.first_day or "")
+        order = {"day": "oldest first", "model": "dearest first"}.get(self.by, "most errors first")
+        return f"since {begin} (whole days, UTC), {order}"
+
+    def _more(self, thing: str, budget: int) -> Any:
+        def more(left_out: int) -> str:
+            how = f"--budget {min(TOKENS_MAX, budget * 4)}" if budget < TOKENS_MAX else "--json"
+            command = self.command("stats", "--by", self.by, *how.split())
+            if self.since_day:  # an age, of which only the day is known here
+                command = f"the same command with {how}"
+            return f"… {words.counted(left_out, f'more {thing}')}: {command}"
+
+        return more
+
+    def _rows(self) -> list[list[str]]:
+        shown = _HEADINGS[self.by]
+        rows = [[self.by, *shown]]
+        most = max((total.count for total in self.sums), default=0)
+        for total in self.sums:
+            name = words.one_line(total.key, 40) if total.key else "(none)"
+            cells = self._cells(total, most)
+            rows.append([name, *(cells[heading] for heading in shown)])
+        return rows
+
+    def _cells(self, total: Sum, most: int) -> dict[str, str]:
+        tokens = total.input_tokens or total.output_tokens
+        # Some providers do not count what was cached as input.
+        given = max(total.input_tokens, total.cache_read_tokens + total.cache_write_tokens)
+        return {
+            "count": str(total.count),
+            "runs": str(total.count),
+            "errors": str(total.errors),
+            "rate": _share(total.errors, total.count),
+            "p50": words.duration(quantile_ns(total.histogram, 0.5)) or _NOTHING,
+            "p95": words.duration(quantile_ns(total.histogram, 0.95)) or _NOTHING,
+            "in": words.number(total.input_tokens) if tokens else _NOTHING,
+            "out": words.number(total.output_tokens) if tokens else _NOTHING,
+            "cached": _share(total.cache_read_tokens, given) if tokens else _NOTHING,
+            "cost": self._money(total.key),
+            "": _BARS[total.count * 7 // most] if most and total.count else " ",
+        }
+
+    def _money(self, key: str) -> str:
+        if key not in self.costs:
+            return _NOTHING
+        spent = self.costs[key]
+        if spent is None:
+            return "unknown"
+        return money(spent) + ("+?" if key in self.unknown else "")
+
+    def _notes(self) -> list[str]:
+        names = sorted({model for models in self.unknown.values() for model in models})
+        if not names:
+            return []
+        shown = ", ".join(words.one_line(name or "(no model named)", 40) for name in names[:5])
+        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+        return [f"no price is known for {shown}{more}: not in the sums"]
+
+    # --- as data ------------------------------------------------------------------------------------
+
+    def data(self) -> dict[str, Any]:
+        return {
+            "version": self.version,
+            "by": self.by,
+            "since_day": self.since_day,
+            "rows": [self._row_data(total) for total in self.sums],
+            "ranking": self.ranking.data() if self.ranking else None,
+        }
+
+    def _row_data(self, total: Sum) -> dict[str, Any]:
+        return {
+            "key": total.key,
+            "count": total.count,
+            "errors": total.errors,
+            "duration_ns": total.duration_ns,
+            "p50_ns": quantile_ns(total.histogram, 0.5),
+            "p95_ns": quantile_ns(total.histogram, 0.95),
+            "input_tokens": total.input_tokens,
+            "output_tokens": total.output_tokens,
+            "cache_read_tokens": total.cache_read_tokens,
+            "cache_write_tokens": total.cache_write_tokens,
+            "cost_usd": self.costs.get(total.key),
+            "unpriced_models": sorted(self.unknown.get(total.key, ())),
+        }
+
+
+_PLAIN: Final = ("count", "errors", "rate", "p50", "p95", "in", "out", "cost")
+_HEADINGS: Final[dict[str, tuple[str, ...]]] = {
+    "name": _PLAIN,
+    "model": ("count", "errors", "rate", "p50", "p95", "in", "out", "cached", "cost"),
+    "tool": ("count", "errors", "rate", "p50", "p95"),
+    "component": _PLAIN,
+    "type": _PLAIN,
+    "day": ("runs", "", "errors", "rate", "p50", "p95", "in", "out", "cost"),
+}
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part / whole:.0%}" if whole else _NOTHING
+
+
+def money(dollars: float) -> str:
+    """`$0`, `$0.0042`, `$1.27`, `$340`."""
+    if dollars == 0:
+        return "$0"
+    if dollars < 0.01:
+        return f"${dollars:.4f}" if dollars >= 0.0001 else "<$0.0001"
+    return f"${dollars:.2f}" if dollars < 100 else f"${dollars:,.0f}"
+
+
+def _costs(models: Sequence[ModelSum]) -> tuple[dict[str, float | None], dict[str, set[str]]]:
+    """By group: what is known of its cost (None: nothing is), and the models without a price."""
+    costs: dict[str, float | None] = {}
+    unknown: dict[str, set[str]] = {}
+    for part in models:
+        if not part.input_tokens and not part.output_tokens:
+            continue
+        spent = price_of(part)
+        if spent is None:
+            unknown.setdefault(part.key, set()).add(part.model)
+            costs.setdefault(part.key, None)
+        else:
+            costs[part.key] = (costs.get(part.key) or 0.0) + spent
+    return costs, unknown
+
+
+def price_of(part: ModelSum) -> float | None:
+    """In dollars; None where the model is unknown."""
+    if not part.model:
+        return None
+    from vestige.providers.prices import price
+
+    parts = max(1, min(part.count, -(-part.input_tokens // PRICED_AT_ONCE)))
+    usage = Usage(
+        input_tokens=round(part.input_tokens / parts),
+        output_tokens=round(part.output_tokens / parts),
+        cache_read_tokens=round(part.cache_read_tokens / parts),
+        cache_write_tokens=round(part.cache_write_tokens / parts),
+    )
+    try:
+        spent = price(part.model, None, usage)
+    except ImportError:  # the table of prices is not installed
+        return None
+    return None if spent is None else spent * parts

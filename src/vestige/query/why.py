@@ -1,0 +1,163 @@
+"""`why`: from a span up the chain of its causes, by links and parents, to the first finding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from vestige.errors import NotFoundError
+from vestige.query import words
+from vestige.query.check import Examined, Keep, data_of, examine, tell
+from vestige.query.layout import Asked, fit
+from vestige.query.spans import say
+from vestige.record.finding import Finding
+from vestige.record.run import Run, SpanInfo
+from vestige.store.base import Store
+
+STEPS_MAX = 100
+RUNS_MAX = 5
+"""Runs that a chain may lead through: each is loaded and checked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One span of the chain, and how the one before it led here."""
+
+    relation: str
+    """`asked`, `inside`, `linked`, `blamed`: a finding that rests on the span names its cause."""
+    reason: str | None
+    span: SpanInfo
+    run: Run
+    finding: Finding | None
+    """The first thing that a check has to say with this span as the cause."""
+
+
+@dataclass
+class WhyAnswer(Asked):
+    """The chain upward."""
+
+    verb: ClassVar[str] = "why"
+    budget: ClassVar[int] = 600
+
+    steps: Sequence[Step]
+    others: Sequence[Finding]
+    """Findings of the span's run that rest on a span of the chain, or whose cause is none of it."""
+
+    def lines(self, budget: int) -> list[str]:
+        first = self.steps[0]
+        rows = [self._say(step) for step in self.steps[1:]]
+        last = next((step for step in reversed(self.steps) if step.finding is not None), None)
+        if last is not None and last.finding is not None:
+            end = tell(last.finding, last.run, self.placed)
+        elif self.others:
+            end = ["no finding names a span of this chain as its cause; the run's first:"]
+            end += tell(self.others[0], first.run, self.placed)
+        else:
+            check = self.command("check", first.run.info.short_id)
+            end = [f"no check has anything to say about this chain. What they looked at: {check}"]
+        again = self.command("span", first.span.short_id)
+        head = [f"{first.span.short_id} {say(first.span)}"]
+        return fit(
+            head, rows, end, budget, lambda n: f"  … {n} steps left out; from the start: {again}",
+            keep_end=True,
+        )  # fmt: skip
+
+    def _say(self, step: Step) -> str:
+        reason = f" ({words.one_line(step.reason, 60)})" if step.reason else ""
+        mark = "  <- first finding" if step.finding is not None else ""
+        how = "inside" if step.relation == "inside" else "because of"
+        return f"  ^ {how}{reason} {step.span.short_id} {say(step.span)}{mark}"
+
+    def data(self) -> dict[str, Any]:
+        return {
+            "version": self.version,
+            "chain": [
+                {
+                    "relation": step.relation,
+                    "reason": step.reason,
+                    "run_id": step.run.info.id,
+                    "span_id": step.span.id,
+                    "short_id": step.span.short_id,
+                    "finding": None if step.finding is None else data_of(step.finding),
+                }
+                for step in self.steps
+            ],
+            "others": [data_of(finding) for finding in self.others],
+        }
+
+
+def why_answer(store: Store, run: Run, span_id: str, keep: Keep | None = None) -> WhyAnswer:
+    climbing = _Climbing(store, run, keep)
+    steps = climbing.climb(span_id)
+    met = {step.span.id for step in steps}
+    findings = climbing.examined[run.info.id].findings
+    others = sorted(findings, key=lambda each: met.isdisjoint([*each.evidence, each.cause or ""]))
+    return WhyAnswer(steps, [finding for finding in others if finding.cause not in met])
+
+
+class _Climbing:
+    """Loads and checks each run that the chain comes through, once."""
+
+    def __init__(self, store: Store, run: Run, keep: Keep | None) -> None:
+        self.store, self.start, self.keep = store, run, keep
+        self.runs: dict[str, Run] = {}
+        self.examined: dict[str, Examined] = {}
+        self._spans: dict[str, dict[str, SpanInfo]] = {}
+        self._take(run)
+
+    def _take(self, run: Run) -> None:
+        self.runs[run.info.id] = run
+        self.examined[run.info.id] = examine(self.store, run, self.keep)
+        self._spans[run.info.id] = {span.id: span for span in run.spans}
+
+    def climb(self, span_id: str) -> list[Step]:
+        steps: list[Step] = []
+        seen: set[str] = set()
+        at: tuple[str, str | None, str, str] | None = ("asked", None, self.start.info.id, span_id)
+        while at is not None and len(steps) < STEPS_MAX:
+            relation, reason, run_id, span_id = at
+            run, span = self.runs[run_id], self._spans[run_id][span_id]
+            finding = self._finding(run_id, span_id)
+            steps.append(Step(relation, reason, span, run, finding))
+            seen.add(span_id)
+            # What is said of the span itself is no reason to stop: one asks what led to it.
+            at = None if finding is not None and len(steps) > 1 else self._above(run, span, seen)
+        return steps
+
+    def _finding(self, run_id: str, span_id: str) -> Finding | None:
+        return next(
+            (each for each in self.examined[run_id].findings if each.cause == span_id), None
+        )
+
+    def _above(
+        self, run: Run, span: SpanInfo, seen: set[str]
+    ) -> tuple[str, str | None, str, str] | None:
+        """A link says more than where a span stands; that a run ran in a process says nothing."""
+        for link in run.links:
+            if (
+                link.span_id == span.id
+                and link.target_span not in seen
+                and link.reason != "process"
+            ):
+                target = self._reach(link.target_run or run.info.id, link.target_span)
+                if target is not None:
+                    return ("linked", link.reason, target, link.target_span)
+        for finding in self.examined[run.info.id].findings:
+            if span.id in finding.evidence and finding.cause and finding.cause not in seen:
+                target = self._reach(run.info.id, finding.cause)
+                if target is not None:
+                    return ("blamed", finding.kind, target, finding.cause)
+        if span.parent_id and span.parent_id not in seen:
+            target = self._reach(run.info.id, span.parent_id)
+            if target is not None:
+                return ("inside", None, target, span.parent_id)
+        return None
+
+    def _reach(self, run_id: str, span_id: str) -> str | None:
+        if run_id not in self.runs and len(self.runs) < RUNS_MAX:
+            try:
+                self._take(self.store.load_run(run_id))
+            except NotFoundError:
+                return None  # pruned, or never recorded here
+        return run_id if span_id in self._spans.get(run_id, {}) else None

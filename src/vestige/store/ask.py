@@ -1,0 +1,93 @@
+"""A query of the user's own: it may read what there is, and nothing else, and not for long.
+
+Three fences, each enough alone for most: the file is opened read-only, an authorizer lets
+only reading through, and a clock looks in every few thousand steps.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import sqlite3
+
+from vestige import clock
+from vestige.errors import UsageError
+from vestige.limits import MIB
+from vestige.store.base import Rows
+
+SECONDS_MAX = 3.0
+VALUE_BYTES_MAX = 16 * MIB
+"""Of one value: a query must not be able to make a gigabyte of zeros."""
+
+_STEPS_A_LOOK = 5_000
+_ALLOWED = frozenset(
+    (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE)
+)  # fmt: skip
+_FORBIDDEN_FUNCTIONS = frozenset(("load_extension", "fts3_tokenizer", "readfile", "writefile"))
+
+
+def query(connection: sqlite3.Connection, sql: str, skip: int, limit: int) -> Rows:
+    """The rows after `skip`, at most `limit`; UsageError that teaches for whatever is wrong."""
+    names = _names(connection)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, VALUE_BYTES_MAX)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+    deadline = clock.monotonic() + SECONDS_MAX
+    connection.set_progress_handler(lambda: clock.monotonic() > deadline, _STEPS_A_LOOK)
+    connection.set_authorizer(_authorize)
+    try:
+        cursor = connection.execute(sql)
+        columns = [column[0] for column in cursor.description or ()]
+        for _ in range(skip):
+            if cursor.fetchone() is None:
+                break
+        rows = cursor.fetchmany(limit + 1)
+    except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError) as error:
+        raise UsageError(_teach(str(error), sql, names)) from error
+    if not columns:
+        raise UsageError("sql: no question in it. Write a SELECT; `vestige schema` has examples.")
+    return Rows(columns, rows[:limit], len(rows) > limit)
+
+
+def _authorize(action: int, first: str | None, second: str | None, *_: object) -> int:
+    if action in _ALLOWED:
+        return sqlite3.SQLITE_OK
+    if action == sqlite3.SQLITE_FUNCTION and second not in _FORBIDDEN_FUNCTIONS:
+        return sqlite3.SQLITE_OK
+    return sqlite3.SQLITE_DENY
+
+
+def _names(connection: sqlite3.Connection) -> dict[str, list[str]]:
+    """Tables and their columns."""
+    tables = connection.execute(
+        "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'"
+        " ORDER BY name"
+    ).fetchall()
+    return {
+        table: [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+        for (table,) in tables
+    }
+
+
+def _teach(message: str, sql: str, names: dict[str, list[str]]) -> str:
+    if "not authorized" in message or "prohibited" in message or "readonly" in message:
+        return (
+            "sql: only reading is allowed here (SELECT or WITH). `vestige schema` shows the tables."
+        )
+    if message == "interrupted":
+        return f"sql: took longer than {SECONDS_MAX:g} s. Ask for less: WHERE run = ..., or LIMIT."
+    if found := re.match(r"no such column: (\S+)", message):
+        wanted = found[1].rpartition(".")[2]
+        used = [table for table in names if re.search(rf"\b{table}\b", sql)]
+        columns = {column for table in used or names for column in names[table]}
+        near = difflib.get_close_matches(wanted, sorted(columns), 3, 0.4)
+        told = (
+            f"Nearest: {', '.join(near)}." if near else f"There are: {', '.join(sorted(columns))}."
+        )
+        return (
+            f"sql: {message}. {told} `vestige schema {used[0] if used else 'spans'}` has them all."
+        )
+    if found := re.match(r"no such table: (\S+)", message):
+        return f"sql: {message}. Tables: {', '.join(names)}."
+    if "one statement" in message:
+        return "sql: one statement at a time."
+    return f"sql: {message}. `vestige schema` has the tables and example queries."

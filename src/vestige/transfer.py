@@ -1,0 +1,134 @@
+"""Open anything that holds runs: a home, a store, a journal file.
+
+    with open_path() as debugger: ...                       # the default home
+    with open_path("spool/x") as debugger: ...              # a home elsewhere
+    with open_path("8f3c.000001.ndjson") as debugger: ...   # a journal, read into a temporary store
+
+A home is first brought up to its journals, then opened read-only.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vestige.errors import NotFoundError, UnreadableError
+from vestige.home import JOURNAL_SUFFIX, Home, default_root, get_home
+from vestige.query.debugger import Debugger
+
+if TYPE_CHECKING:
+    from vestige.record.run import RunInfo
+    from vestige.store.base import CheckResult
+
+STORE_SUFFIX = ".db"
+
+
+def open_path(path: str | os.PathLike[str] | Home | None = None) -> Debugger:
+    """The verbs over whatever is there; the default home without a path."""
+    home = get_home(path)
+    if home.root.is_file():
+        return _open_file(home.root)
+    return _open_home(home)
+
+
+def is_source(text: str) -> bool:
+    """Is this the path of something that can be opened, rather than an id?"""
+    if not text or "\0" in text or len(text) > 4096:
+        return False
+    path = Path(text)
+    try:
+        if path.is_file():
+            return path.suffix in (JOURNAL_SUFFIX, STORE_SUFFIX)
+        return path.is_dir() and ((path / "journal").is_dir() or (path / "store.db").is_file())
+    except OSError:
+        return False
+
+
+def _at(path: Path) -> str:
+    return f"--home {shlex.quote(str(path))}"
+
+
+def _open_home(home: Home) -> Debugger:
+    from vestige.collector.loop import catch_up
+    from vestige.store.sqlite import SqliteStore
+
+    if not home.root.is_dir():
+        raise NotFoundError(
+            f"{home.root}: no such home. Record something first: `vestige run -- COMMAND`."
+        )
+    catch_up(home)
+
+    def keep(run: RunInfo, results: Sequence[CheckResult]) -> None:
+        _keep_findings(home.store, run, results)
+
+    at = "" if home.root == get_home(default_root()).root else _at(home.root)
+    return Debugger(SqliteStore.open(home.store, readonly=True), keep=keep, at=at)
+
+
+def _keep_findings(path: Path, run: RunInfo, results: Sequence[CheckResult]) -> None:
+    """Through a connection of its own; where that is not possible, the next one computes again."""
+    import sqlite3
+
+    from vestige.errors import StoreError
+    from vestige.store.sqlite import SqliteStore
+
+    if not os.access(path, os.W_OK) or not os.access(path.parent, os.W_OK):
+        return
+    try:
+        with SqliteStore.open(path) as store:
+            store.store_findings(run, results)
+    except (StoreError, sqlite3.Error, OSError):
+        return
+
+
+def _open_file(path: Path) -> Debugger:
+    from vestige.store.sqlite import SqliteStore
+
+    if path.suffix == STORE_SUFFIX:
+        return Debugger(SqliteStore.open(path, readonly=True), at=_at(path))
+    if path.suffix == JOURNAL_SUFFIX:
+        return _open_journal(path)
+    raise UnreadableError(
+        f"{path}: nothing that can be opened (expected a home, a {STORE_SUFFIX} store"
+        f" or a {JOURNAL_SUFFIX} journal)."
+    )
+
+
+def _open_journal(path: Path) -> Debugger:
+    """Into a temporary store, gone when the debugger is closed."""
+    import shutil
+    import tempfile
+
+    from vestige.collector.take import read_spill
+    from vestige.journal.reader import read_lines
+    from vestige.record.line import parse_lines
+    from vestige.record.types import BodyInfo
+    from vestige.store.sqlite import SqliteStore
+
+    # A journal in its home: what was too long for its lines is beside it.
+    home = Home(path.absolute().parent.parent)
+
+    def spilled(writer: str, seq: int, info: BodyInfo) -> bytes | None:
+        return read_spill(home, writer, seq, info)
+
+    folder = Path(tempfile.mkdtemp(prefix="vestige-"))
+    try:
+        with SqliteStore.open(folder / "store.db", read_spill=spilled) as store:
+            offset = taken = 0
+            while True:
+                data, after = read_lines(path, offset)
+                if after == offset:
+                    break
+                records, _ = parse_lines(data)
+                taken += store.append(records)
+                offset = after
+        if not taken:
+            raise UnreadableError(f"{path}: no records in it.")
+        reader = SqliteStore.open(folder / "store.db", readonly=True)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    return Debugger(reader, at=_at(path), close=lambda: shutil.rmtree(folder, ignore_errors=True))

@@ -1,0 +1,169 @@
+"""Processes that die in every way there is, for real: the kind, and the span in flight."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from planted import all_findings, findings, recording, span_named
+
+from conftest import RunProgram
+from vestige.home import Home
+from vestige.query.checks import crash
+
+VESTIGE_RUN = (sys.executable, "-m", "vestige", "run", "--", sys.executable)
+
+PROGRAM = """
+import ctypes, os, resource, signal, sys
+import vestige
+
+def die(how):
+    if how == "SIGSEGV":
+        ctypes.string_at(0)
+    elif how == "exit":
+        os._exit(3)
+    elif how == "memory":
+        used = int(open("/proc/self/statm").read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+        resource.setrlimit(resource.RLIMIT_AS, (used + 2**26, used + 2**26))
+        bytearray(2**30)
+    elif how == "uncaught":
+        raise KeyError("no such order")
+    elif how == "quit":
+        sys.exit(4)
+    elif how.startswith("SIG"):
+        os.kill(os.getpid(), getattr(signal, how))
+        signal.pause()
+
+recorder = vestige.Recorder()
+with recorder.run("agent") as run:
+    with run.span("chat", type="llm") as done:
+        pass
+    with run.span("plan", type="step") as plan:
+        with plan.span("search", type="tool") as search:
+            if len(sys.argv) > 2:
+                search.set_attributes(rss_bytes=int(sys.argv[2]))
+            die(sys.argv[1])
+"""
+
+ALL = (crash.crash, crash.uncaught_exception, crash.in_flight_end)
+
+
+@pytest.mark.parametrize(
+    ("how", "kind", "word"),
+    [
+        ("SIGKILL", "crash/SIGKILL", "killed by SIGKILL"),
+        ("SIGSEGV", "crash/SIGSEGV", "Segmentation fault"),
+        ("SIGTERM", "crash/SIGTERM", "killed by SIGTERM"),
+        ("exit", "crash/exit", "exit status 3"),
+        ("memory", "crash/oom", "MemoryError"),
+        ("uncaught", "crash/uncaught", "no such order"),
+        ("quit", "crash/exit", "SystemExit: 4"),
+    ],
+)
+def test_a_supervised_process_tells_how_it_died_and_where(
+    home: Home, run_program: RunProgram, how: str, kind: str, word: str
+) -> None:
+    run_program(PROGRAM, how, command=VESTIGE_RUN)
+
+    (found,) = findings(home, *ALL)
+
+    search = span_named(home, "search")
+    assert (found.kind, found.severity, found.cause) == (kind, "error", search.id)
+    assert found.evidence == [
+        search.id,
+        span_named(home, "plan").id,
+        span_named(home, "agent").id,
+    ]
+    assert word in found.message
+    assert found.command == f"vestige span {search.short_id}"
+
+
+@pytest.mark.parametrize(
+    ("how", "kind"), [("SIGKILL", "crash/unknown"), ("SIGSEGV", "crash/SIGSEGV")]
+)
+def test_nobody_watched_but_that_it_died_is_known(
+    home: Home, run_program: RunProgram, how: str, kind: str
+) -> None:
+    run_program(PROGRAM, how)
+
+    (found,) = findings(home, *ALL)
+
+    assert (found.kind, found.cause) == (kind, span_named(home, "search").id)
+
+
+def test_a_kill_of_a_process_with_much_memory_is_probably_the_oom_killer(
+    home: Home, run_program: RunProgram
+) -> None:
+    run_program(PROGRAM, "SIGKILL", str(3 * 2**30), command=VESTIGE_RUN)
+
+    (found,) = findings(home, *ALL)
+
+    assert (found.kind, found.basis, found.confidence) == ("crash/oom", "hypothesis", 0.6)
+
+
+def test_a_process_that_ends_well_has_no_such_finding(home: Home, run_program: RunProgram) -> None:
+    done = run_program(PROGRAM, "not at all", command=VESTIGE_RUN)
+
+    assert done.returncode == 0, done.stderr
+    assert all_findings(home) == []
+
+
+def test_the_cause_of_an_exception_is_where_it_was_raised_last(home: Home) -> None:
+    """The same error may have been raised, and caught, before."""
+    with recording(home) as run:
+        run.child("first try", "tool").end(ValueError("bad"))
+        with run.child("plan") as plan, plan.child("second try", "tool"):
+            raise ValueError("bad")
+
+    (found,) = findings(home, *ALL)
+
+    assert (found.kind, found.cause) == ("crash/uncaught", span_named(home, "second try").id)
+
+
+def test_an_error_that_was_caught_is_none(home: Home) -> None:
+    with recording(home) as run:
+        run.child("first try", "tool").end(ValueError("bad"))
+
+    assert findings(home, *ALL) == []
+
+
+def test_a_span_that_the_run_left_open(home: Home) -> None:
+    with recording(home) as run:
+        run.child("done", "tool").end()
+        left = run.child("left", "tool")
+        run.end()
+        (found,) = findings(home, *ALL)
+
+    assert (found.kind, found.severity, found.cause) == ("in-flight/open", "hint", left.id)
+    (found,) = findings(home, *ALL)  # the process has ended, too
+    assert (found.kind, found.severity, found.cause) == ("in-flight/exited", "warning", left.id)
+
+
+def test_a_run_that_goes_on_is_not_in_flight(home: Home) -> None:
+    with recording(home) as run:
+        run.child("busy", "tool")
+
+        assert findings(home, *ALL) == []
+
+
+def test_an_exception_in_a_thread_is_told_with_its_span(
+    home: Home, run_program: RunProgram
+) -> None:
+    run_program(
+        """
+        import threading, vestige
+        recorder = vestige.Recorder()
+        with recorder.run("agent") as run:
+            with run.span("fan out") as span:
+                def work():
+                    raise ValueError("lost in a thread")
+                thread = threading.Thread(target=work)
+                thread.start()
+                thread.join()
+        """
+    )
+
+    (found,) = findings(home, *ALL)
+
+    assert (found.kind, found.cause) == ("crash/uncaught", span_named(home, "fan out").id)
+    assert "lost in a thread" in found.message

@@ -1,0 +1,166 @@
+"""Loops of any period, the same error again, retry storms."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+from planted import answer, call, findings, recording, request, think, use
+
+from vestige.home import Home
+from vestige.query.checks import loops
+from vestige.query.checks.repeats import find_repeats
+
+
+def test_the_same_call_three_times_is_a_loop_and_its_first_span_the_cause(home: Home) -> None:
+    with recording(home) as run:
+        use(run, '{"city": "Rome"}')
+        spans = [
+            use(run, body) for body in ('{"a": 1, "b": 2}', '{"b": 2, "a": 1}', '{"a":1,"b":2}')
+        ]
+
+    (found,) = findings(home, loops.loop)
+
+    assert (found.kind, found.severity, found.cause) == ("loop/exact", "warning", spans[0].id)
+    assert found.evidence == [span.id for span in spans]
+    assert "3 times" in found.message and found.command.startswith("vestige span ")
+
+
+@pytest.mark.parametrize("period", [2, 3, 5])
+def test_a_cycle_is_found_whatever_its_period(home: Home, period: int) -> None:
+    with recording(home) as run:
+        use(run, '{"city": "before"}')
+        spans = [
+            use(run, f'{{"n": {n % period}}}', name=f"t{n % period}") for n in range(3 * period)
+        ]
+
+    (found,) = findings(home, loops.loop)
+
+    assert (found.kind, found.cause) == ("loop/cyclic", spans[0].id)
+    assert f"the same {period} calls 3 times" in found.message
+
+
+def test_other_arguments_are_progress(home: Home) -> None:
+    with recording(home) as run:
+        for page in range(9):
+            use(run, f'{{"page": {page}}}')
+        use(run, '{"page": 8}')
+
+    assert findings(home, loops.loop) == []
+
+
+def test_a_call_whose_result_changes_may_be_polling(home: Home) -> None:
+    with recording(home) as run:
+        for n in range(4):
+            use(run, "{}", output=f"{n} of 4 done")
+
+    (found,) = findings(home, loops.loop)
+
+    assert (found.severity, found.basis) == ("hint", "hypothesis")
+
+
+def test_a_loop_shows_in_what_the_model_asks_for_where_tools_are_not_recorded(home: Home) -> None:
+    with recording(home) as run:
+        spans = [think(run, request(), answer(call({"city": "Oslo"}, f"c{n}"))) for n in range(3)]
+
+    (found,) = findings(home, loops.loop)
+
+    assert found.cause == spans[0].id
+
+
+def test_the_same_error_three_times(home: Home) -> None:
+    with recording(home) as run:
+        spans = [use(run, f'{{"n": {n}}}', error=ValueError("no such city")) for n in range(3)]
+        use(run, error=ValueError("another"))
+        use(run, error=ValueError("and another"))
+
+    (found,) = findings(home, loops.repeated_tool_error)
+
+    assert found.cause == spans[0].id
+    assert found.evidence == [span.id for span in spans]
+    assert "3 times" in found.message and "no such city" in found.message
+
+
+def test_different_errors_are_no_repetition(home: Home) -> None:
+    with recording(home) as run:
+        for n in range(4):
+            use(run, error=ValueError(f"error {n}"))
+
+    assert findings(home, loops.repeated_tool_error) == []
+
+
+def test_the_same_request_failing_again_and_again_is_a_storm(home: Home) -> None:
+    with recording(home) as run:
+        spans = [run.child("chat", "llm", body="ask") for _ in range(4)]
+        for span in spans:
+            span.end(RuntimeError("529 overloaded"))
+
+    (found,) = findings(home, loops.retry_storm)
+
+    assert (found.kind, found.cause) == ("retry-storm/same-request", spans[0].id)
+    assert "4 times" in found.message
+
+
+def test_attempts_that_are_counted_are_a_storm(home: Home) -> None:
+    with recording(home) as run:
+        run.child("chat", "llm", {"attempt": 1}).end()
+        late = run.child("chat", "llm", {"attempt": 6})
+        late.end()
+
+    (found,) = findings(home, loops.retry_storm)
+
+    assert (found.kind, found.cause) == ("retry-storm/attempts", late.id)
+
+
+def test_one_retry_and_requests_that_succeed_are_no_storm(home: Home) -> None:
+    with recording(home) as run:
+        run.child("chat", "llm", body="ask").end(RuntimeError("529"))
+        for _ in range(5):
+            run.child("chat", "llm", {"attempt": 2}, body="ask").end()
+
+    assert findings(home, loops.retry_storm) == []
+
+
+# --- the algorithm ----------------------------------------------------------------------------------
+
+
+def _slowly(sequence: list[int]) -> list[tuple[int, int, int]]:
+    """Every maximal repetition of three rounds, by looking everywhere."""
+    found = []
+    for period in range(1, len(sequence) // 3 + 1):
+        begin = 0
+        while begin + period < len(sequence):
+            end = begin
+            while end + period < len(sequence) and sequence[end] == sequence[end + period]:
+                end += 1
+            if end - begin + period >= 3 * period:
+                found.append((begin, end + period, period))
+            begin = end + 1
+    kept: list[tuple[int, int, int]] = []
+    for one in sorted(found, key=lambda r: (r[0] - r[1], r[2], r[0])):
+        if all(one[1] <= other[0] or other[1] <= one[0] for other in kept):
+            kept.append(one)
+    return sorted(kept)
+
+
+def test_repeats_are_exactly_those_that_a_slow_search_finds() -> None:
+    rng = random.Random(3)
+    for _ in range(1500):
+        letters = rng.choice([1, 2, 3, 4])
+        part = [rng.randrange(letters) for _ in range(rng.randint(1, 9))]
+        around = [rng.randrange(letters) for _ in range(rng.randint(0, 20))]
+        sequence = around[:7] + part * rng.randint(1, 6) + around[7:]
+
+        found = [(r.begin, r.end, r.period) for r in find_repeats(sequence)]
+
+        assert found == _slowly(sequence), sequence
+
+
+@pytest.mark.parametrize("modulus", [1, 2, 997, 6000, 20_000])
+def test_twenty_thousand_calls_take_a_moment(modulus: int) -> None:
+    began = time.perf_counter()
+    found = find_repeats([n % modulus for n in range(20_000)])
+
+    assert [r.period for r in found] == ([modulus] if modulus < 20_000 else [])
+    assert time.perf_counter() - began < 2

@@ -1,0 +1,304 @@
+"""Tool calls: who asked, what was on offer, what ran, and how often."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from planted import answer, asked, call, findings, recording, request, result, think, use
+
+from vestige.home import Home
+from vestige.query.checks import tools
+from vestige.query.checks.schema import find_problem
+
+OSLO = {"city": "Oslo"}
+
+
+def test_blame_goes_to_the_model_call_that_asked(home: Home) -> None:
+    with recording(home) as run:
+        think(run, request(), answer(call({"city": "Rome"}, "call_0")))
+        use(run, call_id="call_0")
+        producer = think(run, request(), answer(call({"city": "Atlantis"}, "call_1")))
+        failed = use(run, call_id="call_1", error=ValueError("no such city"))
+        think(run, request(), answer(text="sorry"))
+
+    (found,) = findings(home, tools.producer_blame)
+
+    assert (found.kind, found.cause) == ("producer-blame/by-id", producer.id)
+    assert found.evidence == [producer.id, failed.id]
+    assert "Atlantis" in found.message and "no such city" in found.message
+
+
+def test_without_an_id_the_name_is_a_hypothesis(home: Home) -> None:
+    with recording(home) as run:
+        producer = think(run, request(), answer(call(OSLO)))
+        use(run, call_id=None, error=ValueError("no"))
+
+    (found,) = findings(home, tools.producer_blame)
+
+    assert (found.kind, found.cause, found.basis) == (
+        "producer-blame/by-name",
+        producer.id,
+        "hypothesis",
+    )
+
+
+def test_nobody_is_blamed_for_what_works_or_could_not_start(home: Home) -> None:
+    with recording(home) as run:
+        think(run, request(), answer(call(OSLO)))
+        use(run)
+        use(run, error=RuntimeError("sh: weather: command not found"))
+        use(run, name="clean_up", call_id=None, error=ValueError("of our own making"))
+
+    assert findings(home, tools.producer_blame) == []
+
+
+def test_a_call_that_never_ran_is_an_orphan(home: Home) -> None:
+    with recording(home) as run:
+        first = think(run, request(), answer(call(OSLO, "call_1"), call(OSLO, "call_2")))
+        use(run, call_id="call_1")
+
+    (found,) = findings(home, tools.orphan_call)
+
+    assert found.cause == first.id
+    assert "weather" in found.message
+
+
+def test_a_call_is_no_orphan_whose_result_is_in_the_next_request(home: Home) -> None:
+    with recording(home) as run:
+        think(run, request(), answer(call(OSLO)))
+        think(run, request(asked(call(OSLO)), result("rain")), answer(text="rain"))
+
+    assert findings(home, tools.orphan_call) == []
+
+
+def test_a_call_executed_twice(home: Home) -> None:
+    with recording(home) as run:
+        think(run, request(), answer(call(OSLO)))
+        one, two = use(run), use(run)
+
+    (found,) = findings(home, tools.duplicate_result)
+
+    assert (found.kind, found.cause) == ("duplicate-result/executions", two.id)
+    assert one.id in found.evidence
+
+
+def test_a_retry_after_an_error_and_an_id_used_anew_are_no_duplicates(home: Home) -> None:
+    with recording(home) as run:
+        think(run, request(), answer(call(OSLO, "call_1")))
+        use(run, error=ValueError("busy"))
+        use(run)
+        for _ in range(2):
+            think(run, request(), answer(call(OSLO, "call_0")))
+            use(run, call_id="call_0")
+
+    assert findings(home, tools.duplicate_result) == []
+
+
+def test_a_result_that_is_in_the_request_twice(home: Home) -> None:
+    with recording(home) as run:
+        think(run, request(), answer(call(OSLO)))
+        ran = use(run)
+        history = [asked(call(OSLO)), result("rain"), result("rain")]
+        bad = think(run, request(*history), answer(text="rain"))
+        think(run, request(*history), answer(text="rain"))
+
+    (found,) = findings(home, tools.duplicate_result)
+
+    assert (found.kind, found.cause) == ("duplicate-result/deliveries", bad.id)
+    assert ran.id in found.evidence and "2 times" in found.message
+
+
+def test_a_tool_that_is_not_on_offer(home: Home) -> None:
+    with recording(home) as run:
+        think(run, request(), answer(call(OSLO)))
+        bad = think(run, request(), answer(call({}, name="wether")))
+
+    (found,) = findings(home, tools.unknown_tool)
+
+    assert found.cause == bad.id
+    assert "wether" in found.message and "weather" in found.message
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        ({}, "city is required"),
+        ({"city": 7}, "city should be string"),
+        ({"city": "Oslo", "unit": "K"}, "unit is 'K'"),
+        ({"city": "Oslo", "days": "two"}, "days should be integer"),
+        ('{"city": "Os', "no JSON"),
+    ],
+)
+def test_arguments_that_do_not_fit(home: Home, arguments: Any, word: str) -> None:
+    with recording(home) as run:
+        think(run, request(), answer(call({"city": "Rome", "unit": "C", "days": 2}, "call_0")))
+        bad = think(run, request(), answer(call(arguments)))
+        ran = use(run)
+
+    (found,) = findings(home, tools.bad_arguments)
+
+    assert (found.cause, found.evidence) == (bad.id, [bad.id, ran.id])
+    assert word in found.message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"name": "weather", "arguments": {"city": "Oslo"}}',
+        'Sure.\n```json\n{"tool": "weather", "parameters": {"city": "Oslo"}}\n```',
+        '<tool_call>\n{"name": "weather", "args": {}}\n</tool_call>',
+        '<function=weather>{"city": "Oslo"}</function>',
+        '<invoke name="weather"><parameter name="city">Oslo</parameter></invoke>',
+        "<weather><city>Oslo</city></weather>",
+    ],
+)
+def test_a_call_that_came_as_text(home: Home, text: str) -> None:
+    with recording(home) as run:
+        bad = think(run, request(), answer(text=text))
+
+    (found,) = findings(home, tools.call_as_text)
+
+    assert (found.severity, found.cause) == ("error", bad.id)
+
+
+def test_a_real_call_and_talk_about_tools_are_no_call_as_text(home: Home) -> None:
+    with recording(home) as run:
+        think(run, request(), answer(call(OSLO), text='{"name": "weather", "arguments": {}}'))
+        think(run, request(), answer(text="The weather tool takes a {city}; the weather is fine."))
+        think(run, request(tools=()), answer(text='{"name": "weather", "arguments": {}}'))
+
+    assert findings(home, tools.call_as_text) == []
+
+
+def test_an_answer_without_any_tool_is_a_hint(home: Home) -> None:
+    with recording(home) as run:
+        bad = think(run, request(text="What is the current weather?"), answer(text="Sunny."))
+
+    (found,) = findings(home, tools.answer_without_tool)
+
+    assert (found.severity, found.basis, found.cause) == ("hint", "hypothesis", bad.id)
+
+
+@pytest.mark.parametrize("text", ["Thank you!", "What is the current weather?"])
+def test_no_hint_without_a_question_or_with_a_tool(home: Home, text: str) -> None:
+    with recording(home) as run:
+        if "?" in text:
+            think(run, request(text=text), answer(call(OSLO)))
+            use(run)
+        think(run, request(text=text), answer(text="Sunny."))
+
+    assert findings(home, tools.answer_without_tool) == []
+
+
+def test_tools_after_the_final_answer(home: Home) -> None:
+    with recording(home) as run:
+        think(run, request(), answer(call(OSLO)))
+        use(run)
+        final = think(run, request(), answer(text="rain"))
+        late = use(run, call_id=None, name="search")
+
+    (found,) = findings(home, tools.steps_after_answer)
+
+    assert found.cause == late.id
+    assert found.evidence == [final.id, late.id]
+
+
+def test_a_clients_span_around_the_wires_counts_once(home: Home) -> None:
+    with recording(home) as run:
+        with run.child("client", "llm") as outer:
+            think(outer, request(), answer(call(OSLO)))
+        use(run)
+        with run.child("client", "llm") as outer:
+            think(outer, request(asked(call(OSLO)), result("rain")), answer(text="rain"))
+
+    assert findings(home, tools.steps_after_answer, tools.orphan_call, tools.duplicate_result) == []
+
+
+def test_an_answer_and_then_another_turn_is_fine(home: Home) -> None:
+    with recording(home) as run:
+        think(run, request(), answer(text="hello"))
+        think(run, request(), answer(call(OSLO)))
+        use(run)
+        think(run, request(), answer(text="rain"))
+
+    assert findings(home, tools.steps_after_answer) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "type", "error"),
+    [
+        ("verify", "step", FileNotFoundError("pytest")),
+        ("suite", "test", ConnectionRefusedError("db")),
+        ("grade answer", "step", RuntimeError("sh: 1: pytest: command not found")),
+        ("run", "process", PermissionError("/usr/bin/x")),
+    ],
+)
+def test_a_verifier_that_could_not_start(
+    home: Home, name: str, type: str, error: Exception
+) -> None:
+    with recording(home) as run:
+        verifier = run.child(name, type)
+        verifier.end(error)
+        raise RuntimeError("task failed")
+
+    (found,) = findings(home, tools.infrastructure_failure)
+
+    assert (found.kind, found.cause) == ("infrastructure/verifier", verifier.id)
+
+
+def test_a_verifier_with_exit_code_127_in_a_run_with_no_reward(home: Home) -> None:
+    with recording(home) as run:
+        verifier = run.child("verify", "step")
+        verifier.end(attributes={"exit_code": 127})
+        run.set_attributes(reward=0)
+
+    (found,) = findings(home, tools.infrastructure_failure)
+
+    assert found.cause == verifier.id and "127" in found.message
+
+
+def test_an_agent_that_fails_by_itself_is_not_excused(home: Home) -> None:
+    with recording(home) as run:
+        run.child("verify", "step").end(AssertionError("expected 4, got 5"))
+        use(run, name="read_file", error=FileNotFoundError("nope.txt"))
+        raise RuntimeError("task failed")
+
+    assert findings(home, tools.infrastructure_failure) == []
+
+
+def test_a_verifier_that_could_not_start_does_not_matter_in_a_run_that_succeeds(home: Home) -> None:
+    with recording(home) as run:
+        run.child("verify", "step").end(FileNotFoundError("pytest"))
+
+    assert findings(home, tools.infrastructure_failure) == []
+
+
+# --- schemas ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "problem"),
+    [
+        (None, {"a": 1}, None),
+        ({"type": "object"}, [], "the arguments should be object and is array"),
+        ({"type": ["string", "null"]}, None, None),
+        ({"type": "STRING", "nullable": True}, None, None),
+        ({"type": "integer"}, True, "the arguments should be integer and is boolean"),
+        ({"type": "integer"}, 2.0, None),
+        ({"items": {"type": "integer"}}, [1, "2"], "[1] should be integer and is string"),
+        ({"properties": {"a": {"required": ["b"]}}}, {"a": {}}, "a.b is required and missing"),
+        ({"additionalProperties": False}, {"x": 1}, "x is not known to the tool"),
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, 1, "the arguments fits no anyOf"),
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, None, None),
+        ({"$defs": {"N": {"type": "number"}}, "$ref": "#/$defs/N"}, "x", "should be number"),
+        ({"$ref": "#"}, 1, None),
+        ({"$ref": "#/a", "a": {"$ref": "#/a"}}, 1, None),
+        ({"minimum": 3}, 2, "the arguments is 2, below 3"),
+        ({"type": "date", "format": "what"}, "x", None),
+    ],
+)
+def test_what_fits_a_schema(schema: Any, value: Any, problem: str | None) -> None:
+    found = find_problem(schema, value)
+
+    assert found is None if problem is None else problem in (found or "")

@@ -1,0 +1,116 @@
+"""What separates two groups of runs comes first, with counts; the same bytes every time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from vestige import Recorder
+from vestige.collector.loop import catch_up
+from vestige.errors import UsageError
+from vestige.home import Home
+from vestige.query.budget import count_tokens
+from vestige.query.compare import CompareAnswer, compare_answer
+from vestige.store.base import RunFilter
+from vestige.store.sqlite import SqliteStore
+
+
+def record(home: Home, bad: int = 2, good: int = 3, junk: int = 0) -> None:
+    """Bad runs use another model, a fat skill and a tool that fails."""
+    with Recorder(home) as recorder:
+        for number in range(bad + good):
+            is_bad = number < bad
+            with recorder.run("bad" if is_bad else "good", attributes={"tier": "free"}) as run:
+                run.set_attributes(region="eu" if is_bad else "us", request=f"call_{number}")
+                call = run.span("chat", "llm", {"model": "small" if is_bad else "large"})
+                call.segments([("persona", "p"), ("skill:web", "w" * (400 if is_bad else 20))])
+                call.end()
+                if is_bad:
+                    run.span("delete", "tool").end(KeyError("x"))
+                for other in range(junk):
+                    run.span(
+                        f"\x1b[2J界{other} {is_bad}\n" * 9, "tool", {f"界{other}": is_bad}
+                    ).end()
+
+
+def compared(home: Home, first: str = "bad", second: str = "good") -> CompareAnswer:
+    catch_up(home)
+    with SqliteStore.open(home.store, readonly=True) as store:
+
+        def ids(name: str) -> Sequence[str]:
+            return [run.id for run in reversed(store.list_runs(RunFilter(name=name)))]
+
+        return compare_answer(store, ids(first), ids(second))
+
+
+def test_what_separates_the_groups_comes_first_with_counts(home: Home) -> None:
+    record(home)
+
+    answer = compared(home)
+
+    lines = answer.text().splitlines()
+    assert lines[0].startswith("A 2 runs (2 ok): ") and lines[1].startswith("B 3 runs (3 ok): ")
+    found = {(one.kind, one.what): (one.a, one.b, one.score) for one in answer.found}
+    assert found["error", "KeyError in tool delete"] == ("2/2", "0/3", 1)
+    assert found["model", "llm model=small"] == ("2/2", "0/3", 1)
+    assert found["attribute", "run region=eu"] == ("2/2", "0/3", 1)
+    assert found["tool", "delete"] == ("2/2", "0/3", 1)
+    assert found["contributor", "skill:web bytes"] == ("~400", "~20", 1)
+    assert [one.kind for one in answer.found[:3]] == ["error", "model", "model"]
+    assert "measured; that it is the cause is a hypothesis" in lines
+    assert answer.exit_code == 0
+
+
+def test_what_both_have_and_what_every_run_has_its_own_of_is_not_told(home: Home) -> None:
+    """Ids separate any two groups, and mean nothing."""
+    record(home)
+
+    told = " ".join(one.what for one in compared(home).found)
+
+    assert "tier" not in told
+    assert "call_" not in told
+    assert "persona" not in told
+
+
+def test_groups_must_be_groups_of_runs_and_apart(home: Home) -> None:
+    record(home)
+
+    with pytest.raises(UsageError, match="stands in both groups"):
+        compared(home, "bad", "bad")
+    with pytest.raises(UsageError, match="both groups need a run"):
+        compared(home, "bad", "nothing like it")
+    with (
+        SqliteStore.open(home.store, readonly=True) as store,
+        pytest.raises(UsageError, match="'zz' is no run"),
+    ):
+        compare_answer(store, ["zz"], ["zz"])
+
+
+def test_groups_that_are_alike_say_so(home: Home) -> None:
+    with Recorder(home) as recorder:
+        for _ in range(16):
+            recorder.run("same", attributes={"tier": "free"}).end()
+    catch_up(home)
+    with SqliteStore.open(home.store, readonly=True) as store:
+        runs = [run.id for run in store.list_runs(RunFilter())]
+        answer = compare_answer(store, runs[::2], runs[1::2])
+
+    separations = {(one.kind, one.what) for one in answer.found if one.kind != "run"}
+    assert separations == set()
+
+
+def test_large_and_hostile_groups_stay_within_the_budget(home: Home) -> None:
+    """What is cut says how much, and how to see it."""
+    record(home, junk=60)
+
+    answer = compared(home)
+
+    for budget in (50, 300, 800, 8000):
+        text = answer.text(budget)
+        assert count_tokens(text) <= budget
+        assert "\x1b" not in text
+    a, b = ([facts.info.short_id for facts in group] for group in (answer.a, answer.b))
+    again = f"vestige compare --budget 3200 {' '.join(a)} -- {' '.join(b)}"
+    assert f"more rows: {again}" in answer.text()
+    assert answer.text() == compared(home).text()

@@ -1,0 +1,131 @@
+"""Ids: whatever a person has at hand leads to one thing, or to a list of what it could be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from conftest import load
+from vestige.clock import FakeClock
+from vestige.errors import AmbiguousIdError, NotFoundError
+from vestige.home import Home
+from vestige.query.find import resolve
+from vestige.recorder import Recorder
+from vestige.store.sqlite import SqliteStore
+
+
+@pytest.fixture
+def store(home: Home) -> Iterator[SqliteStore]:
+    """Two runs of one conversation, and one with the ids of other tools in it."""
+    with Recorder(home, clock=FakeClock(), last_words=False) as recorder:
+        for _ in range(2):
+            recorder.run("chat", "ticket-9").end()
+        with recorder.run("agent", attributes={"session_id": "sess_31"}) as run:
+            run.child("search", type="tool", attributes={"tool_call_id": "toolu_01A"}).end()
+            with run.child(
+                "answer", type="llm", attributes={"request_id": "req_55", "n": 4711}
+            ) as call:
+                call.log.info("sent", message_id="msg-77")
+            for _ in range(2):
+                run.child("deliver", attributes={"message_id": "msg-88"}).end()
+    load(home)
+    with SqliteStore.open(home.store, readonly=True) as opened:
+        yield opened
+
+
+def spans(store: SqliteStore) -> dict[str, tuple[str, str]]:
+    """Span id and short id by name, of the run with foreign ids."""
+    run = store.load_run(resolve(store, "sess_31").run.id)
+    return {span.name: (span.id, span.short_id) for span in run.spans}
+
+
+def test_a_span_is_found_by_id_prefix_and_short_id(store: SqliteStore) -> None:
+    """In upper case too."""
+    span_id, short_id = spans(store)["search"]
+
+    for text in (span_id, short_id, short_id.upper(), span_id.upper(), f" {span_id} "):
+        target = resolve(store, text)
+
+        assert (target.kind, target.span_id) == ("span", span_id)
+
+
+def test_a_span_prefix_needs_four_characters(store: SqliteStore) -> None:
+    """Ids of the fake clock all begin with zeros: fewer than four are no prefix, four fit many."""
+    with pytest.raises(AmbiguousIdError, match="spans begin so") as problem:
+        resolve(store, "000000000000000")
+    with pytest.raises(NotFoundError, match="no such span"):
+        resolve(store, "zzz", "span")
+
+    assert len(problem.value.candidates) > 1
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [("toolu_01A", "search"), ("req_55", "answer"), ("msg-77", "answer"), ("4711", "answer"), ("sess_31", "agent")],
+)  # fmt: skip
+def test_another_tools_id_leads_to_the_span_that_has_it(
+    store: SqliteStore, text: str, name: str
+) -> None:
+    """As an attribute of the span, or of a line that was said in it; the value must be whole."""
+    target = resolve(store, text)
+
+    assert (target.kind, target.span_id) == ("attribute", spans(store)[name][0])
+
+
+def test_a_part_of_a_foreign_id_is_no_id(store: SqliteStore) -> None:
+    """Attributes match exactly, or not at all."""
+    with pytest.raises(NotFoundError):
+        resolve(store, "toolu_01")
+
+
+def test_an_id_that_two_spans_have_is_ambiguous_for_a_span_and_clear_for_a_run(
+    store: SqliteStore,
+) -> None:
+    """It is never guessed which one; that both are of one run is enough for `show`."""
+    with pytest.raises(AmbiguousIdError, match="2 spans have it") as problem:
+        resolve(store, "msg-88", "span")
+
+    target = resolve(store, "msg-88", "run")
+    assert (target.run.name, target.span_id) == ("agent", None)
+    assert all(each.startswith("r") for each in problem.value.candidates)
+
+
+def test_a_conversation_means_its_latest_run(store: SqliteStore) -> None:
+    """And says of how many."""
+    target = resolve(store, "ticket-9")
+
+    assert target.kind == "conversation"
+    assert target.how == "latest of 2 runs of this conversation"
+    assert target.run.short_id == max(
+        run.short_id for run in store.find_runs("") if run.name == "chat"
+    )
+
+
+def test_an_id_is_found_inside_pasted_text(store: SqliteStore) -> None:
+    """A URL or a log line; a run and its span together mean the span."""
+    span_id, short_id = spans(store)["search"]
+    run = resolve(store, "sess_31").run
+
+    assert resolve(store, f"https://host/runs/{run.id}?tab=1").run.id == run.id
+    assert resolve(store, f"12:01 ERROR run={run.id} span={span_id} failed").span_id == span_id
+    assert resolve(store, f"see {short_id}, please").span_id == span_id
+    assert resolve(store, "tool call toolu_01A gave nothing").span_id == span_id
+
+
+def test_text_with_two_ids_is_ambiguous(store: SqliteStore) -> None:
+    """Both are listed."""
+    with pytest.raises(AmbiguousIdError, match="2 ids in this text"):
+        resolve(store, "toolu_01A then req_55", "span")
+
+
+def test_nothing_found_names_the_nearest(store: SqliteStore) -> None:
+    """One line, without what a terminal would obey."""
+    near = resolve(store, None).run.id[:-1] + "f"
+
+    with pytest.raises(NotFoundError, match="Nearest: "):
+        resolve(store, near)
+    with pytest.raises(NotFoundError) as problem:
+        resolve(store, "\x1b[31m nothing\nhere")
+    assert "\x1b" not in str(problem.value)
+    assert "\n" not in str(problem.value)

@@ -1,0 +1,127 @@
+"""SQL of the user's own: it reads, it is bounded, and its errors teach."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import vestige
+from vestige.clock import monotonic
+from vestige.errors import UsageError, VestigeError
+from vestige.home import Home
+from vestige.query.debugger import Debugger
+from vestige.recorder import Recorder
+
+
+@pytest.fixture
+def debugger(home: Home) -> Iterator[Debugger]:
+    with Recorder(home, last_words=False) as recorder, recorder.run("agent") as run:
+        for number in range(300):
+            run.child(f"step {number}", type="tool").end()
+    with vestige.open(home.root) as opened:
+        yield opened
+
+
+def test_rows_come_as_a_table_and_as_data(debugger: Debugger) -> None:
+    """Column names, then values."""
+    answer = debugger.sql("SELECT type, count(*) n FROM spans GROUP BY type ORDER BY n DESC")
+
+    assert answer.text().splitlines()[:2] == ["type     n", "tool     300"]
+    assert answer.data()["rows"][0] == ["tool", 300]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "DELETE FROM runs",
+        "UPDATE runs SET name = 'x'",
+        "INSERT INTO facts VALUES ('a', 'b')",
+        "DROP TABLE spans",
+        "CREATE TABLE x (y)",
+        "CREATE TEMP TABLE x (y)",
+        "ATTACH DATABASE '/tmp/x.db' AS x",
+        "PRAGMA journal_mode = DELETE",
+        "PRAGMA user_version",
+        "SELECT * FROM pragma_table_info('runs')",
+        "VACUUM INTO '/tmp/x.db'",
+        "BEGIN",
+        "SELECT load_extension('x')",
+        "WITH x AS (SELECT 1) DELETE FROM runs",
+        "REINDEX",
+        "ANALYZE",
+    ],
+)
+def test_whatever_is_not_reading_is_refused(debugger: Debugger, query: str) -> None:
+    """And nothing has changed."""
+    with pytest.raises(UsageError):
+        debugger.sql(query)
+
+    assert debugger.sql("SELECT count(*) FROM spans").data()["rows"][0][0] >= 301
+    assert not Path("/tmp/x.db").exists()
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n",
+        "SELECT count(*) FROM spans a, spans b, spans c, spans d",
+        "WITH RECURSIVE n(x) AS (SELECT 'a' UNION ALL SELECT x || x FROM n) SELECT length(x) FROM n",
+        "SELECT zeroblob(2000000000)",
+        "SELECT group_concat(a.name || b.name || c.name) FROM spans a, spans b, spans c",
+    ],
+)
+def test_a_bomb_ends_soon(debugger: Debugger, query: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the clock, or by the size of a value; with words that say so."""
+    monkeypatch.setattr("vestige.store.ask.SECONDS_MAX", 0.3)
+    started = monotonic()
+
+    with pytest.raises(UsageError, match="sql: "):
+        debugger.sql(query)
+
+    assert monotonic() - started < 5
+
+
+def test_rows_are_capped_and_the_rest_is_one_command_away(debugger: Debugger) -> None:
+    """Pages follow each other."""
+    seen: list[str] = []
+    after: int | None = 0
+    while after is not None:
+        data = debugger.sql("SELECT name FROM spans ORDER BY id", after=after).data()
+        seen += [row[0] for row in data["rows"]]
+        after = data["next"]
+
+    assert [name for name in seen if name.startswith("step")] == [f"step {n}" for n in range(300)]
+    assert "--after 200" in debugger.sql("SELECT id FROM spans").text(8000)
+
+
+@pytest.mark.parametrize(
+    ("query", "taught"),
+    [
+        ("SELECT nmae FROM spans", "Nearest: name"),
+        ("SELECT * FROM span", "Tables: bodies, facts, findings"),
+        ("SELEC 1", "vestige schema"),
+        ("SELECT 1; SELECT 2", "one statement"),
+        ("", "no question in it"),
+        ("SELECT '\x00'", "sql: "),
+    ],
+)
+def test_an_error_teaches(debugger: Debugger, query: str, taught: str) -> None:
+    """What was meant, or what there is."""
+    with pytest.raises(VestigeError, match=taught):
+        debugger.sql(query)
+
+
+def test_the_examples_of_the_schema_run(debugger: Debugger) -> None:
+    """They are the first thing that is tried."""
+    for example in debugger.schema().data()["examples"]:
+        debugger.sql(example)
+
+
+def test_the_schema_names_each_table_of_the_store(debugger: Debugger) -> None:
+    tables = debugger.sql("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'").data()  # fmt: skip
+
+    assert {row[0] for row in tables["rows"]} == {
+        each["name"] for each in debugger.schema().data()["tables"]
+    }
