@@ -121,7 +121,8 @@ def grep_answer(
     """`run`: its id and short id."""
     options = options or GrepOptions()
     compiled, literals = _compile(pattern, options)
-    wanted = Wanted(compiled, literals, run[0] if run else None, options.parts)
+    run_id = run[0] if run else None
+    wanted = Wanted(compiled, literals, options.ignore_case, run_id, options.parts)
     searched = store.search(wanted, options.after, HITS_MAX)
     return GrepAnswer(pattern, run[1] if run else None, options, searched)
 
@@ -141,7 +142,7 @@ def _compile(pattern: str, options: GrepOptions) -> tuple[re.Pattern[str], tuple
     forms = dict.fromkeys(
         [pattern, json.dumps(pattern, ensure_ascii=False)[1:-1], json.dumps(pattern)[1:-1]]
     )
-    literals = () if options.ignore_case else tuple(forms)
+    literals = () if options.ignore_case and not pattern.isascii() else tuple(forms)
     return re.compile("|".join(map(re.escape, forms)), flags), literals
 
 

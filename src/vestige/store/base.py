@@ -123,7 +123,9 @@ class Wanted:
     pattern: re.Pattern[str]
     """Matches the text as it was meant, and as JSON writes it."""
     literals: tuple[str, ...]
-    """Where one of these must be part of every match: to pass over rows quickly."""
+    """One of these is part of every match in a name, a message or attributes; none: not known."""
+    ignore_case: bool
+    """Whether a literal may be in upper or lower case (of ASCII: others have none here)."""
     run_id: str | None
     parts: tuple[str, ...]
     """Of `attrs`, `logs`, `bodies`: searched in this order."""

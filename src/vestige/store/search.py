@@ -13,6 +13,7 @@ cursor (`bodies:4711`) that stays good while the store grows.
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -183,12 +184,10 @@ class _Looking:
 
     def rows(self, part: str, last: int | None) -> Iterator[tuple[str, Hit | None]]:
         query = _ATTRS if part == "attrs" else _LOG_LINES
-        if self.wanted.literals:
-            has = " OR ".join(["instr(x.text, ?) > 0"] * len(self.wanted.literals))
-            query = f"SELECT * FROM ({query}) x WHERE {has}"
+        has, literals = _has(self.wanted, ("name", "attributes") if part == "attrs" else ("message", "attributes"))  # fmt: skip
         for where, values, end in self._steps("spans" if part == "attrs" else "logs", last):
-            sql = query.format(where)
-            for row in self.connection.execute(sql, (*values, *self.wanted.literals)):
+            sql = query.format(where.format(has))
+            for row in self.connection.execute(sql, (*values, *literals)):
                 cursor = f"{part}:{row[7]}"
                 for match in self.wanted.pattern.finditer(row[6]):
                     name = "attrs" if part == "attrs" else "log"
@@ -199,7 +198,7 @@ class _Looking:
     def _steps(self, table: str, last: int | None) -> Iterator[tuple[str, tuple[int, ...], int]]:
         """Conditions that take the rows in order, some at a time."""
         if self.run is not None:
-            order = "t.run = ? AND t.id > ? ORDER BY t.id"
+            order = "t.run = ? AND t.id > ?{} ORDER BY t.id"
             (end,) = self.connection.execute(f"SELECT coalesce(max(id), 0) FROM {table}").fetchone()
             yield order, (self.run, last or 0), end
             return
@@ -207,7 +206,7 @@ class _Looking:
         top = top if last is None else min(top, last - 1)
         while top > 0:
             low = max(0, top - _ROWS_A_STEP)
-            yield "t.id > ? AND t.id <= ? ORDER BY t.id DESC", (low, top), low + 1
+            yield "t.id > ? AND t.id <= ?{} ORDER BY t.id DESC", (low, top), low + 1
             top = low
 
     # --- bodies ---------------------------------------------------------------------------
@@ -276,6 +275,23 @@ class _Looking:
             return _place(row), "input" if row[6] == body else "output"
         row = self.connection.execute(_OWNER_LOG.format(runs), values).fetchone()
         return (_place(row), "log body") if row is not None else None
+
+
+def _has(wanted: Wanted, columns: Sequence[str]) -> tuple[str, list[str]]:
+    """A condition that passes over what cannot match, and its values; the pattern decides then."""
+    if not wanted.literals:
+        return "", []
+    if wanted.ignore_case:
+        test = "t.{} LIKE ? ESCAPE '\\'"
+        values = [f"%{_LIKE_SPECIAL.sub(_ESCAPED, literal)}%" for literal in wanted.literals]
+    else:
+        test, values = "instr(t.{}, ?) > 0", list(wanted.literals)
+    tests = [test.format(column) for column in columns for _ in values]
+    return f" AND ({' OR '.join(tests)})", values * len(columns)
+
+
+_LIKE_SPECIAL = re.compile(r"[%_\\]")
+_ESCAPED = r"\\\g<0>"
 
 
 def _hit(

@@ -8,7 +8,7 @@ import pytest
 from planted import answer, asked, call, findings, recording, request, result, think, use
 
 from vestige.home import Home
-from vestige.query.checks import tools
+from vestige.query.checks import infrastructure, tools
 from vestige.query.checks.schema import find_problem
 
 OSLO = {"city": "Oslo"}
@@ -242,7 +242,7 @@ def test_a_verifier_that_could_not_start(
         verifier.end(error)
         raise RuntimeError("task failed")
 
-    (found,) = findings(home, tools.infrastructure_failure)
+    (found,) = findings(home, infrastructure.infrastructure_failure)
 
     assert (found.kind, found.cause) == ("infrastructure/verifier", verifier.id)
 
@@ -253,7 +253,7 @@ def test_a_verifier_with_exit_code_127_in_a_run_with_no_reward(home: Home) -> No
         verifier.end(attributes={"exit_code": 127})
         run.set_attributes(reward=0)
 
-    (found,) = findings(home, tools.infrastructure_failure)
+    (found,) = findings(home, infrastructure.infrastructure_failure)
 
     assert found.cause == verifier.id and "127" in found.message
 
@@ -264,14 +264,14 @@ def test_an_agent_that_fails_by_itself_is_not_excused(home: Home) -> None:
         use(run, name="read_file", error=FileNotFoundError("nope.txt"))
         raise RuntimeError("task failed")
 
-    assert findings(home, tools.infrastructure_failure) == []
+    assert findings(home, infrastructure.infrastructure_failure) == []
 
 
 def test_a_verifier_that_could_not_start_does_not_matter_in_a_run_that_succeeds(home: Home) -> None:
     with recording(home) as run:
         run.child("verify", "step").end(FileNotFoundError("pytest"))
 
-    assert findings(home, tools.infrastructure_failure) == []
+    assert findings(home, infrastructure.infrastructure_failure) == []
 
 
 # --- schemas ------------------------------------------------------------------------------------------
