@@ -27,7 +27,8 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
 from vestige.doors.cli.main import cli
-from vestige.doors.mcp import TOOLS, call, check_arguments, get_tool, install_hint, serve_http
+from vestige.doors.mcp import call, check_arguments, get_tool, install_hint, serve_http
+from vestige.doors.mcp_tools import TOOLS
 from vestige.errors import UsageError
 from vestige.home import Home
 from vestige.query.budget import count_tokens

@@ -138,7 +138,8 @@ class Debugger:
         )  # fmt: skip
 
     def overview(self, id: str | None = None) -> OverviewAnswer:
-        run = self._run(id)
+        target = resolve(self.store, id, "run")
+        run = self.store.load_run(target.run.id)
         examined = examine(self.store, run, self._keep)
         by_id = {span.id: span for span in run.spans}
         suspects = {
@@ -148,7 +149,9 @@ class Debugger:
         }
         suspects |= {span.component for span in run.spans if span.status not in ("ok", None)}
         surfaces = _surface_lines(self.store, run.info, sorted(suspects))
-        answer = OverviewAnswer(run, examined, self._last_good(run.info), surfaces)
+        plain = target.how in ("run id", "latest run", "beginning of a run id")
+        how = "" if plain else target.how
+        answer = OverviewAnswer(run, examined, self._last_good(run.info), surfaces, how)
         return self._placed(answer)
 
     def _last_good(self, run: RunInfo) -> RunInfo | None:

@@ -30,15 +30,26 @@ class OverviewAnswer(Asked):
     """The last run of the same name that went well."""
     surfaces: Sequence[str] = field(default_factory=tuple)
     """What the components under investigation offer, in words."""
+    how: str = ""
+    """How the id led here, where that is not plain; for a conversation, its other runs."""
 
     def lines(self, budget: int) -> list[str]:
         short = self.run.info.short_id
         head = [*header(self.run), *(f"!! {text}" for text in stamps(self.run)[:2])]
         if budget < 200:
             head = head[:1]
-        rows = [*self._shape(), *self._findings(), *self._good(), *self.surfaces]
+        rows = [*self._found(), *self._shape(), *self._findings(), *self._good(), *self.surfaces]
         whole = self.command("overview", short, "--json")
         return fit(head, rows, self._next(), budget, lambda n: f"… {n} lines left out: {whole}")
+
+    def _found(self) -> list[str]:
+        if not self.how:
+            return []
+        conversation = self.run.info.conversation_id
+        if conversation and "conversation" in self.how:
+            all_of_it = self.command("list", "--all", "--conversation", conversation)
+            return [f"found as: {self.how}: {all_of_it}"]
+        return [f"found as: {self.how}"]
 
     def _shape(self) -> list[str]:
         counts = Counter(words.one_line(span.type, 20) for span in self.run.spans)
