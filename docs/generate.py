@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import debugger
 
 from vestige import errors, limits, settings
 from vestige.doors.cli.main import cli
@@ -240,6 +241,8 @@ PAGES: dict[str, Callable[[], str]] = {
     "schema.md": render_schema,
     "record.md": render_record,
     "errors.md": render_errors,
+    "checks.md": lambda: debugger.render_checks(_table),
+    "verbs.md": lambda: debugger.render_verbs(_table),
 }
 
 if __name__ == "__main__":

@@ -52,6 +52,7 @@ def _at(path: Path) -> str:
 
 
 def _open_home(home: Home) -> Debugger:
+    from vestige.collector.health import examine
     from vestige.collector.loop import catch_up
     from vestige.store.sqlite import SqliteStore
 
@@ -65,7 +66,8 @@ def _open_home(home: Home) -> Debugger:
         _keep_findings(home.store, run, results)
 
     at = "" if home.root == get_home(default_root()).root else _at(home.root)
-    return Debugger(SqliteStore.open(home.store, readonly=True), keep=keep, at=at)
+    store = SqliteStore.open(home.store, readonly=True)
+    return Debugger(store, keep=keep, health=lambda: examine(home, store), at=at)
 
 
 def _keep_findings(path: Path, run: RunInfo, results: Sequence[CheckResult]) -> None:

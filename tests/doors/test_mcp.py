@@ -451,6 +451,7 @@ def test_every_option_of_a_command_is_an_argument_of_its_tool() -> None:
 
 def test_a_path_is_not_taken_for_an_id_of_this_home(recorded: Home) -> None:
     """The next steps of its answer would be taken for this home's."""
+    call(recorded, "list", {})  # now there is a store
     text, is_error = call(recorded, "show", {"id": str(recorded.store)})
 
     assert is_error and "vestige mcp --home PATH" in text

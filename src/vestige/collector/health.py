@@ -2,40 +2,12 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from vestige.home import Home
 from vestige.journal import locks
+from vestige.record.health import Health
 from vestige.record.scan import Scanner
 from vestige.settings import read_settings
 from vestige.store.sqlite import SqliteStore
-
-
-class Health(msgspec.Struct, frozen=True, kw_only=True):
-    """One look at a home."""
-
-    home: str
-    store: str
-    store_bytes: int
-    runs: int
-    spans: int
-    logs: int
-    bodies: int
-    body_bytes: int
-    journal_files: int
-    journal_bytes: int
-    lag_bytes: int
-    """Journal bytes that are not in the store yet."""
-    collecting: bool
-    writers_alive: int
-    writers_dead: int
-    dropped: int
-    missing: int
-    malformed: int
-    scanner: str
-    retention_age_s: float
-    retention_body_bytes: int
-    problems: list[str]
 
 
 def examine(home: Home, store: SqliteStore) -> Health:
@@ -59,6 +31,7 @@ def examine(home: Home, store: SqliteStore) -> Health:
     malformed = sum(writer.malformed for writer in writers)
     sizes = store.sizes()
     settings = read_settings(home)
+    scanner = Scanner().engine
     return Health(
         home=str(home.root),
         store=str(home.store),
@@ -77,14 +50,14 @@ def examine(home: Home, store: SqliteStore) -> Health:
         dropped=dropped,
         missing=missing,
         malformed=malformed,
-        scanner=Scanner().engine,
+        scanner=scanner,
         retention_age_s=settings.retention_age_s,
         retention_body_bytes=settings.retention_body_bytes,
-        problems=_problems(dropped, missing, malformed),
+        problems=_problems(dropped, missing, malformed, scanner),
     )
 
 
-def _problems(dropped: int, missing: int, malformed: int) -> list[str]:
+def _problems(dropped: int, missing: int, malformed: int, scanner: str) -> list[str]:
     problems = []
     if dropped:
         problems.append(
@@ -94,4 +67,8 @@ def _problems(dropped: int, missing: int, malformed: int) -> list[str]:
         problems.append(f"{missing - dropped} records never arrived (journal files lost?)")
     if malformed:
         problems.append(f"{malformed} journal lines could not be read (torn by a kill, or damaged)")
+    if scanner == "re":
+        problems.append(
+            "no quick scanner for secrets is installed: recording is slow (pip install hyperscan)"
+        )
     return problems

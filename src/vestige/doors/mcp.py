@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
 
     from vestige.query.answer import Answer
-    from vestige.store.base import Store
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -116,8 +115,6 @@ def _ask(home: Home, tool: Tool, values: dict[str, Any]) -> str:
             )
     with open_path(home) as debugger:
         debugger.at = ""  # the next command of an answer is a call of another tool, of this home
-        if tool.name == "doctor":
-            return _doctor(home, debugger.store)
         if tool.name == "help":
             return help_for(debugger.store, **values).text(budget)
         answer: Answer = getattr(debugger, tool.name)(**_reworded(tool, values))
@@ -135,22 +132,6 @@ def _reworded(tool: Tool, values: dict[str, Any]) -> dict[str, Any]:
         if given or made:
             values["part"] = "input" if given else "output"
     return values
-
-
-def _doctor(home: Home, store: Store) -> str:
-    from vestige.collector.health import examine
-    from vestige.store.sqlite import SqliteStore
-
-    assert isinstance(store, SqliteStore), "a home has no other"
-    health = examine(home, store)
-    held = f"{health.runs} runs, {health.spans} spans, {health.logs} log lines"
-    lines = [
-        f"store: {health.store} {words.size(health.store_bytes)}; {held}",
-        f"journals: {health.journal_files} files, {words.size(health.lag_bytes)} not taken in yet",
-        f"writers: {health.writers_alive} alive, {health.writers_dead} ended unexpectedly",
-        f"lost: {health.dropped} dropped, {health.missing} missing, {health.malformed} malformed",
-    ]
-    return "\n".join([*lines, *(health.problems or ["healthy: nothing lost"])])
 
 
 # --- serving ------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from vestige.limits import LIST_MAX, SHOW_LINES_MAX
 from vestige.query.answer import Answer
 from vestige.query.bodies import BodyAnswer, Slice, Which, body_answer, parse_range
 from vestige.query.check import CheckAnswer, Keep, examine, top
+from vestige.query.doctor import DoctorAnswer
 from vestige.query.find import Target, Want, find_run, resolve
 from vestige.query.grep import PARTS, GrepAnswer, GrepOptions, grep_answer, parse_parts
 from vestige.query.layout import Asked
@@ -28,6 +29,7 @@ from vestige.query.show import ShowAnswer, ShowOptions
 from vestige.query.spans import SpanAnswer, span_answer
 from vestige.query.tables import SchemaAnswer, SqlAnswer, schema_answer, sql_answer
 from vestige.query.why import WhyAnswer, why_answer
+from vestige.record.health import Health
 from vestige.record.run import Run, RunInfo, SpanInfo
 from vestige.settings import parse_duration
 from vestige.store.base import RunFilter, Store
@@ -44,12 +46,14 @@ class Debugger:
         store: Store,
         *,
         keep: Keep | None = None,
+        health: Callable[[], Health] | None = None,
         at: str = "",
         close: Callable[[], None] | None = None,
     ) -> None:
         self.store = store
         self.at = at
         self._keep = keep
+        self._health = health
         self._close = close
 
     def close(self) -> None:
@@ -91,6 +95,14 @@ class Debugger:
                 raise NotFoundError(f"{target.run.short_id}: no span of it was recorded.")
             span_id = root.id
         return run, next(span for span in run.spans if span.id == span_id)
+
+    # --- the home ---------------------------------------------------------------------------
+
+    def doctor(self) -> DoctorAnswer:
+        """Where evidence lives, and whether it is healthy."""
+        if self._health is None:
+            raise UsageError("doctor: this is a single file, not a home. Ask for a home.")
+        return self._placed(DoctorAnswer(self._health()))
 
     # --- runs -------------------------------------------------------------------------------
 

@@ -5,14 +5,11 @@ from __future__ import annotations
 import sys
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from vestige.doors.cli.options import Examples, Home, home_option, json_option
-
-if TYPE_CHECKING:
-    from vestige.collector.health import Health
+from vestige.doors.cli.options import Examples, Home, home_option
+from vestige.doors.cli.read import answer_options, asked, print_answer
 
 
 @click.command(
@@ -76,54 +73,12 @@ def _stop_when(until_eof: bool) -> threading.Event:
 """,
     exits="0 all is well, 1 something is lost or unhealthy, 2 no such home, 3 unreadable store",
 )
-@home_option
-@json_option
-def doctor(home: Home, as_json: bool) -> None:
+@answer_options
+def doctor(home: Home, as_json: bool, budget: int | None) -> None:
     """Say where evidence lives, and whether it is healthy."""
-    from vestige.collector.health import examine
-    from vestige.doors.cli.read import opened
-
-    with opened(home) as store:
-        health = examine(home, store)
-    if as_json:
-        import json
-
-        import msgspec
-
-        click.echo(json.dumps({"version": 1, **msgspec.to_builtins(health)}, indent=2))
-    else:
-        _print_health(health)
-    sys.exit(1 if health.problems else 0)
-
-
-def _print_health(health: Health) -> None:
-    from vestige.query import words
-
-    lag = words.size(health.lag_bytes) if health.lag_bytes else "none"
-    rows = [
-        ("home", health.home),
-        ("store", f"{health.store}  {words.size(health.store_bytes)}"),
-        ("", f"{health.runs} runs, {health.spans} spans, {health.logs} log lines"),
-        ("bodies", f"{words.size(health.body_bytes)} stored, {health.bodies} of them"),
-        (
-            "journals",
-            f"{health.journal_files} files, {words.size(health.journal_bytes)}; lag: {lag}",
-        ),
-        ("collector", "running" if health.collecting else "not running (reading commands take in)"),
-        ("writers", f"{health.writers_alive} alive, {health.writers_dead} ended unexpectedly"),
-        ("scanner", health.scanner),
-        (
-            "retention",
-            f"{words.duration(int(health.retention_age_s * 1e9))}, "
-            f"{words.size(health.retention_body_bytes)} of bodies",
-        ),
-    ]
-    for name, text in rows:
-        click.echo(f"{click.style(f'{name:<10}', dim=True)} {text}")
-    if not health.problems:
-        click.echo(click.style("healthy: nothing lost", fg="green"))
-    for problem in health.problems:
-        click.echo(click.style(f"!! {problem}", fg="red"))
+    with asked(home) as (debugger, _):
+        answer = debugger.doctor()
+    print_answer(answer, as_json, budget)
 
 
 @click.command(
