@@ -12,8 +12,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from vestige.errors import UsageError
 
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
 JOURNAL_SUFFIX = ".ndjson"
 
 
-@dataclass(frozen=True, slots=True)
-class Home:
+class Home(msgspec.Struct, frozen=True):
     """The folder that holds everything of one user or application."""
 
     root: Path

@@ -32,7 +32,7 @@ from vestige.errors import SettingError, UsageError
 from vestige.home import Home, get_home
 from vestige.journal.spill import write_spill
 from vestige.journal.writer import FSYNC_MODES, JournalWriter
-from vestige.limits import BODY_INLINE_MAX, LINE_MAX
+from vestige.limits import LINE_MAX
 from vestige.record import clean
 from vestige.record.body import LongBody, body_form
 from vestige.record.line import encode
@@ -233,8 +233,6 @@ class Recorder:
     def _prepare_body(self, body: Any, seq: int) -> PreparedBody:
         """A body as its line will hold it; a long one goes to a file first."""
         try:
-            if type(body) is str and len(body) <= BODY_INLINE_MAX:
-                return body, None  # nearly always
             text = body_form(body)
             if isinstance(text, str):
                 return text, None

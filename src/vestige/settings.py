@@ -18,8 +18,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeVar
+
+import msgspec
 
 from vestige.errors import SettingError
 from vestige.home import Home
@@ -28,8 +29,7 @@ from vestige.limits import RETENTION_AGE_S, RETENTION_BODY_BYTES
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(msgspec.Struct, frozen=True):
     """Every setting, valid. `read_settings` makes it."""
 
     disabled: bool = False

@@ -20,7 +20,7 @@ from typing import Any, Self
 from vestige.emit import current, logger
 from vestige.emit.emitter import NO_ATTRIBUTES, Emitter
 from vestige.emit.exceptions import error_attributes, status_of
-from vestige.limits import OPEN_SPANS_TRACKED_MAX
+from vestige.limits import BODY_INLINE_MAX, OPEN_SPANS_TRACKED_MAX
 from vestige.record.types import VERSION, Link, SpanClose, SpanOpen, SpanUpdate
 from vestige.record.values import clean_name
 
@@ -63,24 +63,26 @@ class Span:
         self.id = span_id = emitter.span_id()
         self.run_id = run_id
         self.parent_id = parent_id
-        if name.__class__ is type.__class__ is component.__class__ is str:
-            self.component, self.name, self.type = component, name, type
-        else:  # a reader would refuse the record
-            self.component = clean_name(component)
-            self.name, self.type = clean_name(name), clean_name(type)
-        flat = emitter.attributes(attributes) if attributes is not None else NO_ATTRIBUTES
+        if not (name.__class__ is type.__class__ is component.__class__ is str):
+            # A reader would refuse the record.
+            component, name, type = map(clean_name, (component, name, type))  # noqa: A001
+        self.component = component
+        self.name = name
+        self.type = type
+        flat = NO_ATTRIBUTES if attributes is None else emitter.attributes(attributes)
         seq = next(emitter.seq)
         info = None
-        if body is not None:
+        if body is not None and (body.__class__ is not str or len(body) > BODY_INLINE_MAX):
             body, info = emitter.prepare_body(body, seq)
         emitter.send(
             SpanOpen(
-                VERSION, writer, seq, emitter.now_ns(), run_id, span_id, self.component,
-                self.type, self.name, parent_id, conversation_id, flat, links, body, info,
+                VERSION, writer, seq, emitter.now_ns(), run_id, span_id, component, type, name,
+                parent_id, conversation_id, flat, links, body, info,
             )
         )  # fmt: skip
-        if len(emitter.open_spans) < OPEN_SPANS_TRACKED_MAX:
-            emitter.open_spans[span_id] = self
+        open_spans = emitter.open_spans
+        if len(open_spans) < OPEN_SPANS_TRACKED_MAX:
+            open_spans[span_id] = self
         self._opened_ns = emitter.monotonic_ns()
 
     # --- while it is open ---------------------------------------------------------------
@@ -169,7 +171,7 @@ class Span:
             return  # a forked child leaving its parent's `with` block: not its span to end
         duration_ns = emitter.monotonic_ns() - self._opened_ns
         self._ended = True
-        flat = emitter.attributes(attributes) if attributes is not None else NO_ATTRIBUTES
+        flat = NO_ATTRIBUTES if attributes is None else emitter.attributes(attributes)
         if error is not None:
             flat = {**flat, **error_attributes(error)}
         if status is None:
@@ -178,7 +180,7 @@ class Span:
             status = clean_name(status)
         seq = next(emitter.seq)
         info = None
-        if body is not None:
+        if body is not None and (body.__class__ is not str or len(body) > BODY_INLINE_MAX):
             body, info = emitter.prepare_body(body, seq)
         emitter.send(
             SpanClose(

@@ -33,6 +33,7 @@ Fsync = Literal["none", "periodic", "record"]
 FSYNC_MODES: tuple[Fsync, ...] = ("none", "periodic", "record")
 DESCRIPTOR_MIN = 700
 """Above what programs open, below the 1024 that most systems allow."""
+_write = os.write  # looked up once: it runs for every record
 OPEN_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 
 
@@ -77,7 +78,7 @@ class JournalWriter:
     def write(self, line: bytes) -> bool:
         """Append a line. False: it was dropped, and counted."""
         try:
-            written = os.write(self._fd, line)
+            written = _write(self._fd, line)
         except OSError as error:
             return self._drop(error)
         if written != len(line):

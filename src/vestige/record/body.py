@@ -6,17 +6,17 @@ Text is kept character for character and bytes byte for byte. Objects become JSO
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any
+
+import msgspec
 
 from vestige.limits import BODY_CHUNK, BODY_INLINE_MAX
 from vestige.record.render import has_fields, is_container, json_steps
 from vestige.record.values import safe_str
 
 
-@dataclass(frozen=True, slots=True)
-class LongBody:
+class LongBody(msgspec.Struct, frozen=True):
     """A body in steps, none of which is long."""
 
     texts: Iterable[str]
