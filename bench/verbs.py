@@ -101,6 +101,14 @@ def run_records(number: int, spans: int, chance: random.Random, bodies: bool) ->
     yield closed(root)
 
 
+def request(span: str) -> str:
+    """About nine kilobytes of history, as an agent's turns have it."""
+    messages = [{"role": "user", "content": f"question {number} " * 40} for number in range(12)]
+    return json.dumps(
+        {"model": "gpt-4o-mini", "messages": [*messages, {"role": "user", "content": span}]}
+    )
+
+
 # --- the questions --------------------------------------------------------------------------------
 
 
@@ -130,26 +138,42 @@ def ask(folder: str, run: str) -> dict[str, Any]:
         other = debugger.list(limit=5).runs[-1].short_id
     questions = {
         "list": lambda d: d.list(),
+        "check": lambda d: d.check(run),
         "overview": lambda d: d.overview(run),
         "show": lambda d: d.show(run),
         "span": lambda d: d.span(span),
-        "check": lambda d: d.check(run),
         "why": lambda d: d.why(span),
         "diff": lambda d: d.diff(run, other),
         "grep": lambda d: d.grep("topic 0.123", run),
         "grep, everywhere": lambda d: d.grep("topic 0.123456"),
         "stats": lambda d: d.stats(by="name"),
+        "compare": lambda d: d.compare([run], [other]),
+        "doctor": lambda d: d.doctor(),
+        "schema": lambda d: d.schema(),
         "sql": lambda d: d.sql(
             f"select count(*) from spans where run = {loaded.info.short_id[1:]}"
         ),
     }
+    if any(each.input for each in loaded.spans):
+        questions["body"] = lambda d: d.body(span)
     ms = {}
+    forget_findings(Path(folder))
     for verb, question in questions.items():
         begun = time.perf_counter()
         with vestige.open(folder) as debugger:
             question(debugger).text()
         ms[verb] = (time.perf_counter() - begun) * 1000
     return {"ms": ms, "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+
+
+def forget_findings(folder: Path) -> None:
+    """What checks found is stored: forget it, so that `check` has to look."""
+    import sqlite3
+
+    from vestige.home import get_home
+
+    with sqlite3.connect(get_home(folder).store) as connection:
+        connection.execute("DELETE FROM findings")
 
 
 def starting() -> Figure:

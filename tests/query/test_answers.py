@@ -86,6 +86,12 @@ ASKED: dict[str, Ask] = {
     "check": lambda d: d.check(_run(d)),
     "why": lambda d: d.why(_short(d, "deep 299")),
     "sql": lambda d: d.sql("SELECT span_id, name, attributes FROM spans ORDER BY id"),
+    "diff": lambda d: d.diff(_run(d), _other(d)),
+    "diff spans": lambda d: d.diff(_short(d, "big"), _short(d, "mixed")),
+    "stats": lambda d: d.stats(by="name"),
+    "stats tool": lambda d: d.stats(by="tool"),
+    "compare": lambda d: d.compare([_run(d)], [_other(d)]),
+    "doctor": lambda d: d.doctor(),
     "schema": lambda d: d.schema(),
     "schema table": lambda d: d.schema("spans"),
 }
@@ -93,6 +99,10 @@ ASKED: dict[str, Ask] = {
 
 def _run(debugger: Debugger) -> str:
     return debugger.resolve(None).run.short_id
+
+
+def _other(debugger: Debugger) -> str:
+    return debugger.list().runs[-1].short_id
 
 
 _SHORT: dict[tuple[int, str], str] = {}
@@ -144,7 +154,7 @@ def test_the_same_question_twice_gives_the_same_bytes(debugger: Debugger, name: 
     assert first.text() == second.text()
 
 
-WHOLE = ("list", "why", "body path", "grep cjk", "schema table")
+WHOLE = ("list", "doctor", "why", "body path", "grep cjk", "schema table")
 """Short even here."""
 CUT = [name for name in ASKED if name not in WHOLE]
 

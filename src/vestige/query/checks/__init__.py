@@ -105,7 +105,7 @@ def run_checks(evidence: Evidence) -> tuple[list[Finding], list[str], dict[str, 
     """Findings, the names of the checks that passed, and of those that failed themselves."""
     findings: list[Finding] = []
     passed: list[str] = []
-    failed: dict[str, str] = {}
+    failed = broken_checks()
     for each in all_checks():
         try:
             found = list(each.function(evidence))
