@@ -147,7 +147,7 @@ TOOLS: tuple[Tool, ...] = (
         "to look into a run (overview).", {},
     ),
     Tool(
-        "list", "Runs, newest first: short id, when, outcome, duration, spans, tokens, cost, top finding.",
+        "list", "Runs, newest first: short id, when, outcome, duration, spans, tokens, top finding.",
         "you have no id, or want runs like one.", "to look into one run (overview).",
         {"failed": True, "since": "2h"},
         (
@@ -158,6 +158,7 @@ TOOLS: tuple[Tool, ...] = (
             Parameter("conversation", "string", "Only runs of this conversation."),
             Parameter("like", "string", "Only runs that say this somewhere."),
             Parameter("all", _FLAG, "Also the runs of mere processes.", to="everything"),
+            Parameter("cost", _FLAG, "Also what their model calls cost, in dollars."),
             Parameter("limit", "integer", "At most so many.", least=1, most=1_000),
             Parameter("after", "string", "Only runs older than this one: to go on."),
         ),

@@ -19,6 +19,7 @@ from vestige.limits import LIST_MAX, SHOW_LINES_MAX
 from vestige.query.answer import Answer
 from vestige.query.bodies import BodyAnswer, Slice, Which, body_answer, parse_range
 from vestige.query.check import CheckAnswer, Keep, examine, top
+from vestige.query.costs import run_costs
 from vestige.query.doctor import DoctorAnswer
 from vestige.query.find import Target, Want, find_run, resolve
 from vestige.query.grep import PARTS, GrepAnswer, GrepOptions, grep_answer, parse_parts
@@ -117,6 +118,7 @@ class Debugger:
         everything: bool = False,
         limit: int = LIST_MAX,
         after: str | None = None,
+        cost: bool = False,
     ) -> ListAnswer:
         """Runs, newest first. `since`: `2h`, or seconds. `after`: a run's id; those older than it."""
         since_s = _duration(since)
@@ -142,10 +144,12 @@ class Debugger:
             word for key, value in told.items() if value is not None for word in (key, value)
         ]
         options += ["--all"] if everything else []
+        options += ["--cost"] if cost else []
         return self._placed(
             ListAnswer(
                 runs, len(found) > limit, limit, now_ns, options,
                 {run_id: finding for run_id, finding in tops.items() if finding is not None},
+                run_costs(self.store, [run.id for run in runs]) if cost else None,
             )
         )  # fmt: skip
 
@@ -160,10 +164,11 @@ class Debugger:
             if finding.cause in by_id
         }
         suspects |= {span.component for span in run.spans if span.status not in ("ok", None)}
-        surfaces = _surface_lines(self.store, run.info, sorted(suspects))
+        surfaces = _surface_lines(self.store, run.info, sorted(suspects), self.at)
         plain = target.how in ("run id", "latest run", "beginning of a run id")
         how = "" if plain else target.how
-        answer = OverviewAnswer(run, examined, self._last_good(run.info), surfaces, how)
+        cost = run_costs(self.store, [run.info.id]).get(run.info.id)
+        answer = OverviewAnswer(run, examined, self._last_good(run.info), surfaces, cost, how)
         return self._placed(answer)
 
     def _last_good(self, run: RunInfo) -> RunInfo | None:
@@ -314,8 +319,8 @@ def _range(name: str, value: str | Range | None, least: int) -> Range | None:
         raise UsageError(f"{name} {value[:40]!r}: {error}.") from error
 
 
-def _surface_lines(store: Store, run: RunInfo, components: Sequence[str]) -> Sequence[str]:
+def _surface_lines(store: Store, run: RunInfo, components: Sequence[str], at: str) -> Sequence[str]:
     """What components under investigation offer (query/surfaces.py)."""
     from vestige.query.surfaces import surface_lines
 
-    return surface_lines(store, run, components)
+    return surface_lines(store, run, components, at)

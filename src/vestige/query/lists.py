@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from vestige.query import words
+from vestige.query.costs import Cost
 from vestige.query.layout import Asked, columns, fit
 from vestige.query.show import list_data
 from vestige.record.finding import Finding
@@ -31,6 +32,8 @@ class ListAnswer(Asked):
     """As they were given, for the next command."""
     findings: Mapping[str, Finding] = field(default_factory=dict)
     """By run id: the first thing to say about it."""
+    costs: Mapping[str, Cost] | None = None
+    """By run id; None: money was not asked for."""
 
     def lines(self, budget: int) -> list[str]:
         if not self.runs:
@@ -59,7 +62,8 @@ class ListAnswer(Asked):
 
     def _table(self) -> list[str]:
         told = [run for run in self.runs if run.id in self.findings]
-        table = [[*HEAD, "TOP FINDING"] if told else list(HEAD)]
+        priced = ["COST"] if self.costs is not None else []
+        table = [[*HEAD, *priced, *(["TOP FINDING"] if told else [])]]
         for run in self.runs:
             took = run.duration_ns if run.duration_ns is not None else run.last_ns - run.started_ns
             row = [
@@ -72,11 +76,13 @@ class ListAnswer(Asked):
                 str(run.error_count) if run.error_count else "",
                 words.number(run.tokens) if run.tokens else "",
             ]
+            if self.costs is not None:
+                row.append(str(self.costs.get(run.id, "")))
             if told:
                 finding = self.findings.get(run.id)
                 row.append(words.one_line(finding.kind, 40) if finding else "")
             table.append(row)
-        return columns(table, right=(4, 5, 6, 7))
+        return columns(table, right=(4, 5, 6, 7, *((8,) if self.costs is not None else ())))
 
     def data(self) -> dict[str, Any]:
         data = list_data(list(self.runs))
@@ -84,4 +90,7 @@ class ListAnswer(Asked):
             finding = self.findings.get(run["id"])
             if finding is not None:
                 run["top_finding"] = finding.kind
+            if self.costs is not None:
+                cost = self.costs.get(run["id"])
+                run["cost_usd"] = None if cost is None else cost.dollars
         return data

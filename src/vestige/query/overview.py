@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from vestige.query import words
 from vestige.query.check import Examined, data_of, in_chains, tell
+from vestige.query.costs import Cost
 from vestige.query.layout import Asked, fit
 from vestige.query.show import header, run_data, stamps
 from vestige.record.run import Run, RunInfo
@@ -30,6 +31,8 @@ class OverviewAnswer(Asked):
     """The last run of the same name that went well."""
     surfaces: Sequence[str] = field(default_factory=tuple)
     """What the components under investigation offer, in words."""
+    cost: Cost | None = None
+    """Of its model calls; None where there were none."""
     how: str = ""
     """How the id led here, where that is not plain; for a conversation, its other runs."""
 
@@ -38,7 +41,14 @@ class OverviewAnswer(Asked):
         head = [*header(self.run), *(f"!! {text}" for text in stamps(self.run)[:2])]
         if budget < 200:
             head = head[:1]
-        rows = [*self._found(), *self._shape(), *self._findings(), *self._good(), *self.surfaces]
+        rows = [
+            *self._found(),
+            *self._shape(),
+            *self._cost(),
+            *self._findings(),
+            *self._good(),
+            *self.surfaces,
+        ]
         whole = self.command("overview", short, "--json")
         return fit(head, rows, self._next(), budget, lambda n: f"… {n} lines left out: {whole}")
 
@@ -74,6 +84,13 @@ class OverviewAnswer(Asked):
         if unfinished and self.run.info.outcome != "running":
             rows.append(f"never ended: {words.counted(unfinished, 'span')}")
         return rows
+
+    def _cost(self) -> list[str]:
+        if self.cost is None:
+            return []
+        models = ", ".join(words.one_line(model, 40) for model in self.cost.unknown[:3])
+        missing = f" (no price is known for {models})" if models else ""
+        return [f"cost: {self.cost}{missing}"]
 
     def _findings(self) -> list[str]:
         chains = in_chains(self.run, self.examined.findings)
@@ -113,6 +130,7 @@ class OverviewAnswer(Asked):
             "types": dict(sorted(Counter(span.type for span in self.run.spans).items())),
             "findings": [data_of(finding) for finding in self.examined.findings],
             "passed": sorted(self.examined.passed),
+            "cost_usd": None if self.cost is None else self.cost.dollars,
             "good_run": None if self.good is None else run_data(self.good),
             "stamps": stamps(self.run),
         }

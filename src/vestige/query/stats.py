@@ -13,19 +13,15 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
 from vestige.errors import UsageError
-from vestige.providers.shapes import Usage
 from vestige.query import words
 from vestige.query.budget import TOKENS_MAX, fit_lines
+from vestige.query.costs import money, price_of
 from vestige.query.layout import Asked, columns, cost, fit
 from vestige.query.ranking import Ranking, rank
 from vestige.store import reports
 from vestige.store.base import Store
 from vestige.store.reports import ModelSum, Sum
 from vestige.store.rollups import quantile_ns
-
-PRICED_AT_ONCE: Final = 100_000
-"""Tokens. A price may rise with the length of a request, so that sums are priced in parts of a
-request's usual length: in parts of this many, and never more parts than there were calls."""
 
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _NOTHING: Final = "–"
@@ -196,15 +192,6 @@ def _share(part: int, whole: int) -> str:
     return f"{part / whole:.0%}" if whole else _NOTHING
 
 
-def money(dollars: float) -> str:
-    """`$0`, `$0.0042`, `$1.27`, `$340`."""
-    if dollars == 0:
-        return "$0"
-    if dollars < 0.01:
-        return f"${dollars:.4f}" if dollars >= 0.0001 else "<$0.0001"
-    return f"${dollars:.2f}" if dollars < 100 else f"${dollars:,.0f}"
-
-
 def _costs(models: Sequence[ModelSum]) -> tuple[dict[str, float | None], dict[str, set[str]]]:
     """By group: what is known of its cost (None: nothing is), and the models without a price."""
     costs: dict[str, float | None] = {}
@@ -219,23 +206,3 @@ def _costs(models: Sequence[ModelSum]) -> tuple[dict[str, float | None], dict[st
         else:
             costs[part.key] = (costs.get(part.key) or 0.0) + spent
     return costs, unknown
-
-
-def price_of(part: ModelSum) -> float | None:
-    """In dollars; None where the model is unknown."""
-    if not part.model:
-        return None
-    from vestige.providers.prices import price
-
-    parts = max(1, min(part.count, -(-part.input_tokens // PRICED_AT_ONCE)))
-    usage = Usage(
-        input_tokens=round(part.input_tokens / parts),
-        output_tokens=round(part.output_tokens / parts),
-        cache_read_tokens=round(part.cache_read_tokens / parts),
-        cache_write_tokens=round(part.cache_write_tokens / parts),
-    )
-    try:
-        spent = price(part.model, None, usage)
-    except ImportError:  # the table of prices is not installed
-        return None
-    return None if spent is None else spent * parts

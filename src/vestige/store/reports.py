@@ -73,6 +73,32 @@ class ModelSum:
     cache_write_tokens: int
 
 
+def sum_model_calls(
+    connection: sqlite3.Connection, run_ids: Sequence[str]
+) -> Iterator[tuple[ModelSum, float | None]]:
+    """The model calls of some runs, by run and model; and what the program itself says they cost."""
+    marks = ", ".join("?" * len(run_ids))
+    rows = connection.execute(
+        f"""
+        SELECT r.run_id, coalesce(json_extract(s.attributes, '$.model'), ''), count(*),
+          sum(json_extract(s.attributes, '$.input_tokens')),
+          sum(json_extract(s.attributes, '$.output_tokens')),
+          sum(json_extract(s.attributes, '$.cache_read_tokens')),
+          sum(json_extract(s.attributes, '$.cache_write_tokens')),
+          sum(json_extract(s.attributes, '$.cost_usd'))
+        FROM spans s JOIN runs r ON r.id = s.run
+        WHERE r.run_id IN ({marks}) AND s.type = 'llm' AND s.attributes IS NOT NULL
+          AND (r.input_tokens > 0 OR r.output_tokens > 0)
+        GROUP BY 1, 2
+        """,
+        list(run_ids),
+    )
+    for run_id, model, count, *tokens, recorded in rows:
+        whole = [value if isinstance(value, int) else 0 for value in tokens]
+        cost = float(recorded) if isinstance(recorded, (int, float)) else None
+        yield ModelSum(run_id, str(model), count, *whole), cost
+
+
 def sum_rollups(connection: sqlite3.Connection, by: str, since_day: str | None) -> list[Sum]:
     """Daily sums added up by a column."""
     column, where = BY[by]

@@ -119,6 +119,7 @@ def answer_options(function: F) -> F:
     "--like", metavar="TEXT", help="Only runs with this in a name, an attribute or a log line."
 )
 @click.option("--all", "everything", is_flag=True, help="Also the runs of mere processes.")
+@click.option("--cost", is_flag=True, help="Also what their model calls cost, in dollars.")
 @click.option("--after", metavar="RUN", help="Only runs that stand after this one in the list.")
 @click.option(
     "--limit", default=LIST_MAX, show_default=True, type=click.IntRange(1), metavar="N",
@@ -132,6 +133,7 @@ def list_runs(
     conversation: str | None,
     like: str | None,
     everything: bool,
+    cost: bool,
     after: str | None,
     limit: int,
     home: Home,
@@ -146,7 +148,7 @@ def list_runs(
     with asked(home) as (debugger, _):
         answer = debugger.list(
             failed=failed, since=since, name=name, conversation=conversation, like=like,
-            everything=everything, limit=limit, after=after,
+            everything=everything, limit=limit, after=after, cost=cost,
         )  # fmt: skip
     print_answer(answer, as_json, budget)
 

@@ -1,0 +1,79 @@
+"""What model calls cost, in dollars, from the table of prices; unknown models are said to be unknown.
+
+What a program recorded itself (`cost_usd`) counts before the table. The table takes a fifth of
+a second to load, so nothing here runs unless money is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from vestige.providers.shapes import Usage
+from vestige.store.base import Store
+from vestige.store.reports import ModelSum, connection_of, sum_model_calls
+
+PRICED_AT_ONCE: Final = 100_000
+"""Tokens. A price may rise with the length of a request, so that sums are priced in parts of a
+request's usual length: in parts of this many, and never more parts than there were calls."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Of one run."""
+
+    dollars: float | None
+    """None: nothing is known of it."""
+    unknown: tuple[str, ...]
+    """Models without a price; their calls are not in the sum."""
+
+    def __str__(self) -> str:
+        if self.dollars is None:
+            return "unknown"
+        return money(self.dollars) + ("+?" if self.unknown else "")
+
+
+def run_costs(store: Store, run_ids: Sequence[str]) -> dict[str, Cost]:
+    """By run id; runs without model calls have no entry."""
+    dollars: dict[str, float] = {}
+    unknown: dict[str, set[str]] = {}
+    for part, recorded in sum_model_calls(connection_of(store), run_ids):
+        spent = recorded if recorded is not None else price_of(part)
+        if spent is not None:
+            dollars[part.key] = dollars.get(part.key, 0.0) + spent
+        else:
+            unknown.setdefault(part.key, set()).add(part.model or "?")
+    return {
+        run: Cost(dollars.get(run), tuple(sorted(unknown.get(run, ()))))
+        for run in {**dollars, **unknown}
+    }
+
+
+def money(dollars: float) -> str:
+    """`$0`, `$0.0042`, `$1.27`, `$340`."""
+    if dollars == 0:
+        return "$0"
+    if dollars < 0.01:
+        return f"${dollars:.4f}" if dollars >= 0.0001 else "<$0.0001"
+    return f"${dollars:.2f}" if dollars < 100 else f"${dollars:,.0f}"
+
+
+def price_of(part: ModelSum) -> float | None:
+    """In dollars; None where the model is unknown."""
+    if not part.model:
+        return None
+    from vestige.providers.prices import price
+
+    parts = max(1, min(part.count, -(-part.input_tokens // PRICED_AT_ONCE)))
+    usage = Usage(
+        input_tokens=round(part.input_tokens / parts),
+        output_tokens=round(part.output_tokens / parts),
+        cache_read_tokens=round(part.cache_read_tokens / parts),
+        cache_write_tokens=round(part.cache_write_tokens / parts),
+    )
+    try:
+        spent = price(part.model, None, usage)
+    except ImportError:  # the table of prices is not installed
+        return None
+    return None if spent is None else spent * parts
