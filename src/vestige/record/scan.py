@@ -75,11 +75,20 @@ _WORDS = (
 )
 
 # Where a whole word may end, in the spellings that mask.py splits. `tokens` goes on, and is counted.
+# What may stand before a word, or before a whole stretch of letters and digits: none of these,
+# unless it ends an escape (\\n, \\u001b).
+_ESCAPE = rb"\\[bfnrt]|\\u[0-9A-Fa-f]{4}"
+_WORD = rb"(?:^|[^A-Za-z]|" + _ESCAPE + rb")"
+_STRETCH = rb"(?:^|[^A-Za-z0-9]|" + _ESCAPE + rb")"
+
 _JWT = (
-    rb"(?:^|[^A-Za-z])jwt[^a-z]",
-    rb"Jwt[^a-z]",
-    rb"(?:^|[^A-Z])JWT[^A-Za-z]",
-    rb"JWT[A-Z][a-z]",
+    _WORD + rb"jwt[^a-z]", rb"Jwt[^a-z]", rb"(?:^|[^A-Z])JWT[^A-Za-z]", rb"JWT[A-Z][a-z]",
+    _STRETCH + rb"[Jj][Ww][Tt][0-9]*[^A-Za-z0-9]",
+)  # fmt: skip
+_PWD = (
+    # The last word of its key, or all of a stretch: only then it holds a password.
+    rb"(?:" + _WORD + rb"pwd|(?:^|[^A-Z])PWD|Pwd)[^A-Za-z]*(?:[\"'\\:=\s]|$)",
+    _STRETCH + rb"[Pp][Ww][Dd][0-9]*[^A-Za-z0-9]",
 )
 _TOKEN = (rb"token[^a-z]", rb"Token[^a-z]", rb"TOKEN[^A-Za-z]", rb"TOKEN[A-Z][a-z]")
 
@@ -101,7 +110,8 @@ def _traces() -> Iterable[Trace]:
     # Three letters stand in every image in base64: these say where whole words of a key may be.
     for expression in _JWT:
         yield Trace(b"jwt", expression)
-    yield Trace(b"pwd", rb"(?:(?:^|[^A-Za-z])pwd|(?:^|[^A-Z])PWD|Pwd)[0-9]*(?:[^A-Za-z0-9_.+/-]|$)")
+    for expression in _PWD:
+        yield Trace(b"pwd", expression)
     # A body in base64 hides what it holds: always look.
     yield _literal('"encoding":"base64"')
     yield _literal('"base64:')
@@ -231,7 +241,7 @@ Confirm = Callable[[bytes, int], bool]
 
 _REACH_BEFORE = 16
 _REACH_AFTER = 80
-"""How far from its literal an expression without `*` may match: a look there, not at the whole line."""
+"""How far from its literal an expression without `*`, `+` or `{n,}` may match: a look there, not at the whole line."""
 
 
 def _by_literal(traces: tuple[Trace, ...]) -> dict[bytes, Confirm]:
@@ -245,7 +255,7 @@ def _by_literal(traces: tuple[Trace, ...]) -> dict[bytes, Confirm]:
 def _confirm(literal: bytes, expressions: list[bytes]) -> Confirm:
     if any(expression == b"(?i)" + re.escape(literal) for expression in expressions):
         return lambda line, start: True
-    bounded = not any(b"*" in expression for expression in expressions)
+    bounded = not any(re.search(rb"[*+]|,\}", expression) for expression in expressions)
     searches = [re.compile(each, re.DOTALL).search for each in dict.fromkeys(expressions)]
 
     def confirm(line: bytes, start: int) -> bool:
