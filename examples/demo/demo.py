@@ -52,7 +52,9 @@ def main() -> int:
     show(env, "list")
     say("4. What happened, up to the last moment?")
     show(env, "show")
-    say("5. Is the evidence complete? And is the API key anywhere in it?")
+    say("5. And why? The same answer that a debugging agent gets.")
+    show(env, "check", bad_news=True)
+    say("6. Is the evidence complete? And is the API key anywhere in it?")
     show(env, "doctor")
     leaks = find_leaks(home)
     click.echo(f"files of the home that hold the agent's API key: {len(leaks)}")
@@ -61,8 +63,11 @@ def main() -> int:
     click.echo(
         f"  export VESTIGE_HOME={home.relative_to(Path.cwd()) if home.is_relative_to(Path.cwd()) else home}"
     )
+    click.echo("  vestige overview               the run in one look, with the next questions")
     click.echo("  vestige show --errors          only what failed, and what it stood in")
-    click.echo("  vestige show --json            the same, for a program")
+    click.echo(
+        "  vestige skill                  the playbook for a debugging agent; vestige mcp serves it"
+    )
     click.echo("  vestige run -- python YOUR_AGENT.py")
     return 1 if leaks or code != 128 + signal.SIGKILL else 0
 
@@ -71,9 +76,12 @@ def vestige(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "vestige", *arguments]
 
 
-def show(env: dict[str, str], *arguments: str) -> None:
+def show(env: dict[str, str], *arguments: str, bad_news: bool = False) -> None:
+    """Print a command and its answer. Bad news is exit status 1, and here it is expected."""
     echo("vestige " + " ".join(arguments))
-    subprocess.run(vestige(*arguments), env=env, check=True)
+    done = subprocess.run(vestige(*arguments), env=env, check=False)
+    if done.returncode != int(bad_news):
+        raise SystemExit(f"vestige {arguments[0]} ended with {done.returncode}")
 
 
 def wait_for_marker(marker: Path, agent: subprocess.Popen[bytes]) -> int:
