@@ -31,6 +31,20 @@ from vestige.record.types import (
 )
 from vestige.store.bodies import Bodies
 from vestige.store.rollups import Rollups, count_of
+from vestige.store.rows import (
+    INSERT_LOG,
+    INSERT_SPAN,
+    NO_BODY,
+    SELECT_SPAN,
+    UPDATE_RUN,
+    UPDATE_SPAN,
+    UPDATE_WRITER,
+    BodyColumns,
+    RunRow,
+    SpanRow,
+    WriterRow,
+    load_span,
+)
 from vestige.store.seen import SeenSet
 
 ReadSpill = Callable[[str, int, BodyInfo], bytes | None]
@@ -39,80 +53,6 @@ ReadSpill = Callable[[str, int, BodyInfo], bytes | None]
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 _OWN_TYPES = frozenset(("run", "process"))
-
-
-_BodyColumns = tuple[int | None, int | None, str | None]
-"""Body id, size, and a note if it was cut or lost."""
-_NO_BODY: _BodyColumns = (None, None, None)
-
-
-class _Writer:
-    """A writer's row while a batch is taken in."""
-
-    __slots__ = (
-        "dropped",
-        "ended",
-        "first_ns",
-        "id",
-        "last_ns",
-        "pid",
-        "process_span",
-        "seen",
-        "supervisor",
-    )
-
-    def __init__(self, id: int, seen: SeenSet, first_ns: int, last_ns: int) -> None:
-        self.id, self.seen, self.first_ns, self.last_ns = id, seen, first_ns, last_ns
-        self.dropped = 0
-        self.pid: int | None = None
-        self.supervisor: str | None = None
-        self.process_span: str | None = None
-        self.ended: str | None = None
-
-
-class _Run:
-    """What a batch adds to a run's row."""
-
-    __slots__ = (
-        "changes", "errors", "id", "input_tokens", "last_ns", "logs", "numbers", "output_tokens",
-        "own", "spans",
-    )  # fmt: skip
-
-    def __init__(self, id: int, numbers: int) -> None:
-        self.id = id
-        self.numbers = numbers
-        """Spans numbered before this batch."""
-        self.spans = self.logs = self.errors = self.own = 0
-        self.input_tokens = self.output_tokens = 0
-        self.last_ns = 0
-        self.changes: dict[str, Any] = {}
-
-
-class _Span(msgspec.Struct, gc=False):
-    """A span's row while it is being folded; fields in the order of the columns."""
-
-    run: int
-    number: int
-    span_id: str
-    writer: int
-    seq: int | None
-    """None: its opening was lost, or is yet to come."""
-    parent_id: str | None
-    started_ns: int
-    type: str
-    name: str
-    component: str
-    attributes: Any
-    """Attributes; JSON text when it is written."""
-    status: str | None = None
-    duration_ns: int | None = None
-    end_seq: int | None = None
-    redacted: Any = None
-    """Counts by rule; JSON text when it is written."""
-    input: _BodyColumns = _NO_BODY
-    output: _BodyColumns = _NO_BODY
-    id: int | None = None
-    """None: not in the table yet."""
 
 
 class Ingest:
@@ -124,9 +64,9 @@ class Ingest:
         self._connection = connection
         self._bodies = bodies
         self._read_spill = read_spill
-        self._writers: dict[str, _Writer] = {}
-        self._runs: dict[str, _Run] = {}
-        self._spans: dict[tuple[str, str], _Span] = {}
+        self._writers: dict[str, WriterRow] = {}
+        self._runs: dict[str, RunRow] = {}
+        self._spans: dict[tuple[str, str], SpanRow] = {}
         self._logs: list[tuple[Any, ...]] = []
         self._links: list[tuple[Any, ...]] = []
         self._unknown: list[tuple[Any, ...]] = []
@@ -137,7 +77,7 @@ class Ingest:
         """Fold records into rows."""
         # Looked up once: this loop runs for every record there is.
         writers = self._writers
-        kinds: dict[type, Callable[[Any, _Writer], None]] = {
+        kinds: dict[type, Callable[[Any, WriterRow], None]] = {
             SpanOpen: self._open,
             SpanClose: self._close,
             SpanUpdate: self._update,
@@ -152,7 +92,7 @@ class Ingest:
 
     # --- the kinds ----------------------------------------------------------------------------
 
-    def _open(self, record: SpanOpen, writer: _Writer) -> None:
+    def _open(self, record: SpanOpen, writer: WriterRow) -> None:
         run = self._runs.get(record.run_id) or self._load_run(record.run_id, record.time_ns)
         key = (record.run_id, record.span_id)
         span = self._spans.get(key)
@@ -160,7 +100,7 @@ class Ingest:
             # Not looked up: an opening is all but always the first word on its span, and
             # `write` finds out when it is not.
             run.spans += 1
-            span = self._spans[key] = _Span(
+            span = self._spans[key] = SpanRow(
                 run.id, run.numbers + run.spans, record.span_id, writer.id, record.seq,
                 record.parent_id, record.time_ns, record.type, record.name, record.component,
                 record.attributes,
@@ -191,7 +131,7 @@ class Ingest:
             self._ended(span, run, writer, record.time_ns + (span.duration_ns or 0))
         self._tell_time(run, writer, record.time_ns)
 
-    def _close(self, record: SpanClose, writer: _Writer) -> None:
+    def _close(self, record: SpanClose, writer: WriterRow) -> None:
         run = self._runs.get(record.run_id) or self._load_run(record.run_id, record.time_ns)
         span = self._spans.get((record.run_id, record.span_id))
         if span is None:
@@ -211,7 +151,7 @@ class Ingest:
             self._ended(span, run, writer, record.time_ns)
         self._tell_time(run, writer, record.time_ns)
 
-    def _ended(self, span: _Span, run: _Run, writer: _Writer, ended_ns: int) -> None:
+    def _ended(self, span: SpanRow, run: RunRow, writer: WriterRow, ended_ns: int) -> None:
         """Both ends are known, whichever was read first: add the span up."""
         assert span.status is not None and span.duration_ns is not None
         attributes = span.attributes
@@ -229,7 +169,7 @@ class Ingest:
             attributes,
         )  # fmt: skip
 
-    def _update(self, record: SpanUpdate, writer: _Writer) -> None:
+    def _update(self, record: SpanUpdate, writer: WriterRow) -> None:
         run = self._runs.get(record.run_id) or self._load_run(record.run_id, record.time_ns)
         span = self._spans.get((record.run_id, record.span_id))
         if span is None:
@@ -242,16 +182,16 @@ class Ingest:
             self._take_links(run, record.span_id, record.links)
         self._tell_time(run, writer, record.time_ns)
 
-    def _keep_unknown(self, record: Unknown, writer: _Writer) -> None:
+    def _keep_unknown(self, record: Unknown, writer: WriterRow) -> None:
         self._unknown.append((record.writer, record.seq, record.run_id, render_line(record)))
 
-    def _tell_time(self, run: _Run, writer: _Writer, time_ns: int) -> None:
+    def _tell_time(self, run: RunRow, writer: WriterRow, time_ns: int) -> None:
         if time_ns > run.last_ns:
             run.last_ns = time_ns
         if time_ns > writer.last_ns:
             writer.last_ns = time_ns
 
-    def _log(self, record: Log, writer: _Writer) -> None:
+    def _log(self, record: Log, writer: WriterRow) -> None:
         run = self._runs.get(record.run_id) or self._load_run(record.run_id, record.time_ns)
         run.logs += 1
         if record.component != OWN_COMPONENT:
@@ -260,7 +200,7 @@ class Ingest:
                 run.errors += 1
         elif "gap" in record.attributes:
             writer.dropped += count_of(record.attributes.get("count"))
-        body = _NO_BODY
+        body = NO_BODY
         if record.body is not None or record.body_info is not None:
             body = self._body(record)
         self._logs.append(
@@ -272,7 +212,7 @@ class Ingest:
         )  # fmt: skip
         self._tell_time(run, writer, record.time_ns)
 
-    def _root_opened(self, record: SpanOpen, run: _Run) -> None:
+    def _root_opened(self, record: SpanOpen, run: RunRow) -> None:
         changes = run.changes
         changes["name"] = record.name
         changes["component"] = record.component
@@ -286,17 +226,17 @@ class Ingest:
             if link.reason == "process":
                 changes["process_run"] = link.run_id
 
-    def _process_opened(self, record: SpanOpen, writer: _Writer) -> None:
+    def _process_opened(self, record: SpanOpen, writer: WriterRow) -> None:
         writer.process_span = record.span_id
         writer.pid = count_of(record.attributes.get("pid")) or None
         supervisor = record.attributes.get("supervisor")
         writer.supervisor = supervisor if isinstance(supervisor, str) else None
 
-    def _take_links(self, run: _Run, span_id: str, links: list[Link]) -> None:
+    def _take_links(self, run: RunRow, span_id: str, links: list[Link]) -> None:
         for link in links:
             self._links.append((run.id, span_id, link.run_id, link.span_id, link.reason))
 
-    def _body(self, record: SpanOpen | SpanClose | Log) -> _BodyColumns:
+    def _body(self, record: SpanOpen | SpanClose | Log) -> BodyColumns:
         """Store a body; the columns that refer to it."""
         info = record.body_info
         data: bytes | None
@@ -305,7 +245,7 @@ class Ingest:
             if data is None:
                 return None, info.spilled_bytes, '{"lost":"its file is gone"}'
         elif record.body is None:
-            return _NO_BODY
+            return NO_BODY
         elif info is not None and info.encoding == "base64":
             try:
                 data = base64.b64decode(record.body, validate=True)
@@ -322,7 +262,7 @@ class Ingest:
 
     # --- rows that are being changed ----------------------------------------------------------
 
-    def _load_writer(self, record: AnyRecord) -> _Writer:
+    def _load_writer(self, record: AnyRecord) -> WriterRow:
         time_ns = 0 if isinstance(record, Unknown) else record.time_ns
         row = self._connection.execute(
             "SELECT id, seen, first_ns, last_ns, pid, supervisor, process_span, ended FROM writers"
@@ -335,14 +275,14 @@ class Ingest:
                 (record.writer, time_ns, time_ns),
             )
             assert cursor.lastrowid is not None
-            writer = _Writer(cursor.lastrowid, SeenSet(), time_ns, time_ns)
+            writer = WriterRow(cursor.lastrowid, SeenSet(), time_ns, time_ns)
         else:
-            writer = _Writer(row[0], SeenSet.parse(row[1]), row[2], row[3])
+            writer = WriterRow(row[0], SeenSet.parse(row[1]), row[2], row[3])
             writer.pid, writer.supervisor, writer.process_span, writer.ended = row[4:]
         self._writers[record.writer] = writer
         return writer
 
-    def _load_run(self, run_id: str, time_ns: int) -> _Run:
+    def _load_run(self, run_id: str, time_ns: int) -> RunRow:
         row = self._connection.execute(
             "SELECT id, span_count FROM runs WHERE run_id = ?", (run_id,)
         ).fetchone()
@@ -353,18 +293,18 @@ class Ingest:
             )
             assert cursor.lastrowid is not None
             row = (cursor.lastrowid, 0)
-        run = self._runs[run_id] = _Run(*row)
+        run = self._runs[run_id] = RunRow(*row)
         return run
 
-    def _load_span(self, record: SpanClose | SpanUpdate, run: _Run, writer: _Writer) -> _Span:
+    def _load_span(self, record: SpanClose | SpanUpdate, run: RunRow, writer: WriterRow) -> SpanRow:
         """A span that this batch did not open: from the table, or a new one."""
-        row = self._connection.execute(_SELECT_SPAN, (record.span_id, run.id)).fetchone()
+        row = self._connection.execute(SELECT_SPAN, (record.span_id, run.id)).fetchone()
         if row is not None:
-            span = _loaded(row)
+            span = load_span(row)
         else:
             # Its opening was lost, or is yet to come: this is all that we know of it.
             run.spans += 1
-            span = _Span(
+            span = SpanRow(
                 run.id, run.numbers + run.spans, record.span_id, writer.id, None, None,
                 record.time_ns, "?", "?", "?", {},
             )  # fmt: skip
@@ -378,12 +318,12 @@ class Ingest:
         for key, span in list(self._spans.items()):
             if span.id is not None:
                 continue
-            row = self._connection.execute(_SELECT_SPAN, (span.span_id, span.run)).fetchone()
+            row = self._connection.execute(SELECT_SPAN, (span.span_id, span.run)).fetchone()
             if row is None:
                 continue
             run = runs[span.run]
             run.spans -= 1
-            known = _loaded(row)
+            known = load_span(row)
             known.attributes = {**span.attributes, **known.attributes}
             if span.redacted:
                 _add_counts(known, span.redacted)
@@ -410,12 +350,12 @@ class Ingest:
         if not self._write_spans():
             self._merge_late_openings()
             self._write_spans()
-        executemany(_INSERT_LOG, self._logs)
+        executemany(INSERT_LOG, self._logs)
         executemany("INSERT INTO links VALUES (?, ?, ?, ?, ?)", self._links)
         executemany("INSERT OR IGNORE INTO unknown VALUES (?, ?, ?, ?)", self._unknown)
         for run in self._runs.values():
             execute(
-                _UPDATE_RUN,
+                UPDATE_RUN,
                 (
                     run.last_ns, run.spans, run.logs, run.errors, run.own, run.input_tokens,
                     run.output_tokens, run.id,
@@ -427,7 +367,7 @@ class Ingest:
                 execute(f"UPDATE runs SET {names} WHERE id = ?", (*run.changes.values(), run.id))
         for writer in self._writers.values():
             execute(
-                _UPDATE_WRITER,
+                UPDATE_WRITER,
                 (
                     writer.seen.render(), writer.last_ns, writer.dropped, writer.pid,
                     writer.supervisor, writer.process_span, writer.ended, writer.id,
@@ -453,24 +393,13 @@ class Ingest:
                 changed.append((*row, span.id))
         self._connection.execute("SAVEPOINT spans")
         try:
-            self._connection.executemany(_INSERT_SPAN, new)
+            self._connection.executemany(INSERT_SPAN, new)
         except sqlite3.IntegrityError:
             self._connection.execute("ROLLBACK TO spans")
             return False
-        self._connection.executemany(_UPDATE_SPAN, changed)
+        self._connection.executemany(UPDATE_SPAN, changed)
         self._connection.execute("RELEASE spans")
         return True
-
-
-def _loaded(row: tuple[Any, ...]) -> _Span:
-    *plain, redacted, in_id, in_bytes, in_info, out_id, out_bytes, out_info, span_row = row
-    span = _Span(*plain)
-    span.attributes = _decode(span.attributes) if span.attributes else {}
-    span.redacted = _decode(redacted) if redacted else None
-    span.input = (in_id, in_bytes, in_info)
-    span.output = (out_id, out_bytes, out_info)
-    span.id = span_row
-    return span
 
 
 _OPENING = (
@@ -483,34 +412,8 @@ def _json(value: Attributes | dict[str, int] | None) -> str | None:
     return _encode(value).decode() if value else None
 
 
-def _add_counts(span: _Span, counts: dict[str, int]) -> None:
+def _add_counts(span: SpanRow, counts: dict[str, int]) -> None:
     merged = dict(span.redacted or {})
     for rule, count in counts.items():
         merged[rule] = merged.get(rule, 0) + count
     span.redacted = merged
-
-
-_COLUMNS = (
-    "run, number, span_id, writer, seq, parent_id, started_ns, type, name, component, attributes,"
-    " status, duration_ns, end_seq, redacted, input_body, input_bytes, input_info, output_body,"
-    " output_bytes, output_info"
-)
-_SELECT_SPAN = f"SELECT {_COLUMNS}, id FROM spans WHERE span_id = ? AND run = ?"
-_INSERT_SPAN = f"INSERT INTO spans({_COLUMNS}) VALUES ({','.join('?' * 21)})"
-_UPDATE_SPAN = (
-    "UPDATE spans SET " + ", ".join(f"{name.strip()} = ?" for name in _COLUMNS.split(","))
-) + " WHERE id = ?"
-_INSERT_LOG = (
-    "INSERT INTO logs(run, span_id, writer, seq, time_ns, level, component, message, attributes,"
-    " redacted, body, body_bytes, body_info) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-)
-_UPDATE_RUN = """
-UPDATE runs SET last_ns = max(last_ns, ?), span_count = span_count + ?,
-  log_count = log_count + ?, error_count = error_count + ?, own_count = own_count + ?,
-  input_tokens = input_tokens + ?, output_tokens = output_tokens + ?
-WHERE id = ?
-"""
-_UPDATE_WRITER = """
-UPDATE writers SET seen = ?, last_ns = ?, dropped = dropped + ?, pid = ?, supervisor = ?,
-  process_span = ?, ended = ? WHERE id = ?
-"""

@@ -1,0 +1,125 @@
+"""The rows of a batch while it is folded, and the statements that read and write them.
+
+A span's row is a struct in the order of its columns; a run's and a writer's hold what the
+batch adds to them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from vestige.store.seen import SeenSet
+
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+BodyColumns = tuple[int | None, int | None, str | None]
+"""Body id, size, and a note if it was cut or lost."""
+NO_BODY: BodyColumns = (None, None, None)
+
+
+class WriterRow:
+    """A writer's row while a batch is taken in."""
+
+    __slots__ = (
+        "dropped",
+        "ended",
+        "first_ns",
+        "id",
+        "last_ns",
+        "pid",
+        "process_span",
+        "seen",
+        "supervisor",
+    )
+
+    def __init__(self, id: int, seen: SeenSet, first_ns: int, last_ns: int) -> None:
+        self.id, self.seen, self.first_ns, self.last_ns = id, seen, first_ns, last_ns
+        self.dropped = 0
+        self.pid: int | None = None
+        self.supervisor: str | None = None
+        self.process_span: str | None = None
+        self.ended: str | None = None
+
+
+class RunRow:
+    """What a batch adds to a run's row."""
+
+    __slots__ = (
+        "changes", "errors", "id", "input_tokens", "last_ns", "logs", "numbers", "output_tokens",
+        "own", "spans",
+    )  # fmt: skip
+
+    def __init__(self, id: int, numbers: int) -> None:
+        self.id = id
+        self.numbers = numbers
+        """Spans numbered before this batch."""
+        self.spans = self.logs = self.errors = self.own = 0
+        self.input_tokens = self.output_tokens = 0
+        self.last_ns = 0
+        self.changes: dict[str, Any] = {}
+
+
+class SpanRow(msgspec.Struct, gc=False):
+    """A span's row while it is being folded; fields in the order of the columns."""
+
+    run: int
+    number: int
+    span_id: str
+    writer: int
+    seq: int | None
+    """None: its opening was lost, or is yet to come."""
+    parent_id: str | None
+    started_ns: int
+    type: str
+    name: str
+    component: str
+    attributes: Any
+    """Attributes; JSON text when it is written."""
+    status: str | None = None
+    duration_ns: int | None = None
+    end_seq: int | None = None
+    redacted: Any = None
+    """Counts by rule; JSON text when it is written."""
+    input: BodyColumns = NO_BODY
+    output: BodyColumns = NO_BODY
+    id: int | None = None
+    """None: not in the table yet."""
+
+
+def load_span(row: tuple[Any, ...]) -> SpanRow:
+    *plain, redacted, in_id, in_bytes, in_info, out_id, out_bytes, out_info, span_row = row
+    span = SpanRow(*plain)
+    span.attributes = _decode(span.attributes) if span.attributes else {}
+    span.redacted = _decode(redacted) if redacted else None
+    span.input = (in_id, in_bytes, in_info)
+    span.output = (out_id, out_bytes, out_info)
+    span.id = span_row
+    return span
+
+
+_COLUMNS = (
+    "run, number, span_id, writer, seq, parent_id, started_ns, type, name, component, attributes,"
+    " status, duration_ns, end_seq, redacted, input_body, input_bytes, input_info, output_body,"
+    " output_bytes, output_info"
+)
+SELECT_SPAN = f"SELECT {_COLUMNS}, id FROM spans WHERE span_id = ? AND run = ?"
+INSERT_SPAN = f"INSERT INTO spans({_COLUMNS}) VALUES ({','.join('?' * 21)})"
+UPDATE_SPAN = (
+    "UPDATE spans SET " + ", ".join(f"{name.strip()} = ?" for name in _COLUMNS.split(","))
+) + " WHERE id = ?"
+INSERT_LOG = (
+    "INSERT INTO logs(run, span_id, writer, seq, time_ns, level, component, message, attributes,"
+    " redacted, body, body_bytes, body_info) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+UPDATE_RUN = """
+UPDATE runs SET last_ns = max(last_ns, ?), span_count = span_count + ?,
+  log_count = log_count + ?, error_count = error_count + ?, own_count = own_count + ?,
+  input_tokens = input_tokens + ?, output_tokens = output_tokens + ?
+WHERE id = ?
+"""
+UPDATE_WRITER = """
+UPDATE writers SET seen = ?, last_ns = ?, dropped = dropped + ?, pid = ?, supervisor = ?,
+  process_span = ?, ended = ? WHERE id = ?
+"""
