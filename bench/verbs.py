@@ -23,7 +23,14 @@ from bench.figures import Figure, Goal, at_most_floor
 RUNS = 1_000
 SPANS_A_RUN = 1_000
 LARGE_SPANS = 20_000
-ASKED_MS = {"list": 300, "show": 300, "check": 300, "diff": 300, "grep": 300}
+ASKED_MS = {
+    "list": 300,
+    "show": 300,
+    "check": 300,
+    "diff": 300,
+    "grep": 300,
+    "grep, everywhere": 300,
+}
 CHECK_LARGE_MS = 2_000
 ROUNDS = 3
 T0 = 1_790_000_000_000_000_000

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+import vestige
 from conftest import load
 from vestige.clock import FakeClock
 from vestige.errors import AmbiguousIdError, NotFoundError
@@ -129,3 +130,27 @@ def test_nothing_found_names_the_nearest(store: SqliteStore) -> None:
         resolve(store, "\x1b[31m nothing\nhere")
     assert "\x1b" not in str(problem.value)
     assert "\n" not in str(problem.value)
+
+
+def test_a_search_in_a_large_store_stops_at_a_bound_and_goes_on_from_its_cursor(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bounded by what was looked at, not by time: the pages together hold every hit, once."""
+    monkeypatch.setattr("vestige.store.search.SEARCH_ROWS_MAX", 300)
+    monkeypatch.setattr("vestige.store.search._ROWS_A_STEP", 100)
+    with Recorder(home, last_words=False) as recorder, recorder.run("agent") as run:
+        for number in range(1000):
+            word = "needle" if number % 250 == 7 else "hay"
+            run.child("step", attributes={"word": word, "number": number}).end()
+    found: list[str] = []
+    pages, after = 0, None
+    with vestige.open(home.root) as debugger:
+        while True:
+            searched = debugger.grep("needle", where="attrs", after=after).searched
+            found += [hit.place.short_id for hit in searched.hits]
+            pages, after = pages + 1, searched.cursor
+            if after is None:
+                break
+
+    assert pages > 2
+    assert len(found) == len(set(found)) == 4
