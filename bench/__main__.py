@@ -28,7 +28,7 @@ moves by a fifth or so: do not lean on a target that is only just met. *Floor* i
 job, written by hand for this benchmark. *Peer* is the tool that the row names, measured in the
 same run unless the row says quoted. *Ratio* is ours to the floor, or how much less we take than
 the peer. *Met* is computed from the figures in its row; `-` means that there is no target or that
-something could not be measured here. Times of a span are the median of several rounds' medians (p50),
+something could not be measured here. Times of a span are the lowest of several rounds' medians (p50),
 for ours, the floor and the peers alike; a median leaves out what a recorder does in background threads; the row on CPU has that too. OpenTelemetry's batch processor
 drops spans while its queue is full, also during the calls that are timed."""
 

@@ -1,7 +1,7 @@
 """The cost of one tool-call span: opened and closed, 5 attributes, 300 B in, 1 KB out.
 
-Contenders take turns, a fresh process each, several rounds; a figure is the median of
-the rounds' medians, so a slow or a lucky moment of the machine counts for nobody.
+Contenders take turns, a fresh process each, several rounds; a figure is the lowest of the
+rounds' medians: on a shared machine some rounds are twice as slow as others, whoever has them.
 """
 
 from __future__ import annotations
@@ -70,10 +70,10 @@ def take_turns() -> tuple[Times, Times]:
                     pythons[name] = ""
                 else:
                     found[name].append(json.loads(done.stdout))
-    return _medians(found, "p50_us"), _medians(found, "cpu_us")
+    return _lowest(found, "p50_us"), _lowest(found, "cpu_us")
 
 
-def _medians(found: dict[str, list[dict[str, float]]], key: str) -> Times:
+def _lowest(found: dict[str, list[dict[str, float]]], key: str) -> Times:
     return {name: min(one[key] for one in rounds) for name, rounds in found.items() if rounds}
 
 
