@@ -88,6 +88,9 @@ DRAIN_S = 5.0
 PRUNE_INTERVAL_S = 300.0
 """Between two retention passes of a collector."""
 
+IMPORT_BATCH = 20_000
+"""Records of an import in one transaction; fewer where their bodies are large."""
+
 # --- the store --------------------------------------------------------------------------
 
 PIECE_MIN = 64

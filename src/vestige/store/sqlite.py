@@ -173,6 +173,10 @@ class SqliteStore:
         ).fetchone()
         return row is not None and seq in SeenSet.parse(row[0])
 
+    def has_run(self, run_id: str) -> bool:
+        row = self._connection.execute("SELECT 1 FROM runs WHERE run_id = ?", (run_id,)).fetchone()
+        return row is not None
+
     def end_writer(self, writer: str, how: str) -> None:
         self._connection.execute("UPDATE writers SET ended = ? WHERE writer = ?", (how, writer))
 
@@ -379,7 +383,11 @@ _LIKE = r"""(r.name LIKE ? ESCAPE '\'
     AND (s.name LIKE ? ESCAPE '\' OR s.attributes LIKE ? ESCAPE '\'))
   OR EXISTS (SELECT 1 FROM logs l WHERE l.run = r.id AND l.message LIKE ? ESCAPE '\'))"""
 
-_UNFINISHED = "WHERE ended IS NULL OR id IN (SELECT writer FROM spans WHERE status IS NULL)"
+# An import is no process that could have died: what it leaves open, its source left open.
+_UNFINISHED = """
+WHERE ended IS NULL
+   OR ended <> 'imported' AND id IN (SELECT writer FROM spans WHERE status IS NULL)
+"""
 
 _SUPERVISED_END = """
 SELECT root.attributes, r.ended_ns FROM writers w

@@ -20,6 +20,7 @@ from vestige.doors.cli.options import Examples
 from vestige.doors.cli.read import body, list_runs, overview, show, span
 from vestige.doors.cli.run import run
 from vestige.doors.cli.skill import help_component, skill
+from vestige.doors.cli.transfer import export, import_runs
 from vestige.errors import VestigeError
 
 
@@ -78,6 +79,8 @@ for command in (
     prune,
     pin,
     unpin,
+    import_runs,
+    export,
     mcp,
     skill,
     help_component,

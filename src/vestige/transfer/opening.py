@@ -1,8 +1,9 @@
-"""Open anything that holds runs: a home, a store, a journal file.
+"""Open anything that holds runs: a home, a store, a journal file, a run in another format.
 
     with open_path() as debugger: ...                       # the default home
     with open_path("spool/x") as debugger: ...              # a home elsewhere
     with open_path("8f3c.000001.ndjson") as debugger: ...   # a journal, read into a temporary store
+    with open_path("runs/3d1957bd-...") as debugger: ...    # an AgentDbg run, likewise
 
 A home is first brought up to its journals, then opened read-only.
 """
@@ -11,17 +12,22 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vestige.errors import NotFoundError, UnreadableError
+from vestige.formats import NAMES
 from vestige.home import JOURNAL_SUFFIX, Home, default_root, get_home
 from vestige.query.debugger import Debugger
+from vestige.transfer.importing import find_format, import_path
 
 if TYPE_CHECKING:
     from vestige.record.run import RunInfo
+    from vestige.record.types import BodyInfo
     from vestige.store.base import CheckResult
+    from vestige.store.ingest import ReadSpill
+    from vestige.store.sqlite import SqliteStore
 
 STORE_SUFFIX = ".db"
 
@@ -31,6 +37,8 @@ def open_path(path: str | os.PathLike[str] | Home | None = None) -> Debugger:
     home = get_home(path)
     if home.root.is_file():
         return _open_file(home.root)
+    if home.root.is_dir() and not _is_home(home.root) and find_format(home.root) is not None:
+        return _open_foreign(home.root)
     return _open_home(home)
 
 
@@ -40,11 +48,15 @@ def is_source(text: str) -> bool:
         return False
     path = Path(text)
     try:
-        if path.is_file():
-            return path.suffix in (JOURNAL_SUFFIX, STORE_SUFFIX)
-        return path.is_dir() and ((path / "journal").is_dir() or (path / "store.db").is_file())
+        if path.is_file() and path.suffix in (JOURNAL_SUFFIX, STORE_SUFFIX):
+            return True
+        return path.exists() and (_is_home(path) or find_format(path) is not None)
     except OSError:
         return False
+
+
+def _is_home(path: Path) -> bool:
+    return (path / "journal").is_dir() or (path / "store.db").is_file()
 
 
 def _at(path: Path) -> str:
@@ -93,22 +105,18 @@ def _open_file(path: Path) -> Debugger:
         return Debugger(SqliteStore.open(path, readonly=True), at=_at(path))
     if path.suffix == JOURNAL_SUFFIX:
         return _open_journal(path)
+    if find_format(path) is not None:
+        return _open_foreign(path)
     raise UnreadableError(
-        f"{path}: nothing that can be opened (expected a home, a {STORE_SUFFIX} store"
-        f" or a {JOURNAL_SUFFIX} journal)."
+        f"{path}: nothing that can be opened (expected a home, a {STORE_SUFFIX} store,"
+        f" a {JOURNAL_SUFFIX} journal, or one of: {', '.join(NAMES)})."
     )
 
 
 def _open_journal(path: Path) -> Debugger:
-    """Into a temporary store, gone when the debugger is closed."""
-    import shutil
-    import tempfile
-
     from vestige.collector.take import read_spill
     from vestige.journal.reader import read_lines
     from vestige.record.line import parse_lines
-    from vestige.record.types import BodyInfo
-    from vestige.store.sqlite import SqliteStore
 
     # A journal in its home: what was too long for its lines is beside it.
     home = Home(path.absolute().parent.parent)
@@ -116,19 +124,50 @@ def _open_journal(path: Path) -> Debugger:
     def spilled(writer: str, seq: int, info: BodyInfo) -> bytes | None:
         return read_spill(home, writer, seq, info)
 
-    folder = Path(tempfile.mkdtemp(prefix="vestige-"))
-    try:
-        with SqliteStore.open(folder / "store.db", read_spill=spilled) as store:
-            offset = taken = 0
-            while True:
-                data, after = read_lines(path, offset)
-                if after == offset:
-                    break
-                records, _ = parse_lines(data)
-                taken += store.append(records)
-                offset = after
+    def fill(store: SqliteStore) -> None:
+        offset = taken = 0
+        while True:
+            data, after = read_lines(path, offset)
+            if after == offset:
+                break
+            records, _ = parse_lines(data)
+            taken += store.append(records)
+            offset = after
         if not taken:
             raise UnreadableError(f"{path}: no records in it.")
+
+    return _open_temporary(path, fill, spilled)
+
+
+def _open_foreign(path: Path) -> Debugger:
+    def fill(store: SqliteStore) -> None:
+        imported = list(import_path(store, path))
+        if not any(one.records for one in imported):
+            problems = [problem for one in imported for problem in one.problems]
+            raise UnreadableError(
+                str(problems[0].message) if problems else f"{path}: no run in it."
+            )
+
+    return _open_temporary(path, fill)
+
+
+def _no_spill(writer: str, seq: int, info: object) -> bytes | None:
+    return None
+
+
+def _open_temporary(
+    path: Path, fill: Callable[[SqliteStore], None], read_spill: ReadSpill = _no_spill
+) -> Debugger:
+    """Read into a store of its own, gone when the debugger is closed."""
+    import shutil
+    import tempfile
+
+    from vestige.store.sqlite import SqliteStore
+
+    folder = Path(tempfile.mkdtemp(prefix="vestige-"))
+    try:
+        with SqliteStore.open(folder / "store.db", read_spill=read_spill) as store:
+            fill(store)
         reader = SqliteStore.open(folder / "store.db", readonly=True)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,22 @@
+"""Outside shapes: each module reads runs out of one format, writes them into it, and checks it.
+
+They do not know each other, nor any store. What a format module offers is in base.py.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Final, cast
+
+from vestige.errors import UsageError
+from vestige.formats.base import Format
+
+NAMES: Final[tuple[str, ...]] = ()
+"""In the order in which a path is shown to them; each is a module or package of this folder."""
+
+
+def get_format(name: str) -> Format:
+    """A format by its name; loaded when first asked for."""
+    if name not in NAMES:
+        raise UsageError(f"format: {name!r} is not known (expected {', '.join(NAMES)}).")
+    return cast(Format, import_module(f"vestige.formats.{name}"))

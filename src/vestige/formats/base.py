@@ -1,0 +1,123 @@
+"""What a format is: a module with these names, and what passes between it and the rest.
+
+    for place in agentdbg.find(path):            # a run directory, or a folder of them
+        source = agentdbg.read(place)
+        store.append(source.records)             # records, bodies inside; read as they are taken
+        source.problems                          # what was passed over on the way
+
+    agentdbg.write(RunToWrite(run, read_body), target)
+
+The one hard fact: reading mints nothing. Ids and numbers derive from the source, so that
+reading it a second time, or after it has grown, gives the same records again.
+
+Elsewhere: transfer/ takes what a format reads into a store, masked; and opens it for questions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Protocol
+
+from vestige.record.run import BodyRef, Run
+from vestige.record.types import KnownRecord
+
+_UUID4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something in a file that its format does not allow, or that had to be passed over."""
+
+    file: str
+    """As the reader was given it, or relative to it."""
+    place: str
+    """A JSON pointer, `line 7`, or empty: the file as a whole."""
+    rule: str
+    """Short and stable: `event-type-unknown`."""
+    message: str
+    hint: str = ""
+    severity: Literal["error", "warning"] = "error"
+
+    def __str__(self) -> str:
+        where = f"{self.file}: {self.place}" if self.place else self.file
+        return f"{where}: {self.message}" + (f" {self.hint}" if self.hint else "")
+
+
+@dataclass(slots=True)
+class Source:
+    """One run as its format holds it."""
+
+    run_id: str
+    writer: str
+    """Of its first record: whether it was taken in before is known by it."""
+    records: Iterator[KnownRecord]
+    """In order; read once, while they are taken."""
+    problems: list[Problem] = field(default_factory=list)
+    """Complete when the records are."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunToWrite:
+    """A run on its way out: its skeleton, and its bodies one at a time."""
+
+    run: Run
+    read_body: Callable[[int], bytes]
+
+    def body(self, ref: BodyRef | None) -> bytes | None:
+        """The bytes of a body, if they are still there."""
+        return None if ref is None or ref.id is None else self.read_body(ref.id)
+
+
+class Format(Protocol):
+    """The names that a format module has. `recover` may be missing."""
+
+    def sniff(self, path: Path) -> bool:
+        """Does this path look like ours? Cheap, bounded, and never raises."""
+
+    def find(self, path: Path) -> Iterator[Path]:
+        """The runs at a path: itself, or those in a folder of them."""
+
+    def read(self, path: Path) -> Source:
+        """One run. UnreadableError if there is none to be had; lesser faults are problems."""
+
+    def write(self, run: RunToWrite, target: Path) -> Path:
+        """Write a run to, or into, the target, all or nothing; the path that was made."""
+
+    def check(self, path: Path) -> Sequence[Problem]:
+        """All that is wrong with what is there, by the format's own rules."""
+
+
+# --- ids that derive from the source ---------------------------------------------------------
+
+
+def is_uuid4(text: str) -> bool:
+    return _UUID4.fullmatch(text) is not None
+
+
+def derived_writer(format: str, source_id: str) -> str:
+    """Who "wrote" an imported run: the same for the same source, wherever it is read."""
+    return _digest(format, source_id)[:16]
+
+
+def derived_span_id(format: str, *source_ids: str) -> str:
+    return _digest(format, *source_ids)[:16]
+
+
+def derived_uuid(*parts: str) -> str:
+    """Shaped as a UUIDv4, and always the same for the same parts."""
+    digest = _digest(*parts)
+    variant = "89ab"[int(digest[16], 16) % 4]
+    return f"{digest[:8]}-{digest[8:12]}-4{digest[13:16]}-{variant}{digest[17:20]}-{digest[20:32]}"
+
+
+def derived_run_id(format: str, foreign_id: str) -> str:
+    """The foreign id itself where it is a UUIDv4, else one that derives from it."""
+    return foreign_id if is_uuid4(foreign_id) else derived_uuid(format, foreign_id)
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()

@@ -1,0 +1,125 @@
+"""Take runs of other formats into a store: masked, in batches, as often as one likes.
+
+    for imported in import_path(store, Path("~/.agentdbg")):
+        print(imported)
+
+An imported record has an identity that derives from its source. So importing twice
+changes nothing, importing again what has grown adds the rest, and a kill in between
+costs nothing. A run that was recorded here is never changed by a file that claims its id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vestige.errors import NotFoundError, UnreadableError
+from vestige.formats import NAMES, get_format
+from vestige.formats.base import Format, Problem, Source
+from vestige.limits import BATCH_BYTES, IMPORT_BATCH
+from vestige.record import clean
+from vestige.record.line import encode
+from vestige.record.types import KnownRecord
+from vestige.store.base import Store
+
+if TYPE_CHECKING:
+    from vestige.record.redact import Redactor
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What became of one run."""
+
+    path: Path
+    run_id: str | None
+    """None: it could not be read; the problem says why."""
+    records: int
+    """How many were new."""
+    known: bool
+    """It was here before: imported earlier, or recorded here."""
+    problems: Sequence[Problem]
+
+
+def find_format(path: Path) -> tuple[str, Format] | None:
+    """The format of what is at a path, if one knows it."""
+    for name in NAMES:
+        known = get_format(name)
+        if known.sniff(path):
+            return name, known
+    return None
+
+
+def import_path(store: Store, path: Path, format: str | None = None) -> Iterator[Imported]:
+    """Take in every run at a path, one after the other."""
+    if not path.exists():
+        raise NotFoundError(f"{path}: no such file or directory.")
+    if format is not None:
+        reader = get_format(format)
+    else:
+        found = find_format(path)
+        if found is None:
+            raise UnreadableError(
+                f"{path}: nothing that can be imported (expected one of: {', '.join(NAMES)})."
+            )
+        reader = found[1]
+    from vestige.record.redact import Redactor
+
+    redactor = Redactor()
+    for place in reader.find(path):
+        yield _import_one(store, reader, place, redactor)
+
+
+def _import_one(store: Store, reader: Format, place: Path, redactor: Redactor) -> Imported:
+    try:
+        source = reader.read(place)
+    except UnreadableError as error:
+        problem = Problem(str(place), "", "unreadable", str(error))
+        return Imported(place, None, 0, False, [problem])
+    known = store.has_run(source.run_id)
+    if known and not store.has_seen(source.writer, 1):
+        # Recorded here, or come by another way: the one that is here stands.
+        return Imported(place, source.run_id, 0, True, [])
+    taken = take_source(store, source, redactor)
+    return Imported(place, source.run_id, taken, known, source.problems)
+
+
+def take_source(store: Store, source: Source, redactor: Redactor) -> int:
+    """All records of a source, masked; how many were new."""
+    taken = 0
+    writers: set[str] = set()
+    for batch in _batches(source.records):
+        taken += store.append([_masked(record, redactor) for record in batch])
+        writers.update(record.writer for record in batch)
+    for writer in writers:
+        # No process of ours: nobody may wait for its end, or stamp it.
+        store.end_writer(writer, "imported")
+    return taken
+
+
+def _masked(record: KnownRecord, redactor: Redactor) -> KnownRecord:
+    """As a recorder would have written it: a foreign tool may have kept secrets in clear."""
+    try:
+        line = encode((record,))
+    except Exception:  # noqa: BLE001  # lone surrogates: a file may hold them escaped
+        record = clean.clean_record(record)
+        line = encode((record,))
+    return redactor.record(record) if redactor.suspicious(line) else record
+
+
+def _batches(records: Iterator[KnownRecord]) -> Iterator[list[KnownRecord]]:
+    """Bounded in number and in bytes: a body may be large."""
+    batch: list[KnownRecord] = []
+    size = 0
+    for record in records:
+        batch.append(record)
+        size += len(getattr(record, "body", None) or "")
+        if len(batch) >= IMPORT_BATCH or size >= BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+__all__ = ["Imported", "find_format", "import_path", "take_source"]
