@@ -73,6 +73,9 @@ BATCH_BYTES = 8 * MIB
 TICK_S = 0.25
 """Between two looks at the journals: near real time, and next to no work when idle."""
 
+TICK_PAUSE_MAX_S = 30.0
+"""The longest pause of a collector whose store cannot be written: it tries again by itself."""
+
 CATCH_UP_WAIT_S = 2.0
 """How long a reading command waits for a running collector to reach the present."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -17,6 +18,7 @@ from conftest import RunProgram, load
 from vestige.collector.loop import catch_up, hold
 from vestige.errors import StoreError
 from vestige.home import Home
+from vestige.limits import TICK_S
 from vestige.recorder import Recorder
 from vestige.store.base import RunFilter
 from vestige.store.sqlite import SqliteStore
@@ -220,3 +222,27 @@ def test_catching_up_twice_changes_nothing(home: Home) -> None:
 
     assert first == second
     assert os.listdir(home.journal) == []
+
+
+def test_a_daemon_goes_on_after_a_tick_that_failed(home: Home) -> None:
+    """Somebody holds the store for too long: that is said once, and taking in resumes by itself."""
+    home.make()
+    said: list[str] = []
+    ticks = iter([True, True, True, False])
+    with hold(home) as collector:
+        assert collector is not None
+        collector.store._connection.execute("PRAGMA busy_timeout = 1")
+        with Recorder(home, last_words=False) as recorder:
+            recorder.run("while locked").end()
+            blocker = sqlite3.connect(home.store, isolation_level=None)
+            blocker.execute("BEGIN IMMEDIATE")
+
+        def keep_on(seconds: float) -> bool:
+            if len(said) and blocker.in_transaction and seconds > TICK_S:
+                blocker.execute("ROLLBACK")
+            return next(ticks)
+
+        collector.run(keep_on, said.append)
+
+    assert len(said) == 1 and "will go on" in said[0]
+    assert "while locked" in stored(home)

@@ -17,6 +17,7 @@ from vestige.limits import BODY_INLINE_MAX
 from vestige.record.line import render_line
 from vestige.record.types import Log
 from vestige.recorder import Recorder
+from vestige.store.base import Position
 from vestige.store.sqlite import SqliteStore
 
 WRITER = "5f0c9a1e77b2c4d0"
@@ -264,3 +265,13 @@ def test_foreign_files_in_the_journal_folder_are_left_alone(home: Home, store: S
     assert (taken.records, taken.files_done) == (0, 0)
     assert len(list(home.journal.iterdir())) == 3
     assert not locks.is_held(home.journal / "notes.txt")
+
+
+def test_a_position_whose_file_is_gone_is_forgotten(home: Home, store: SqliteStore) -> None:
+    """A pass may be killed after it deleted a journal and before it said so."""
+    finished(home, lines(1)).unlink()
+    store.append([], Position(WRITER, 1, 12))
+
+    take(home, store)
+
+    assert store.positions() == {}

@@ -9,15 +9,17 @@ from __future__ import annotations
 import errno
 import gc
 import os
+import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from vestige import clock
 from vestige.collector.crash import stamp_dead
 from vestige.collector.take import Taken, delete_leftovers, read_spill, take
+from vestige.errors import VestigeError
 from vestige.home import Home
 from vestige.journal import locks
-from vestige.limits import CATCH_UP_WAIT_S, PRUNE_INTERVAL_S, TICK_S
+from vestige.limits import CATCH_UP_WAIT_S, PRUNE_INTERVAL_S, TICK_PAUSE_MAX_S, TICK_S
 from vestige.settings import read_settings
 from vestige.store.base import RetentionPolicy
 from vestige.store.sqlite import SqliteStore
@@ -53,10 +55,23 @@ class Collector:
             self._prune_at = now + PRUNE_INTERVAL_S
         return taken
 
-    def run(self, keep_on: Callable[[float], bool]) -> None:
-        """Tick until `keep_on(seconds)`, which waits, says no; then once more for the rest."""
-        while keep_on(TICK_S):
-            self.tick()
+    def run(self, keep_on: Callable[[float], bool], say: Callable[[str], None]) -> None:
+        """Tick until `keep_on(seconds)`, which waits, says no; then once more for the rest.
+
+        A tick that fails (disk full, a locked store) is said and tried again later: the
+        journals keep everything meanwhile.
+        """
+        said = ""
+        pause_s = TICK_S
+        while keep_on(pause_s):
+            try:
+                self.tick()
+                said, pause_s = "", TICK_S
+            except (VestigeError, OSError, sqlite3.Error) as error:
+                if str(error) != said:  # once, not at every tick
+                    said = str(error)
+                    say(f"collecting failed ({error}); will go on.")
+                pause_s = min(2 * pause_s, TICK_PAUSE_MAX_S)
         self.tick()
 
 

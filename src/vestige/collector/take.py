@@ -36,7 +36,11 @@ def take(home: Home, store: Store) -> Taken:
     """Take in what the journals hold now. A finished journal is deleted once it is empty."""
     taken = Taken()
     positions = store.positions()
-    for writer, generation, path in home.journal_files():
+    files = home.journal_files()
+    for writer, generation in positions.keys() - {(file[0], file[1]) for file in files}:
+        # Deleted by a pass that was killed before it could say so.
+        store.forget_position(writer, generation)
+    for writer, generation, path in files:
         # Asked before reading: a file that nobody can write to any more is read to its end.
         finished = not locks.is_held(path)
         offset = positions.get((writer, generation), 0)

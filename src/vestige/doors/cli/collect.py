@@ -43,7 +43,10 @@ def collect(once: bool, until_eof: bool, home: Home) -> None:
         stop = _stop_when(until_eof)
         if not until_eof:
             click.echo(f"collecting {home.root}; Ctrl-C stops", err=True)
-        collector.run(lambda seconds: not stop.wait(seconds))
+        collector.run(
+            lambda seconds: not stop.wait(seconds),
+            lambda text: click.echo(f"vestige: {text}", err=True),
+        )
 
 
 def _stop_when(until_eof: bool) -> threading.Event:
