@@ -9,6 +9,9 @@
     @vestige.trace
     def plan(goal): ...
 
+    @vestige.tool
+    def search(query): ...
+
     with vestige.open() as debugger:
         print(debugger.overview("r7"))
 
@@ -25,6 +28,7 @@ from vestige.emit.ambient import trace, traced_run
 from vestige.emit.logger import Logger
 from vestige.emit.null import current_span
 from vestige.emit.span import Span
+from vestige.emit.tools import tool, tool_call
 from vestige.errors import VestigeError
 from vestige.record.mask import mask
 from vestige.recorder import Recorder, child_environment, default_recorder
@@ -45,6 +49,8 @@ __all__ = [
     "default_recorder",
     "mask",
     "open",
+    "tool",
+    "tool_call",
     "trace",
     "traced_run",
 ]
