@@ -9,11 +9,14 @@
     @vestige.trace
     def plan(goal): ...
 
+    @vestige.tool
+    def search(query): ...
+
     with vestige.open() as debugger:
         print(debugger.overview("r7"))
 
 This import loads msgspec and the standard library, nothing else. What needs more
-(`LoggingHandler`, `open`) loads when it is first asked for.
+(`LoggingHandler`, `open`, `instrument_*`) loads when it is first asked for.
 """
 
 from __future__ import annotations
@@ -25,12 +28,14 @@ from vestige.emit.ambient import trace, traced_run
 from vestige.emit.logger import Logger
 from vestige.emit.null import current_span
 from vestige.emit.span import Span
+from vestige.emit.tools import tool, tool_call
 from vestige.errors import VestigeError
 from vestige.record.mask import mask
 from vestige.recorder import Recorder, child_environment, default_recorder
 
 if TYPE_CHECKING:
     from vestige.emit.logging_bridge import LoggingHandler
+    from vestige.instrument import instrument_anthropic, instrument_openai, uninstrument
     from vestige.transfer import open_path as open  # noqa: A004  # as gzip.open and others
 
 __all__ = [
@@ -43,10 +48,15 @@ __all__ = [
     "child_environment",
     "current_span",
     "default_recorder",
+    "instrument_anthropic",
+    "instrument_openai",
     "mask",
     "open",
+    "tool",
+    "tool_call",
     "trace",
     "traced_run",
+    "uninstrument",
 ]
 
 
@@ -59,4 +69,8 @@ def __getattr__(name: str) -> Any:
         from vestige.transfer import open_path
 
         return open_path
+    if name in ("instrument_anthropic", "instrument_openai", "uninstrument"):
+        from vestige import instrument
+
+        return getattr(instrument, name)
     raise AttributeError(f"module 'vestige' has no attribute {name!r}")

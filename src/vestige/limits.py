@@ -51,6 +51,15 @@ OPEN_SPANS_TRACKED_MAX = 10_000
 OPEN_SPANS_NAMED_MAX = 20
 """Open spans that a last word names; the collector knows them all."""
 
+ASKED_RUNS_MAX = 64
+"""Runs whose models' tool calls are remembered, for the tools to say who asked for them."""
+
+ASKED_CALLS_MAX = 256
+"""Such calls of one run: those of its last turns. A tool runs soon after it was asked for."""
+
+ASKED_ARGUMENTS_MAX = 64 * KIB
+"""Longer arguments are not compared, so that a tool's start stays cheap; its id still tells."""
+
 SECRET_LENGTH_MAX = 16 * KIB
 """The longest secret (a PEM block) that is recognised across the steps of a long body."""
 

@@ -71,29 +71,41 @@ def _traced(function: Callable[..., Any], name: str | None, type: str, capture: 
     def finished(span: Span, result: Any) -> None:
         span.end(body=result if capture else None)
 
+    return recorded(function, opened, finished)
+
+
+def recorded(
+    function: Callable[..., Any],
+    opened: Callable[[Any, Any], Span],
+    finished: Callable[[Span, Any], None],
+    *,
+    last_item: bool = False,
+) -> Any:
+    """A function each call of which opens a span and finishes it with the result. A generator's
+    result is what it returns; with `last_item`, or else the last that it yielded."""
     if inspect.isasyncgenfunction(function):
-        return _traced_async_generator(function, opened)
+        return _recorded_async_generator(function, opened, finished, last_item)
     if inspect.isgeneratorfunction(function):
-        return _traced_generator(function, opened)
+        return _recorded_generator(function, opened, finished, last_item)
     if inspect.iscoroutinefunction(function):
 
         @functools.wraps(function)
-        async def traced_coroutine(*args: Any, **kwargs: Any) -> Any:
+        async def recorded_coroutine(*args: Any, **kwargs: Any) -> Any:
             with opened(args, kwargs) as span:
                 result = await function(*args, **kwargs)
                 finished(span, result)
                 return result
 
-        return traced_coroutine
+        return recorded_coroutine
 
     @functools.wraps(function)
-    def traced(*args: Any, **kwargs: Any) -> Any:
+    def recorded_call(*args: Any, **kwargs: Any) -> Any:
         with opened(args, kwargs) as span:
             result = function(*args, **kwargs)
             finished(span, result)
             return result
 
-    return traced
+    return recorded_call
 
 
 def _arguments(function: Callable[..., Any], args: Any, kwargs: Any) -> dict[str, Any]:
@@ -105,15 +117,19 @@ def _arguments(function: Callable[..., Any], args: Any, kwargs: Any) -> dict[str
     return {key: value for key, value in named.items() if key not in ("self", "cls")}
 
 
-def _traced_generator(
-    function: Callable[..., Generator[Any, Any, Any]], opened: Callable[[Any, Any], Span]
+def _recorded_generator(
+    function: Callable[..., Generator[Any, Any, Any]],
+    opened: Callable[[Any, Any], Span],
+    finished: Callable[[Span, Any], None],
+    last_item: bool,
 ) -> Any:
     @functools.wraps(function)
-    def traced_generator(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+    def recorded_generator(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
         span = opened(args, kwargs)
         generator = function(*args, **kwargs)
         step: Callable[[Any], Any] = generator.send
         sent: Any = None
+        last: Any = None
         try:
             while True:
                 token = current.SPAN.set(span)
@@ -121,6 +137,8 @@ def _traced_generator(
                     item = step(sent)
                 finally:
                     current.leave(token)
+                if last_item:
+                    last = item
                 try:
                     sent = yield item
                     step = generator.send
@@ -134,7 +152,7 @@ def _traced_generator(
                 except BaseException as thrown:  # noqa: BLE001  # what the consumer throws in
                     step, sent = generator.throw, thrown
         except StopIteration as stop:
-            span.end()
+            finished(span, last if last_item and stop.value is None else stop.value)
             return stop.value
         except GeneratorExit:
             span.end(status="cancelled")  # the consumer had enough: no error of the generator's
@@ -143,18 +161,22 @@ def _traced_generator(
             span.end(error)
             raise
 
-    return traced_generator
+    return recorded_generator
 
 
-def _traced_async_generator(
-    function: Callable[..., AsyncGenerator[Any, Any]], opened: Callable[[Any, Any], Span]
+def _recorded_async_generator(
+    function: Callable[..., AsyncGenerator[Any, Any]],
+    opened: Callable[[Any, Any], Span],
+    finished: Callable[[Span, Any], None],
+    last_item: bool,
 ) -> Any:
     @functools.wraps(function)
-    async def traced_async_generator(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
+    async def recorded_async_generator(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
         span = opened(args, kwargs)
         generator = function(*args, **kwargs)
         step: Callable[[Any], Any] = generator.asend
         sent: Any = None
+        last: Any = None
         try:
             while True:
                 token = current.SPAN.set(span)
@@ -162,6 +184,8 @@ def _traced_async_generator(
                     item = await step(sent)
                 finally:
                     current.leave(token)
+                if last_item:
+                    last = item
                 try:
                     sent = yield item
                     step = generator.asend
@@ -175,7 +199,7 @@ def _traced_async_generator(
                 except BaseException as thrown:  # noqa: BLE001  # what the consumer throws in
                     step, sent = generator.athrow, thrown
         except StopAsyncIteration:
-            span.end()
+            finished(span, last)
         except GeneratorExit:
             span.end(status="cancelled")
             raise
@@ -183,4 +207,4 @@ def _traced_async_generator(
             span.end(error)
             raise
 
-    return traced_async_generator
+    return recorded_async_generator

@@ -1,7 +1,7 @@
-"""What is ambient: the current span of this thread or task, and the process's recorder.
+"""What is ambient: the current span and tool call of this thread or task, the process's recorder.
 
-The one context variable and the one process-wide default; ambient.py and the logging
-bridge are built on them. Kept apart so that spans themselves can use it too.
+The only context variables and the one process-wide default; ambient.py, tools.py and the
+logging bridge are built on them. Kept apart so that spans themselves can use them too.
 """
 
 from __future__ import annotations
@@ -13,15 +13,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from vestige.emit.logger import Logger
     from vestige.emit.span import Span
+    from vestige.emit.tools import ToolCall
 
 SPAN: ContextVar[Span | None] = ContextVar("vestige_span", default=None)
+CALL: ContextVar[ToolCall | None] = ContextVar("vestige_tool_call", default=None)
 
 
-def leave(token: Token[Span | None]) -> None:
-    """Back to the span before. A span may be left in another context than it was entered in
+def leave(token: Token[Any]) -> None:
+    """Back to what was before. A span may be left in another context than it was entered in
     (an async generator finalised by the loop): then there is nothing to restore."""
     try:
-        SPAN.reset(token)
+        token.var.reset(token)
     except ValueError:
         pass
 

@@ -108,6 +108,13 @@ class Span:
 
     span = child
 
+    def tool(self, name: str, arguments: Any = None, *, tool_call_id: str | None = None) -> Span:
+        """A tool call inside this one: a span of type `tool`, linked to the model call that asked
+        for it (emit/tools.py). End it with the result as its body."""
+        from vestige.emit.tools import open_tool  # it needs Span
+
+        return open_tool(self, name, arguments, tool_call_id)
+
     def set_attributes(self, attributes: Mapping[str, Any] | None = None, /, **more: Any) -> None:
         """Attributes learned while the work goes on; written now, not at the end."""
         if self._may_change("set_attributes"):

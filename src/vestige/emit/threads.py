@@ -1,9 +1,9 @@
-"""Carry the ambient span into threads and thread pools.
+"""Carry what is ambient (span, tool call) into threads and thread pools.
 
 A context variable follows asyncio tasks by itself, but a new thread starts with an
 empty context, and a pool's thread with that of whoever happened to start it. So, as
 long as a recorder is alive, `Thread.start` and `ThreadPoolExecutor.submit` hand the
-ambient span over. Outside any span they do exactly what they did before.
+ambient over. Outside any span they do exactly what they did before.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def _wrap(owner: type, name: str, wrapper: Callable[[Any], Any]) -> None:
 
 def _starting(original: Callable[..., None]) -> Callable[..., None]:
     def start(self: threading.Thread) -> None:
-        span = current.SPAN.get()
-        if span is not None:
+        span, call = current.SPAN.get(), current.CALL.get()
+        if span is not None or call is not None:
             run = self.run
             own = self.__dict__.get("run")
 
@@ -67,6 +67,7 @@ def _starting(original: Callable[..., None]) -> Callable[..., None]:
                 else:
                     self.__dict__["run"] = own
                 current.SPAN.set(span)
+                current.CALL.set(call)
                 run()
 
             self.__dict__["run"] = run_in_span
@@ -77,22 +78,24 @@ def _starting(original: Callable[..., None]) -> Callable[..., None]:
 
 def _submitting(original: Callable[..., Any]) -> Callable[..., Any]:
     def submit(self: Any, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        span = current.SPAN.get()
-        if span is None:
+        span, call = current.SPAN.get(), current.CALL.get()
+        if span is None and call is None:
             return original(self, fn, *args, **kwargs)
 
         def call_in_span(*args: Any, **kwargs: Any) -> Any:
-            token = current.SPAN.set(span)
+            tokens = current.SPAN.set(span), current.CALL.set(call)
             try:
                 return fn(*args, **kwargs)
             finally:
-                current.leave(token)
+                for token in tokens:
+                    current.leave(token)
 
         # A pool may start its thread in here: that thread outlives the span, and must not keep it.
-        token = current.SPAN.set(None)
+        tokens = current.SPAN.set(None), current.CALL.set(None)
         try:
             return original(self, call_in_span, *args, **kwargs)
         finally:
-            current.leave(token)
+            for token in tokens:
+                current.leave(token)
 
     return submit

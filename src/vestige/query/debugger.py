@@ -239,6 +239,13 @@ class Debugger:
         _, span = self._span(id)
         return self._placed(body_answer(self.store, span, part, wanted))
 
+    def reproduce(self, id: str, format: str) -> str:
+        """A recorded request as a program that sends it again: `curl` or `python`."""
+        from vestige.query.reproduce import reproduce
+
+        run, span = self._span(id)
+        return reproduce(run, span, self.store.read_body, format)
+
     def why(self, id: str) -> WhyAnswer:
         run, span = self._span(id)
         return self._placed(why_answer(self.store, run, span.id, self._keep))

@@ -9,10 +9,18 @@ from typing import TYPE_CHECKING
 import click
 
 from vestige.doors.cli.options import Examples, Home, home_option
+from vestige.errors import UsageError
 from vestige.formats import NAMES
 
 if TYPE_CHECKING:
     from vestige.transfer import Imported
+
+
+REQUEST_FORMATS = ("curl", "python")
+"""As query/reproduce.py has them; named here so that `--help` need not load it."""
+
+PROBLEMS_SHOWN = 5
+"""Of one run: a damaged file may have as many as it has lines."""
 
 
 @click.command(
@@ -76,35 +84,54 @@ def _end_progress() -> None:
         click.echo("\r\033[K", err=True, nl=False)
 
 
-PROBLEMS_SHOWN = 5
-"""Of one run: a damaged file may have as many as it has lines."""
-
-
 @click.command(
     "export",
     cls=Examples,
     examples="""
   vestige export r7 --format agentdbg -o runs     into runs/<run id>/
-  vestige export r7 --format wink -o r7.wink      one file that opens anywhere
+  vestige export r7.s12 --format curl             a recorded request as a shell script
+  vestige export r7.s12 --format python -o x.py   the same as a Python program
 """,
-    exits="0 written, 2 no such run, or the target is in the way, 3 unreadable store",
+    exits="0 written, 2 no such run or span, or the target is in the way, 3 unreadable store",
 )
 @click.argument("id")
-@click.option("--format", "format", required=True, type=click.Choice(NAMES), help="Which one.")
 @click.option(
-    "-o", "--output", "target", type=click.Path(path_type=Path), metavar="PATH", required=True,
-    help="Where to write it.",
+    "--format", "format", required=True, type=click.Choice([*NAMES, *REQUEST_FORMATS]),
+    help="Of a run, or of one request.",
+)  # fmt: skip
+@click.option(
+    "-o", "--output", "target", type=click.Path(path_type=Path), metavar="PATH",
+    help="Where to write it. A single request may go to standard output.",
 )  # fmt: skip
 @home_option
-def export(id: str, format: str, target: Path, home: Home) -> None:
-    """Write a run in another format.
+def export(id: str, format: str, target: Path | None, home: Home) -> None:
+    """Write a run in another format, or one request as a program that sends it again.
 
-    ID is anything that leads to a run, or the path of one. Nothing is left half written.
+    ID is anything that leads to a run (or, for curl and python, to a span), or the path of
+    one. Nothing is left half written. Secrets are masked: a request's script takes them from
+    environment variables.
     """
     from vestige.doors.cli.read import asked
     from vestige.transfer import export_run
 
+    if format not in REQUEST_FORMATS and target is None:
+        raise click.UsageError(f"--format {format} needs a place to write to: -o PATH.")
     with asked(home, id) as (debugger, wanted):
+        if format in REQUEST_FORMATS:
+            _write_text(debugger.reproduce(wanted or "", format), target)
+            return
+        assert target is not None
         run = debugger.resolve(wanted, "run").run
-        made = export_run(debugger.store, run.id, format, target)
-    click.echo(str(made))
+        click.echo(str(export_run(debugger.store, run.id, format, target)))
+
+
+def _write_text(text: str, target: Path | None) -> None:
+    if target is None:
+        click.echo(text, nl=False)
+        return
+    try:
+        with open(target, "x", encoding="utf-8", errors="surrogateescape") as file:
+            file.write(text)
+    except FileExistsError:
+        raise UsageError(f"{target}: is there already. Choose another name.") from None
+    click.echo(str(target))
