@@ -264,6 +264,9 @@ class SqliteStore:
     def read_body(self, body_id: int, start: int = 0, end: int | None = None) -> bytes:
         return self._bodies.read(body_id, start, end)
 
+    def read_bodies(self, body_ids: Sequence[int]) -> Iterable[tuple[int, bytes]]:
+        return self._bodies.read_many(body_ids)
+
     def find_spans(self, id_or_prefix: str) -> Sequence[Place]:
         return search.find_spans(self._connection, id_or_prefix)
 
