@@ -34,6 +34,7 @@ class Evidence:
         self._requests: dict[int, Request | None] = {}
         self._responses: dict[int, Response | None] = {}
         self._parsed = 0
+        self._of_types: dict[tuple[str, ...], list[SpanInfo]] = {}
         self._beside: dict[str, dict[str | None, list[SpanInfo]]] = {}
 
     # --- the skeleton ---------------------------------------------------------------------------
@@ -66,7 +67,9 @@ class Evidence:
 
     def of_type(self, *types: str) -> list[SpanInfo]:
         """Spans of these types, in order: `llm`, `tool`, `queue.deliver`, ..."""
-        return [span for span in self.run.spans if span.type in types]
+        if types not in self._of_types:
+            self._of_types[types] = [span for span in self.run.spans if span.type in types]
+        return self._of_types[types].copy()
 
     @cached_property
     def model_calls(self) -> list[SpanInfo]:

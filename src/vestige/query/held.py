@@ -52,19 +52,21 @@ class HeldBodies:
         known = self._texts.get(ref.id)
         if known is not None:
             return known
-        if self._read_bodies is not None and ref.size_bytes <= AHEAD_BYTES_MAX:
-            wanted = self._queue(span.type, side).take(ref.id, self._texts)
-            for body_id, raw in self._read_bodies(wanted):
-                self._hold(body_id, raw)
-        else:
-            try:
-                self._hold(ref.id, self._read_body(ref.id, 0, BODY_READ_MAX))
-            except VestigeError:
-                pass
+        self._hold(self._read(span, side, ref.id, ref.size_bytes))
         text = self._texts.get(ref.id)
         if text is None:
             self._gone.add(ref.id)  # evicted, or damaged
         return text
+
+    def _read(self, span: SpanInfo, side: Side, body_id: int, size: int) -> list[tuple[int, bytes]]:
+        """This body, if it is there, and some that will be asked for next."""
+        if self._read_bodies is not None and size <= AHEAD_BYTES_MAX:
+            wanted = self._queue(span.type, side).take(body_id, self._texts)
+            return list(self._read_bodies(wanted))
+        try:
+            return [(body_id, self._read_body(body_id, 0, BODY_READ_MAX))]
+        except VestigeError:
+            return []
 
     def is_gone(self, body_id: int) -> bool:
         if body_id in self._texts:
@@ -75,12 +77,14 @@ class HeldBodies:
             return True
         return False
 
-    def _hold(self, body_id: int, raw: bytes) -> None:
-        if self._held + len(raw) > BODIES_HELD_MAX:
+    def _hold(self, bodies: Sequence[tuple[int, bytes]]) -> None:
+        size = sum(len(raw) for _, raw in bodies)
+        if self._held + size > BODIES_HELD_MAX:
             self._texts.clear()
             self._held = 0
-        self._texts[body_id] = raw.decode(errors="replace")
-        self._held += len(raw)
+        for body_id, raw in bodies:
+            self._texts[body_id] = raw.decode(errors="replace")
+        self._held += size
 
     def _queue(self, type: str, side: Side) -> _Queue:
         known = self._queues.get((type, side))
