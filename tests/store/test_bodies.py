@@ -104,6 +104,7 @@ def test_any_bodies_come_back(bodies: Bodies, datas: list[bytes]) -> None:
     ids = [bodies.put(data, NOW_NS) for data in datas]
 
     assert [bodies.read(body_id) for body_id in ids] == datas
+    assert [text for _, text in bodies.read_many(ids)] == datas
     assert len(set(ids)) == len(set(datas))
 
 
@@ -287,6 +288,7 @@ def test_any_order_of_letting_go_leaves_the_rest_readable_and_no_garbage(seed: i
             text = rng.choice(texts)
             kept[bodies.put(text, step)] = text
     assert {i: bodies.read(i) for i in kept} == kept
+    assert dict(bodies.read_many([*kept, 10**9])) == kept
 
     freed = bodies.stored_bytes()
     assert bodies.forget(list(kept)).freed_bytes == freed
@@ -304,6 +306,7 @@ def test_an_evicted_body_says_so(bodies: Bodies) -> None:
         NotFoundError, match=rf"^body {body_id}: evicted by retention on 2025-11-15"
     ):
         bodies.read(body_id)
+    assert list(bodies.read_many([body_id])) == []
 
 
 def test_an_evicted_id_is_never_given_to_another_body(bodies: Bodies) -> None:
@@ -363,6 +366,17 @@ def test_damage_is_an_error_and_never_other_bytes(
 
     with pytest.raises(StoreError, match=rf"^body {body_id}: "):
         bodies.read(body_id)
+    assert list(bodies.read_many([body_id])) == []
+
+
+def test_a_damaged_body_does_not_keep_others_from_being_read(
+    db: sqlite3.Connection, bodies: Bodies
+) -> None:
+    """Of many that are read at once, only the damaged one is missing."""
+    first, second, third = (bodies.put(text, NOW_NS) for text in (b"one", b"two" * 500, b"three"))
+    db.execute("UPDATE nodes SET end_bytes = 'many' WHERE id = ?", (second,))
+
+    assert list(bodies.read_many([third, second, first])) == [(third, b"three"), (first, b"one")]
 
 
 def test_letting_go_of_a_damaged_body_ends(db: sqlite3.Connection, bodies: Bodies) -> None:

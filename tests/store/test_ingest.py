@@ -252,3 +252,24 @@ def test_a_failed_batch_leaves_nothing_behind(store: SqliteStore) -> None:
 
     assert span.input is not None
     assert store.read_body(span.input.id or 0) == b"text"
+
+
+def test_what_is_not_there_is_null_and_what_is_empty_is_not(store: SqliteStore) -> None:
+    """An empty body is a body; whoever asks with `IS NULL` gets the true answer."""
+    store.append(
+        [
+            opening(1, "bare"),
+            closing(2, "bare", 1),
+            opening(3, "empty", body=""),
+            Log(1, WRITER, 4, T0, RUN, "agent", "info", "", None),
+            closing(5, "empty", 3, body=""),
+        ]
+    )
+    columns = "attributes, redacted, input_body, input_bytes, input_info, output_body, output_bytes"
+    rows = store._connection.execute(f"SELECT {columns}, output_info FROM spans ORDER BY id")
+    logs = store._connection.execute(
+        "SELECT message, attributes, redacted, body, body_bytes, body_info FROM logs"
+    )
+
+    assert rows.fetchall() == [(None,) * 8, (None, None, 1, 0, None, 1, 0, None)]
+    assert logs.fetchall() == [("", None, None, None, None, None)]

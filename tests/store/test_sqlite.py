@@ -137,7 +137,7 @@ def test_the_file_is_private(tmp_path: Path) -> None:
 
 
 def test_ten_thousand_spans_load_with_one_query_per_table(tmp_path: Path) -> None:
-    """A skeleton is one pass over each table, never a query per span."""
+    """A skeleton is one pass over each table and a look at each writer, never a query per span."""
     statements: list[str] = []
     with SqliteStore.open(tmp_path / "store.db") as store:
         fill(store, 10_000)
@@ -147,7 +147,7 @@ def test_ten_thousand_spans_load_with_one_query_per_table(tmp_path: Path) -> Non
     assert (len(run.spans), len(run.logs)) == (10_001, 10_000)
     assert [span.input.size_bytes for span in run.spans if span.input] == [1] * 10_000
     tables = [text.split(" FROM ")[-1].split("FROM ")[-1].split()[0] for text in statements]
-    assert sorted(tables) == ["links", "logs", "runs", "spans"]
+    assert sorted(tables) == ["links", "logs", "runs", "spans", "writers"]
 
 
 def test_positions_are_told_and_forgotten(tmp_path: Path) -> None:

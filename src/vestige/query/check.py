@@ -59,7 +59,7 @@ def _evidence(store: Store, run: Run) -> Evidence:
     if run.info.conversation_id:
         wanted = RunFilter(conversation_id=run.info.conversation_id, with_implicit=True, limit=500)
         conversation = tuple(reversed(store.list_runs(wanted)))
-    return Evidence(run, store.read_body, conversation)
+    return Evidence(run, store.read_body, conversation, store.read_bodies)
 
 
 def _examined(results: Sequence[CheckResult], failed: dict[str, str]) -> Examined:

@@ -81,7 +81,9 @@ def _opener(store: Store) -> Callable[[str], Evidence]:
 
     def open_run(run_id: str) -> Evidence:
         if run_id not in held:
-            held[run_id] = Evidence(store.load_run(run_id), store.read_body)
+            held[run_id] = Evidence(
+                store.load_run(run_id), store.read_body, read_bodies=store.read_bodies
+            )
         return held[run_id]
 
     return open_run

@@ -15,7 +15,8 @@ from vestige.query import words
 from vestige.query.budget import TOKENS_MAX, fit_lines
 from vestige.query.diff_bodies import BodyDiff, Differences, diff_attributes, diff_bodies
 from vestige.query.diff_words import check_rules
-from vestige.query.evidence import BODY_READ_MAX, Evidence
+from vestige.query.evidence import Evidence
+from vestige.query.held import BODY_READ_MAX
 from vestige.query.layout import Asked
 from vestige.record.run import BodyRef, LogInfo, Node, SpanInfo
 

@@ -10,34 +10,31 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TypeVar
 
-from vestige.errors import VestigeError
-from vestige.limits import MIB
 from vestige.providers.shapes import Request, Response
-from vestige.record.run import BodyRef, LinkInfo, LogInfo, Run, RunInfo, SpanInfo
+from vestige.query.held import BODIES_HELD_MAX, HeldBodies, ReadBodies, ReadBody, Side
+from vestige.record.run import LinkInfo, LogInfo, Run, RunInfo, SpanInfo
 
-BODY_READ_MAX = 8 * MIB
-"""Of one body. A check that needs more than this of one has lost its thread."""
-
-BODIES_HELD_MAX = 64 * MIB
-"""Of all bodies that are held at once; older ones are read again when needed."""
-
-ReadBody = Callable[[int, int, int | None], bytes]
 Parsed = TypeVar("Parsed", Request, Response)
 
 
 class Evidence:
     """What a check may look at."""
 
-    def __init__(self, run: Run, read_body: ReadBody, conversation: Sequence[RunInfo] = ()) -> None:
+    def __init__(
+        self,
+        run: Run,
+        read_body: ReadBody,
+        conversation: Sequence[RunInfo] = (),
+        read_bodies: ReadBodies | None = None,
+    ) -> None:
         self.run = run
         self.conversation = conversation
         """The runs of the same conversation, oldest first, this one included."""
-        self._read_body = read_body
-        self._bodies: dict[int, str] = {}
-        self._held = 0
+        self._bodies = HeldBodies(run.spans, read_body, read_bodies)
         self._requests: dict[int, Request | None] = {}
         self._responses: dict[int, Response | None] = {}
         self._parsed = 0
+        self._of_types: dict[tuple[str, ...], list[SpanInfo]] = {}
         self._beside: dict[str, dict[str | None, list[SpanInfo]]] = {}
 
     # --- the skeleton ---------------------------------------------------------------------------
@@ -70,7 +67,9 @@ class Evidence:
 
     def of_type(self, *types: str) -> list[SpanInfo]:
         """Spans of these types, in order: `llm`, `tool`, `queue.deliver`, ..."""
-        return [span for span in self.run.spans if span.type in types]
+        if types not in self._of_types:
+            self._of_types[types] = [span for span in self.run.spans if span.type in types]
+        return self._of_types[types].copy()
 
     @cached_property
     def model_calls(self) -> list[SpanInfo]:
@@ -97,36 +96,41 @@ class Evidence:
 
     def input(self, span: SpanInfo) -> str | None:
         """What went in, as text; None where there is none, or it is gone."""
-        return self._body(span.input)
+        return self._bodies.text(span, "input")
 
     def output(self, span: SpanInfo) -> str | None:
-        return self._body(span.output)
+        return self._bodies.text(span, "output")
+
+    def is_gone(self, body_id: int) -> bool:
+        """Whether a body can no longer be read: evicted, or damaged."""
+        return self._bodies.is_gone(body_id)
 
     def request(self, span: SpanInfo) -> Request | None:
         """What a model was asked; None where the body is no request that we know."""
         from vestige.providers.read import parse_request
 
-        return self._parse(span, span.input, self._requests, parse_request)
+        return self._parse(span, "input", self._requests, parse_request)
 
     def response(self, span: SpanInfo) -> Response | None:
         """What a model answered; None where the body is no answer that we know."""
         from vestige.providers.read import parse_response
 
-        return self._parse(span, span.output, self._responses, parse_response)
+        return self._parse(span, "output", self._responses, parse_response)
 
     def _parse(
         self,
         span: SpanInfo,
-        ref: BodyRef | None,
+        side: Side,
         known: dict[int, Parsed | None],
         parse: Callable[[str, str | None], Parsed | None],
     ) -> Parsed | None:
         """Once for each body; what is held is bounded as bodies are."""
+        ref = span.input if side == "input" else span.output
         if ref is None or ref.id is None:
             return None
         if ref.id in known:
             return known[ref.id]
-        text = self._body(ref)
+        text = self._bodies.text(span, side)
         provider = span.attributes.get("provider")
         hint = provider if isinstance(provider, str) else None
         parsed = None if text is None else parse(text, hint)
@@ -137,21 +141,3 @@ class Evidence:
         known[ref.id] = parsed
         self._parsed += ref.size_bytes
         return parsed
-
-    def _body(self, ref: BodyRef | None) -> str | None:
-        if ref is None or ref.id is None:
-            return None
-        known = self._bodies.get(ref.id)
-        if known is not None:
-            return known
-        try:
-            raw = self._read_body(ref.id, 0, BODY_READ_MAX)
-        except VestigeError:
-            return None  # evicted, or damaged: a check works with what there is
-        text = raw.decode(errors="replace")
-        if self._held + len(raw) > BODIES_HELD_MAX:
-            self._bodies.clear()
-            self._held = 0
-        self._bodies[ref.id] = text
-        self._held += len(raw)
-        return text

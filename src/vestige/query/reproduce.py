@@ -24,7 +24,7 @@ import msgspec
 
 from vestige.errors import NotFoundError, UsageError, VestigeError
 from vestige.query import words
-from vestige.query.evidence import ReadBody
+from vestige.query.held import ReadBody
 from vestige.record.mask import MARK
 from vestige.record.run import Run, SpanInfo
 

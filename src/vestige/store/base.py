@@ -215,6 +215,9 @@ class Store(Protocol):
 
     def read_body(self, body_id: int, start: int = 0, end: int | None = None) -> bytes: ...
 
+    def read_bodies(self, body_ids: Sequence[int]) -> Iterable[tuple[int, bytes]]:
+        """Whole bodies with their ids, all at once; those that are gone or damaged are left out."""
+
     def run_ids(self) -> Sequence[str]: ...
 
     def find_spans(self, id_or_prefix: str) -> Sequence[Place]:

@@ -20,24 +20,22 @@ The one hard fact: ids are remembered between calls. They are forgotten when
 another connection has written, but **after a rollback the owner of the
 transaction must call `clear_caches()`**. Nothing here commits.
 
-Elsewhere: store/compress.py makes pieces small; retention decides what goes.
+Elsewhere: reading, store/body_reader.py; store/compress.py makes pieces small; retention decides what goes.
 """
 
 from __future__ import annotations
 
-import hashlib
 import sqlite3
 from array import array
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Generic, Literal, TypeVar
 
-from vestige.errors import NotFoundError, StoreError
 from vestige.limits import KIB, MIB
 from vestige.providers.split import split
-from vestige.store.compress import compress, decompress
+from vestige.store.body_reader import PIECE_MAX, TEXT_REMEMBERED, BodyReader, hash_of
+from vestige.store.compress import compress
+from vestige.store.recent import Recent
 
 TABLES = """
 -- A stretch of body text, stored once however many bodies contain it.
@@ -76,41 +74,14 @@ CREATE TABLE IF NOT EXISTS bodies (
 );
 """
 
-PIECE_MAX = MIB
-"""A longer piece is cut: reading a slice must not decompress a whole file."""
-
-HASH_BYTES = 16
-"""Half a SHA-256: two texts that share one take 2^64 tries, and each row has it twice."""
-
 IDS_REMEMBERED = 32 * KIB
 """Pieces and nodes, some MB together: the messages of hundreds of live conversations."""
-
-TEXT_REMEMBERED = 8 * MIB
-"""Bytes of pieces just read, and of bodies just written: what comes next shares most of them."""
 
 HELD_MAX = 16 * MIB
 """Compressed bytes held back before they are written: the collector's memory is bounded."""
 
 WHOLE_MIN = 4 * KIB
 """A shorter body is looked up piece by piece: it has few."""
-
-State = Literal["kept", "evicted"]
-Key = TypeVar("Key", bound=Hashable)
-Value = TypeVar("Value")
-
-_CHAIN = """
-WITH RECURSIVE chain (id, parent, piece, end_bytes) AS (
-    SELECT id, parent, piece, end_bytes FROM nodes WHERE id = :node
-    UNION ALL
-    -- Parents are older than children, so a damaged row cannot lead round in circles.
-    SELECT n.id, n.parent, n.piece, n.end_bytes FROM chain c JOIN nodes n ON n.id = c.parent
-    WHERE n.id < c.id AND n.end_bytes > :start
-)
--- As bytes whatever is there: damaged data that passes for text would not even be handed over.
-SELECT c.end_bytes, p.size_bytes, p.codec, CAST(p.hash AS BLOB), CAST(p.data AS BLOB)
-FROM chain c JOIN pieces p ON p.id = c.piece
-WHERE c.end_bytes - p.size_bytes < :end
-"""
 
 _PUT_BODY = """
 INSERT INTO bodies (id, size_bytes, first_ns, last_ns) VALUES (?, ?, ?, ?)
@@ -149,19 +120,18 @@ class Evicted:
     freed_bytes: int
 
 
-class Bodies:
+class Bodies(BodyReader):
     """The bodies of a store, over a connection whose transactions belong to the caller."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
-        self._db = connection
+        super().__init__(connection)
         self._version = -1
         self._last_node: int | None = None
         self._last_piece: int | None = None
         self._batching = False
-        self._pieces: _Recent[bytes, int] = _Recent(IDS_REMEMBERED)
-        self._nodes: _Recent[tuple[int, bytes], int] = _Recent(IDS_REMEMBERED)
-        self._wholes: _Recent[tuple[int, bytes], tuple[bytes, int]] = _Recent(TEXT_REMEMBERED)
-        self._texts: _Recent[bytes, bytes] = _Recent(TEXT_REMEMBERED)
+        self._pieces: Recent[bytes, int] = Recent(IDS_REMEMBERED)
+        self._nodes: Recent[tuple[int, bytes], int] = Recent(IDS_REMEMBERED)
+        self._wholes: Recent[tuple[int, bytes], tuple[bytes, int]] = Recent(TEXT_REMEMBERED)
         self._drop_held()
 
     # --- writing --------------------------------------------------------------------------
@@ -241,7 +211,7 @@ class Bodies:
         branched = False
         for piece in _cut(data):
             end += len(piece)
-            digest = _hash(piece)
+            digest = hash_of(piece)
             known = None if branched else self._nodes.get((node, digest))
             if known is None:
                 known, branched = self._put_node(node, piece, digest, end, branched)
@@ -286,77 +256,6 @@ class Bodies:
         self._held_bytes += len(stored)
         self._pieces.put(digest, piece_id)
         return piece_id, True
-
-    # --- reading --------------------------------------------------------------------------
-
-    def size(self, body_id: int) -> int:
-        """Bytes of a body, kept or evicted."""
-        return self._get(body_id)[0]
-
-    def state(self, body_id: int) -> State:
-        """Whether the text is still there."""
-        return "kept" if self._get(body_id)[1] is None else "evicted"
-
-    def read(self, body_id: int, start: int = 0, end: int | None = None) -> bytes:
-        """The bytes from `start` to `end`, cut to what there is; only their pieces are unpacked."""
-        size = self._get_kept(body_id)
-        start = max(start, 0)
-        end = size if end is None else min(end, size)
-        if start >= end:
-            return b""
-        query = {"node": body_id, "start": start, "end": end}
-        rows = self._db.execute(_CHAIN, query).fetchall()
-        rows.reverse()
-        at = begin = rows[0][0] - rows[0][1] if rows else size
-        texts = []
-        for row_end, size_bytes, codec, digest, data in rows:
-            if row_end - size_bytes != at:
-                break
-            texts.append(self._text(body_id, size_bytes, codec, digest, data))
-            at = row_end
-        if begin > start or at < end:
-            self._get_kept(body_id)  # evicted since we looked, by another process?
-            raise StoreError(f"body {body_id}: damaged (pieces missing near byte {at}).")
-        return b"".join(texts)[start - begin : end - begin]
-
-    def stored_bytes(self) -> int:
-        """What all pieces take, compressed."""
-        (total,) = self._db.execute("SELECT coalesce(sum(stored_bytes), 0) FROM pieces").fetchone()
-        return int(total)
-
-    def _get(self, body_id: int) -> tuple[int, int | None]:
-        """Size, and when it was evicted."""
-        query = "SELECT size_bytes, evicted_ns FROM bodies WHERE id = ?"
-        row: tuple[int, int | None] | None = self._db.execute(query, (body_id,)).fetchone()
-        if row is None:
-            raise NotFoundError(f"body {body_id}: no such body in this store.")
-        return row
-
-    def _get_kept(self, body_id: int) -> int:
-        size, evicted_ns = self._get(body_id)
-        if evicted_ns is not None:
-            day = datetime.fromtimestamp(evicted_ns // 1_000_000_000, UTC).date()
-            raise NotFoundError(
-                f"body {body_id}: evicted by retention on {day} ({size} bytes)."
-                " Pin a run, or keep more bytes, to keep its bodies."
-            )
-        return size
-
-    def _text(self, body_id: int, size: int, codec: int, digest: bytes, data: bytes) -> bytes:
-        """A piece unpacked and verified. By hash, so that what is remembered is never wrong."""
-        text = self._texts.get(digest)
-        if text is not None:
-            return text
-        if not (isinstance(data, bytes) and isinstance(size, int) and size <= PIECE_MAX):
-            raise StoreError(f"body {body_id}: damaged (a piece has an impossible size or type).")
-        try:
-            text = decompress(codec, data, size)
-        except StoreError as problem:
-            raise StoreError(f"body {body_id}: {problem}") from problem
-        if _hash(text) != digest:
-            raise StoreError(f"body {body_id}: damaged (a piece does not match its hash).")
-        self._texts.put(digest, text, size)
-        return text
 
     # --- letting go -----------------------------------------------------------------------
 
@@ -414,38 +313,6 @@ class Bodies:
         return freed
 
 
-class _Recent(Generic[Key, Value]):
-    """What was used lately, up to a weight. Two generations: cheaper than a strict order."""
-
-    def __init__(self, weight_max: int) -> None:
-        self._young_max = weight_max // 2
-        self.clear()
-
-    def clear(self) -> None:
-        self._young: dict[Key, tuple[Value, int]] = {}
-        self._old: dict[Key, tuple[Value, int]] = {}
-        self._weight = 0
-
-    def get(self, key: Key) -> Value | None:
-        found = self._young.get(key)
-        if found is None:
-            found = self._old.get(key)
-            if found is None:
-                return None
-            self.put(key, *found)
-        return found[0]
-
-    def put(self, key: Key, value: Value, weight: int = 1) -> None:
-        if weight > self._young_max:
-            return
-        if self._weight + weight > self._young_max:
-            self._old = self._young
-            self._young = {}
-            self._weight = 0
-        self._young[key] = (value, weight)
-        self._weight += weight
-
-
 def _cut(data: bytes) -> list[bytes]:
     """Pieces to store: by message, and none longer than PIECE_MAX. An empty body is one."""
     pieces = split(data)
@@ -454,7 +321,3 @@ def _cut(data: bytes) -> list[bytes]:
     return [
         piece[at : at + PIECE_MAX] for piece in pieces for at in range(0, len(piece), PIECE_MAX)
     ]
-
-
-def _hash(text: bytes) -> bytes:
-    return hashlib.sha256(text).digest()[:HASH_BYTES]

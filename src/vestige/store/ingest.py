@@ -35,6 +35,7 @@ from vestige.store.rows import (
     INSERT_LOG,
     INSERT_SPAN,
     NO_BODY,
+    NO_TEXT,
     SELECT_SPAN,
     UPDATE_RUN,
     UPDATE_SPAN,
@@ -253,7 +254,7 @@ class Ingest:
                 data = record.body.encode()
         else:
             data = record.body.encode()
-        note = None
+        note = NO_TEXT
         if info is not None and info.original_bytes is not None:
             note = _encode(
                 {"original_bytes": info.original_bytes, "sha256": info.original_sha256}
@@ -354,17 +355,15 @@ class Ingest:
         executemany("INSERT INTO links VALUES (?, ?, ?, ?, ?)", self._links)
         executemany("INSERT OR IGNORE INTO unknown VALUES (?, ?, ?, ?)", self._unknown)
         for run in self._runs.values():
+            # The names are ours, from _root_opened and _ended, never a caller's.
+            names = "".join(f", {name} = ?" for name in run.changes)
             execute(
-                UPDATE_RUN,
+                UPDATE_RUN.format(names),
                 (
                     run.last_ns, run.spans, run.logs, run.errors, run.own, run.input_tokens,
-                    run.output_tokens, run.id,
+                    run.output_tokens, *run.changes.values(), run.id,
                 ),
             )  # fmt: skip
-            if run.changes:
-                # The names are ours, from _root_opened and _close, never a caller's.
-                names = ", ".join(f"{name} = ?" for name in run.changes)
-                execute(f"UPDATE runs SET {names} WHERE id = ?", (*run.changes.values(), run.id))
         for writer in self._writers.values():
             execute(
                 UPDATE_WRITER,
@@ -382,9 +381,9 @@ class Ingest:
             row = (
                 span.run, span.number, span.span_id, span.writer, span.seq, span.parent_id,
                 span.started_ns, span.type, span.name, span.component,
-                _encode(span.attributes).decode() if span.attributes else None,
+                _encode(span.attributes).decode() if span.attributes else NO_TEXT,
                 span.status, span.duration_ns, span.end_seq,
-                _encode(span.redacted).decode() if span.redacted else None,
+                _encode(span.redacted).decode() if span.redacted else NO_TEXT,
                 *span.input, *span.output,
             )  # fmt: skip
             if span.id is None:
@@ -408,8 +407,8 @@ _OPENING = (
 """What a span knows from its opening."""
 
 
-def _json(value: Attributes | dict[str, int] | None) -> str | None:
-    return _encode(value).decode() if value else None
+def _json(value: Attributes | dict[str, int] | None) -> str:
+    return _encode(value).decode() if value else NO_TEXT
 
 
 def _add_counts(span: SpanRow, counts: dict[str, int]) -> None:

@@ -16,7 +16,12 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 BodyColumns = tuple[int | None, int | None, str | None]
 """Body id, size, and a note if it was cut or lost."""
-NO_BODY: BodyColumns = (None, None, None)
+
+NO_ID, NO_SIZE, NO_TEXT = 0, -1, ""
+"""Written as NULL. None would be too, but for each one Python's sqlite3 looks for an adapter, and
+half of a span's columns are empty: that was a fifth of the work of taking it in."""
+
+NO_BODY: BodyColumns = (NO_ID, NO_SIZE, NO_TEXT)
 
 
 class WriterRow:
@@ -99,24 +104,43 @@ def load_span(row: tuple[Any, ...]) -> SpanRow:
     return span
 
 
+_EMPTY = {
+    "attributes": "nullif(?, '')",
+    "redacted": "nullif(?, '')",
+    "body": f"nullif(?, {NO_ID})",
+    "bytes": f"nullif(?, {NO_SIZE})",
+    "info": "nullif(?, '')",
+}
+"""How a column is written that may be empty; by its name, or the end of it."""
+
+
+def _value(column: str) -> str:
+    return _EMPTY.get(column.rpartition("_")[2], "?")
+
+
+def _values(columns: str) -> str:
+    return ", ".join(_value(column) for column in columns.split(", "))
+
+
 _COLUMNS = (
     "run, number, span_id, writer, seq, parent_id, started_ns, type, name, component, attributes,"
     " status, duration_ns, end_seq, redacted, input_body, input_bytes, input_info, output_body,"
     " output_bytes, output_info"
 )
 SELECT_SPAN = f"SELECT {_COLUMNS}, id FROM spans WHERE span_id = ? AND run = ?"
-INSERT_SPAN = f"INSERT INTO spans({_COLUMNS}) VALUES ({','.join('?' * 21)})"
+INSERT_SPAN = f"INSERT INTO spans({_COLUMNS}) VALUES ({_values(_COLUMNS)})"
 UPDATE_SPAN = (
-    "UPDATE spans SET " + ", ".join(f"{name.strip()} = ?" for name in _COLUMNS.split(","))
+    "UPDATE spans SET " + ", ".join(f"{name} = {_value(name)}" for name in _COLUMNS.split(", "))
 ) + " WHERE id = ?"
-INSERT_LOG = (
-    "INSERT INTO logs(run, span_id, writer, seq, time_ns, level, component, message, attributes,"
-    " redacted, body, body_bytes, body_info) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_LOG_COLUMNS = (
+    "run, span_id, writer, seq, time_ns, level, component, message, attributes, redacted, body,"
+    " body_bytes, body_info"
 )
+INSERT_LOG = f"INSERT INTO logs({_LOG_COLUMNS}) VALUES ({_values(_LOG_COLUMNS)})"
 UPDATE_RUN = """
 UPDATE runs SET last_ns = max(last_ns, ?), span_count = span_count + ?,
   log_count = log_count + ?, error_count = error_count + ?, own_count = own_count + ?,
-  input_tokens = input_tokens + ?, output_tokens = output_tokens + ?
+  input_tokens = input_tokens + ?, output_tokens = output_tokens + ?{}
 WHERE id = ?
 """
 UPDATE_WRITER = """

@@ -125,7 +125,7 @@ def examine(home: Home) -> Iterator[Evidence]:
     catch_up(home)
     with SqliteStore.open(home.store, readonly=True) as store:
         run = store.load_run(store.list_runs(RunFilter())[0].id)
-        yield Evidence(run, store.read_body)
+        yield Evidence(run, store.read_body, read_bodies=store.read_bodies)
 
 
 def findings(home: Home, *checks: Function) -> list[Finding]:

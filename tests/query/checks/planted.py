@@ -44,7 +44,8 @@ def evidence_of(home: Home, name: str = "agent") -> Iterator[Evidence]:
     catch_up(home)
     with SqliteStore.open(home.store, readonly=True) as store:
         (info,) = [each for each in _runs(store) if each.name == name]
-        yield Evidence(store.load_run(info.id), store.read_body)
+        run = store.load_run(info.id)
+        yield Evidence(run, store.read_body, read_bodies=store.read_bodies)
 
 
 def _runs(store: SqliteStore) -> list[RunInfo]:

@@ -17,7 +17,8 @@ import msgspec
 
 from vestige.limits import MIB
 from vestige.providers.shapes import Request, Response, ToolCall, ToolSchema
-from vestige.query.evidence import BODY_READ_MAX, Evidence
+from vestige.query.evidence import Evidence
+from vestige.query.held import BODY_READ_MAX
 from vestige.record.run import BodyRef, SpanInfo
 
 REQUESTS_READ_MAX = 16 * MIB

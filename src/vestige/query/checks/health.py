@@ -6,12 +6,11 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 
-from vestige.errors import VestigeError
 from vestige.query import words
 from vestige.query.checks import check, make_finding
 from vestige.query.evidence import Evidence
 from vestige.record.finding import Finding
-from vestige.record.run import BodyRef, Node, SpanInfo, time_ns
+from vestige.record.run import Node, SpanInfo, time_ns
 from vestige.record.types import OWN_COMPONENT
 
 EVIDENCE_MAX = 10
@@ -174,18 +173,9 @@ def _evicted(evidence: Evidence) -> Iterator[str]:
             if ref.id not in looked_at:
                 if len(looked_at) >= BODIES_LOOKED_AT_MAX:
                     return
-                looked_at[ref.id] = _is_gone(evidence, ref)
+                looked_at[ref.id] = evidence.is_gone(ref.id)
             if looked_at[ref.id]:
                 yield span.id
-
-
-def _is_gone(evidence: Evidence, ref: BodyRef) -> bool:
-    assert ref.id is not None
-    try:
-        evidence._read_body(ref.id, 0, 1)  # one byte: whether it is there, not what it is
-    except VestigeError:
-        return True
-    return False
 
 
 @check(

@@ -59,11 +59,14 @@ def _number_blocks(sequence: Sequence[Hashable]) -> list[list[int]]:
     table = [numbers.setdefault(item, len(numbers)) for item in sequence]
     tables = [table]
     size = 1
-    while len(table) > size and 3 * size <= len(sequence):
+    distinct = len(numbers)
+    # Where no two blocks are the same, no two longer ones are.
+    while distinct < len(table) > size and 3 * size <= len(sequence):
         pairs: dict[tuple[int, int], int] = {}
         table = [
             pairs.setdefault(pair, len(pairs)) for pair in zip(table, table[size:], strict=False)
         ]
+        distinct = len(pairs)
         tables.append(table)
         size *= 2
     return tables

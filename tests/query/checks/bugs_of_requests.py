@@ -1,36 +1,24 @@
-"""The bug catalogue, as far as it is about requests and caches.
+"""Bugs of the catalogue that are in what a model is sent: histories, prefixes, caches, roles.
 
-Each bug is planted by a small program that runs through the real recorder, journal, collector and
-store. `check` names its kind, its span and the evidence; the same program without the bug gives no
-such finding. `pytest -s` prints the table.
+Each is a small agent that records through the real recorder; its docstring says how the bug came
+about.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-import pytest
-from llm_evidence import (
-    MARK,
-    RULES,
-    TOOLS,
-    Agent,
-    anthropic_answer,
-    anthropic_request,
-    cached,
-    examine,
-)
+from bug import Bug, Planted
+from llm_evidence import MARK, RULES, TOOLS, Agent, anthropic_answer, anthropic_request, cached
 
 from vestige.emit.span import Span
 from vestige.home import Home
-from vestige.query.checks import run_checks
-from vestige.query.evidence import Evidence
 
-Planted = tuple[Span, list[Span]]
+Spans = tuple[Span, list[Span]]
 """The span to blame, and others that the evidence must name."""
-Program = Callable[[Agent, bool], Planted]
+Program = Callable[[Agent, bool], Spans]
 
 ASK = {"role": "user", "content": "Which of our customers wrote last week?"}
 USE = {"type": "tool_use", "id": "toolu_7", "name": "search", "input": {"q": "customers"}}
@@ -41,7 +29,7 @@ TURN_1, TURN_2 = [ASK], [ASK, ANSWER, MORE]
 FILLED, HIT, MISSED = cached(0, 2100), cached(2100, 30), cached(0, 2130)
 
 
-def corrupted_history(agent: Agent, bug: bool) -> Planted:
+def corrupted_history(agent: Agent, bug: bool) -> Spans:
     """A tool was interrupted; its result never reached the history."""
     step = [ASK, {"role": "assistant", "content": [USE]}]
     agent.call(anthropic_request(TURN_1), anthropic_answer())
@@ -66,7 +54,7 @@ def _two_turns(agent: Agent, bug: bool, second: dict[str, Any]) -> tuple[Span, S
     return first, agent.call(request, MISSED if bug else HIT)
 
 
-def prefix_changed(agent: Agent, bug: bool) -> Planted:
+def prefix_changed(agent: Agent, bug: bool) -> Spans:
     """The system prompt tells the time."""
     spans = []
     for minute, turn in ((14, TURN_1), (15, TURN_2)):
@@ -79,14 +67,14 @@ def prefix_changed(agent: Agent, bug: bool) -> Planted:
     return spans[1], [spans[0]]
 
 
-def breakpoint_moved(agent: Agent, bug: bool) -> Planted:
+def breakpoint_moved(agent: Agent, bug: bool) -> Spans:
     """A new client marks the tools, and no longer the system prompt."""
     marked = [{**TOOLS[0], "cache_control": MARK}]
     first, second = _two_turns(agent, bug, anthropic_request(TURN_2, mark=False, tools=marked))
     return second, [first]
 
 
-def warm_prefix_differs(agent: Agent, bug: bool) -> Planted:
+def warm_prefix_differs(agent: Agent, bug: bool) -> Spans:
     """What keeps the cache warm is built by other code: one blank more."""
     agent.call(anthropic_request(TURN_1), FILLED)
     agent.wait(250)
@@ -97,27 +85,27 @@ def warm_prefix_differs(agent: Agent, bug: bool) -> Planted:
     return warm, [real]
 
 
-def gap_over_ttl(agent: Agent, bug: bool) -> Planted:
+def gap_over_ttl(agent: Agent, bug: bool) -> Spans:
     """A slow tool; nobody kept the cache warm."""
     first = agent.call(anthropic_request(TURN_1), FILLED)
     agent.wait(420 if bug else 120)
     return agent.call(anthropic_request(TURN_2), MISSED if bug else HIT), [first]
 
 
-def model_changed(agent: Agent, bug: bool) -> Planted:
+def model_changed(agent: Agent, bug: bool) -> Spans:
     """A fallback to another model in the middle of a conversation."""
     first, second = _two_turns(agent, bug, anthropic_request(TURN_2, model="claude-haiku-4-5"))
     return second, [first]
 
 
-def key_order(agent: Agent, bug: bool) -> Planted:
+def key_order(agent: Agent, bug: bool) -> Spans:
     """Tool schemas are written from a map that has no order."""
     shuffled = [dict(reversed(TOOLS[0].items()))]
     first, second = _two_turns(agent, bug, anthropic_request(TURN_2, tools=shuffled))
     return second, [first]
 
 
-def roles_merged(agent: Agent, bug: bool) -> Planted:
+def roles_merged(agent: Agent, bug: bool) -> Spans:
     """An adapter for a model without a system role puts the rules into the user's mouth."""
     talk = [{"role": "system", "content": "Never tell a customer's address."}, *TURN_2]
     step = agent.run.child("step 1", "step", body=json.dumps({"messages": talk}))
@@ -129,7 +117,7 @@ def roles_merged(agent: Agent, bug: bool) -> Planted:
     return step, [call]
 
 
-def write_above_read(agent: Agent, bug: bool) -> Planted:
+def write_above_read(agent: Agent, bug: bool) -> Spans:
     """Every sub-agent writes a cache that none of them reads."""
     calls = []
     for n in range(5):
@@ -140,70 +128,27 @@ def write_above_read(agent: Agent, bug: bool) -> Planted:
     return calls[1], [calls[0], calls[2]]
 
 
-CATALOGUE: dict[str, tuple[Program, str]] = {
-    "provider rejects corrupted history": (corrupted_history, "history/invalid"),
-    "cache 0 %: prefix changed": (prefix_changed, "cache/prefix-changed"),
-    "cache 0 %: breakpoint moved": (breakpoint_moved, "cache/breakpoint"),
-    "cache 0 %: warm prefix not identical": (warm_prefix_differs, "cache/warm-prefix-differs"),
-    "cache 0 %: gap over TTL": (gap_over_ttl, "cache/ttl-gap"),
-    "cache 0 %: model changed": (model_changed, "cache/model-changed"),
-    "cache 0 %: key order": (key_order, "cache/key-order"),
-    "roles merged by a transform": (roles_merged, "history/roles-merged"),
-    "cache write far above read": (write_above_read, "cache/churn"),
-}
-OURS = ("history/", "cache/", "output/", "prompt/")
+def request_bug(name: str, kind: str, program: Program) -> Bug:
+    def plant(home: Home, bug: bool) -> Planted:
+        agent = Agent(home)
+        cause, others = program(agent, bug)
+        agent.done()
+        return Planted(cause.id, [span.id for span in others])
 
-_rows: list[str] = []
+    how = (program.__doc__ or "").strip().rstrip(".").lower()
+    return Bug(name, how, kind, plant, run="answer", severities=("error", "warning"))
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _table() -> Iterator[None]:
-    yield
-    print("\n" + "\n".join(_rows))
-
-
-def _check(evidence: Evidence) -> list[Any]:
-    found, _, failed = run_checks(evidence)
-
-    assert failed == {}
-    return [finding for finding in found if finding.kind.startswith(OURS)]
-
-
-@pytest.mark.parametrize("name", CATALOGUE)
-def test_a_planted_bug_is_found_with_its_span(home: Home, name: str) -> None:
-    program, kind = CATALOGUE[name]
-    agent = Agent(home)
-    cause, others = program(agent, True)
-    agent.done()
-
-    with examine(home) as evidence:
-        found = [finding for finding in _check(evidence) if finding.kind == kind]
-        _rows.append(f"{name:<38} {kind:<26} {found[0].message if found else 'NOT FOUND'}")
-
-        assert [finding.cause for finding in found] == [cause.id]
-        assert {span.id for span in others} <= {found[0].cause, *found[0].evidence}
-        assert found[0].severity != "hint" and found[0].basis == "measured"
-        assert evidence.spans[cause.id].short_id in found[0].command or "diff" in found[0].command
-
-
-@pytest.mark.parametrize("name", CATALOGUE)
-def test_the_same_program_without_its_bug_is_clean(home: Home, name: str) -> None:
-    program, _ = CATALOGUE[name]
-    agent = Agent(home)
-    program(agent, False)
-    agent.done()
-
-    with examine(home) as evidence:
-        assert [finding.message for finding in _check(evidence)] == []
-
-
-@pytest.mark.parametrize("name", [name for name in CATALOGUE if name.startswith("cache 0")])
-def test_the_six_causes_are_told_apart(home: Home, name: str) -> None:
-    """One miss has one cause."""
-    program, kind = CATALOGUE[name]
-    agent = Agent(home)
-    program(agent, True)
-    agent.done()
-
-    with examine(home) as evidence:
-        assert {f.kind for f in _check(evidence) if f.check == "cache-miss"} == {kind}
+REQUESTS = [
+    request_bug("provider rejects corrupted history", "history/invalid", corrupted_history),
+    request_bug("cache 0 %: prefix changed", "cache/prefix-changed", prefix_changed),
+    request_bug("cache 0 %: breakpoint moved", "cache/breakpoint", breakpoint_moved),
+    request_bug(
+        "cache 0 %: warm prefix not identical", "cache/warm-prefix-differs", warm_prefix_differs
+    ),
+    request_bug("cache 0 %: gap over TTL", "cache/ttl-gap", gap_over_ttl),
+    request_bug("cache 0 %: model changed", "cache/model-changed", model_changed),
+    request_bug("cache 0 %: key order", "cache/key-order", key_order),
+    request_bug("roles merged by a transform", "history/roles-merged", roles_merged),
+    request_bug("cache write far above read", "cache/churn", write_above_read),
+]

@@ -1,0 +1,184 @@
+"""Rows as what views and formats exchange: runs in a list, one run whole.
+
+Functions over a connection; nothing here writes.
+
+Elsewhere: rows while they are written, store/rows.py; text and ids, store/search.py.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from vestige.record.run import BodyRef, LinkInfo, LogInfo, Run, RunInfo, SpanInfo, in_order
+from vestige.store.base import RunFilter
+
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+def list_runs(connection: sqlite3.Connection, wanted: RunFilter) -> list[RunInfo]:
+    where, values = _conditions(wanted)
+    rows = connection.execute(
+        f"SELECT {_RUN_COLUMNS} FROM runs r WHERE {where} ORDER BY r.started_ns DESC, r.id DESC"
+        " LIMIT ?",
+        (*values, wanted.limit if wanted.limit is not None else -1),
+    )
+    return [_run_info(row) for row in rows]
+
+
+def find_runs(connection: sqlite3.Connection, id_or_prefix: str) -> list[RunInfo]:
+    """Runs with this id, this short id, or an id that begins so."""
+    text = id_or_prefix.strip().lower()
+    if text.startswith("r") and text[1:].isdecimal():
+        where = "r.id = ?"
+        values: list[int | str] = [int(text[1:][:18])]
+    else:
+        # Everything that begins so: up to the text followed by the last character there is.
+        where = "r.run_id >= ? AND r.run_id < ?"
+        values = [text, text + "\U0010ffff"]
+    rows = connection.execute(
+        f"SELECT {_RUN_COLUMNS} FROM runs r WHERE {where} ORDER BY r.id LIMIT 50", values
+    )
+    found = [_run_info(row) for row in rows]
+    exact = [run for run in found if run.id == text]
+    return exact or found
+
+
+def find_run(connection: sqlite3.Connection, run_id: str) -> Run | None:
+    execute = connection.execute
+    row = execute(f"SELECT {_RUN_COLUMNS} FROM runs r WHERE run_id = ?", (run_id,)).fetchone()
+    if row is None:
+        return None
+    info, number = _run_info(row), row[1]
+    writers = _Writers(connection)
+    spans = in_order(_span_info(info.short_id, row, writers) for row in execute(_SPANS, (number,)))
+    logs = in_order(_log_info(row, writers) for row in execute(_LOGS, (number,)))
+    links = [
+        LinkInfo(span_id=span, target_run=run, target_span=target, reason=reason)
+        for span, run, target, reason in execute(_LINKS, (number,))
+    ]
+    return Run(info=info, spans=spans, logs=logs, links=links)
+
+
+class _Writers(dict[int, str]):
+    """Names of writers by row: a run has few, and joining would look one up for every span."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def __missing__(self, number: int) -> str:
+        query = "SELECT writer FROM writers WHERE id = ?"
+        (name,) = self._connection.execute(query, (number,)).fetchone()
+        self[number] = name
+        return str(name)
+
+
+def _conditions(wanted: RunFilter) -> tuple[str, list[Any]]:
+    where = ["1"]
+    values: list[Any] = []
+    if not wanted.with_implicit:
+        where.append(_WORTH_SHOWING)
+    if wanted.failed:
+        where.append("r.outcome NOT IN ('ok', 'running')")
+    if wanted.since_ns is not None:
+        where.append("r.started_ns >= ?")
+        values.append(wanted.since_ns)
+    if wanted.before_ns is not None:
+        where.append("r.started_ns < ?")
+        values.append(wanted.before_ns)
+    if wanted.after is not None:
+        where.append("(r.started_ns, r.id) < (SELECT started_ns, id FROM runs WHERE id = ?)")
+        values.append(int(wanted.after[1:]))
+    if wanted.name is not None:
+        where.append("r.name LIKE ? ESCAPE '\\'")
+        values.append(_contains(wanted.name))
+    if wanted.like is not None:
+        where.append(_LIKE)
+        values.extend([_contains(wanted.like)] * 4)
+    for column in ("name", "outcome"):
+        exact = wanted.name_is if column == "name" else wanted.outcome
+        if exact is not None:
+            where.append(f"r.{column} = ?")
+            values.append(exact)
+    if wanted.conversation_id is not None:
+        where.append("r.conversation_id = ?")
+        values.append(wanted.conversation_id)
+    return " AND ".join(where), values
+
+
+def _contains(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    return f"%{escaped}%"
+
+
+_LIKE = r"""(r.name LIKE ? ESCAPE '\'
+  OR EXISTS (SELECT 1 FROM spans s WHERE s.run = r.id
+    AND (s.name LIKE ? ESCAPE '\' OR s.attributes LIKE ? ESCAPE '\'))
+  OR EXISTS (SELECT 1 FROM logs l WHERE l.run = r.id AND l.message LIKE ? ESCAPE '\'))"""
+
+# A process's own run is shown only when it tells something that no other run tells.
+_WORTH_SHOWING = """NOT (r.implicit AND r.own_count = 0 AND (
+  r.outcome IN ('ok', 'running')
+  OR EXISTS (SELECT 1 FROM runs i WHERE i.process_run = r.run_id AND i.outcome = r.outcome)))"""
+
+_RUN_COLUMNS = (
+    "r.run_id, r.id, r.name, r.outcome, r.started_ns, r.ended_ns, r.duration_ns, r.last_ns,"
+    " r.span_count, r.log_count, r.error_count, r.conversation_id, r.component, r.input_tokens,"
+    " r.output_tokens, r.pinned, r.implicit, r.process_run"
+)
+
+_SPANS = """
+SELECT s.span_id, s.number, s.parent_id, s.writer, s.seq, s.started_ns, s.type, s.name,
+  s.component, s.status, s.duration_ns, s.attributes, s.redacted,
+  s.input_body, s.input_bytes, s.input_info, s.output_body, s.output_bytes, s.output_info
+FROM spans s WHERE s.run = ?
+"""
+_LOGS = """
+SELECT l.span_id, l.writer, l.seq, l.time_ns, l.level, l.component, l.message, l.attributes,
+  l.redacted, l.body, l.body_bytes, l.body_info
+FROM logs l WHERE l.run = ?
+"""
+_LINKS = """
+SELECT span_id, target_run, target_span, reason FROM links WHERE run = ? ORDER BY rowid
+"""
+
+
+def _run_info(row: Sequence[Any]) -> RunInfo:
+    return RunInfo(
+        id=row[0], short_id=f"r{row[1]}", name=row[2] or "?", outcome=row[3], started_ns=row[4],
+        ended_ns=row[5], duration_ns=row[6], last_ns=row[7], span_count=row[8], log_count=row[9],
+        error_count=row[10], conversation_id=row[11], component=row[12], input_tokens=row[13],
+        output_tokens=row[14], pinned=bool(row[15]), implicit=bool(row[16]), process_run=row[17],
+    )  # fmt: skip
+
+
+def _span_info(run: str, row: Sequence[Any], writers: Mapping[int, str]) -> SpanInfo:
+    return SpanInfo(
+        id=row[0], short_id=f"{run}.s{row[1]}", parent_id=row[2], writer=writers[row[3]], seq=row[4],
+        started_ns=row[5], type=row[6], name=row[7], component=row[8], status=row[9],
+        duration_ns=row[10], attributes=_decode(row[11]) if row[11] else {},
+        redacted=_decode(row[12]) if row[12] else {},
+        input=_body_ref(row[13], row[14], row[15]), output=_body_ref(row[16], row[17], row[18]),
+    )  # fmt: skip
+
+
+def _log_info(row: Sequence[Any], writers: Mapping[int, str]) -> LogInfo:
+    return LogInfo(
+        span_id=row[0], writer=writers[row[1]], seq=row[2], time_ns=row[3], level=row[4], component=row[5],
+        message=row[6], attributes=_decode(row[7]) if row[7] else {},
+        redacted=_decode(row[8]) if row[8] else {}, body=_body_ref(row[9], row[10], row[11]),
+    )  # fmt: skip
+
+
+def _body_ref(body_id: int | None, size_bytes: int | None, info: str | None) -> BodyRef | None:
+    if size_bytes is None:
+        return None
+    if info is None:
+        return BodyRef(body_id, size_bytes)
+    known = _decode(info)
+    return BodyRef(
+        body_id, size_bytes, known.get("lost") or f"cut from {known['original_bytes']} bytes"
+    )
