@@ -32,6 +32,7 @@ from vestige.recorder import Recorder, child_environment, default_recorder
 if TYPE_CHECKING:
     from vestige.emit.logging_bridge import LoggingHandler
     from vestige.transfer import open_path as open  # noqa: A004  # as gzip.open and others
+    from vestige.wire.capture import capture_http, warm
 
 __all__ = [
     "Logger",
@@ -40,6 +41,7 @@ __all__ = [
     "Span",
     "VestigeError",
     "__version__",
+    "capture_http",
     "child_environment",
     "current_span",
     "default_recorder",
@@ -47,6 +49,7 @@ __all__ = [
     "open",
     "trace",
     "traced_run",
+    "warm",
 ]
 
 
@@ -59,4 +62,8 @@ def __getattr__(name: str) -> Any:
         from vestige.transfer import open_path
 
         return open_path
+    if name in ("capture_http", "warm"):
+        from vestige.wire import capture
+
+        return getattr(capture, name)
     raise AttributeError(f"module 'vestige' has no attribute {name!r}")

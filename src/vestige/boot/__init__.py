@@ -13,15 +13,19 @@ from pathlib import Path
 
 PATH = Path(__file__).parent / "path"
 START_VARIABLE = "VESTIGE_START"
+WIRE_VARIABLE = "VESTIGE_WIRE"
 
 
-def boot_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """An environment in which Python programs record from their first moment."""
+def boot_environment(env: Mapping[str, str], *, wire: bool = True) -> dict[str, str]:
+    """An environment in which Python programs record from their first moment.
+
+    `wire=False`: HTTP calls to model providers are not recorded."""
     rest = env.get("PYTHONPATH")
     return {
         **env,
         "PYTHONPATH": os.pathsep.join([str(PATH), rest]) if rest else str(PATH),
         START_VARIABLE: "1",
+        **({} if wire else {WIRE_VARIABLE: "0"}),
     }
 
 
@@ -30,7 +34,10 @@ def start() -> None:
     try:
         from vestige.recorder import default_recorder
 
-        default_recorder()
+        if default_recorder().wire:
+            from vestige.wire.capture import capture_http
+
+            capture_http()
     except Exception as error:  # noqa: BLE001  # whatever it is, the program starts
         import sys
 
