@@ -69,7 +69,7 @@ class Recorder:
         sinks: Sequence[Listener] = (),
         clock: Clock = SYSTEM,
     ) -> None:
-        self.home, given = _find_home(home)
+        self.home, given = find_home(home)
         self.enabled = not given.disabled
         self.wire = self.enabled and given.wire
         """Whether a process below `vestige run` records HTTP calls to model providers."""
@@ -317,7 +317,7 @@ def _never(line: bytes) -> bool:
     return False
 
 
-def _find_home(
+def find_home(
     given: str | os.PathLike[str] | Home | None,
 ) -> tuple[Home, settings_module.Settings]:
     """The home and its settings; where a user has no home at all, recording is off, with a word."""

@@ -27,12 +27,14 @@ class Call:
 def calls_in(home: Home, *types: str) -> list[Call]:
     """Captured calls of every run, in order."""
     catch_up(home)
-    found = []
     with SqliteStore.open(home.store, readonly=True) as store:
-        for info in reversed(store.list_runs(RunFilter(with_implicit=True))):
-            for span in store.load_run(info.id).spans:
-                if span.type in (types or ("llm", "http")):
-                    found.append(Call(span, _read(store, span.input), _read(store, span.output)))
+        runs = [store.load_run(info.id) for info in store.list_runs(RunFilter(with_implicit=True))]
+        found = [
+            Call(span, _read(store, span.input), _read(store, span.output))
+            for run in runs
+            for span in run.spans
+            if span.type in (types or ("llm", "http"))
+        ]
     return sorted(found, key=lambda call: call.span.started_ns)
 
 

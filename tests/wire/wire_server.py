@@ -44,14 +44,18 @@ class Seen:
     sent: bytes = b""
 
 
+class _Threading(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128  # twenty clients at once must not be refused
+
+
 class Server:
     def __init__(self, answer: Callable[[Seen], Reply] | Sequence[Reply]) -> None:
         replies = list(answer) if not callable(answer) else []
         self._answer = answer if callable(answer) else lambda seen: replies.pop(0)
         self.seen: list[Seen] = []
         self._lock = threading.Lock()
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
-        self._http.daemon_threads = True
+        self._http = _Threading(("127.0.0.1", 0), _handler(self))
         self.port = self._http.server_address[1]
         self.url = f"http://127.0.0.1:{self.port}"
         # A short poll: closing the server waits for it.
@@ -123,7 +127,8 @@ def _handler(server: Server) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
             for number, chunk in enumerate(reply.chunks):
                 if number == reply.reset_after:
-                    return self._reset()
+                    self._reset()
+                    return
                 if number and reply.gate is not None:
                     reply.gate.wait(20)
                 seen.sent += chunk

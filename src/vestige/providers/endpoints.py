@@ -63,7 +63,7 @@ _PATHS: Final = tuple(
         (r"/messages/(?:count_tokens|batches)\b", "anthropic", OTHER),
         (r"/responses/(?:[^/]+/?(?:cancel|input_items)?|input_tokens)$", "openai", OTHER),
         (r":(?:countTokens|embedContent|batchEmbedContents|batchGenerateContent|predict)$", "gemini", OTHER),
-        (r"/(?:embeddings|moderations|models|files|images|audio|batches|fine_tuning|vector_stores)\b", "openai", OTHER),
+        (r"/(?:embeddings|moderations|models|files|images|audio|batches|fine_tuning|vector_stores)(?:$|/[^:]*$)", "openai", OTHER),
         (r"/api/(?:tags|show|embed|embeddings|pull|ps|version)$", "ollama", OTHER),
         # Model calls.
         (r"/deployments/(?P<model>[^/]+)/chat/completions$", "azure", "chat.completions"),
@@ -77,9 +77,6 @@ _PATHS: Final = tuple(
         (r"/v\d+/completions$", "openai", "completions"),
     )
 )  # fmt: skip
-
-_WEAK: Final = frozenset({"/api/chat", "/api/generate"})
-"""Paths that any web application may have: on a host of its own they need a look at the body."""
 
 _OLLAMA_PORT: Final = ":11434"
 
@@ -100,7 +97,7 @@ def find_endpoint(method: str, host: str, path: str) -> Endpoint | None:
         groups = found.groupdict()
         model = groups.get("model")
         return Endpoint(
-            _whose(owner, provider), groups.get("api") or api, None if model is None else unquote(model)
+            owner or provider, groups.get("api") or api, None if model is None else unquote(model)
         )  # fmt: skip
     return None
 
@@ -117,8 +114,3 @@ def _owner(host: str) -> str | None:
         if name == ending or name.endswith(("." + ending, "-" + ending)):
             return provider
     return "ollama" if host.endswith(_OLLAMA_PORT) else None
-
-
-def _whose(owner: str | None, spoken: str) -> str:
-    """The host's owner, if known; else whose API it is."""
-    return owner or spoken

@@ -38,8 +38,22 @@ _NOT_SHOWN = frozenset(
         "cache_write_tokens",
         "implicit",
         "sampled",
+        # of a call that the wire recorded
+        "method",
+        "url",
+        "host",
+        "provider",
+        "http_version",
+        "request_id",
+        "first_byte_ns",
+        "first_token_ns",
+        "thinking_ns",
+        "prefix.fingerprint",
     ]
 )
+_NOT_SHOWN_BEGINNINGS = ("request.", "response.", "tool_call.", "cache_control.")
+_USUAL: dict[str, object] = {"attempt": 1, "status_code": 200, "finish_reason": "stop"}
+"""Told only where they are otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +203,8 @@ def _say_span(span: SpanInfo) -> str:
     if span.status is None:
         parts.append("(open)")
     else:
-        parts.append(f"{verb} {words.duration(span.duration_ns)} → {_say_status(span)}")
+        took = f"{verb} {words.duration(span.duration_ns)}{_say_first_token(span.attributes)}"
+        parts.append(f"{took} → {_say_status(span)}")
     sizes = _say_sizes(span)
     if sizes:
         parts.append(f"({sizes})")
@@ -198,6 +213,16 @@ def _say_span(span: SpanInfo) -> str:
         parts.append(tokens)
     parts.extend(_say_attributes(span.attributes))
     return " ".join(parts)
+
+
+def _say_first_token(attributes: Attributes) -> str:
+    """How long one waited for the first sign of a streamed answer, and for how long it thought aloud."""
+    told = ""
+    for word, name in ((", first token after", "first_token_ns"), (", thinking", "thinking_ns")):
+        taken = attributes.get(name)
+        if isinstance(taken, int) and taken >= 0:
+            told += f"{word} {words.duration(taken)}"
+    return told
 
 
 def _say_status(span: SpanInfo) -> str:
@@ -231,11 +256,17 @@ def _say_attributes(attributes: Attributes) -> list[str]:
     shown = [
         f"{words.one_line(key, 40)}={words.value(value, VALUE_SHOWN)}"
         for key, value in attributes.items()
-        if key not in _NOT_SHOWN
+        if _is_shown(key, value)
     ]
     if len(shown) > VALUES_SHOWN:
         return [*shown[:VALUES_SHOWN], f"+{len(shown) - VALUES_SHOWN} more"]
     return shown
+
+
+def _is_shown(key: str, value: object) -> bool:
+    if key in _NOT_SHOWN or key.startswith(_NOT_SHOWN_BEGINNINGS):
+        return False
+    return key not in _USUAL or _USUAL[key] != value
 
 
 def _say_log(log: LogInfo) -> str:

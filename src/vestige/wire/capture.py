@@ -153,9 +153,9 @@ def _make_policy(
     recorder: Recorder | None,
 ) -> Policy:
     from vestige.home import get_home
-    from vestige.recorder import _find_home
+    from vestige.recorder import find_home
 
-    _, given = _find_home(recorder.home if recorder is not None else get_home(None))
+    _, given = find_home(recorder.home if recorder is not None else get_home(None))
     return Policy(
         given.wire_http if http is None else http,
         given.wire_hosts if hosts is None else tuple(hosts),

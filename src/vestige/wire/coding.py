@@ -8,7 +8,9 @@ left out or kept as it came; `Decoded.whole` says which.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -24,14 +26,24 @@ class Decoded(msgspec.Struct, frozen=True):
     data: bytes | bytearray
     whole: bool
     """False: there was more than the bound allows, or the stream was cut or damaged."""
+    steps: list[tuple[int, int]]
+    """How far it was after how much of what came: (plain bytes, coded bytes)."""
+
+    def coded_at(self, plain: int) -> int:
+        """How much had to come before the first `plain` bytes were known."""
+        at = bisect_left(self.steps, (plain, 0))
+        return self.steps[at][1] if at < len(self.steps) else self.steps[-1][1]
 
 
 def is_coded(coding: str) -> bool:
     return bool(_names(coding))
 
 
-def decode(data: bytes | bytearray, coding: str, length_max: int) -> Decoded | None:
-    """`data` without its codings (`gzip`, `br, gzip`, ...); None if one of them is not known."""
+def decode(
+    data: bytes | bytearray, coding: str, length_max: int, ends: Iterable[int] = ()
+) -> Decoded | None:
+    """`data` without its codings (`gzip`, `br, gzip`, ...); None if one of them is not known.
+    `ends`: where the pieces ended in which it came, if that matters to whoever asks."""
     steps = []
     for name in reversed(_names(coding)):
         step = _make_step(name)
@@ -40,17 +52,29 @@ def decode(data: bytes | bytearray, coding: str, length_max: int) -> Decoded | N
         steps.append(step)
     out = bytearray()
     view = memoryview(data)
+    done: list[tuple[int, int]] = [(0, 0)]
     try:
-        for at in range(0, len(view), _FEED):
-            piece = bytes(view[at : at + _FEED])
+        for begin, end in _pieces(len(view), ends):
+            piece = bytes(view[begin:end])
             for step in steps:
                 piece = step(piece)
             out += piece
+            done.append((len(out), end))
             if len(out) > length_max:
-                return Decoded(out[:length_max], False)
+                return Decoded(out[:length_max], False, done)
     except Exception:  # noqa: BLE001  # each library raises its own for damaged data
-        return Decoded(out, False)
-    return Decoded(out, True)
+        return Decoded(out, False, done)
+    return Decoded(out, True, done)
+
+
+def _pieces(length: int, ends: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """As it came, in steps that are never long."""
+    at = 0
+    for end in chain(ends, (length,)):
+        while at < min(end, length):
+            step = min(end, length, at + _FEED)
+            yield at, step
+            at = step
 
 
 _FEED = BODY_CHUNK // 16

@@ -25,7 +25,7 @@ from vestige.providers.streams import has_ended
 from vestige.record.body import LongBody
 from vestige.wire import told
 from vestige.wire.attempts import Attempts
-from vestige.wire.coding import decode, is_coded
+from vestige.wire.coding import Decoded, decode, is_coded
 from vestige.wire.headers import find_header, masked_headers, masked_url
 from vestige.wire.tape import MARKER_MAX, Tape
 
@@ -52,7 +52,7 @@ class Place:
 class Ask:
     """A request, as the client is about to send it."""
 
-    __slots__ = ("body", "headers", "host", "method", "path", "url")
+    __slots__ = ("body", "headers", "host", "method", "path", "plain", "url")
 
     def __init__(
         self, method: str, url: str, host: str, path: str, headers: Headers, body: bytes | None
@@ -66,6 +66,8 @@ class Ask:
         self.headers = headers
         self.body = body
         """None: not known before it is sent."""
+        self.plain = False
+        """The body is given without the coding that the headers name."""
 
 
 class CallSpan(Span):
@@ -193,6 +195,8 @@ class Exchange:
         if not body or not is_coded(coding):
             return body
         attributes["request.encoding"] = coding
+        if self.ask.plain:
+            return body
         attributes["request.wire_bytes"] = len(body)
         plain = decode(body, coding, BODY_MAX)
         return body if plain is None else bytes(plain.data)
@@ -268,16 +272,15 @@ class Exchange:
             return False
         if self._content_length is not None and not self._decoded:
             return self._answer.total >= self._content_length
-        body, _ = self._plain()
-        return has_ended(body)
+        return has_ended(self._plain().data)
 
-    def _plain(self) -> tuple[bytes | bytearray, bool]:
-        """The answer without its coding, and whether that is all of what was kept."""
-        kept = self._answer.kept
-        if self._decoded or not is_coded(self._response_coding):
-            return kept, True
-        plain = decode(kept, self._response_coding, BODY_MAX - MARKER_MAX)
-        return (kept, False) if plain is None else (plain.data, plain.whole)
+    def _plain(self) -> Decoded:
+        """The answer without its coding."""
+        tape, coding = self._answer, self._response_coding
+        if self._decoded or not is_coded(coding):
+            return Decoded(tape.kept, True, [])
+        plain = decode(tape.kept, coding, BODY_MAX - MARKER_MAX, tape.ends)
+        return plain or Decoded(tape.kept, False, [])
 
     def _end(self, error: BaseException | None, status: str | None) -> None:
         self.over = True
@@ -287,8 +290,8 @@ class Exchange:
             self._open(bytes(tape.kept) if tape is not None else b"")
         span = self._span
         assert span is not None
-        body, whole = self._plain()
-        attributes = self._tell(body, whole)
+        plain = self._plain()
+        attributes = self._tell(plain)
         if status is not None and self.status is not None:
             attributes["response.partial"] = True
         if self.status is not None and self.status >= 400:
@@ -304,17 +307,17 @@ class Exchange:
             error=error,
             status=status,
             attributes=attributes,
-            body=self._body(body, whole),
+            body=self._body(plain.data),
         )
 
-    def _tell(self, body: bytes | bytearray, whole: bool) -> dict[str, Any]:
+    def _tell(self, plain: Decoded) -> dict[str, Any]:
         attributes: dict[str, Any] = {}
         tape = self._answer
         if is_coded(self._response_coding) and self.status is not None:
             attributes["response.encoding"] = self._response_coding
             if not self._decoded:
                 attributes["response.wire_bytes"] = tape.total
-            if not whole:
+            if not plain.whole:
                 attributes["response.undecoded"] = True
         if tape.cut:
             attributes["response.bytes"] = tape.total
@@ -323,12 +326,11 @@ class Exchange:
             return attributes
         provider = self.endpoint.provider if self.endpoint else None
         attributes |= told.tell_request(self.ask.body or b"", provider)
-        attributes |= told.tell_response(body, provider)
-        if whole and body is tape.kept:
-            attributes |= told.tell_times(body, tape, self._began_ns)
+        attributes |= told.tell_response(plain.data, provider)
+        attributes |= told.tell_times(plain, tape, self._began_ns)
         return attributes
 
-    def _body(self, body: bytes | bytearray, whole: bool) -> bytes | LongBody | None:
+    def _body(self, body: bytes | bytearray) -> bytes | LongBody | None:
         tape = self._answer
         if not body:
             return None

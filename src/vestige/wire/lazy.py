@@ -69,7 +69,7 @@ def when_imported(name: str, do: Do) -> None:
         return
     _finder.waiting.setdefault(name, []).append(do)
     if _finder not in sys.meta_path:
-        sys.meta_path.insert(0, _finder)  # type: ignore[arg-type]  # a finder by shape
+        sys.meta_path.insert(0, _finder)
 
 
 def forget(name: str, do: Do) -> None:
@@ -80,7 +80,7 @@ def forget(name: str, do: Do) -> None:
         if not waiting:
             del _finder.waiting[name]
     if not _finder.waiting and _finder in sys.meta_path:
-        sys.meta_path.remove(_finder)  # type: ignore[arg-type]  # as above
+        sys.meta_path.remove(_finder)
 
 
 def _is_loading(module: ModuleType) -> bool:

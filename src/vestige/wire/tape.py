@@ -12,10 +12,9 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator
 from typing import Any
 
-from vestige.limits import BODY_CHUNK, BODY_MAX, KIB, MIB
+from vestige.limits import BODY_MAX, KIB, MIB
 
 MARKS_MAX = 16 * KIB
 """Chunks whose time is kept: the first token comes early, however long the stream."""
@@ -76,8 +75,7 @@ class Tape:
         at = bisect_left(self._ends, offset)
         return self._times[at] if at < len(self._times) else None
 
-    def pieces(self) -> Iterator[bytes]:
-        """What was kept, in steps."""
-        view = memoryview(self.kept)
-        for at in range(0, len(view), BODY_CHUNK):
-            yield bytes(view[at : at + BODY_CHUNK])
+    @property
+    def ends(self) -> array[int]:
+        """Where the first chunks ended."""
+        return self._ends

@@ -14,6 +14,7 @@ from vestige.providers.params import read_options
 from vestige.providers.read import TEXT_MAX, parse_request, parse_response
 from vestige.providers.shapes import Request, Response
 from vestige.providers.streams import find_first
+from vestige.wire.coding import Decoded
 from vestige.wire.tape import Tape
 
 Told = dict[str, Any]
@@ -101,18 +102,21 @@ def _tell_calls(told: Told, response: Response) -> None:
             told[f"tool_call.{number}.id"] = call.id
 
 
-def tell_times(body: bytes | bytearray, tape: Tape, began_ns: int) -> Told:
+def tell_times(plain: Decoded, tape: Tape, began_ns: int) -> Told:
     """When a streamed answer began: `first_token_ns`, and for how long it thought: `thinking_ns`."""
-    first = find_first(body)
+    first = find_first(plain.data)
     if first is None:
         return {}
-    told: Told = {}
-    token_ns = tape.time_of(first.token)
+
+    def time_of(offset: int) -> int | None:
+        return tape.time_of(plain.coded_at(offset) if plain.steps else offset)
+
+    token_ns = time_of(first.token)
     if token_ns is None:
-        return told
-    told["first_token_ns"] = token_ns - began_ns
+        return {}
+    told: Told = {"first_token_ns": token_ns - began_ns}
     if first.thought and first.answer is not None:
-        answer_ns = tape.time_of(first.answer)
+        answer_ns = time_of(first.answer)
         if answer_ns is not None:
             told["thinking_ns"] = answer_ns - token_ns
     return told
