@@ -10,12 +10,12 @@ from typing import Any
 
 import aiohttp
 import pytest
-
-import vestige
-from vestige.home import Home
 from wire_answers import chat, chat_stream, refusal
 from wire_calls import calls_in, spans_in
 from wire_server import Reply, Server
+
+import vestige
+from vestige.home import Home
 
 BODY = {"model": "m", "messages": [{"role": "user", "content": "Grüße"}]}
 CHAT = "/v1/chat/completions"
@@ -136,9 +136,9 @@ def test_timeouts_are_told_as_such(home: Home) -> None:
 
 def test_a_connection_that_is_reset_keeps_what_came(home: Home) -> None:
     """An error, with the part that arrived."""
-    with Server([chat_stream(["Hel", "lo"], reset_after=2)]) as server:
-        with pytest.raises(aiohttp.ClientError):
-            run(server, lambda response: response.read())
+    reply = chat_stream(["Hel", "lo"], reset_after=2)
+    with Server([reply]) as server, pytest.raises(aiohttp.ClientError):
+        run(server, lambda response: response.read())
     (call,) = calls_in(home)
 
     assert (call.span.status, call["response.partial"]) == ("error", True)
@@ -171,9 +171,11 @@ def test_twenty_concurrent_tasks_get_their_own_parents(home: Home) -> None:
 
     async def step(session: aiohttp.ClientSession, outer: vestige.Span, number: int) -> None:
         messages = [{"role": "user", "content": f"number {number}"}]
-        async with outer.child(f"step {number}"):
-            async with session.post(server.url + CHAT, json={"messages": messages}) as response:
-                await response.read()
+        async with (
+            outer.child(f"step {number}"),
+            session.post(server.url + CHAT, json={"messages": messages}) as response,
+        ):
+            await response.read()
 
     async def main() -> None:
         async with aiohttp.ClientSession() as session, recorder.run("agent") as outer:

@@ -15,15 +15,15 @@ import urllib3.connection
 import urllib3.connectionpool
 import urllib3.response
 from aiohttp import client_reqrep
+from wire_answers import chat, chat_stream, refusal
+from wire_calls import calls_in
+from wire_server import Reply, Server
 
 import vestige
 import vestige.wire.exchange
 import vestige.wire.headers
 from conftest import RunProgram, run_in
 from vestige.home import Home
-from wire_answers import chat, chat_stream, refusal
-from wire_calls import calls_in
-from wire_server import Reply, Server
 
 HELLO: Any = [{"role": "user", "content": "hi"}]
 

@@ -11,12 +11,12 @@ import pytest
 import requests
 import urllib3
 from requests.adapters import HTTPAdapter
-
-import vestige
-from vestige.home import Home
 from wire_answers import chat, chat_stream, refusal
 from wire_calls import calls_in
 from wire_server import Reply, Server
+
+import vestige
+from vestige.home import Home
 
 BODY = {"model": "m", "messages": [{"role": "user", "content": "Grüße"}]}
 CHAT = "/v1/chat/completions"

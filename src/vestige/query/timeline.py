@@ -38,7 +38,12 @@ _NOT_SHOWN = frozenset(
         "cache_write_tokens",
         "implicit",
         "sampled",
-        # of a call that the wire recorded
+    ]
+)
+
+# Of a call that the wire recorded: where it went, and what stands elsewhere in its line.
+_NOT_SHOWN_OF_CALLS = frozenset(
+    [
         "method",
         "url",
         "host",
@@ -51,8 +56,8 @@ _NOT_SHOWN = frozenset(
         "prefix.fingerprint",
     ]
 )
-_NOT_SHOWN_BEGINNINGS = ("request.", "response.", "tool_call.", "cache_control.")
-_USUAL: dict[str, object] = {"attempt": 1, "status_code": 200, "finish_reason": "stop"}
+_PARTS_OF_CALLS = ("request.", "response.", "tool_call.", "cache_control.")
+_USUAL_OF_CALLS: dict[str, object] = {"attempt": 1, "status_code": 200, "finish_reason": "stop"}
 """Told only where they are otherwise."""
 
 
@@ -253,20 +258,21 @@ def _say_tokens(attributes: Attributes) -> str:
 
 
 def _say_attributes(attributes: Attributes) -> list[str]:
+    is_call = "method" in attributes and "url" in attributes
     shown = [
         f"{words.one_line(key, 40)}={words.value(value, VALUE_SHOWN)}"
         for key, value in attributes.items()
-        if _is_shown(key, value)
+        if key not in _NOT_SHOWN and not (is_call and _is_usual(key, value))
     ]
     if len(shown) > VALUES_SHOWN:
         return [*shown[:VALUES_SHOWN], f"+{len(shown) - VALUES_SHOWN} more"]
     return shown
 
 
-def _is_shown(key: str, value: object) -> bool:
-    if key in _NOT_SHOWN or key.startswith(_NOT_SHOWN_BEGINNINGS):
-        return False
-    return key not in _USUAL or _USUAL[key] != value
+def _is_usual(key: str, value: object) -> bool:
+    if key in _NOT_SHOWN_OF_CALLS or key.startswith(_PARTS_OF_CALLS):
+        return True
+    return key in _USUAL_OF_CALLS and _USUAL_OF_CALLS[key] == value
 
 
 def _say_log(log: LogInfo) -> str:
