@@ -122,7 +122,7 @@ def test_a_response_that_is_left_early_keeps_its_part(home: Home) -> None:
 def test_timeouts_are_told_as_such(home: Home) -> None:
     """Before the answer, and in its middle."""
     gate = threading.Event()
-    timeout = aiohttp.ClientTimeout(total=0.2)
+    timeout = aiohttp.ClientTimeout(sock_read=0.4)
     with Server([Reply(gate=gate), chat_stream(["Hel"], gate=gate)]) as server:
         for _ in range(2):
             with pytest.raises(asyncio.TimeoutError):

@@ -8,7 +8,7 @@ that it is masked wherever else it appears.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from urllib.parse import parse_qsl, quote, unquote, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
 from vestige.record.mask import MARK, is_secret_key, mask
 
@@ -111,7 +111,7 @@ def _is_secret_parameter(name: str) -> bool:
 def _masked_parameter(pair: str) -> str:
     name, equals, value = pair.partition("=")
     if equals and value and _is_secret_parameter(unquote(name)):
-        return f"{name}={quote(mask(unquote(value)), safe='…')}"
+        return f"{name}={mask(unquote(value))}"
     return pair
 
 
