@@ -99,6 +99,8 @@ class Recorder:
         self._emitter.learn = self._learn
         self._writer = self._join(clock)
         self._redactor = self._writer.redactor if redact else None
+        if self._redactor is not None:
+            self._emitter.redact = self._redactor.text
         self._suspicious = self._redactor.suspicious if self._redactor else _never
         self._write = self._writer.journal.write
         self._writer.attach(

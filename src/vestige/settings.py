@@ -14,7 +14,8 @@
     VESTIGE_RETENTION_BODY_BYTES  how much of bodies is kept, e.g. 256MB
 
 In config.toml the names are lower case without the prefix: `level = "info"`.
-Set by Vestige itself for child processes: VESTIGE_PARENT, VESTIGE_SUPERVISOR, VESTIGE_START.
+Set by Vestige itself for child processes: VESTIGE_PARENT, VESTIGE_SUPERVISOR, VESTIGE_START,
+VESTIGE_REPLAY.
 """
 
 from __future__ import annotations

@@ -103,7 +103,8 @@ def test_a_bomb_is_undone_up_to_the_bound() -> None:
 
 @pytest.mark.slow
 def test_a_conversation_of_fifty_turns_is_stored_15_times_smaller_than_gzip(home: Home) -> None:
-    """Captured from the real SDK: tool calls, results, a growing history; read back byte for byte."""
+    """Captured from the real SDK: tool calls, results of 5 KB, a growing history; read back byte for
+    byte."""
     numbers = iter(range(1000))
 
     def answer(seen: Seen) -> Any:
@@ -120,7 +121,9 @@ def test_a_conversation_of_fifty_turns_is_stored_15_times_smaller_than_gzip(home
             asked = made.choices[0].message
             messages.append(asked.model_dump(exclude_none=True))
             call_id = asked.tool_calls[0].id  # type: ignore[index]
-            messages.append({"role": "tool", "tool_call_id": call_id, "content": _text(turn + 99)})
+            messages.append(
+                {"role": "tool", "tool_call_id": call_id, "content": _text(turn + 99, 800)}
+            )
     calls = calls_in(home)
 
     assert [call.request for call in calls] == [seen.body for seen in server.seen]

@@ -14,6 +14,7 @@ from pathlib import Path
 PATH = Path(__file__).parent / "path"
 START_VARIABLE = "VESTIGE_START"
 WIRE_VARIABLE = "VESTIGE_WIRE"
+REPLAY_VARIABLE = "VESTIGE_REPLAY"
 
 
 def boot_environment(env: Mapping[str, str], *, wire: bool = True) -> dict[str, str]:
@@ -34,10 +35,16 @@ def start() -> None:
     try:
         from vestige.recorder import default_recorder
 
-        if default_recorder().wire:
+        replayed = os.environ.get(REPLAY_VARIABLE)
+        if default_recorder().wire or replayed:
             from vestige.wire.capture import capture_http
 
             capture_http()
+            if replayed:
+                from vestige.wire import edge
+                from vestige.wire.replay import Player
+
+                edge.player = Player(replayed)
     except Exception as error:  # noqa: BLE001  # whatever it is, the program starts
         import sys
 

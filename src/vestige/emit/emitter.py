@@ -47,6 +47,7 @@ class Emitter:
         "prepare_body",
         "process_run_id",
         "process_span_id",
+        "redact",
         "run_id",
         "sample",
         "send",
@@ -75,6 +76,8 @@ class Emitter:
         self.faults: Counter[str] = Counter()
         self.learn: Callable[[str], None] = _nothing
         """Tell the redaction of a secret that was met (the recorder wires it in)."""
+        self.redact: Callable[[str], str] = str
+        """A text as it would be written (the recorder wires it in)."""
         self.begin("", itertools.count(1))
 
     def begin(self, writer: str, seq: Iterator[int]) -> None:

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from vestige.emit.exceptions import status_of
+from vestige.wire import edge
 from vestige.wire.edge import begin
 from vestige.wire.exchange import Ask, Exchange
 from vestige.wire.patch import Patch
@@ -56,6 +57,8 @@ def _connect(call: Call) -> Call:
             return await call(connector, req, *args, **kwargs)
         req.__dict__[_EXCHANGE] = exchange
         try:
+            if edge.player is not None:
+                return _unconnected(connector, req)
             return await call(connector, req, *args, **kwargs)
         except BaseException as error:
             exchange.failed(error)
@@ -96,6 +99,9 @@ def _send(call: Call) -> Call:
             exchange.failed(error)
             raise
         response.__dict__[_EXCHANGE] = exchange
+        if edge.player is not None:
+            await req.close()  # a body that is sent piece by piece is out by then
+            _play(exchange, args[0].protocol)
         return response
 
     return send
@@ -133,6 +139,61 @@ class _Writer:
             self._exchange.sending(bytes(chunk))
         await self._inner.write_eof(chunk)
         self._exchange.sent()
+
+
+# --- a replay -------------------------------------------------------------------------------------
+
+
+def _unconnected(connector: Any, req: Any) -> Any:
+    """A connection that leads nowhere: its protocol is fed with what was recorded."""
+    from asyncio import Transport
+
+    from aiohttp.client_proto import ResponseHandler
+    from aiohttp.connector import Connection
+
+    class Nowhere(Transport):
+        def write(self, data: Any) -> None:
+            pass
+
+        def writelines(self, list_of_data: Any) -> None:
+            pass
+
+        def is_closing(self) -> bool:
+            return False
+
+        def close(self) -> None:
+            pass
+
+        abort = close
+        pause_reading = resume_reading = close
+
+    protocol = ResponseHandler(loop=connector._loop)
+    protocol.connection_made(Nowhere())
+    protocol.force_close()
+    return Connection(connector, req.connection_key, protocol, connector._loop)
+
+
+def _play(exchange: Exchange, protocol: Any) -> None:
+    import aiohttp
+
+    answer = edge.play(exchange)
+    if answer is None:
+        return
+    error: Exception | None = None
+    if answer.error is not None or answer.status is None:
+        timeout = "Timeout" in (answer.error or "")
+        kind = aiohttp.ServerTimeoutError if timeout else aiohttp.ClientConnectionError
+        error = kind("vestige replay: as recorded")
+    if answer.status is None:
+        assert error is not None
+        raise error
+    headers = [(name, value) for name, value in answer.told_headers() if name != "content-length"]
+    length = len(answer.body) + (1 if error is not None else 0)  # cut: one byte never comes
+    head = [f"HTTP/1.1 {answer.status} replayed", f"content-length: {length}"]
+    head += [f"{name}: {value}" for name, value in headers]
+    protocol.data_received("\r\n".join([*head, "", ""]).encode("utf-8") + answer.body)
+    if error is not None:
+        protocol.connection_lost(error)
 
 
 # --- the response ---------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import TYPE_CHECKING
 
 from vestige.emit import current
 from vestige.emit.emitter import Emitter
@@ -21,6 +22,12 @@ from vestige.wire.capture import Policy
 from vestige.wire.coding import decode, is_coded
 from vestige.wire.exchange import Ask, Exchange, Place, fault
 from vestige.wire.headers import Secrets, find_header, header_secrets
+
+if TYPE_CHECKING:
+    from vestige.wire.replay import Answer, Player
+
+player: Player | None = None
+"""Answers in the place of the network, in a child of `vestige replay`."""
 
 _attempts = Attempts()
 _secrets = Secrets()
@@ -61,6 +68,13 @@ def begin(ask: Ask) -> Exchange | None:
         if emitter is not None:
             fault(emitter, error)
         return None
+
+
+def play(exchange: Exchange) -> Answer | None:
+    """The recorded answer to a request that is known by now; None: ask the network."""
+    if player is None:
+        return None
+    return player.answer(exchange.ask, exchange.place.emitter.redact)
 
 
 def find_place(policy: Policy) -> Place | None:

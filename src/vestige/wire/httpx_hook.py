@@ -8,13 +8,17 @@ The two packages are one code base under two names: what is said of one holds fo
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from vestige.wire import edge
 from vestige.wire.edge import begin
 from vestige.wire.exchange import Ask, Exchange
 from vestige.wire.patch import Patch
+
+if TYPE_CHECKING:
+    from vestige.wire.replay import Answer
 
 Call = Callable[[Any, Any], Any]
 
@@ -37,7 +41,7 @@ def _sync(call: Call, tees: _Tees) -> Call:
         if exchange.ask.body is None:
             request.stream = tees.Request(stream, exchange)
         try:
-            response = call(transport, request)
+            response = tees.played(exchange, request.stream) or call(transport, request)
         except BaseException as error:
             exchange.failed(error)
             raise
@@ -59,7 +63,10 @@ def _async(call: Call, tees: _Tees) -> Call:
         if exchange.ask.body is None:
             request.stream = tees.AsyncRequest(stream, exchange)
         try:
-            response = await call(transport, request)
+            if edge.player is not None and exchange.ask.body is None:
+                async for _ in request.stream:
+                    pass
+            response = tees.played(exchange, ()) or await call(transport, request)
         except BaseException as error:
             exchange.failed(error)
             raise
@@ -164,8 +171,50 @@ class _Tees:
             def __del__(self) -> None:
                 self._exchange.closed()
 
+        class Played(sync_kind, async_kind):  # type: ignore[misc]  # as above
+            """A recorded body, as it came."""
+
+            def __init__(self, answer: Answer, error: Exception | None) -> None:
+                self._answer, self._error = answer, error
+
+            def __iter__(self) -> Iterator[bytes]:
+                yield from self._answer.chunks()
+                if self._error is not None:
+                    raise self._error
+
+            async def __aiter__(self) -> AsyncIterator[bytes]:
+                for chunk in self:
+                    yield chunk
+
+        self._module = module
+        self._Played = Played
         self.Request, self.AsyncRequest = Request, AsyncRequest
         self.Response, self.AsyncResponse = Response, AsyncResponse
+
+    def played(self, exchange: Exchange, stream: Iterable[bytes]) -> Any:
+        """The recorded response, where there is a recording to answer from."""
+        if edge.player is None:
+            return None
+        if exchange.ask.body is None:
+            for _ in stream:
+                pass
+        answer = edge.play(exchange)
+        if answer is None:
+            return None
+        error = None
+        if answer.error is not None:
+            kind: Any = getattr(self._module, answer.error, None)
+            if not (isinstance(kind, type) and issubclass(kind, self._module.TransportError)):
+                kind = self._module.ReadError
+            error = kind("vestige replay: as recorded")
+        if answer.status is None:
+            raise error or self._module.ReadError("vestige replay: no answer was recorded")
+        return self._module.Response(
+            answer.status,
+            headers=answer.told_headers(),
+            stream=self._Played(answer, error),
+            extensions={"http_version": b"HTTP/1.1"},
+        )
 
 
 class _Sending:

@@ -7,6 +7,8 @@ lacks one of them nothing is hooked, and that is counted.
 
 from __future__ import annotations
 
+import http.client
+import io
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
@@ -14,6 +16,7 @@ from http.client import IncompleteRead
 from types import ModuleType, TracebackType
 from typing import Any
 
+from vestige.wire import edge
 from vestige.wire.edge import begin
 from vestige.wire.exchange import Ask, Exchange
 from vestige.wire.patch import Patch
@@ -53,7 +56,11 @@ def _make_request(call: Call) -> Call:
         exchange = _begin(pool, method, url, body, headers)
         token = _PENDING.set(exchange)
         try:
-            response = call(pool, conn, method, url, *args, **kwargs)
+            response = None
+            if exchange is not None and edge.player is not None:
+                response = _played(exchange, pool, method, url, body, kwargs)
+            if response is None:
+                response = call(pool, conn, method, url, *args, **kwargs)
             _exchange_of(response)
         except BaseException as error:
             if exchange is not None:
@@ -64,6 +71,65 @@ def _make_request(call: Call) -> Call:
         return response
 
     return make_request
+
+
+def _played(
+    exchange: Exchange, pool: Any, method: str, url: str, body: Any, given: dict[str, Any]
+) -> Any:
+    """The recorded response, where there is a recording to answer from."""
+    from urllib3 import HTTPHeaderDict
+    from urllib3.exceptions import ProtocolError, ReadTimeoutError
+    from urllib3.response import HTTPResponse
+    from urllib3.util.request import body_to_chunks
+
+    if exchange.ask.body is None:
+        for _ in _Sending(body_to_chunks(body, method, 16384).chunks or (), exchange):
+            pass
+    answer = edge.play(exchange)
+    if answer is None:
+        return None
+    error: Exception | None = None
+    if answer.error is not None and "Timeout" in answer.error:
+        error = ReadTimeoutError(pool, url, "vestige replay: as recorded")
+    elif answer.error is not None or answer.status is None:
+        error = ProtocolError(
+            "Connection aborted.", ConnectionResetError("vestige replay: as recorded")
+        )
+    if error is not None and (answer.status is None or given.get("preload_content", True)):
+        raise error
+    response = HTTPResponse(
+        _Body(answer.body, error),
+        headers=HTTPHeaderDict(answer.told_headers()),
+        status=answer.status or 0,
+        version=11,
+        version_string="HTTP/1.1",
+        reason=http.client.responses.get(answer.status or 0),
+        preload_content=given.get("preload_content", True),
+        decode_content=given.get("decode_content", True),
+        retries=given.get("retries"),
+        request_method=method,
+        request_url=url,
+        enforce_content_length=error is None,
+    )
+    response._pool, response._connection = pool, given.get("response_conn")
+    return response
+
+
+class _Body(io.BytesIO):
+    """A recorded body that ends as it ended."""
+
+    def __init__(self, body: bytes, error: Exception | None) -> None:
+        super().__init__(body)
+        self._error = error
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        data = super().read(size)
+        if not data and self._error is not None:
+            raise self._error
+        return data
+
+    def read1(self, size: int | None = -1, /) -> bytes:
+        return self.read(-1 if size is None else size)
 
 
 def _begin(pool: Any, method: str, url: str, body: Any, headers: Any) -> Exchange | None:
