@@ -9,7 +9,7 @@ import pytest
 
 from vestige.providers.params import read_options
 from vestige.providers.read import parse_request, parse_response
-from vestige.providers.streams import find_first, has_ended
+from vestige.providers.streams import find_first, has_ended, thin
 
 
 def events(*data: Any) -> list[bytes]:
@@ -83,6 +83,28 @@ def test_a_stream_has_ended_when_it_says_so() -> None:
     assert has_ended(b"data: {}\n\ndata: [DONE]\n\n")
     assert has_ended(b'event: message_stop\ndata: {"type": "message_stop"}\n\n')
     assert not has_ended(b"data: {}\n\n")
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_a_thin_stream_tells_all_but_its_text(newline: str) -> None:
+    """How it ended, what it cost, what it asked for."""
+    call = {"index": 0, "id": "call_7", "function": {"name": "search", "arguments": "{}"}}
+    parts = [
+        *events({"model": "m", **chunk(role="assistant", content="")}),
+        *events(*[chunk(content="word")] * 500),
+        *events(chunk(tool_calls=[call])),
+        *events(*[chunk(content="word")] * 500),
+        *events({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}),
+        *events({"choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": 1000}}),
+        b"data: [DONE]\n\n",
+    ]
+    body = b"".join(parts).replace(b"\n", newline.encode())
+    whole, told = parse_response(body), parse_response(thin(body))
+
+    assert whole is not None and told is not None
+    assert (told.model, told.finish_reason, told.usage, told.calls) == (
+        whole.model, whole.finish_reason, whole.usage, whole.calls,
+    )  # fmt: skip
 
 
 def test_options_are_read_without_the_messages() -> None:

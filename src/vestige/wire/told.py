@@ -13,7 +13,7 @@ from vestige.providers.cache import fingerprint
 from vestige.providers.params import read_options
 from vestige.providers.read import TEXT_MAX, parse_request, parse_response
 from vestige.providers.shapes import Request, Response
-from vestige.providers.streams import find_first
+from vestige.providers.streams import find_first, thin
 from vestige.wire.coding import Decoded
 from vestige.wire.tape import Tape
 
@@ -74,7 +74,8 @@ def tell_response(body: bytes | bytearray, provider: str | None) -> Told:
     """Of a model call's answer, whole, streamed, cut or refused."""
     if not body or len(body) > TEXT_MAX:
         return {}
-    response = parse_response(bytes(body), provider)
+    text = bytes(body)
+    response = parse_response(thin(text) if b"data:" in text[:4096] else text, provider)
     if response is None:
         return {}
     told: Told = {}
