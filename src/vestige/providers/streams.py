@@ -49,6 +49,8 @@ class First(msgspec.Struct, frozen=True, gc=False):
 
 def find_first(body: bytes | bytearray) -> First | None:
     """The first events that speak; nothing if none does, or this is no stream."""
+    if not _is_stream(body):
+        return None
     token: int | None = None
     thought = False
     for event, end in _events(body):
@@ -88,6 +90,13 @@ def has_ended(body: bytes | bytearray) -> bool:
     """Whether a stream has said its last: an SDK may stop reading there, before the body's end."""
     tail = bytes(memoryview(body)[-_TAIL:])
     return any(end in tail for end in _ENDS)
+
+
+def _is_stream(body: bytes | bytearray) -> bool:
+    head = bytes(memoryview(body)[:_TAIL]).lstrip()
+    if head.startswith(b"{"):
+        return b"}\n{" in head or b"}\r\n{" in head
+    return head.startswith((b"data:", b"event:", b"id:", b"retry:", b":"))
 
 
 def _events(body: bytes | bytearray) -> Iterator[tuple[dict[str, Any], int]]:

@@ -178,8 +178,6 @@ class Exchange:
         )  # fmt: skip
         span.began_at(self._began_ns)
         self._span = span
-        # By itself: the names of secret headers would have the whole body looked at closely.
-        span.set_attributes({"request.headers": masked_headers(ask.headers)})
 
     def _name(self) -> str:
         if self._type == "llm" and self.endpoint is not None:
@@ -219,9 +217,12 @@ class Exchange:
         length = find_header(headers, "content-length")
         if length is not None and length.isdecimal():
             self._content_length = int(length)
+        # Headers by themselves: the names of secret ones would have a body beside them looked at
+        # closely, which is slow.
         attributes: dict[str, Any] = {
             "status_code": status,
             "first_byte_ns": self._first_byte_ns,
+            "request.headers": masked_headers(self.ask.headers),
             "response.headers": masked_headers(headers),
         }
         if version:
@@ -292,7 +293,9 @@ class Exchange:
         assert span is not None
         plain = self._plain()
         attributes = self._tell(plain)
-        if status is not None and self.status is not None:
+        if self.status is None:
+            attributes["request.headers"] = masked_headers(self.ask.headers)
+        elif status is not None:
             attributes["response.partial"] = True
         if self.status is not None and self.status >= 400:
             status = status or "error"
