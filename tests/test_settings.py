@@ -115,3 +115,15 @@ def test_any_text_is_a_value_or_a_value_error(text: str) -> None:
             assert parse(text) >= 0
         except ValueError as error:
             assert "expected a" in str(error)
+
+
+def test_patterns_are_a_list_in_either_place(home: Home) -> None:
+    """Commas in a variable, a list or commas in the file."""
+    home.root.mkdir(parents=True)
+    home.config.write_text('wire_hosts = ["*.a.com", "!b.a.com"]\nwire_paths = "/v1/*, !/v1/x"\n')
+    given = read_settings(home, {"VESTIGE_WIRE_HTTP": "1"})
+
+    assert given.wire_hosts == ("*.a.com", "!b.a.com")
+    assert given.wire_paths == ("/v1/*", "!/v1/x")
+    assert (given.wire, given.wire_http) == (True, True)
+    assert read_settings(home, {"VESTIGE_WIRE_HOSTS": "c.com"}).wire_hosts == ("c.com",)

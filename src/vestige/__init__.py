@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from vestige.emit.logging_bridge import LoggingHandler
     from vestige.instrument import instrument_anthropic, instrument_openai, uninstrument
     from vestige.transfer import open_path as open  # noqa: A004  # as gzip.open and others
+    from vestige.wire.capture import capture_http, warm
 
 __all__ = [
     "Logger",
@@ -45,6 +46,7 @@ __all__ = [
     "Span",
     "VestigeError",
     "__version__",
+    "capture_http",
     "child_environment",
     "current_span",
     "default_recorder",
@@ -57,6 +59,7 @@ __all__ = [
     "trace",
     "traced_run",
     "uninstrument",
+    "warm",
 ]
 
 
@@ -73,4 +76,8 @@ def __getattr__(name: str) -> Any:
         from vestige import instrument
 
         return getattr(instrument, name)
+    if name in ("capture_http", "warm"):
+        from vestige.wire import capture
+
+        return getattr(capture, name)
     raise AttributeError(f"module 'vestige' has no attribute {name!r}")

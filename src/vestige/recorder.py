@@ -21,6 +21,8 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
+import msgspec
+
 from vestige import settings as settings_module
 from vestige.clock import SYSTEM, Clock
 from vestige.emit import current
@@ -67,8 +69,10 @@ class Recorder:
         sinks: Sequence[Listener] = (),
         clock: Clock = SYSTEM,
     ) -> None:
-        self.home, given = _find_home(home)
+        self.home, given = find_home(home)
         self.enabled = not given.disabled
+        self.wire = self.enabled and given.wire
+        """Whether a process below `vestige run` records HTTP calls to model providers."""
         self._closed = not self.enabled
         self._redactor: Redactor | None = None
         if not self.enabled:
@@ -92,8 +96,11 @@ class Recorder:
             level=level,
             sample=sample,
         )
+        self._emitter.learn = self._learn
         self._writer = self._join(clock)
         self._redactor = self._writer.redactor if redact else None
+        if self._redactor is not None:
+            self._emitter.redact = self._redactor.text
         self._suspicious = self._redactor.suspicious if self._redactor else _never
         self._write = self._writer.journal.write
         self._writer.attach(
@@ -246,7 +253,18 @@ class Recorder:
     def _spill(self, body: LongBody, seq: int) -> BodyInfo:
         texts = body.texts if self._redactor is None else self._redactor.stream(body.texts)
         path = self.home.spilled_body(self._emitter.writer, seq)
-        return write_spill(path, (text.encode(errors=body.errors) for text in texts))
+        info = write_spill(path, (text.encode(errors=body.errors) for text in texts))
+        if body.original_bytes is None:
+            return info
+        return msgspec.structs.replace(
+            info, original_bytes=body.original_bytes, original_sha256=body.original_sha256
+        )
+
+    def _learn(self, value: str) -> None:
+        """A secret that the wire met. Teaching the scanner costs tens of milliseconds: not for one
+        that it knows by its shape."""
+        if self._redactor is not None and self._redactor.text(value) == value:
+            self._redactor.add_secret(value)
 
 
 class _RootSpan(Span):
@@ -301,7 +319,7 @@ def _never(line: bytes) -> bool:
     return False
 
 
-def _find_home(
+def find_home(
     given: str | os.PathLike[str] | Home | None,
 ) -> tuple[Home, settings_module.Settings]:
     """The home and its settings; where a user has no home at all, recording is off, with a word."""

@@ -6,11 +6,16 @@
     VESTIGE_SAMPLE      0..1: the share of runs that is recorded in full
     VESTIGE_FSYNC       none, periodic, record
     VESTIGE_LAST_WORDS  0: install no hooks for uncaught errors and signals
+    VESTIGE_WIRE        0: under `vestige run`, do not record HTTP calls to model providers
+    VESTIGE_WIRE_HTTP   1: record other HTTP calls too
+    VESTIGE_WIRE_HOSTS  hosts whose calls are recorded, e.g. `*.example.com, !noisy.example.com`
+    VESTIGE_WIRE_PATHS  the same for paths, e.g. `!/v1/embeddings`
     VESTIGE_RETENTION_AGE         how long runs are kept, e.g. 7d
     VESTIGE_RETENTION_BODY_BYTES  how much of bodies is kept, e.g. 256MB
 
 In config.toml the names are lower case without the prefix: `level = "info"`.
-Set by Vestige itself for child processes: VESTIGE_PARENT, VESTIGE_SUPERVISOR, VESTIGE_START.
+Set by Vestige itself for child processes: VESTIGE_PARENT, VESTIGE_SUPERVISOR, VESTIGE_START,
+VESTIGE_REPLAY.
 """
 
 from __future__ import annotations
@@ -37,6 +42,10 @@ class Settings(msgspec.Struct, frozen=True):
     sample: float = 1.0
     fsync: str = "periodic"
     last_words: bool = True
+    wire: bool = True
+    wire_http: bool = False
+    wire_hosts: tuple[str, ...] = ()
+    wire_paths: tuple[str, ...] = ()
     retention_age_s: float = RETENTION_AGE_S
     retention_body_bytes: int = RETENTION_BODY_BYTES
 
@@ -51,6 +60,10 @@ def read_settings(home: Home, env: Mapping[str, str] | None = None) -> Settings:
         sample=read("sample", _share, 1.0),
         fsync=read("fsync", _one_of("none", "periodic", "record"), "periodic"),
         last_words=read("last_words", _flag, True),
+        wire=read("wire", _flag, True),
+        wire_http=read("wire_http", _flag, False),
+        wire_hosts=read("wire_hosts", _patterns, ()),
+        wire_paths=read("wire_paths", _patterns, ()),
         retention_age_s=read("retention_age", parse_duration, float(RETENTION_AGE_S)),
         retention_body_bytes=read("retention_body_bytes", parse_size, RETENTION_BODY_BYTES),
     )
@@ -145,6 +158,12 @@ def _flag(text: str) -> bool:
     if word in ("0", "false", "no", "off"):
         return False
     raise ValueError("expected 1 or 0")
+
+
+def _patterns(text: str) -> tuple[str, ...]:
+    """Texts between commas; a list in config.toml comes as Python writes it."""
+    words = (word.strip(" []'\"") for word in text.split(","))
+    return tuple(word for word in words if word)
 
 
 def _share(text: str) -> float:

@@ -13,15 +13,20 @@ from pathlib import Path
 
 PATH = Path(__file__).parent / "path"
 START_VARIABLE = "VESTIGE_START"
+WIRE_VARIABLE = "VESTIGE_WIRE"
+REPLAY_VARIABLE = "VESTIGE_REPLAY"
 
 
-def boot_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """An environment in which Python programs record from their first moment."""
+def boot_environment(env: Mapping[str, str], *, wire: bool = True) -> dict[str, str]:
+    """An environment in which Python programs record from their first moment.
+
+    `wire=False`: HTTP calls to model providers are not recorded."""
     rest = env.get("PYTHONPATH")
     return {
         **env,
         "PYTHONPATH": os.pathsep.join([str(PATH), rest]) if rest else str(PATH),
         START_VARIABLE: "1",
+        **({} if wire else {WIRE_VARIABLE: "0"}),
     }
 
 
@@ -30,7 +35,16 @@ def start() -> None:
     try:
         from vestige.recorder import default_recorder
 
-        default_recorder()
+        replayed = os.environ.get(REPLAY_VARIABLE)
+        if default_recorder().wire or replayed:
+            from vestige.wire.capture import capture_http
+
+            capture_http()
+            if replayed:
+                from vestige.wire import edge
+                from vestige.wire.replay import Player
+
+                edge.player = Player(replayed)
     except Exception as error:  # noqa: BLE001  # whatever it is, the program starts
         import sys
 

@@ -30,11 +30,16 @@ LEVEL_RANK: dict[str, int] = {level: rank for rank, level in enumerate(LEVELS)}
 NO_ATTRIBUTES: Attributes = {}
 
 
+def _nothing(value: str) -> None:
+    pass
+
+
 class Emitter:
     """One writer's identity and clock, and where its records go."""
 
     __slots__ = (
         "faults",
+        "learn",
         "level_rank",
         "monotonic_ns",
         "now_ns",
@@ -42,6 +47,7 @@ class Emitter:
         "prepare_body",
         "process_run_id",
         "process_span_id",
+        "redact",
         "run_id",
         "sample",
         "send",
@@ -68,6 +74,10 @@ class Emitter:
         self.level_rank = LEVEL_RANK[level]
         self.sample = sample
         self.faults: Counter[str] = Counter()
+        self.learn: Callable[[str], None] = _nothing
+        """Tell the redaction of a secret that was met (the recorder wires it in)."""
+        self.redact: Callable[[str], str] = str
+        """A text as it would be written (the recorder wires it in)."""
         self.begin("", itertools.count(1))
 
     def begin(self, writer: str, seq: Iterator[int]) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from vestige.limits import MIB
-from vestige.providers import anthropic, gemini, openai, openai_responses
+from vestige.providers import anthropic, gemini, ollama, openai, openai_responses
 from vestige.providers.lenient import as_dict, as_list, as_str, dicts
 from vestige.providers.shapes import Request, Response
 
@@ -94,7 +94,7 @@ def parse_response(text: str | bytes, hint: str | None = None) -> Response | Non
     if isinstance(data, dict):
         reader = _find_response_reader(data, hinted)
         return _read(reader.read_response, data) if reader else None
-    stream = dicts(data) if data is not None else _parse_events(body)
+    stream = dicts(data) if data is not None else _parse_events(body) or _parse_lines(body)
     for event in stream:
         reader = _find_response_reader(event, hinted)
         if reader:
@@ -157,6 +157,14 @@ def _parse_events(body: bytes) -> list[dict[str, Any]]:
             if isinstance(data, dict):
                 events.append(data)
     return events
+
+
+def _parse_lines(body: bytes) -> list[dict[str, Any]]:
+    """A stream of JSON objects, one a line; one that is cut or no object is left out."""
+    if not body.lstrip().startswith(b"{") or b"\n" not in body:
+        return []
+    lines = (_decode(line) for line in body.split(b"\n") if line.strip())
+    return [event for event in lines if isinstance(event, dict)]
 
 
 def _find_hint(hint: str | None) -> Reader | None:
@@ -233,6 +241,8 @@ def _find_response_reader(data: dict[str, Any], hinted: Reader | None) -> Reader
         return anthropic
     if kind == "message" and isinstance(data.get("content"), list):
         return anthropic
+    if isinstance(data.get("done"), bool) and ("message" in data or "response" in data):
+        return ollama
     if isinstance(data.get("output"), list) and "status" in data:
         return openai_responses
     return _find_error_reader(data, hinted)

@@ -41,6 +41,25 @@ _NOT_SHOWN = frozenset(
     ]
 )
 
+# Of a call that the wire recorded: where it went, and what stands elsewhere in its line.
+_NOT_SHOWN_OF_CALLS = frozenset(
+    [
+        "method",
+        "url",
+        "host",
+        "provider",
+        "http_version",
+        "request_id",
+        "first_byte_ns",
+        "first_token_ns",
+        "thinking_ns",
+        "prefix.fingerprint",
+    ]
+)
+_PARTS_OF_CALLS = ("request.", "response.", "tool_call.", "cache_control.")
+_USUAL_OF_CALLS: dict[str, object] = {"attempt": 1, "status_code": 200, "finish_reason": "stop"}
+"""Told only where they are otherwise."""
+
 
 @dataclass(frozen=True, slots=True)
 class Line:
@@ -189,7 +208,8 @@ def _say_span(span: SpanInfo) -> str:
     if span.status is None:
         parts.append("(open)")
     else:
-        parts.append(f"{verb} {words.duration(span.duration_ns)} → {_say_status(span)}")
+        took = f"{verb} {words.duration(span.duration_ns)}{_say_first_token(span.attributes)}"
+        parts.append(f"{took} → {_say_status(span)}")
     sizes = _say_sizes(span)
     if sizes:
         parts.append(f"({sizes})")
@@ -198,6 +218,16 @@ def _say_span(span: SpanInfo) -> str:
         parts.append(tokens)
     parts.extend(_say_attributes(span.attributes))
     return " ".join(parts)
+
+
+def _say_first_token(attributes: Attributes) -> str:
+    """How long one waited for the first sign of a streamed answer, and for how long it thought aloud."""
+    told = ""
+    for word, name in ((", first token after", "first_token_ns"), (", thinking", "thinking_ns")):
+        taken = attributes.get(name)
+        if isinstance(taken, int) and taken >= 0:
+            told += f"{word} {words.duration(taken)}"
+    return told
 
 
 def _say_status(span: SpanInfo) -> str:
@@ -228,14 +258,21 @@ def _say_tokens(attributes: Attributes) -> str:
 
 
 def _say_attributes(attributes: Attributes) -> list[str]:
+    is_call = "method" in attributes and "url" in attributes
     shown = [
         f"{words.one_line(key, 40)}={words.value(value, VALUE_SHOWN)}"
         for key, value in attributes.items()
-        if key not in _NOT_SHOWN
+        if key not in _NOT_SHOWN and not (is_call and _is_usual(key, value))
     ]
     if len(shown) > VALUES_SHOWN:
         return [*shown[:VALUES_SHOWN], f"+{len(shown) - VALUES_SHOWN} more"]
     return shown
+
+
+def _is_usual(key: str, value: object) -> bool:
+    if key in _NOT_SHOWN_OF_CALLS or key.startswith(_PARTS_OF_CALLS):
+        return True
+    return key in _USUAL_OF_CALLS and _USUAL_OF_CALLS[key] == value
 
 
 def _say_log(log: LogInfo) -> str:

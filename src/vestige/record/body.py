@@ -22,6 +22,9 @@ class LongBody(msgspec.Struct, frozen=True):
     texts: Iterable[str]
     errors: str = "backslashreplace"
     """For encoding a step: lone surrogates have a written form; bytes come back as they were."""
+    original_bytes: int | None = None
+    """Set by whoever kept only the beginning of a body: the size that it had."""
+    original_sha256: str | None = None
 
 
 def body_form(body: Any) -> str | bytes | LongBody:
@@ -29,6 +32,8 @@ def body_form(body: Any) -> str | bytes | LongBody:
     if type(body) is not str:
         if isinstance(body, (bytes, bytearray, memoryview)):
             return _of_bytes(bytes(body))
+        if isinstance(body, LongBody):
+            return body
         if not isinstance(body, str):
             return _of_object(body)
     text = str.__str__(body)

@@ -87,20 +87,30 @@ def find_spans(connection: sqlite3.Connection, text: str) -> list[Place]:
 
 
 def find_attribute(connection: sqlite3.Connection, value: str, limit: int) -> list[Place]:
-    """Exactly this value, of any attribute; newest first, and each span once."""
+    """Exactly this value, of any attribute; newest first, and each span once.
+
+    A model call mentions the tool calls that it asked for (`tool_call.0.id`): where a span is one
+    of them, that is meant."""
     written = msgspec.json.encode(value).decode()
     forms = (value, written) if value.isdecimal() else (written,)
     found: dict[tuple[str, str | None], Place] = {}
+    mentioned: set[tuple[str, str | None]] = set()
     for table in ("spans", "logs"):
         for row in connection.execute(_ATTRIBUTE[table].format(" OR ".join([_HAS] * len(forms))), forms):  # fmt: skip
             place = _place(row)
-            if any(str(held) == value for held in _decode(row[6]).values()):
+            held = [key for key, each in _decode(row[6]).items() if str(each) == value]
+            if held:
                 found.setdefault((place.run_id, place.span_id), place)
+                if all(key.startswith(_MENTIONS) for key in held):
+                    mentioned.add((place.run_id, place.span_id))
             if len(found) >= limit:
                 break
+    if len(mentioned) < len(found):
+        found = {key: place for key, place in found.items() if key not in mentioned}
     return list(found.values())
 
 
+_MENTIONS = "tool_call."
 _HAS = "instr(x.attributes, ?) > 0"
 _ATTRIBUTE = {
     "spans": "SELECT r.run_id, x.span_id, r.id, x.number, x.type, x.name, x.attributes"

@@ -18,6 +18,7 @@ from vestige.doors.cli.keep import pin, prune, unpin
 from vestige.doors.cli.mcp import mcp
 from vestige.doors.cli.options import Examples
 from vestige.doors.cli.read import body, list_runs, overview, show, span
+from vestige.doors.cli.replay import replay
 from vestige.doors.cli.run import run
 from vestige.doors.cli.skill import help_component, skill
 from vestige.doors.cli.transfer import export, import_runs
@@ -73,6 +74,7 @@ for command in (
     stats,
     sql,
     schema,
+    replay,
     doctor,
     collect,
     recover,

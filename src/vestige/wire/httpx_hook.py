@@ -1,0 +1,291 @@
+"""httpx and httpx2: the transports that reach the network, sync and async.
+
+Below redirects, authentication and retries, so each attempt is one exchange; HTTP/2, proxies and mounts
+pass here too. A transport of another class (a mock, ASGI, a test's own) is not the network, and is not hooked.
+
+The two packages are one code base under two names: what is said of one holds for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from vestige.wire import edge
+from vestige.wire.edge import begin
+from vestige.wire.exchange import Ask, Exchange
+from vestige.wire.patch import Patch
+
+if TYPE_CHECKING:
+    from vestige.wire.replay import Answer
+
+Call = Callable[[Any, Any], Any]
+
+
+def install(module: ModuleType) -> Callable[[], None]:
+    """Hook one of the two; gives what undoes it."""
+    tees = _Tees(module)
+    patch = Patch()
+    patch.wrap(module.HTTPTransport, "handle_request", lambda call: _sync(call, tees))
+    patch.wrap(module.AsyncHTTPTransport, "handle_async_request", lambda call: _async(call, tees))
+    return patch.undo
+
+
+def _sync(call: Call, tees: _Tees) -> Call:
+    def handle_request(transport: Any, request: Any) -> Any:
+        exchange = _begin(request, tees)
+        if exchange is None:
+            return call(transport, request)
+        stream = request.stream
+        if exchange.ask.body is None:
+            request.stream = tees.Request(stream, exchange)
+        try:
+            response = tees.played(exchange, request.stream) or call(transport, request)
+        except BaseException as error:
+            exchange.failed(error)
+            raise
+        finally:
+            request.stream = stream
+        _answered(exchange, response)
+        response.stream = tees.Response(response.stream, exchange)
+        return response
+
+    return handle_request
+
+
+def _async(call: Call, tees: _Tees) -> Call:
+    async def handle_async_request(transport: Any, request: Any) -> Any:
+        exchange = _begin(request, tees)
+        if exchange is None:
+            return await call(transport, request)
+        stream = request.stream
+        if exchange.ask.body is None:
+            request.stream = tees.AsyncRequest(stream, exchange)
+        try:
+            if edge.player is not None and exchange.ask.body is None:
+                async for _ in request.stream:
+                    pass
+            response = tees.played(exchange, ()) or await call(transport, request)
+        except BaseException as error:
+            exchange.failed(error)
+            raise
+        finally:
+            request.stream = stream
+        _answered(exchange, response)
+        response.stream = tees.AsyncResponse(response.stream, exchange)
+        return response
+
+    return handle_async_request
+
+
+def _begin(request: Any, tees: _Tees) -> Exchange | None:
+    try:
+        url = request.url
+        host = url.netloc.decode("ascii", "replace")
+        path = url.raw_path.decode("ascii", "replace").partition("?")[0]
+        headers = [
+            (name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers.raw
+        ]
+        stream = request.stream
+        # One that holds its bytes may be read as often as one likes.
+        body = b"".join(stream) if type(stream) is tees.whole else None
+        ask = Ask(request.method, str(url), host.rpartition("@")[2], path, headers, body)
+    except Exception:  # noqa: BLE001  # a request that we cannot read is not recorded
+        return None
+    return begin(ask)
+
+
+def _answered(exchange: Exchange, response: Any) -> None:
+    try:
+        raw = response.headers.raw
+        headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in raw]
+        version = response.extensions.get("http_version", b"")
+        told = version.decode("ascii", "replace") if isinstance(version, bytes) else None
+        exchange.answered(response.status_code, headers, version=told)
+    except Exception as error:  # noqa: BLE001  # the response goes on its way all the same
+        exchange.give_up(error)
+
+
+class _Tees:
+    """Streams that tell an exchange what passes. Classes of the module's own kinds, as it checks for them.
+
+    Iterators, not generators: what a program may do to the stream inside (drop it, close it, be cancelled
+    in it) reaches that one as if ours were not there.
+    """
+
+    def __init__(self, module: ModuleType) -> None:
+        self.whole = module.ByteStream
+        sync_kind: Any = module.SyncByteStream
+        async_kind: Any = module.AsyncByteStream
+
+        class Request(sync_kind):  # type: ignore[misc]  # known when the module is
+            def __init__(self, inner: Any, exchange: Exchange) -> None:
+                self._inner, self._exchange = inner, exchange
+
+            def __iter__(self) -> Iterator[bytes]:
+                return _Sending(iter(self._inner), self._exchange)
+
+            def close(self) -> None:
+                self._inner.close()
+
+        class AsyncRequest(async_kind):  # type: ignore[misc]  # as above
+            def __init__(self, inner: Any, exchange: Exchange) -> None:
+                self._inner, self._exchange = inner, exchange
+
+            def __aiter__(self) -> AsyncIterator[bytes]:
+                return _AsyncSending(self._inner.__aiter__(), self._exchange)
+
+            async def aclose(self) -> None:
+                await self._inner.aclose()
+
+        class Response(sync_kind):  # type: ignore[misc]  # as above
+            def __init__(self, inner: Any, exchange: Exchange) -> None:
+                self._inner, self._exchange = inner, exchange
+
+            def __iter__(self) -> Iterator[bytes]:
+                return _Receiving(iter(self._inner), self._exchange)
+
+            def close(self) -> None:
+                try:
+                    self._inner.close()
+                finally:
+                    self._exchange.closed()
+
+            def __del__(self) -> None:
+                self._exchange.closed()
+
+        class AsyncResponse(async_kind):  # type: ignore[misc]  # as above
+            def __init__(self, inner: Any, exchange: Exchange) -> None:
+                self._inner, self._exchange = inner, exchange
+
+            def __aiter__(self) -> AsyncIterator[bytes]:
+                return _AsyncReceiving(self._inner.__aiter__(), self._exchange)
+
+            async def aclose(self) -> None:
+                try:
+                    await self._inner.aclose()
+                finally:
+                    self._exchange.closed()
+
+            def __del__(self) -> None:
+                self._exchange.closed()
+
+        class Played(sync_kind, async_kind):  # type: ignore[misc]  # as above
+            """A recorded body, as it came."""
+
+            def __init__(self, answer: Answer, error: Exception | None) -> None:
+                self._answer, self._error = answer, error
+
+            def __iter__(self) -> Iterator[bytes]:
+                yield from self._answer.chunks()
+                if self._error is not None:
+                    raise self._error
+
+            async def __aiter__(self) -> AsyncIterator[bytes]:
+                for chunk in self:
+                    yield chunk
+
+        self._module = module
+        self._Played = Played
+        self.Request, self.AsyncRequest = Request, AsyncRequest
+        self.Response, self.AsyncResponse = Response, AsyncResponse
+
+    def played(self, exchange: Exchange, stream: Iterable[bytes]) -> Any:
+        """The recorded response, where there is a recording to answer from."""
+        if edge.player is None:
+            return None
+        if exchange.ask.body is None:
+            for _ in stream:
+                pass
+        answer = edge.play(exchange)
+        if answer is None:
+            return None
+        error = None
+        if answer.error is not None:
+            kind: Any = getattr(self._module, answer.error, None)
+            if not (isinstance(kind, type) and issubclass(kind, self._module.TransportError)):
+                kind = self._module.ReadError
+            error = kind("vestige replay: as recorded")
+        if answer.status is None:
+            raise error or self._module.ReadError("vestige replay: no answer was recorded")
+        return self._module.Response(
+            answer.status,
+            headers=answer.told_headers(),
+            stream=self._Played(answer, error),
+            extensions={"http_version": b"HTTP/1.1"},
+        )
+
+
+class _Sending:
+    def __init__(self, inner: Iterator[bytes], exchange: Exchange) -> None:
+        self._inner, self._exchange = inner, exchange
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        try:
+            chunk = next(self._inner)
+        except StopIteration:
+            self._exchange.sent()
+            raise
+        self._exchange.sending(chunk)
+        return chunk
+
+
+class _AsyncSending:
+    def __init__(self, inner: AsyncIterator[bytes], exchange: Exchange) -> None:
+        self._inner, self._exchange = inner, exchange
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        try:
+            chunk = await self._inner.__anext__()
+        except StopAsyncIteration:
+            self._exchange.sent()
+            raise
+        self._exchange.sending(chunk)
+        return chunk
+
+
+class _Receiving:
+    def __init__(self, inner: Iterator[bytes], exchange: Exchange) -> None:
+        self._inner, self._exchange = inner, exchange
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        try:
+            chunk = next(self._inner)
+        except StopIteration:
+            self._exchange.finished()
+            raise
+        except BaseException as error:
+            self._exchange.failed(error)
+            raise
+        self._exchange.received(chunk)
+        return chunk
+
+
+class _AsyncReceiving:
+    def __init__(self, inner: AsyncIterator[bytes], exchange: Exchange) -> None:
+        self._inner, self._exchange = inner, exchange
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        try:
+            chunk = await self._inner.__anext__()
+        except StopAsyncIteration:
+            self._exchange.finished()
+            raise
+        except BaseException as error:
+            self._exchange.failed(error)
+            raise
+        self._exchange.received(chunk)
+        return chunk

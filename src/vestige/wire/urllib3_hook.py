@@ -1,0 +1,281 @@
+"""urllib3, and with it requests: one attempt of a connection pool, and the response that it gives.
+
+`_make_request` is one attempt: retries and redirects are above it. The body is told as it is read
+from the socket, before it is decoded. Names with an underscore are urllib3's own business; where a version
+lacks one of them nothing is hooked, and that is counted.
+"""
+
+from __future__ import annotations
+
+import http.client
+import io
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from contextvars import ContextVar
+from http.client import IncompleteRead
+from types import ModuleType, TracebackType
+from typing import Any
+
+from vestige.wire import edge
+from vestige.wire.edge import begin
+from vestige.wire.exchange import Ask, Exchange
+from vestige.wire.patch import Patch
+
+Call = Callable[..., Any]
+
+_PENDING: ContextVar[Exchange | None] = ContextVar("vestige_urllib3", default=None)
+"""The attempt that is being made: its response may be read before we are given it."""
+
+_EXCHANGE = "_vestige_exchange"
+
+
+def install(module: ModuleType) -> Callable[[], None]:
+    """Hook it; gives what undoes it. Raises for a version that is built otherwise (1.x)."""
+    from urllib3 import connection, connectionpool, response
+
+    patch = Patch()
+    try:
+        pool: Any = connectionpool.HTTPConnectionPool
+        kind: Any = response.HTTPResponse
+        patch.wrap(connection, "body_to_chunks", _body_to_chunks)
+        patch.wrap(kind, "_fp_read", _reading)
+        patch.wrap(kind, "_handle_chunk", _reading)
+        patch.wrap(kind, "_error_catcher", _error_catcher)
+        patch.wrap(kind, "close", _close)
+        patch.wrap(pool, "_make_request", _make_request)
+    except Exception:
+        patch.undo()
+        raise
+    return patch.undo
+
+
+def _make_request(call: Call) -> Call:
+    def make_request(pool: Any, conn: Any, method: str, url: str, *args: Any, **kwargs: Any) -> Any:
+        body = args[0] if args else kwargs.get("body")
+        headers = args[1] if len(args) > 1 else kwargs.get("headers")
+        exchange = _begin(pool, method, url, body, headers)
+        token = _PENDING.set(exchange)
+        try:
+            response = None
+            if exchange is not None and edge.player is not None:
+                response = _played(exchange, pool, method, url, body, kwargs)
+            if response is None:
+                response = call(pool, conn, method, url, *args, **kwargs)
+            _exchange_of(response)
+        except BaseException as error:
+            if exchange is not None:
+                exchange.failed(error)
+            raise
+        finally:
+            _PENDING.reset(token)
+        return response
+
+    return make_request
+
+
+def _played(
+    exchange: Exchange, pool: Any, method: str, url: str, body: Any, given: dict[str, Any]
+) -> Any:
+    """The recorded response, where there is a recording to answer from."""
+    from urllib3 import HTTPHeaderDict
+    from urllib3.exceptions import ProtocolError, ReadTimeoutError
+    from urllib3.response import HTTPResponse
+    from urllib3.util.request import body_to_chunks
+
+    if exchange.ask.body is None:
+        for _ in _Sending(body_to_chunks(body, method, 16384).chunks or (), exchange):
+            pass
+    answer = edge.play(exchange)
+    if answer is None:
+        return None
+    error: Exception | None = None
+    if answer.error is not None and "Timeout" in answer.error:
+        error = ReadTimeoutError(pool, url, "vestige replay: as recorded")
+    elif answer.error is not None or answer.status is None:
+        error = ProtocolError(
+            "Connection aborted.", ConnectionResetError("vestige replay: as recorded")
+        )
+    if error is not None and (answer.status is None or given.get("preload_content", True)):
+        raise error
+    response = HTTPResponse(
+        _Body(answer.body, error),
+        headers=HTTPHeaderDict(answer.told_headers()),
+        status=answer.status or 0,
+        version=11,
+        version_string="HTTP/1.1",
+        reason=http.client.responses.get(answer.status or 0),
+        preload_content=given.get("preload_content", True),
+        decode_content=given.get("decode_content", True),
+        retries=given.get("retries"),
+        request_method=method,
+        request_url=url,
+        enforce_content_length=error is None,
+    )
+    response._pool, response._connection = pool, given.get("response_conn")
+    return response
+
+
+class _Body(io.BytesIO):
+    """A recorded body that ends as it ended."""
+
+    def __init__(self, body: bytes, error: Exception | None) -> None:
+        super().__init__(body)
+        self._error = error
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        data = super().read(size)
+        if not data and self._error is not None:
+            raise self._error
+        return data
+
+    def read1(self, size: int | None = -1, /) -> bytes:
+        return self.read(-1 if size is None else size)
+
+
+def _begin(pool: Any, method: str, url: str, body: Any, headers: Any) -> Exchange | None:
+    try:
+        host = pool.host if pool.port in (None, 80, 443) else f"{pool.host}:{pool.port}"
+        whole = url if "://" in url else f"{pool.scheme}://{host}{url}"
+        path = url.partition("://")[2].partition("/")[2] if "://" in url else url
+        ask = Ask(
+            method,
+            whole,
+            host,
+            "/" + path.partition("?")[0].lstrip("/"),
+            [(_text(name), _text(value)) for name, value in (headers or {}).items()],
+            _bytes(body),
+        )
+    except Exception:  # noqa: BLE001  # a request that we cannot read is not recorded
+        return None
+    return begin(ask)
+
+
+def _text(value: Any) -> str:
+    return value.decode("latin-1") if isinstance(value, bytes) else str(value)
+
+
+def _bytes(body: Any) -> bytes | None:
+    """None: a file or an iterator, known only once it is sent."""
+    if body is None:
+        return b""
+    if isinstance(body, str):
+        return body.encode()
+    return bytes(body) if isinstance(body, bytes | bytearray | memoryview) else None
+
+
+def _body_to_chunks(call: Call) -> Call:
+    def body_to_chunks(*args: Any, **kwargs: Any) -> Any:
+        made = call(*args, **kwargs)
+        exchange = _PENDING.get()
+        if exchange is None or exchange.ask.body is not None or made.chunks is None:
+            return made
+        return made._replace(chunks=_Sending(made.chunks, exchange))
+
+    return body_to_chunks
+
+
+class _Sending:
+    """A body on its way out, piece by piece."""
+
+    def __init__(self, chunks: Iterable[Any], exchange: Exchange) -> None:
+        self._chunks, self._exchange = chunks, exchange
+
+    def __iter__(self) -> Iterator[Any]:
+        for chunk in self._chunks:
+            try:
+                told = chunk.encode() if isinstance(chunk, str) else bytes(chunk)
+                self._exchange.sending(told)
+            except Exception as error:  # noqa: BLE001  # what it is, urllib3 will say
+                self._exchange.give_up(error)
+            yield chunk
+        self._exchange.sent()
+
+
+def _exchange_of(response: Any) -> Exchange | None:
+    """The exchange of a response; the first one that an attempt touches is its own."""
+    known: Exchange | None = response.__dict__.get(_EXCHANGE)
+    if known is not None:
+        return known
+    pending = _PENDING.get()
+    if pending is None:
+        return None
+    response.__dict__[_EXCHANGE] = pending
+    try:
+        version = getattr(response, "version_string", None)
+        pending.answered(response.status, list(response.headers.items()), version=version)
+    except Exception as error:  # noqa: BLE001  # the response goes on its way all the same
+        pending.give_up(error)
+    return pending
+
+
+def _reading(call: Call) -> Call:
+    """Of `_fp_read` and `_handle_chunk`: both give bytes as they came."""
+
+    def read(response: Any, *args: Any, **kwargs: Any) -> Any:
+        exchange = _exchange_of(response)
+        if exchange is None:
+            return call(response, *args, **kwargs)
+        try:
+            data = call(response, *args, **kwargs)
+        except IncompleteRead as error:
+            exchange.received(error.partial)
+            raise
+        if data:
+            exchange.received(data)
+        return data
+
+    return read
+
+
+def _error_catcher(call: Call) -> Call:
+    def error_catcher(response: Any) -> AbstractContextManager[None]:
+        inner: AbstractContextManager[None] = call(response)
+        exchange = _exchange_of(response)
+        return inner if exchange is None else _Watched(inner, response, exchange)
+
+    return error_catcher
+
+
+class _Watched:
+    """urllib3's guard around every read: what leaves it is how the reading went."""
+
+    def __init__(
+        self, inner: AbstractContextManager[None], response: Any, exchange: Exchange
+    ) -> None:
+        self._inner, self._response, self._exchange = inner, response, exchange
+
+    def __enter__(self) -> None:
+        self._inner.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        try:
+            swallowed = self._inner.__exit__(kind, error, trace)
+        except BaseException as raised:
+            self._exchange.failed(raised)
+            raise
+        if isinstance(error, GeneratorExit):
+            self._exchange.closed()
+        elif error is not None:
+            self._exchange.failed(error)
+        else:
+            original = self._response._original_response
+            if original is not None and original.isclosed():
+                self._exchange.finished()
+        return swallowed
+
+
+def _close(call: Call) -> Call:
+    def close(response: Any) -> None:
+        exchange = response.__dict__.get(_EXCHANGE)
+        try:
+            call(response)
+        finally:
+            if exchange is not None:
+                exchange.closed()
+
+    return close

@@ -1,0 +1,136 @@
+"""API keys in headers, query strings, cookies and bodies: a grep of every byte of the home finds none."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import anthropic
+import httpx
+import openai
+import pytest
+import requests
+from wire_answers import chat, claude, gemini
+from wire_calls import calls_in
+from wire_server import Reply, Server
+
+import vestige
+from vestige.home import Home
+from vestige.wire.headers import header_secrets, masked_headers, masked_url
+
+# No known shape: only being told helps.
+KEYS = {
+    "openai": "CANARY1openai7Zq4Xw9Tb2Lk8",
+    "anthropic": "CANARY2anthropic5Hj8Qp2Wd6",
+    "query": "CANARY3query4Zt7Kq9Bw3Lm6",
+    "cookie": "CANARY4cookieQ7Xw4Z2Ab",
+    "azure": "CANARY5azure8Kd3Lw0Zx7Qv5",
+    "user": "CANARY6userPassw0rd99",
+    "proxy": "CANARY7custom5Ty6Ui7Op",
+}
+
+
+def leaks(home: Home) -> list[str]:
+    found = []
+    for path in sorted(Path(home.root).rglob("*")):
+        if path.is_file():
+            data = path.read_bytes()
+            found += [
+                f"{name} in {path}" for name, key in KEYS.items() if key[6:-4].encode() in data
+            ]
+    return found
+
+
+def echo(reply: Reply, key: str) -> Reply:
+    """A provider that answers with the key: error messages of some do."""
+    body = json.loads(reply.body)
+    body["echo"] = f"you sent {key}"
+    reply.body = json.dumps(body).encode()
+    return reply
+
+
+def test_no_key_reaches_our_bytes_whatever_carries_it(home: Home) -> None:
+    """Before and after collection; told in a header, they are masked in bodies too."""
+    hello: Any = [{"role": "user", "content": f"my keys are {' and '.join(KEYS.values())}"}]
+    with (
+        vestige.capture_http(http=True),
+        Server(lambda seen: echo(chat(), seen.headers.get("authorization", ""))) as server,
+        Server(lambda seen: echo(claude(), KEYS["anthropic"])) as other,
+        Server(lambda seen: gemini()) as third,
+        vestige.Recorder(home).run("agent"),
+    ):
+        for name, headers in (
+            ("cookie", {"Cookie": f"session={KEYS['cookie']}; theme=dark"}),
+            ("azure", {"api-key": KEYS["azure"]}),
+            ("proxy", {"X-Proxy-Secret": KEYS["proxy"]}),
+        ):
+            requests.post(f"{server.url}/{name}", json={"a": 1}, headers=headers, timeout=5)
+        httpx.get(f"{third.url}/health?key={KEYS['query']}&page=2")
+        httpx.get(f"http://me:{KEYS['user']}@127.0.0.1:{third.port}/health")
+        sdk = openai.OpenAI(base_url=f"{server.url}/v1", api_key=KEYS["openai"])
+        claudes = anthropic.Anthropic(base_url=other.url, api_key=KEYS["anthropic"])
+        claudes.messages.create(
+            model="m", max_tokens=5, messages=[{"role": "user", "content": "x"}]
+        )
+        sdk.chat.completions.create(model="m", messages=hello)
+        asyncio.run(_post(f"{third.url}/x?api_key={KEYS['query']}"))
+    before = leaks(home)
+    calls = calls_in(home)
+
+    assert (before, leaks(home)) == ([], [])
+    assert len(calls) == 8
+    chat_call = next(call for call in calls if call["model"] == "m" and b"my keys" in call.request)
+    assert chat_call.request.count("…redacted…".encode()) == len(KEYS)
+    assert json.loads(chat_call["request.headers"])["authorization"] == "Bearer CAN…redacted…Lk8"
+    assert "page=2" in next(call["url"] for call in calls if "health?" in str(call["url"]))
+
+
+async def _post(url: str) -> None:
+    async with aiohttp.ClientSession() as session, session.post(url, data=b"{}") as response:
+        await response.read()
+
+
+@pytest.mark.parametrize(
+    ("url", "masked"),
+    [
+        ("https://a.b/c?d=e", "https://a.b/c?d=e"),
+        (
+            "https://a.b/v1?key=AbcdefghijklmnopQRS&alt=sse",
+            "https://a.b/v1?key=Abc…redacted…QRS&alt=sse",
+        ),
+        ("https://u:p@a.b/c", "https://…redacted…@a.b/c"),
+        ("https://a.b/?X-Amz-Signature=0123456789abcdef", "https://a.b/?X-Amz-Signature=012…redacted…def"),
+        ("https://a.b/?page_token=2", "https://a.b/?page_token=2"),
+    ],
+)  # fmt: skip
+def test_secrets_of_a_url_are_masked_and_the_rest_stays(url: str, masked: str) -> None:
+    """Byte for byte around them."""
+    assert masked_url(url) == masked
+
+
+def test_secret_headers_are_masked_by_their_names() -> None:
+    """Cookies one by one: their names say which changed."""
+    told = masked_headers(
+        [
+            ("Authorization", "Bearer abcdefghijklmnop"),
+            ("Cookie", "a=0123456789abcd; b=2"),
+            ("Content-Type", "application/json"),
+            ("X-Goog-Api-Key", "0123456789abcdef"),
+        ]
+    )
+
+    assert told == {
+        "authorization": "Bearer abc…redacted…nop",
+        "cookie": "a=012…redacted…bcd; b=…redacted…",
+        "content-type": "application/json",
+        "x-goog-api-key": "012…redacted…def",
+    }
+
+
+@pytest.mark.parametrize("key", ["EMPTY", "ollama", "not-needed", "lm-studio", "x"])
+def test_a_key_that_is_no_secret_is_not_masked_everywhere(key: str) -> None:
+    """Local servers are given a word; masking it would destroy what is recorded."""
+    assert list(header_secrets([("authorization", f"Bearer {key}")], "http://a/")) == []

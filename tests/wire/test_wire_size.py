@@ -1,0 +1,162 @@
+"""Large things: an answer beyond the bound, a long stream, a conversation that grows."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from typing import Any
+
+import openai
+import pytest
+from wire_answers import chat, chat_call
+from wire_calls import calls_in
+from wire_server import Seen, Server
+
+import vestige
+from conftest import RunProgram
+from vestige.home import Home
+from vestige.limits import BODY_MAX, MIB
+from vestige.store.sqlite import SqliteStore
+from vestige.wire.coding import decode
+from vestige.wire.tape import Tape
+
+LARGE = """
+    import hashlib, http.server, json, sys, threading
+    import httpx, psutil
+    import vestige
+
+    SIZE, PIECE = 200 * 2**20, 2**16
+    piece = bytes(range(256)) * (PIECE // 256)
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.send_response(200)
+            self.send_header("Content-Length", str(SIZE))
+            self.end_headers()
+            for _ in range(SIZE // PIECE):
+                self.wfile.write(piece)
+        def log_message(self, *_): pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_address[1]}/v1/chat/completions"
+    process = psutil.Process()
+
+    def read():
+        peak = count = 0
+        with httpx.stream("POST", url, json={"messages": []}) as response:
+            for chunk in response.iter_raw():
+                count += len(chunk)
+                peak = max(peak, process.memory_info().rss)
+        return count, max(peak, process.memory_info().rss)
+
+    vestige.default_recorder()
+    _, bare = read()
+    vestige.capture_http()
+    count, peak = read()
+    digest = hashlib.sha256(piece * (SIZE // PIECE)).hexdigest()
+    print(json.dumps({"count": count, "grown": peak - bare, "sha256": digest}))
+"""
+
+
+@pytest.mark.slow
+def test_an_answer_of_200_mb_costs_the_bound_and_no_more(
+    home: Home, run_program: RunProgram
+) -> None:
+    """Its beginning is kept, the rest counted and hashed; the program gets all of it."""
+    done = run_program(LARGE, timeout_s=90)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    (call,) = calls_in(home)
+
+    assert told["count"] == 200 * MIB
+    # The bound itself, what a growing buffer reserves beyond it, and our modules.
+    assert told["grown"] < 2 * BODY_MAX
+    assert call["response.bytes"] == 200 * MIB
+    assert call["response.sha256"] == told["sha256"]
+    assert call.response.startswith(bytes(range(256)))
+    assert BODY_MAX - 1024 < len(call.response) <= BODY_MAX
+    assert call.span.output is not None and call.span.output.cut
+
+
+def test_a_stream_of_single_bytes_costs_its_bytes() -> None:
+    """Chunks are joined as they come; times are kept for the first ones only."""
+    tape = Tape(kept_max=1000)
+    for number in range(100_000):
+        tape.add(b"x", number)
+
+    assert (tape.total, len(tape.kept), tape.cut) == (100_000, 1000, True)
+    assert tape.time_of(1) == 0
+    assert tape.time_of(500) == 499
+    assert tape.time_of(100_000) is None
+
+
+def test_a_bomb_is_undone_up_to_the_bound() -> None:
+    """A few kilobytes that would be a gigabyte."""
+    bomb = gzip.compress(bytes(64 * MIB))
+    plain = decode(bomb, "gzip", MIB)
+
+    assert plain is not None
+    assert (len(plain.data), plain.whole) == (MIB, False)
+
+
+@pytest.mark.slow
+def test_a_conversation_of_fifty_turns_is_stored_15_times_smaller_than_gzip(home: Home) -> None:
+    """Captured from the real SDK: tool calls, results of 5 KB, a growing history; read back byte for
+    byte."""
+    numbers = iter(range(1000))
+
+    def answer(seen: Seen) -> Any:
+        number = next(numbers)
+        arguments = json.dumps({"path": f"src/module_{number}.py", "lines": _text(number)[:80]})
+        return chat(calls=[chat_call(f"call_{number}", "read_file", arguments)])
+
+    with vestige.capture_http(), Server(answer) as server, vestige.Recorder(home).run("agent"):
+        client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="sk-test-47114711471147")
+        messages: list[Any] = [{"role": "system", "content": _text(0, 1200)}]
+        for turn in range(50):
+            messages.append({"role": "user", "content": f"turn {turn}: {_text(turn)[:200]}"})
+            made = client.chat.completions.create(model="m", messages=messages, tools=_tools())
+            asked = made.choices[0].message
+            messages.append(asked.model_dump(exclude_none=True))
+            call_id = asked.tool_calls[0].id  # type: ignore[index]
+            messages.append(
+                {"role": "tool", "tool_call_id": call_id, "content": _text(turn + 99, 800)}
+            )
+    calls = calls_in(home)
+
+    assert [call.request for call in calls] == [seen.body for seen in server.seen]
+    assert [call.response for call in calls] == [seen.sent for seen in server.seen]
+    packed = sum(
+        len(gzip.compress(data)) for call in calls for data in (call.request, call.response)
+    )
+    with SqliteStore.open(home.store, readonly=True) as store:
+        stored = store.sizes()["body_bytes"]
+    assert packed / stored >= 15
+
+
+def _words() -> tuple[list[str], list[float]]:
+    """Made-up words, few of them frequent: text that compresses as prose does."""
+    chance = random.Random(1)
+    syllables = [a + b + c for a in "bcdfglmnprst" for b in "aeiou" for c in ("", "n", "r", "st")]
+    words = ["".join(chance.choices(syllables, k=chance.choice((1, 2, 2, 3)))) for _ in range(6000)]
+    return words, [1 / (rank + 3) for rank in range(6000)]
+
+
+WORDS, WEIGHTS = _words()
+
+
+def _text(seed: int, words: int = 400) -> str:
+    return " ".join(random.Random(seed).choices(WORDS, WEIGHTS, k=words))
+
+
+def _tools() -> Any:
+    schema = {"type": "object", "properties": {"path": {"type": "string"}}}
+    return [
+        {
+            "type": "function",
+            "function": {"name": f"tool_{n}", "description": _text(n)[:900], "parameters": schema},
+        }
+        for n in range(12)
+    ]
