@@ -1,5 +1,6 @@
-"""A small support agent, recorded with Vestige. It will not live to see its last tool return.
+"""A small support agent. It will not live to see its last tool return.
 
+No recording code but its tools: `vestige run` sees the model calls as they leave the HTTP client.
 Run by demo.py, which kills it with SIGKILL in the middle of `charge_back`.
 """
 
@@ -9,59 +10,43 @@ import json
 import os
 import threading
 import time
-import urllib.request
 from pathlib import Path
 from typing import Any
 
+import httpx2
+
 import vestige
 
-recorder = vestige.Recorder()
-# What you know to be secret, say so. What you forget, the recorder's own pass looks for.
-API_KEY = recorder.secret(os.environ["DEMO_API_KEY"])
+API_KEY = os.environ["DEMO_API_KEY"]
+client = httpx2.Client(
+    base_url=os.environ["DEMO_MODEL_URL"],
+    headers={"Authorization": f"Bearer {API_KEY}"},
+    timeout=60,
+)
 
 
 def ask_model(model: str, messages: list[dict[str, Any]]) -> dict[str, Any]:
-    """One call of the model, as a span of type `llm` with what was sent and what came back."""
-    body = json.dumps({"model": model, "messages": messages})
-    span = vestige.current_span().child("chat", type="llm", attributes={"model": model}, body=body)
-    with span:
-        request = urllib.request.Request(
-            os.environ["DEMO_MODEL_URL"] + "/v1/chat/completions",
-            body.encode(),
-            {"Content-Type": "application/json", "Authorization": f"Bearer {API_KEY}"},
-        )
-        span.log.debug("sending", headers=dict(request.header_items()))  # the planted secret
-        with urllib.request.urlopen(request) as response:
-            text = response.read().decode()
-        answer = json.loads(text)
-        usage = answer["usage"]
-        span.end(
-            body=text,
-            attributes={
-                "input_tokens": usage["prompt_tokens"],
-                "output_tokens": usage["completion_tokens"],
-                "finish_reason": answer["choices"][0]["finish_reason"],
-            },
-        )
-    message: dict[str, Any] = answer["choices"][0]["message"]
+    """One call of the model."""
+    response = client.post("/v1/chat/completions", json={"model": model, "messages": messages})
+    message: dict[str, Any] = response.raise_for_status().json()["choices"][0]["message"]
     return message
 
 
-@vestige.trace(type="tool")
+@vestige.tool
 def look_up_order(order_id: str) -> dict[str, Any]:
     time.sleep(0.1)
+    # The planted secret: a tool that returns what it should not.
     return {"order_id": order_id, "paid": 129.0, "days_ago": 40, "card_token": API_KEY}
 
 
-@vestige.trace(type="tool")
+@vestige.tool
 def ask_policy_agent(question: str) -> str:
     """A subagent in a thread of its own; its spans still land under this call."""
     found: list[str] = []
 
     def work() -> None:
-        with vestige.current_span().child("policy agent"):
-            answer = ask_model("tiny-policy", [{"role": "user", "content": question}])
-            found.append(answer["content"])
+        answer = ask_model("tiny-policy", [{"role": "user", "content": question}])
+        found.append(answer["content"])
 
     thread = threading.Thread(target=work)
     thread.start()
@@ -69,9 +54,8 @@ def ask_policy_agent(question: str) -> str:
     return found[0]
 
 
-@vestige.trace(type="tool")
+@vestige.tool
 def charge_back(order_id: str, amount: float) -> str:
-    vestige.current_span().log.warn("talking to the bank", order_id=order_id, amount=amount)
     Path(os.environ["DEMO_MARKER"]).write_text(str(os.getpid()))  # now demo.py kills us
     time.sleep(30)
     return "done"
@@ -81,18 +65,18 @@ TOOLS = {tool.__name__: tool for tool in (look_up_order, ask_policy_agent, charg
 
 
 def main() -> None:
-    with recorder.run("refund agent", conversation_id="customer-77") as run:
-        messages = [{"role": "user", "content": "Where is my refund for order A-1042?"}]
-        for turn in range(1, 9):
-            with run.child(f"turn {turn}"):
-                message = ask_model("large-agent", messages)
-                messages.append(message)
-                for call in message.get("tool_calls") or ():
-                    function = call["function"]
-                    result = TOOLS[function["name"]](**json.loads(function["arguments"]))
-                    messages.append(
-                        {"role": "tool", "tool_call_id": call["id"], "content": json.dumps(result)}
-                    )
+    messages: list[dict[str, Any]] = [
+        {"role": "user", "content": "Where is my refund for order A-1042?"}
+    ]
+    for _ in range(8):
+        message = ask_model("large-agent", messages)
+        messages.append(message)
+        for call in message.get("tool_calls") or ():
+            function = call["function"]
+            result = TOOLS[function["name"]](**json.loads(function["arguments"]))
+            messages.append(
+                {"role": "tool", "tool_call_id": call["id"], "content": json.dumps(result)}
+            )
 
 
 main()
