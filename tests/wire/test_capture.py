@@ -97,7 +97,6 @@ def test_a_wrapper_put_over_ours_survives_our_removal(home: Home) -> None:
         (vestige.wire.exchange, "masked_headers"),
         (vestige.wire.exchange, "Tape"),
         (vestige.wire.exchange.told, "tell_response"),
-        (vestige.wire.exchange.asked, "remember"),
         (vestige.wire.exchange.told, "find_first"),
         (vestige.wire.exchange, "has_ended"),
         (vestige.wire.exchange.CallSpan, "end_at"),
