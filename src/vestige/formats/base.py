@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from vestige.record.run import BodyRef, Run
-from vestige.record.types import KnownRecord
+from vestige.record.types import Attributes, KnownRecord
 
 _UUID4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
@@ -66,6 +66,8 @@ class RunToWrite:
 
     run: Run
     read_body: Callable[[int], bytes]
+    process: Attributes = field(default_factory=dict)
+    """What is known of the program that ran: attributes of its `process` span."""
 
     def body(self, ref: BodyRef | None) -> bytes | None:
         """The bytes of a body, if they are still there."""
