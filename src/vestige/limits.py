@@ -102,6 +102,12 @@ FOREIGN_FILE_MAX = 256 * MIB
 FOREIGN_RUNS_MAX = 100_000
 """Runs of one folder; more is no folder of runs."""
 
+GLANCE_EVENTS = 1_000
+"""Events of a long foreign run that its first page is made from; the other pages read all."""
+
+GLANCE_MIN = 4 * MIB
+"""A shorter file is read whole: that is quick, and an answer from all of it is better."""
+
 PROBLEMS_MAX = 1_000
 """Problems that are kept of one run: a damaged file may have as many as it has lines."""
 

@@ -58,6 +58,8 @@ class Source:
     """In order; read once, while they are taken."""
     problems: list[Problem] = field(default_factory=list)
     """Complete when the records are."""
+    unread: int = 0
+    """Of a glance: so many events of the file are not among the records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,8 @@ class RunToWrite:
 
 
 class Format(Protocol):
-    """The names that a format module has. `recover` may be missing."""
+    """The names that a format module has. Two may be missing: `recover(path)`, which finishes runs on
+    disk whose program died, and `glance(path)`, the beginning of a run that is long to read."""
 
     def sniff(self, path: Path) -> bool:
         """Does this path look like ours? Cheap, bounded, and never raises."""

@@ -88,6 +88,13 @@ def _moments(source: RunToWrite) -> list[_Moment]:
             if isinstance(node, SpanInfo) and node.status is not None:
                 moments.append(_close(node, writer, seqs, held))
     moments.sort(key=_place)
+    for at in range(len(moments) - 1, -1, -1):
+        ended_ns, *_, node, ends = moments[at]
+        if ended_ns < moments[-1][0]:
+            break
+        if ends and isinstance(node, SpanInfo) and node.parent_id is None:
+            moments.append(moments.pop(at))  # at the same moment as other things: the run is last
+            break
     return moments
 
 

@@ -43,6 +43,13 @@ def read(path: Path) -> Source:
     return read_run(path)
 
 
+def glance(path: Path) -> Source | None:
+    """The beginning of a run that is long to read; None: read it."""
+    from vestige.formats.agentdbg.opening import glance_at_run
+
+    return glance_at_run(path)
+
+
 def write(run: RunToWrite, target: Path) -> Path:
     from vestige.formats.agentdbg.writing import write_run
 

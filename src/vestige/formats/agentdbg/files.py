@@ -109,6 +109,11 @@ def read_whole(path: Path) -> bytes:
     return data
 
 
+def count_lines(path: Path) -> int:
+    with open_file(path) as file:
+        return sum(chunk.count(b"\n") for chunk in iter(lambda: file.read(_CHUNK), b""))
+
+
 class TooLong:
     """In place of a line that is longer than is read."""
 

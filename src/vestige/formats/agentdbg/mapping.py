@@ -83,7 +83,7 @@ _LLM_KNOWN: Final = _OWN | {
     "output_tokens", "total_tokens",
 }  # fmt: skip
 _TOOL_KNOWN: Final = _OWN | {"tool_name"}
-_RUN_KNOWN: Final = _OWN | {"python", "platform", "cwd", "argv"}
+_RUN_KNOWN: Final = _OWN | {"python", "platform", "cwd", "argv", "error.type"}
 
 _TYPES: Final[dict[str, EventType]] = {
     "llm": "LLM_CALL",

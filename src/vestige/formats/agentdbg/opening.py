@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from vestige.formats.agentdbg.files import (
     SPANS_FILE,
     Lines,
     TooLong,
+    count_lines,
     is_linked_run,
     is_run,
     is_v2,
@@ -45,7 +47,7 @@ from vestige.formats.agentdbg.parsing import (
 from vestige.formats.agentdbg.reading import EventReader, RunFacts
 from vestige.formats.agentdbg.sidecar import find_sidecar, read_sidecar
 from vestige.formats.base import Problem, Source, derived_run_id, derived_writer, is_uuid4
-from vestige.limits import EVENT_LINE_MAX, NAME_MAX, PROBLEMS_MAX
+from vestige.limits import EVENT_LINE_MAX, GLANCE_EVENTS, GLANCE_MIN, NAME_MAX, PROBLEMS_MAX
 from vestige.record.types import KnownRecord
 
 
@@ -73,6 +75,29 @@ def read_run(path: Path) -> Source:
     if not is_run(path):
         raise UnreadableError(f"{path}: no AgentDbg run (expected {RUN_FILE} or {EVENTS_FILE}).")
     return _read_later(path) if is_v2(path) else _read_directory(path)
+
+
+def glance_at_run(path: Path) -> Source | None:
+    """The first events of a long one, and how it ended; the others are only counted."""
+    events_file = path / EVENTS_FILE
+    if not is_run(path) or is_v2(path) or events_file.is_symlink():
+        return None
+    if not events_file.is_file() or events_file.stat().st_size < GLANCE_MIN:
+        return None
+    problems = Problems()
+    run = load_json(path / RUN_FILE, problems)
+    source_id = source_id_of(path, run, "run_id", problems)
+    run_id = derived_run_id(FORMAT, source_id)
+    reader = EventReader(run_id, source_id, _facts(run), _modified_ns(path))
+    first = list(islice(read_lines(events_file, problems), GLANCE_EVENTS))
+    unread = max(0, count_lines(events_file) - len(first))
+    ours = any(b'"vestige"' in bytes(event.meta) for event in first[:1])
+
+    def records() -> Iterator[KnownRecord]:
+        yield from reader.read(first)
+        yield from reader.finish(dead=is_dead(events_file, ours=ours))
+
+    return Source(run_id, reader.writer, records(), problems.list, unread)
 
 
 # --- a run directory -------------------------------------------------------------------------
