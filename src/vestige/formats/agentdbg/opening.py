@@ -95,7 +95,7 @@ def glance_at_run(path: Path) -> Source | None:
 
     def records() -> Iterator[KnownRecord]:
         yield from reader.read(first)
-        yield from reader.finish(dead=is_dead(events_file, ours=ours))
+        yield from reader.finish(dead=_died(reader, events_file, ours))
 
     return Source(run_id, reader.writer, records(), problems.list, unread)
 
@@ -131,12 +131,16 @@ def _records(reader: EventReader, events_file: Path, problems: Problems) -> Iter
             yield event
 
     yield from reader.read(events())
-    yield from reader.finish(dead=not reader.ended and is_dead(events_file, ours=ours))
+    yield from reader.finish(dead=_died(reader, events_file, ours))
     if reader.duplicates:
         problems.add(
             EVENTS_FILE, "", "event-id-duplicate",
             f"{reader.duplicates} events have an id that another one has.",
         )  # fmt: skip
+
+
+def _died(reader: EventReader, file: Path, ours: bool) -> bool:
+    return not reader.ended and is_dead(file, ours=ours, last_event_ns=reader.last_ns)
 
 
 def read_lines(path: Path, problems: Problems) -> Iterator[Line]:
@@ -191,7 +195,7 @@ def _read_later(path: Path) -> Source:
                 reader.know_root(span["span_id"])
         events = (event for span in _spans(spans_file, problems) for event in events_of(span))
         yield from reader.read(events)
-        yield from reader.finish(dead=not reader.ended and is_dead(spans_file, ours=False))
+        yield from reader.finish(dead=_died(reader, spans_file, False))
 
     return Source(run_id, reader.writer, records(), problems.list)
 

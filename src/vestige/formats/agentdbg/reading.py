@@ -90,7 +90,7 @@ class EventReader:
         self._seen: set[str] = set()
         self._start_id: str | None = None
         self._started_ns = fallback_ns
-        self._last_ns = fallback_ns
+        self.last_ns = fallback_ns
         self._last_said = ""
         self._error: Attributes = {}
         self.ended = False
@@ -117,7 +117,7 @@ class EventReader:
         started_ns = self._facts.started_ns
         if started_ns is None and first is not None:
             started_ns = parse_timestamp(first.ts)
-        self._started_ns = self._last_ns = self._started_ns if started_ns is None else started_ns
+        self._started_ns = self.last_ns = self._started_ns if started_ns is None else started_ns
         name = self._facts.name
         if not name and first is not None and first.event_type == "RUN_START":
             name = first.name
@@ -180,16 +180,16 @@ class EventReader:
             return
         self.writer, self._seq = derived_writer(FORMAT, f"{self.run_id}/end"), 0
         if facts.status == "running":
-            self._last_ns += 1  # the clock orders writers: this comes after all that was written
+            self.last_ns += 1  # the clock orders writers: this comes after all that was written
             after = f" after {self._last_said}" if self._last_said else ""
             yield Log(
-                VERSION, self.writer, self._next(), self._last_ns, self.run_id, OWN_COMPONENT,
+                VERSION, self.writer, self._next(), self.last_ns, self.run_id, OWN_COMPONENT,
                 "error", f"run left unfinished: nobody writes to it any more{after}",
                 self.root, {"crash": True},
             )  # fmt: skip
-            end_ns, status, attributes = self._last_ns, "interrupted", Attributes()
+            end_ns, status, attributes = self.last_ns, "interrupted", Attributes()
         else:
-            end_ns = facts.ended_ns if facts.ended_ns is not None else self._last_ns
+            end_ns = facts.ended_ns if facts.ended_ns is not None else self.last_ns
             status = "ok" if facts.status == "ok" else "error"
             attributes = {} if status == "ok" else self._error
         took = _duration(facts.duration_ms, end_ns - self._started_ns)
@@ -199,7 +199,7 @@ class EventReader:
 
     def _event(self, event: Line) -> Iterator[KnownRecord]:
         time_ns = parse_timestamp(event.ts)
-        self._last_ns = time_ns = self._last_ns if time_ns is None else min(time_ns, _TIME_MAX)
+        self.last_ns = time_ns = self.last_ns if time_ns is None else min(time_ns, _TIME_MAX)
         kind = event.event_type
         self._last_said = f"{kind} {event.name}".strip()[:200]
         if kind in _SPANS:
