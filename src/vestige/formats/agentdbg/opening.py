@@ -126,9 +126,12 @@ def _records(reader: EventReader, events_file: Path, problems: Problems) -> Iter
 
     def events() -> Iterator[Line]:
         nonlocal ours
-        for event in read_lines(events_file, problems):
-            ours = ours or b'"vestige"' in bytes(event.meta)
+        events = read_lines(events_file, problems)
+        for event in events:
+            ours = b'"vestige"' in bytes(event.meta)
             yield event
+            break  # the first one tells
+        yield from events
 
     yield from reader.read(events())
     yield from reader.finish(dead=_died(reader, events_file, ours))
