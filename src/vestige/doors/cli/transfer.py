@@ -63,7 +63,7 @@ def import_runs(paths: tuple[Path, ...], format: str | None, home: Home) -> None
 def _say(one: Imported) -> None:
     for problem in one.problems[:PROBLEMS_SHOWN]:
         _end_progress()
-        click.echo(f"  {problem}", err=True)
+        click.echo(f"  {one.path.name}/{problem}", err=True)
     more = len(one.problems) - PROBLEMS_SHOWN
     if more > 0:
         click.echo(f"  {one.path}: {more} more problems", err=True)
