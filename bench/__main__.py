@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from rich.console import Console
 from rich.table import Table
 
-from bench import emit, ingest, place, read, storage, survival, verbs, wire
+from bench import agentdbg, emit, ingest, place, read, storage, survival, verbs, wire
 from bench.figures import HEADER, Figure, figure_of
 
 SECTIONS: dict[str, tuple[str, Callable[[], Sequence[Figure]]]] = {
@@ -20,6 +20,7 @@ SECTIONS: dict[str, tuple[str, Callable[[], Sequence[Figure]]]] = {
     "read": ("Reading, importing, memory", read.measure),
     "verbs": ("Asking", verbs.measure),
     "wire": ("Model calls, recorded at the wire", wire.measure),
+    "agentdbg": ("Runs of AgentDbg", agentdbg.measure),
 }
 
 HOW_TO_READ = """\

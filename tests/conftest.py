@@ -3,6 +3,7 @@
 home          an empty home for this test; also $VESTIGE_HOME
 run_program   run(source, ...): a small Python program in a process of its own, recording into `home`
 read_runs     read_runs(): every run in `home`, implicit ones too, oldest first
+agentdbg      a Python with the published package agentdbg 0.3.0 (and maida, its later name); slow
 golden        golden(name, text): compare with tests/golden/<name>; `--rewrite` writes it instead
 
 `from conftest import load` gives `load(home)`, the same as read_runs for any home.
@@ -104,6 +105,24 @@ def run_program(home: Home) -> RunProgram:
 @pytest.fixture
 def read_runs(home: Home) -> ReadRuns:
     return lambda: load(home)
+
+
+@pytest.fixture(scope="session")
+def agentdbg() -> Path:
+    """An environment of its own under build/, made once: that package's pins are old."""
+    import fcntl
+
+    folder = Path(__file__).parent.parent / "build" / "agentdbg-0.3.0"
+    python = folder / "bin" / "python"
+    folder.parent.mkdir(exist_ok=True)
+    with open(folder.with_suffix(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # several workers may want it at once
+        if not (folder / "made").exists():
+            subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
+            pip = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+            subprocess.run([*pip, "agentdbg==0.3.0"], check=True)
+            (folder / "made").touch()
+    return python
 
 
 @pytest.fixture

@@ -1,0 +1,60 @@
+"""Does somebody still write to this run?
+
+Ours: the live sink holds the lock of events.jsonl for as long as its process lives, so the lock
+tells. AgentDbg's own: it holds nothing and names no process; what is left is how long it has been
+silent. It writes an event when a call is over, and a slow call takes minutes (limits.py).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from vestige.clock import SYSTEM
+from vestige.limits import FOREIGN_SILENCE_S
+
+
+def is_held(path: Path) -> bool:
+    """Does somebody hold the lock of this file?"""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+def is_dead(events: Path, *, ours: bool, last_event_ns: int | None = None) -> bool:
+    """Will nothing more come? `ours`: written by a sink that locks.
+
+    `last_event_ns`: when the last event says that it was written; a copy is younger than that.
+    """
+    if is_held(events):
+        return False
+    if ours:
+        return True
+    try:
+        last_ns = os.stat(events).st_mtime_ns
+    except OSError:
+        return _is_old(events.parent)
+    if last_event_ns is not None:
+        last_ns = min(last_ns, last_event_ns)
+    return _is_silent(last_ns)
+
+
+def _is_old(run: Path) -> bool:
+    """A run that has no events yet: it may just have begun."""
+    try:
+        return _is_silent(os.stat(run).st_mtime_ns)
+    except OSError:
+        return True
+
+
+def _is_silent(since_ns: int) -> bool:
+    return SYSTEM.now_ns() - since_ns > FOREIGN_SILENCE_S * 1_000_000_000
