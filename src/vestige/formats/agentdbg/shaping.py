@@ -1,0 +1,93 @@
+"""A body or attribute as the value that an event carries: AgentDbg's markers, bounded strings.
+
+Records come here redacted. What stands masked in them becomes `__REDACTED__`, and only then are
+long strings cut: a cut never leaves half a secret. Most bodies are short JSON without a mask:
+these are put into the event as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from vestige.formats.agentdbg.events import REDACTED, TRUNCATED
+from vestige.record.mask import MARK
+
+MAX_FIELD_BYTES = 20_000
+"""AgentDbg's own default for `max_field_bytes`."""
+
+DEPTH_MAX = 100
+"""What is nested deeper is cut: other readers recurse."""
+
+_MASKED_WHOLE = re.compile(rf"(?s).{{0,3}}{MARK}.{{0,3}}")
+_MARK_BYTES = MARK.encode()
+_decode = msgspec.json.Decoder().decode
+
+
+class Shaper:
+    """Makes values fit for an event.
+
+    `hides` says of a key whether its value is hidden whole, beyond what the recorder masked.
+    """
+
+    def __init__(
+        self, max_field_bytes: int = MAX_FIELD_BYTES, hides: Callable[[str], bool] | None = None
+    ) -> None:
+        self._max_bytes = max_field_bytes
+        self._hides = hides
+
+    def body(self, text: str | None, *, plain: bool = False, json: bool = False) -> Any:
+        """A body: its JSON value where it is an object or array, else a string.
+
+        `plain`: a string even if it looks like JSON. `json`: JSON also if it is a scalar.
+        """
+        if text is None:
+            return None
+        if plain or not (json or text[:1] in ("{", "[") or text.lstrip()[:1] in ("{", "[")):
+            return self.string(text)
+        try:
+            raw = text.encode()
+            value = _decode(raw)
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            return self.string(text)
+        if (
+            len(raw) <= self._max_bytes
+            and self._hides is None
+            and _MARK_BYTES not in raw
+            and b"\n" not in raw
+            and raw.count(b"[") + raw.count(b"{") <= DEPTH_MAX
+        ):
+            return msgspec.Raw(raw)
+        return self.value(value)
+
+    def value(self, value: Any, depth: int = 0) -> Any:
+        """A JSON value, its strings shaped."""
+        if isinstance(value, str):
+            return self.string(value)
+        if isinstance(value, (dict, list)) and depth >= DEPTH_MAX:
+            return TRUNCATED
+        if isinstance(value, dict):
+            hides = self._hides
+            return {
+                self.string(key): REDACTED
+                if hides is not None and inner is not None and hides(key)
+                else self.value(inner, depth + 1)
+                for key, inner in value.items()
+            }
+        if isinstance(value, list):
+            return [self.value(inner, depth + 1) for inner in value]
+        return value
+
+    def string(self, text: str) -> str:
+        if MARK in text:
+            text = REDACTED if _MASKED_WHOLE.fullmatch(text) else text.replace(MARK, REDACTED)
+        most = self._max_bytes
+        if len(text) * 4 <= most or most <= 0:
+            return text
+        raw = text.encode(errors="backslashreplace")
+        if len(raw) <= most:
+            return text
+        return raw[: max(0, most - len(TRUNCATED))].decode(errors="ignore") + TRUNCATED
