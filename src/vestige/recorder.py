@@ -23,7 +23,7 @@ from typing import Any, Self
 
 from vestige import settings as settings_module
 from vestige.clock import SYSTEM, Clock
-from vestige.emit import current
+from vestige.emit import current, run_sinks
 from vestige.emit.emitter import LEVEL_RANK, Emitter, PreparedBody
 from vestige.emit.logger import Logger
 from vestige.emit.null import NULL_LOGGER, NULL_SPAN, UnsampledRun
@@ -111,12 +111,17 @@ class Recorder:
         *,
         component: str = "agent",
         body: Any = None,
+        on_id: Callable[[str], None] | None = None,
     ) -> Span:
-        """Open a run: the root span of one trace, a context manager (sync and async)."""
+        """Open a run: the root span of one trace, a context manager (sync and async).
+
+        `on_id` is told the run's id before its first record: for a sink of that run."""
         if self._closed:
             return NULL_SPAN
         emitter = self._emitter
         run_id = emitter.run_id()
+        if on_id is not None:
+            on_id(run_id)
         sampled = emitter.sample >= 1 or int(run_id[:8], 16) / 2**32 < emitter.sample
         if not sampled:
             attributes = {**emitter.attributes(attributes), "sampled": False}
@@ -210,6 +215,7 @@ class Recorder:
             except Exception:  # noqa: BLE001  # surrogates, foreign types: the slow, thorough way
                 record = clean.clean_record(record)
                 line = encode((record,))
+            given = record
             if self._suspicious(line):
                 assert self._redactor is not None
                 record = self._redactor.record(record)
@@ -220,6 +226,8 @@ class Recorder:
             self._write(line)
             if self._listeners:
                 self._tell(record)
+            if run_sinks.SINKS:
+                self._tell_run(record, given)
         except Exception as error:  # noqa: BLE001  # the program goes on, whatever this is
             self._emitter.fault(f"record lost: {type(error).__name__}")
 
@@ -229,6 +237,15 @@ class Recorder:
                 listener(record)
             except Exception as error:  # noqa: BLE001  # a listener only observes
                 self._emitter.fault(f"listener raised {type(error).__name__}")
+
+    def _tell_run(self, record: KnownRecord, given: KnownRecord) -> None:
+        sink = run_sinks.SINKS.get(record.run_id)
+        if sink is None:
+            return
+        try:
+            sink.take(record, given, self)
+        except Exception as error:  # noqa: BLE001  # as above; a guardrail is none, and goes on
+            self._emitter.fault(f"sink of a run raised {type(error).__name__}")
 
     def _prepare_body(self, body: Any, seq: int) -> PreparedBody:
         """A body as its line will hold it; a long one goes to a file first."""

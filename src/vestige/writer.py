@@ -71,6 +71,11 @@ class Writer:
         self._published = ""
         self._original_parent = os.environ.get(PARENT_VARIABLE)
 
+    @property
+    def died(self) -> bool:
+        """Whether the process's end was told in last words: it is no ordinary one."""
+        return self._died
+
     # --- recorders come and go -------------------------------------------------------------------
 
     def attach(self, emitter: Emitter, last_words: bool) -> None:

@@ -21,6 +21,10 @@ from vestige.emit import current
 from vestige.emit.span import Span
 
 F = TypeVar("F", bound=Callable[..., Any])
+End = Callable[..., None]
+"""As `Span.end`."""
+Opened = Callable[[Any, Any], tuple[Span, End]]
+"""A call's arguments -> the span to run it in, and what ends that."""
 
 
 def traced_run(
@@ -68,13 +72,17 @@ def _traced(function: Callable[..., Any], name: str | None, type: str, capture: 
             return current.default().run(label, body=body)
         return parent.child(label, type, body=body)
 
+    def opened_with_end(args: Any, kwargs: Any) -> tuple[Span, End]:
+        span = opened(args, kwargs)
+        return span, span.end
+
     def finished(span: Span, result: Any) -> None:
         span.end(body=result if capture else None)
 
     if inspect.isasyncgenfunction(function):
-        return _traced_async_generator(function, opened)
+        return traced_async_generator(function, opened_with_end)
     if inspect.isgeneratorfunction(function):
-        return _traced_generator(function, opened)
+        return traced_generator(function, opened_with_end)
     if inspect.iscoroutinefunction(function):
 
         @functools.wraps(function)
@@ -105,12 +113,12 @@ def _arguments(function: Callable[..., Any], args: Any, kwargs: Any) -> dict[str
     return {key: value for key, value in named.items() if key not in ("self", "cls")}
 
 
-def _traced_generator(
-    function: Callable[..., Generator[Any, Any, Any]], opened: Callable[[Any, Any], Span]
-) -> Any:
+def traced_generator(function: Callable[..., Generator[Any, Any, Any]], opened: Opened) -> Any:
+    """A generator function whose generators run inside a span, and end it in whatever way."""
+
     @functools.wraps(function)
-    def traced_generator(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
-        span = opened(args, kwargs)
+    def traced(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+        span, end = opened(args, kwargs)
         generator = function(*args, **kwargs)
         step: Callable[[Any], Any] = generator.send
         sent: Any = None
@@ -134,24 +142,24 @@ def _traced_generator(
                 except BaseException as thrown:  # noqa: BLE001  # what the consumer throws in
                     step, sent = generator.throw, thrown
         except StopIteration as stop:
-            span.end()
+            end()
             return stop.value
         except GeneratorExit:
-            span.end(status="cancelled")  # the consumer had enough: no error of the generator's
+            end(status="cancelled")  # the consumer had enough: no error of the generator's
             raise
         except BaseException as error:
-            span.end(error)
+            end(error)
             raise
 
-    return traced_generator
+    return traced
 
 
-def _traced_async_generator(
-    function: Callable[..., AsyncGenerator[Any, Any]], opened: Callable[[Any, Any], Span]
-) -> Any:
+def traced_async_generator(function: Callable[..., AsyncGenerator[Any, Any]], opened: Opened) -> Any:
+    """The same for an async generator function."""
+
     @functools.wraps(function)
-    async def traced_async_generator(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
-        span = opened(args, kwargs)
+    async def traced(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
+        span, end = opened(args, kwargs)
         generator = function(*args, **kwargs)
         step: Callable[[Any], Any] = generator.asend
         sent: Any = None
@@ -175,12 +183,12 @@ def _traced_async_generator(
                 except BaseException as thrown:  # noqa: BLE001  # what the consumer throws in
                     step, sent = generator.athrow, thrown
         except StopAsyncIteration:
-            span.end()
+            end()
         except GeneratorExit:
-            span.end(status="cancelled")
+            end(status="cancelled")
             raise
         except BaseException as error:
-            span.end(error)
+            end(error)
             raise
 
-    return traced_async_generator
+    return traced

@@ -13,13 +13,16 @@ Pure. Elsewhere: the offline search over a whole run in query/checks/repeats.py.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Hashable, Sequence
+from typing import Final, NamedTuple
 
 WINDOW_MAX = 500
 """Steps of one round. More cannot be told apart from a program that does its work."""
 
 ROUNDS_KEPT_MAX = 100
 """Rounds that are counted; a limit above it is reached when this is."""
+
+_SAID: Final = object()
 
 PATTERNS_MAX = 1_000
 """Patterns remembered as told. A program with more of them has other problems."""
@@ -48,21 +51,21 @@ class LoopDetector:
         kept = max(self._repetitions, min(rounds_kept, ROUNDS_KEPT_MAX))
         self._length_max = self._window * kept
         self._keys: list[int] = []
-        self._details: list[int | None] = []
-        """None: the step has arguments, and its key says all."""
+        self._details: list[object] = []
+        """`_SAID`: the step has arguments, and its key says all."""
         self._labels: list[str] = []
         self._evidence: list[str] = []
         self._told: set[tuple[str, ...]] = set()
 
     def add(
-        self, label: str, *, arguments: str | None = None, detail: str = "", evidence: str
+        self, label: str, *, arguments: Hashable = None, detail: object = None, evidence: str
     ) -> Loop | None:
         """A step; the loop that it completes a round of, if there is one."""
         if len(self._keys) >= 2 * self._length_max:
             self._forget()
         key = hash((label, arguments))
         self._keys.append(key)
-        self._details.append(None if arguments is not None else hash(detail))
+        self._details.append(_SAID if arguments is not None else detail)
         self._labels.append(label)
         self._evidence.append(evidence)
         if self._keys.count(key) < self._repetitions:
@@ -85,7 +88,7 @@ class LoopDetector:
             if keys[-1 - period] != key:
                 continue
             rounds = _rounds(keys, period)
-            if rounds >= self._repetitions and None not in self._details[-period:]:
+            if rounds >= self._repetitions and _SAID not in self._details[-period:]:
                 rounds = min(rounds, _rounds(self._details, period))
             if rounds >= self._repetitions:
                 rounds = min(rounds, self._length_max // period)
@@ -100,7 +103,7 @@ class LoopDetector:
             del steps[: -self._length_max]
 
 
-def _rounds(steps: list[int] | list[int | None], period: int) -> int:
+def _rounds(steps: Sequence[object], period: int) -> int:
     """How often the last `period` steps came in a row, up to now."""
     last = steps[-period:]
     rounds = 1
