@@ -91,6 +91,7 @@ class Recorder:
             self._prepare_body,
             level=level,
             sample=sample,
+            send_both=self._send_both,
         )
         self._writer = self._join(clock)
         self._redactor = self._writer.redactor if redact else None
@@ -230,6 +231,21 @@ class Recorder:
                 self._tell_run(record, given)
         except Exception as error:  # noqa: BLE001  # the program goes on, whatever this is
             self._emitter.fault(f"record lost: {type(error).__name__}")
+
+    def _send_both(self, first: KnownRecord, second: KnownRecord) -> None:
+        """Two records of one moment, in one write: the common case of `_send`, and nothing else."""
+        try:
+            lines = encode((first, second))
+        except Exception:  # noqa: BLE001  # as above
+            lines = b""
+        if not lines or len(lines) > LINE_MAX or self._listeners or self._suspicious(lines):
+            self._send(first)
+            self._send(second)
+            return
+        self._write(lines)
+        if run_sinks.SINKS:
+            self._tell_run(first, first)
+            self._tell_run(second, second)
 
     def _tell(self, record: KnownRecord) -> None:
         for listener in self._listeners:

@@ -15,6 +15,7 @@ from typing import Any
 from vestige.agentdbg import runs
 from vestige.agentdbg.settings import warn_once
 from vestige.emit.exceptions import error_attributes
+from vestige.emit.instant import tell
 from vestige.emit.span import Span
 from vestige.formats.agentdbg.mapping import DETAILS, INSTANT, JSON, META, PAYLOAD, PLAIN
 from vestige.limits import LINE_MAX
@@ -58,11 +59,9 @@ def record_llm_call(
         if usage is not None:
             _add_usage(attributes, usage)
         _add_forms(attributes, prompt=prompt, response=response)
-        span, ending, how = _begin(parent, name, "llm", attributes, prompt, meta, status, error)
+        _tell(parent, name, "llm", attributes, prompt, response, meta, status, error)
     except Exception as failure:  # noqa: BLE001  # the program goes on, whatever it passed
         _failed("record_llm_call", failure)
-        return
-    span.end(attributes=ending, body=response, status=how)
 
 
 def record_tool_call(
@@ -82,11 +81,9 @@ def record_tool_call(
             name = safe_str(name)
         attributes: dict[str, Any] = {INSTANT: True, "tool_name": name}
         _add_forms(attributes, args=args, result=result)
-        span, ending, how = _begin(parent, name, "tool", attributes, args, meta, status, error)
+        _tell(parent, name, "tool", attributes, args, result, meta, status, error)
     except Exception as failure:  # noqa: BLE001  # as above
         _failed("record_tool_call", failure)
-        return
-    span.end(attributes=ending, body=result, status=how)
 
 
 def record_state(
@@ -101,11 +98,9 @@ def record_state(
         if state is None and diff is not None:
             state = _NOTHING  # else the difference would stand where the state does
         _add_forms(attributes, state=state, diff=diff)
-        span, _, _ = _begin(parent, "state", "state", attributes, state, meta, "ok", None)
+        _tell(parent, "state", "state", attributes, state, diff, meta, "ok", None)
     except Exception as failure:  # noqa: BLE001  # as above
         _failed("record_state", failure)
-        return
-    span.end(body=diff)
 
 
 # --- parts ---------------------------------------------------------------------------------------
@@ -121,24 +116,26 @@ class _Nothing:
 _NOTHING = _Nothing()
 
 
-def _begin(
+def _tell(
     parent: Span,
     name: str,
     type: str,
     attributes: dict[str, Any],
     body: Any,
+    end_body: Any,
     meta: Any,
     status: Any,
     error: Any,
-) -> tuple[Span, dict[str, Any] | None, str]:
-    """The open span; and what it ends with: attributes and status."""
+) -> None:
     if meta is not None and meta != {}:
         attributes[META] = _meta_text(meta)
-    ending = None if error is None else _error(error)
-    how = "error" if error is not None else "ok"
+    how = "ok" if error is None else "error"
     if isinstance(status, str) and status in _FAILED:
         how = status
-    return parent.child(name, type, attributes, body), ending, how
+    tell(
+        parent, name, type, attributes, body,
+        end_attributes=None if error is None else _error(error), end_body=end_body, status=how,
+    )  # fmt: skip
 
 
 def _add_forms(attributes: dict[str, Any], **bodies: Any) -> None:

@@ -82,16 +82,19 @@ class LoopDetector:
         return True
 
     def _find(self, key: int) -> Loop | None:
-        keys = self._keys
+        keys, details = self._keys, self._details
         longest = min(self._window, len(keys) // self._repetitions)
         for period in range(1, longest + 1):
             if keys[-1 - period] != key:
                 continue
-            rounds = _rounds(keys, period)
-            if rounds >= self._repetitions and _SAID not in self._details[-period:]:
-                rounds = min(rounds, _rounds(self._details, period))
+            told = _SAID in details[-period:]
+            if not told and details[-1 - period] != details[-1]:
+                continue
+            most = self._length_max // period
+            rounds = _rounds(keys, period, most)
+            if not told and rounds >= self._repetitions:
+                rounds = _rounds(details, period, rounds)
             if rounds >= self._repetitions:
-                rounds = min(rounds, self._length_max // period)
                 return Loop(
                     tuple(self._labels[-period:]), rounds, tuple(self._evidence[-rounds * period :])
                 )
@@ -103,10 +106,10 @@ class LoopDetector:
             del steps[: -self._length_max]
 
 
-def _rounds(steps: Sequence[object], period: int) -> int:
-    """How often the last `period` steps came in a row, up to now."""
+def _rounds(steps: Sequence[object], period: int, most: int) -> int:
+    """How often the last `period` steps came in a row, up to now; no more than `most`."""
     last = steps[-period:]
     rounds = 1
-    while steps[-(rounds + 1) * period : -rounds * period] == last:
+    while rounds < most and steps[-(rounds + 1) * period : -rounds * period] == last:
         rounds += 1
     return rounds
