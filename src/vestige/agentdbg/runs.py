@@ -163,11 +163,9 @@ def _end_open_runs() -> None:
         root = live.root
         if root is None:
             continue
-        died = live._recorder._writer.died
-        if live is _implicit and live.broken is None:
-            root.end(status="error" if died else "ok")
-        elif live.broken is not None:
-            root.end(live.broken)
+        death = live._recorder._writer.death
+        if live is _implicit or live.broken is not None:
+            end_run(root, death)
         else:
             root.end(status="interrupted")
 
