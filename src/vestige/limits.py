@@ -91,6 +91,30 @@ PRUNE_INTERVAL_S = 300.0
 IMPORT_BATCH = 20_000
 """Records of an import in one transaction; fewer where their bodies are large."""
 
+# --- runs of other tools ------------------------------------------------------------------
+
+EVENT_LINE_MAX = 16 * MIB
+"""A line of another tool's file: longer ones are passed over, so that memory stays near it."""
+
+FOREIGN_FILE_MAX = 256 * MIB
+"""A file that can only be read whole (an export in one JSON document)."""
+
+FOREIGN_RUNS_MAX = 100_000
+"""Runs of one folder; more is no folder of runs."""
+
+GLANCE_EVENTS = 1_000
+"""Events of a long foreign run that its first page is made from; the other pages read all."""
+
+GLANCE_MIN = 4 * MIB
+"""A shorter file is read whole: that is quick, and an answer from all of it is better."""
+
+PROBLEMS_MAX = 1_000
+"""Problems that are kept of one run: a damaged file may have as many as it has lines."""
+
+FOREIGN_SILENCE_S = 600.0
+"""A foreign run that is `running`, locked by nobody and silent for so long is taken for dead:
+a single slow model call has no event until it ends."""
+
 # --- the store --------------------------------------------------------------------------
 
 PIECE_MIN = 64

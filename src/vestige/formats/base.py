@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from vestige.record.run import BodyRef, Run
-from vestige.record.types import KnownRecord
+from vestige.record.types import Attributes, KnownRecord
 
 _UUID4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
@@ -58,6 +58,8 @@ class Source:
     """In order; read once, while they are taken."""
     problems: list[Problem] = field(default_factory=list)
     """Complete when the records are."""
+    unread: int = 0
+    """Of a glance: so many events of the file are not among the records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,8 @@ class RunToWrite:
 
     run: Run
     read_body: Callable[[int], bytes]
+    process: Attributes = field(default_factory=dict)
+    """What is known of the program that ran: attributes of its `process` span."""
 
     def body(self, ref: BodyRef | None) -> bytes | None:
         """The bytes of a body, if they are still there."""
@@ -73,7 +77,8 @@ class RunToWrite:
 
 
 class Format(Protocol):
-    """The names that a format module has. `recover` may be missing."""
+    """The names that a format module has. Two may be missing: `recover(path)`, which finishes runs on
+    disk whose program died, and `glance(path)`, the beginning of a run that is long to read."""
 
     def sniff(self, path: Path) -> bool:
         """Does this path look like ours? Cheap, bounded, and never raises."""

@@ -56,6 +56,8 @@ class Debugger:
         self._keep = keep
         self._health = health
         self._close = close
+        self.unread = 0
+        """So many events of the only run were not read: it was opened for a first look."""
 
     def close(self) -> None:
         """Let go of the store, and of what was made to read it."""
@@ -198,7 +200,7 @@ class Debugger:
         run = self._run(id)
         low, high = (self._seconds(run, edge) for edge in (from_, to))
         options = ShowOptions(errors, fold, type, low, high, depth, limit, after)
-        return self._placed(ShowAnswer(run, options, id))
+        return self._placed(ShowAnswer(run, options, id, self.unread))
 
     def _seconds(self, run: Run, edge: str | float | None) -> float | None:
         if edge is None or not isinstance(edge, str):

@@ -59,6 +59,8 @@ class ShowAnswer(Asked):
     options: ShowOptions = ShowOptions()
     asked: str | None = None
     """The id as it was given; None: the latest."""
+    unread: int = 0
+    """Events after these that were not read for this answer: it is the first page."""
 
     def lines(self, budget: int) -> list[str]:
         return [text for text, _ in self.styled(budget)]
@@ -68,6 +70,10 @@ class ShowAnswer(Asked):
         outcome = self.run.info.outcome
         first, *rest = header(self.run)
         head = [(first, f"head {outcome}"), *((text, "ok") for text in rest)]
+        if self.unread:
+            head.append(
+                (f"counts so far: {self.unread} more events are read with the next page", "ok")
+            )
         head += [(f"!! {text}", "stamp") for text in stamps(self.run)[:3]] + [("", "ok")]
         if budget < 200:
             head = head[:1]
@@ -92,9 +98,10 @@ class ShowAnswer(Asked):
         if len(rows) == total and sum(costs) <= budget:
             return self._within_limit(rows, limit)
         told = count_tokens(_told(total, self._page(skipped + total))) + 1
-        if self.options.after is not None:
+        if self.options.after is not None or self.unread:
             count = max(1, min(limit, _count_fitting(costs, budget - told)))
-            more = (_told(total - count, self._page(skipped + count)), "ok")
+            left = total - count + self.unread
+            more = (_told(left, self._page(skipped + count)), "ok")
             return [*rows[:count], more]
         head = min(limit // 4, _count_fitting(costs, (budget - told) // 3))
         room = budget - told - sum(costs[:head])

@@ -71,6 +71,8 @@ class SpanInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     redacted: dict[str, int]
     input: BodyRef | None
     output: BodyRef | None
+    end_seq: int | None = None
+    """Of its close, by whoever closed it."""
 
 
 class LogInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):

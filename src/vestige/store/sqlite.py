@@ -411,7 +411,7 @@ _RUN_COLUMNS = (
 _SPANS = """
 SELECT s.span_id, s.number, s.parent_id, w.writer, s.seq, s.started_ns, s.type, s.name,
   s.component, s.status, s.duration_ns, s.attributes, s.redacted,
-  s.input_body, s.input_bytes, s.input_info, s.output_body, s.output_bytes, s.output_info
+  s.input_body, s.input_bytes, s.input_info, s.output_body, s.output_bytes, s.output_info, s.end_seq
 FROM spans s JOIN writers w ON w.id = s.writer WHERE s.run = ?
 """
 _LOGS = """
@@ -437,6 +437,7 @@ def _span_info(run: int, row: Sequence[Any]) -> SpanInfo:
         duration_ns=row[10], attributes=_decode(row[11]) if row[11] else {},
         redacted=_decode(row[12]) if row[12] else {},
         input=_body_ref(row[13], row[14], row[15]), output=_body_ref(row[16], row[17], row[18]),
+        end_seq=row[19],
     )  # fmt: skip
 
 

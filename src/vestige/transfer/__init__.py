@@ -1,7 +1,15 @@
 """Where formats and stores meet: open anything that holds runs, take runs in, hand them out."""
 
 from vestige.transfer.exporting import export_run
-from vestige.transfer.importing import Imported, import_path
+from vestige.transfer.importing import Imported, check_source, import_path, recover_source
 from vestige.transfer.opening import is_source, open_path
 
-__all__ = ["Imported", "export_run", "import_path", "is_source", "open_path"]
+__all__ = [
+    "Imported",
+    "check_source",
+    "export_run",
+    "import_path",
+    "is_source",
+    "open_path",
+    "recover_source",
+]

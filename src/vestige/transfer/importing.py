@@ -85,6 +85,21 @@ def _import_one(store: Store, reader: Format, place: Path, redactor: Redactor) -
     return Imported(place, source.run_id, taken, known, source.problems)
 
 
+def check_source(path: Path) -> tuple[str, Sequence[Problem]] | None:
+    """What is wrong with what is at a path, by the rules of its format; None: it has none."""
+    found = find_format(path)
+    return None if found is None else (found[0], found[1].check(path))
+
+
+def recover_source(path: Path) -> Iterator[Path]:
+    """Finish on disk the runs at a path whose program died: those that were finished."""
+    found = find_format(path)
+    recover = getattr(found[1], "recover", None) if found is not None else None
+    if recover is None:
+        raise UnreadableError(f"{path}: nothing here that can be recovered (no journal/ in it).")
+    yield from recover(path)
+
+
 def take_source(store: Store, source: Source, redactor: Redactor) -> int:
     """All records of a source, masked; how many were new."""
     taken = 0
@@ -122,4 +137,11 @@ def _batches(records: Iterator[KnownRecord]) -> Iterator[list[KnownRecord]]:
         yield batch
 
 
-__all__ = ["Imported", "find_format", "import_path", "take_source"]
+__all__ = [
+    "Imported",
+    "check_source",
+    "find_format",
+    "import_path",
+    "recover_source",
+    "take_source",
+]

@@ -20,9 +20,10 @@ from vestige.errors import NotFoundError, UnreadableError
 from vestige.formats import NAMES
 from vestige.home import JOURNAL_SUFFIX, Home, default_root, get_home
 from vestige.query.debugger import Debugger
-from vestige.transfer.importing import find_format, import_path
+from vestige.transfer.importing import find_format, import_path, take_source
 
 if TYPE_CHECKING:
+    from vestige.formats.base import Source
     from vestige.record.run import RunInfo
     from vestige.record.types import BodyInfo
     from vestige.store.base import CheckResult
@@ -32,13 +33,18 @@ if TYPE_CHECKING:
 STORE_SUFFIX = ".db"
 
 
-def open_path(path: str | os.PathLike[str] | Home | None = None) -> Debugger:
-    """The verbs over whatever is there; the default home without a path."""
+def open_path(
+    path: str | os.PathLike[str] | Home | None = None, *, glance: bool = False
+) -> Debugger:
+    """The verbs over whatever is there; the default home without a path.
+
+    `glance`: of a long run in another format its beginning is enough, for now.
+    """
     home = get_home(path)
     if home.root.is_file():
         return _open_file(home.root)
     if home.root.is_dir() and not _is_home(home.root) and find_format(home.root) is not None:
-        return _open_foreign(home.root)
+        return (_glance_at(home.root) if glance else None) or _open_foreign(home.root)
     return _open_home(home)
 
 
@@ -149,6 +155,24 @@ def _open_foreign(path: Path) -> Debugger:
             )
 
     return _open_temporary(path, fill)
+
+
+def _glance_at(path: Path) -> Debugger | None:
+    from vestige.record.redact import Redactor
+
+    found = find_format(path)
+    look = getattr(found[1], "glance", None) if found is not None else None
+    source: Source | None = look(path) if look is not None else None
+    if source is None:
+        return None
+    taken = source
+
+    def fill(store: SqliteStore) -> None:
+        take_source(store, taken, Redactor())
+
+    debugger = _open_temporary(path, fill)
+    debugger.unread = source.unread
+    return debugger
 
 
 def _no_spill(writer: str, seq: int, info: object) -> bytes | None:

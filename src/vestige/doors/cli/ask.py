@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import click
@@ -17,6 +19,7 @@ from vestige.doors.cli.read import answer_options, asked, print_answer
   vestige check                  what is wrong with the latest run
   vestige check r7               findings, cause first, each with its proof
   vestige check r7 --json        all of them, for a program
+  vestige check runs/3d1957bd-.. a run of AgentDbg: also the rules of its format
 """,
     exits="0 no finding of severity error, 1 there is one, 2 no such run, 3 unreadable store",
 )
@@ -37,7 +40,32 @@ def check(id: str | None, after: int, home: Home, as_json: bool, budget: int | N
     """
     with asked(home, id) as (debugger, wanted):
         answer = debugger.check(wanted, after=after)
+    broken = _format_problems(id, as_json)
     print_answer(answer, as_json, budget)
+    if broken:
+        sys.exit(1)
+
+
+def _format_problems(id: str | None, as_json: bool) -> bool:
+    """Of a run of another tool: what its own format forbids, before what its story tells."""
+    from vestige.transfer import check_source, is_source
+
+    if id is None or not is_source(id):
+        return False
+    checked = check_source(Path(id))
+    if checked is None:
+        return False
+    name, problems = checked
+    for problem in problems[:PROBLEMS_SHOWN]:
+        click.echo(f"{problem.severity} {problem.rule}: {problem}", err=as_json)
+    if len(problems) > PROBLEMS_SHOWN:
+        click.echo(f"… {len(problems) - PROBLEMS_SHOWN} more problems", err=as_json)
+    click.echo(f"{name}: {len(problems)} problems with the format\n", err=as_json)
+    return any(problem.severity == "error" for problem in problems)
+
+
+PROBLEMS_SHOWN = 50
+"""Of a format; a damaged file may have as many as it has lines."""
 
 
 @click.command(

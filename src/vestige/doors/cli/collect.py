@@ -87,15 +87,20 @@ def doctor(home: Home, as_json: bool, budget: int | None) -> None:
     examples="""
   vestige recover               finish everything that dead processes left in the home
   vestige recover ./spool/x     the same for a home elsewhere
+  vestige recover ~/.agentdbg   finish AgentDbg runs that were left `running`
 """,
-    exits="0 done (also when there was nothing to do), 2 no such path, 3 not a home",
+    exits="0 done (also when there was nothing to do), 2 no such path, 3 nothing to recover there",
 )
 @click.argument("path", required=False, type=click.Path(path_type=Path))
 @home_option
 def recover(path: Path | None, home: Home) -> None:
-    """Finish what a dead process left: take its records in, and stamp how it ended."""
+    """Finish what a dead process left: take its records in, and stamp how it ended.
+
+    PATH is a home, or runs of another tool: an AgentDbg run, a folder of them, a data
+    directory. Those are finished on disk, as their format has it; a live one is left alone.
+    """
     from vestige.doors.cli.read import opened
-    from vestige.errors import NotFoundError, UnreadableError
+    from vestige.errors import NotFoundError
     from vestige.home import get_home
     from vestige.store.base import RunFilter
     from vestige.store.sqlite import SqliteStore
@@ -105,9 +110,8 @@ def recover(path: Path | None, home: Home) -> None:
             raise NotFoundError(f"{path}: no such file or directory.")
         home = get_home(path)
         if not home.journal.is_dir():
-            raise UnreadableError(
-                f"{path}: nothing here that can be recovered (no journal/ in it)."
-            )
+            _recover_foreign(path)
+            return
     before: set[str] = set()
     if home.store.exists():
         with SqliteStore.open(home.store) as store:
@@ -121,3 +125,12 @@ def recover(path: Path | None, home: Home) -> None:
     click.echo(f"{len(finished)} interrupted runs were finished")
     for run in finished:
         click.echo(f"  {run.short_id}  {run.name}  vestige show {run.short_id}")
+
+
+def _recover_foreign(path: Path) -> None:
+    from vestige.transfer import recover_source
+
+    finished = list(recover_source(path))
+    click.echo(f"{len(finished)} interrupted runs were finished")
+    for run in finished:
+        click.echo(f"  {run}  vestige show {run}")

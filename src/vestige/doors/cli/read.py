@@ -50,15 +50,20 @@ def opened(home: Home, *, readonly: bool = True) -> Iterator[SqliteStore]:
 
 
 @contextmanager
-def asked(home: Home, id: str | None = None) -> Iterator[tuple[Debugger, str | None]]:
-    """The verbs over a home, or over the path that was given in place of an id."""
+def asked(
+    home: Home, id: str | None = None, *, glance: bool = False
+) -> Iterator[tuple[Debugger, str | None]]:
+    """The verbs over a home, or over the path that was given in place of an id.
+
+    `glance`: the beginning of a long run will do.
+    """
     from vestige.transfer import is_source, open_path
 
     if id is not None and is_source(id):
-        with open_path(id) as debugger:
+        with open_path(id, glance=glance) as debugger:
             yield debugger, None
     else:
-        with open_path(home) as debugger:
+        with open_path(home, glance=glance and id is None) as debugger:
             yield debugger, id
 
 
@@ -162,6 +167,7 @@ def list_runs(
   vestige show r7 --type tool        only the spans of one type
   vestige show r7 --from 2 --to 3.5  what happened between these seconds
   vestige show 8f3c.000001.ndjson    a journal file, wherever it is
+  vestige show runs/3d1957bd-...     a run directory of AgentDbg
   vestige show r7 --json             the same, for a program
 """,
     exits="0 shown, 2 no such run, 3 unreadable store",
@@ -198,10 +204,11 @@ def show(
     """Show how a run unfolded: one line per span or log line, oldest first.
 
     RUN is a run id, the first characters of one, a short id such as r7, any other id that
-    leads to a run, a pasted log line, or a path: a home, a store, a journal. Without RUN,
-    the latest. Every line of a span starts with its short id.
+    leads to a run, a pasted log line, or a path: a home, a store, a journal, a run of another
+    tool. Without RUN, the latest. Every line of a span starts with its short id.
     """
-    with asked(home, run) as (debugger, wanted):
+    narrowed = errors or as_json or (type, from_, to, depth, after) != (None,) * 5
+    with asked(home, run, glance=not narrowed) as (debugger, wanted):
         answer = debugger.show(
             wanted, errors=errors, fold=not no_fold, type=type, from_=from_, to=to, depth=depth,
             limit=limit, after=after,

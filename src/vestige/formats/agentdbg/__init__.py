@@ -1,1 +1,71 @@
-"""The AgentDbg v0.1 trace format: run directories with run.json and events.jsonl."""
+"""The AgentDbg v0.1 trace format: run directories with run.json and events.jsonl.
+
+Reads run directories (also of the later v0.2 layout), folders of them, whole data directories and
+what `agentdbg export` writes. Writes run directories that AgentDbg lists, exports and views.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from vestige.errors import UnreadableError
+from vestige.formats.agentdbg import files
+from vestige.formats.base import Problem, RunToWrite, Source
+
+
+def sniff(path: Path) -> bool:
+    try:
+        if path.is_dir():
+            return (
+                files.is_run(path)
+                or files.is_linked_run(path)
+                or files.runs_folder(path) is not None
+            )
+        return files.is_export(path)
+    except (OSError, UnreadableError):
+        return False
+
+
+def find(path: Path) -> Iterator[Path]:
+    folder = None
+    if path.is_dir() and not files.is_run(path) and not files.is_linked_run(path):
+        folder = files.runs_folder(path)
+    if folder is None:
+        yield path
+    else:
+        yield from files.run_directories(folder)
+
+
+def read(path: Path) -> Source:
+    from vestige.formats.agentdbg.opening import read_run
+
+    return read_run(path)
+
+
+def glance(path: Path) -> Source | None:
+    """The beginning of a run that is long to read; None: read it."""
+    from vestige.formats.agentdbg.opening import glance_at_run
+
+    return glance_at_run(path)
+
+
+def write(run: RunToWrite, target: Path) -> Path:
+    from vestige.formats.agentdbg.writing import write_run
+
+    return write_run(run, target)
+
+
+def check(path: Path) -> Sequence[Problem]:
+    from vestige.formats.agentdbg.checking import check_path
+
+    return check_path(path)
+
+
+def recover(path: Path) -> Iterator[Path]:
+    """Finish the runs at a path whose program died; those that were finished now."""
+    from vestige.formats.agentdbg.recovering import recover_run
+
+    for place in find(path):
+        if recover_run(place):
+            yield place

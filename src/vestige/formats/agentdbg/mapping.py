@@ -83,7 +83,7 @@ _LLM_KNOWN: Final = _OWN | {
     "output_tokens", "total_tokens",
 }  # fmt: skip
 _TOOL_KNOWN: Final = _OWN | {"tool_name"}
-_RUN_KNOWN: Final = _OWN | {"python", "platform", "cwd", "argv"}
+_RUN_KNOWN: Final = _OWN | {"python", "platform", "cwd", "argv", "error.type"}
 
 _TYPES: Final[dict[str, EventType]] = {
     "llm": "LLM_CALL",
@@ -195,6 +195,13 @@ class Mapper:
         self._root = record
         self._started_ns = record.time_ns
         self._root_event = self._span_event_id(record.span_id, record.attributes)
+        known = record.attributes.get(EVENT_ID)
+        if (
+            record.span_id == root_span_id(self.run_id)
+            and isinstance(known, str)
+            and is_uuid4(known)
+        ):
+            self._root_event = known
         self._open[record.span_id] = _Open(record, "RUN_START", self._root_event, None)
         told = {**self._process, **record.attributes}
         payload = {
@@ -492,6 +499,11 @@ class Mapper:
         """Of an event that a span may have several of."""
         number = self._said[event_type, span_id] = self._said.get((event_type, span_id), 0) + 1
         return derived_uuid(FORMAT, self.run_id, span_id, event_type, str(number))
+
+
+def root_span_id(run_id: str) -> str:
+    """The root span of an imported run."""
+    return derived_span_id(FORMAT, run_id, "RUN")
 
 
 def span_event_id(run_id: str, span_id: str) -> str:

@@ -1,0 +1,496 @@
+"""AgentDbg events as our records: a run, calls with exact bodies, lines about errors and loops.
+
+    RUN_START, RUN_END        the root span, type run
+    LLM_CALL, TOOL_CALL       a span llm, tool that ends at `ts` and began `duration_ms` before
+    STATE_UPDATE              a span state
+    ERROR, LOOP_WARNING       a log line of its parent's span
+    anything else             a log line with the payload as its body
+
+Numbers count up with the file, so that a file that has grown gives its old records again and then
+the new ones. What is not in the file (a run that was left `running`) gets a writer of its own.
+
+Elsewhere: where files are in files.py; a line's fields in parsing.py; the other way in mapping.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from vestige.formats.agentdbg.events import META_KEY, parse_timestamp
+from vestige.formats.agentdbg.mapping import (
+    DETAILS,
+    END_EVENT_ID,
+    EVENT_ID,
+    FORMAT,
+    INSTANT,
+    JSON,
+    LOOP_EVIDENCE,
+    LOOP_PATTERN,
+    LOOP_REPETITIONS,
+    LOOP_WINDOW,
+    META,
+    PAYLOAD,
+    PLAIN,
+    root_span_id,
+)
+from vestige.formats.agentdbg.parsing import (
+    BAD_JSON,
+    Line,
+    decode_value,
+    take_text,
+    take_value,
+)
+from vestige.formats.base import derived_span_id, derived_writer
+from vestige.limits import ATTRIBUTE_VALUE_MAX, MESSAGE_MAX, NAME_MAX
+from vestige.record.types import (
+    OWN_COMPONENT,
+    STATUSES,
+    VERSION,
+    Attributes,
+    KnownRecord,
+    Log,
+    SpanClose,
+    SpanOpen,
+    SpanUpdate,
+)
+from vestige.record.values import clean_text, cut, flat
+
+COMPONENT = "agentdbg"
+"""Of what another tool recorded; ours come back with their own."""
+
+_MS = 1_000_000
+_TIME_MAX = 2**62
+_INT_MAX = 2**63 - 1
+_NO_META = (b"{}", b"null")
+
+
+class RunFacts(msgspec.Struct):
+    """What run.json says, as far as it can be believed."""
+
+    name: str | None = None
+    started_ns: int | None = None
+    ended_ns: int | None = None
+    duration_ms: int | None = None
+    status: str = "running"
+
+
+class EventReader:
+    """Turns the events of one run into records, in order."""
+
+    def __init__(self, run_id: str, source_id: str, facts: RunFacts, fallback_ns: int) -> None:
+        self.run_id = run_id
+        self.writer = derived_writer(FORMAT, run_id)
+        self.root = root_span_id(run_id)
+        self._source_id = source_id
+        self._facts = facts
+        self._seq = 0
+        self._seen: set[str] = set()
+        self._start_id: str | None = None
+        self._started_ns = fallback_ns
+        self._last_ns = fallback_ns
+        self._last_said = ""
+        self._error: Attributes = {}
+        self.ended = False
+        self.duplicates = 0
+
+    def know_root(self, event_id: str) -> None:
+        """Which event is the run itself, where the file says so only at its end."""
+        self._start_id = event_id
+
+    def read(self, events: Iterable[Line]) -> Iterator[KnownRecord]:
+        """All records of the file. The root is there from the first one on."""
+        opened = False
+        for event in events:
+            if not opened:
+                opened = True
+                yield self._open_root(event)
+            yield from self._event(event)
+        if not opened:
+            yield self._open_root(None)
+
+    # --- the run -----------------------------------------------------------------------------------
+
+    def _open_root(self, first: Line | None) -> SpanOpen:
+        started_ns = self._facts.started_ns
+        if started_ns is None and first is not None:
+            started_ns = parse_timestamp(first.ts)
+        self._started_ns = self._last_ns = self._started_ns if started_ns is None else started_ns
+        name = self._facts.name
+        if not name and first is not None and first.event_type == "RUN_START":
+            name = first.name
+        return SpanOpen(
+            VERSION, self.writer, self._next(), self._started_ns, self.run_id, self.root, COMPONENT,
+            "run", _name(name or self._source_id), None, None,
+            {} if self._source_id == self.run_id else {"source_run_id": self._source_id},
+        )  # fmt: skip
+
+    def _run_start(self, event: Line, time_ns: int) -> KnownRecord:
+        self._start_id = self._start_id or event.event_id
+        payload = event.payload
+        attributes: Attributes = {}
+        for key, name in (("python_version", "python"), ("platform", "platform"), ("cwd", "cwd")):
+            if (text := take_text(payload.pop(key, None))) is not None:
+                attributes[name] = _bounded(text)
+        if (argv := take_text(payload.pop("argv", None))) is not None:
+            attributes["argv"] = _bounded(argv)
+        payload.pop("run_name", None)
+        _keep_rest(payload, attributes)
+        attributes |= self._attributes(event)
+        return SpanUpdate(
+            VERSION, self.writer, self._next(), time_ns, self.run_id, self.root, attributes
+        )
+
+    def _run_end(self, event: Line, time_ns: int) -> KnownRecord:
+        self.ended = True
+        payload = event.payload
+        status = _status(take_text(payload.pop("status", None)), event)
+        attributes = self._attributes(event)
+        if EVENT_ID in attributes:
+            attributes[END_EVENT_ID] = attributes.pop(EVENT_ID)
+        summary = take_value(payload.pop("summary", None))
+        took = summary.get("duration_ms") if isinstance(summary, dict) else None
+        if status != "ok":
+            attributes |= self._error
+            if status == "error" and self._error.get("error.type") == "Interrupted":
+                status = "interrupted"
+        attributes.pop(META, None)
+        return self.close_root(
+            time_ns, status, _duration(took, time_ns - self._started_ns), attributes
+        )
+
+    def close_root(
+        self, time_ns: int, status: str, duration_ns: int, attributes: Attributes
+    ) -> SpanClose:
+        return SpanClose(
+            VERSION, self.writer, self._next(), time_ns, self.run_id, self.root, status,
+            duration_ns, attributes,
+        )  # fmt: skip
+
+    def finish(self, *, dead: bool) -> Iterator[KnownRecord]:
+        """What the file does not say itself: an end that run.json knows, or one that nobody wrote.
+
+        Under a writer of its own: the next event of a run that goes on after all must find its
+        number free.
+        """
+        facts = self._facts
+        if self.ended or (facts.status == "running" and not dead):
+            return
+        self.writer, self._seq = derived_writer(FORMAT, f"{self.run_id}/end"), 0
+        if facts.status == "running":
+            self._last_ns += 1  # the clock orders writers: this comes after all that was written
+            after = f" after {self._last_said}" if self._last_said else ""
+            yield Log(
+                VERSION, self.writer, self._next(), self._last_ns, self.run_id, OWN_COMPONENT,
+                "error", f"run left unfinished: nobody writes to it any more{after}",
+                self.root, {"crash": True},
+            )  # fmt: skip
+            end_ns, status, attributes = self._last_ns, "interrupted", Attributes()
+        else:
+            end_ns = facts.ended_ns if facts.ended_ns is not None else self._last_ns
+            status = "ok" if facts.status == "ok" else "error"
+            attributes = {} if status == "ok" else self._error
+        took = _duration(facts.duration_ms, end_ns - self._started_ns)
+        yield self.close_root(end_ns, status, took, attributes)
+
+    # --- events ------------------------------------------------------------------------------------
+
+    def _event(self, event: Line) -> Iterator[KnownRecord]:
+        time_ns = parse_timestamp(event.ts)
+        self._last_ns = time_ns = self._last_ns if time_ns is None else min(time_ns, _TIME_MAX)
+        kind = event.event_type
+        self._last_said = f"{kind} {event.name}".strip()[:200]
+        if kind in _SPANS:
+            yield from self._span(event, time_ns)
+        elif kind == "RUN_START":
+            yield self._run_start(event, time_ns)
+        elif kind == "RUN_END":
+            yield self._run_end(event, time_ns)
+        elif kind == "ERROR":
+            yield self._error_line(event, time_ns)
+        elif kind == "LOOP_WARNING":
+            yield self._loop_line(event, time_ns)
+        else:
+            yield self._unknown(event, time_ns)
+
+    def _span(self, event: Line, time_ns: int) -> Iterator[KnownRecord]:
+        kind, begin, end = _SPANS[event.event_type]
+        payload = event.payload
+        attributes: Attributes = {}
+        before = self._body(payload, begin, attributes)
+        after = self._body(payload, end, attributes)
+        status = "ok"
+        closing: Attributes = {}
+        if kind != "state":
+            status = _status(take_text(payload.pop("status", None)), event)
+            closing = _error_of(payload.pop("error", None))
+        if kind == "llm":
+            _llm_attributes(payload, attributes, event.name)
+        elif kind == "tool":
+            tool_name = take_text(payload.pop("tool_name", None))
+            if tool_name is not None and tool_name != event.name:
+                attributes["tool_name"] = _bounded(tool_name)
+        _keep_rest(payload, attributes)
+        took_ns = min(max(0, event.duration_ms or 0) * _MS, time_ns)
+        attributes |= self._attributes(event)
+        if event.duration_ms is None:
+            attributes[INSTANT] = True
+        span_id = self._span_id(event)
+        ours = _ours(event)
+        yield SpanOpen(
+            VERSION, self.writer, self._next(), time_ns - took_ns, self.run_id, span_id,
+            ours.get("component", COMPONENT), ours.get("type", kind), _name(event.name or kind),
+            self._parent(event), None, attributes, None, before,
+        )  # fmt: skip
+        yield SpanClose(
+            VERSION, self.writer, self._next(), time_ns, self.run_id, span_id, status, took_ns,
+            closing, after,
+        )  # fmt: skip
+
+    def _error_line(self, event: Line, time_ns: int) -> Log:
+        error = _error_fields(event.payload)
+        around = self._parent(event)
+        if around == self.root:
+            self._error = {
+                key: value for key, value in error.items() if key in ("error.type", "error.message")
+            }
+        attributes = error | self._attributes(event)
+        for key in ("error_type", "type", "message", "stack", "details"):
+            event.payload.pop(key, None)
+        _keep_rest(event.payload, attributes)
+        message = str(error.get("error.message") or event.name or "error")
+        return self._log(event, time_ns, "error", message, around, attributes)
+
+    def _loop_line(self, event: Line, time_ns: int) -> Log:
+        payload = event.payload
+        pattern = take_text(payload.pop("pattern", None)) or event.name
+        attributes: Attributes = {LOOP_PATTERN: _bounded(pattern)}
+        for key, name in (("repetitions", LOOP_REPETITIONS), ("window_size", LOOP_WINDOW)):
+            attributes[name] = flat(take_value(payload.pop(key, None)))
+        evidence = take_text(payload.pop("evidence_event_ids", None))
+        attributes[LOOP_EVIDENCE] = _bounded(evidence or "[]")
+        _keep_rest(payload, attributes)
+        attributes |= self._attributes(event)
+        message = f"loop: {pattern}, {attributes[LOOP_REPETITIONS]} times"
+        return self._log(event, time_ns, "warn", message, self._parent(event), attributes)
+
+    def _unknown(self, event: Line, time_ns: int) -> Log:
+        attributes: Attributes = {"event_type": _name(event.event_type)}
+        if event.duration_ms is not None:
+            attributes["duration_ms"] = max(-_INT_MAX, min(event.duration_ms, _INT_MAX))
+        body = (
+            msgspec.json.encode(event.payload).decode(errors="replace") if event.payload else None
+        )
+        message = event.name or event.event_type or "event"
+        return self._log(event, time_ns, "info", message, self._parent(event), attributes, body)
+
+    def _log(
+        self,
+        event: Line,
+        time_ns: int,
+        level: str,
+        message: str,
+        span_id: str,
+        attributes: Attributes,
+        body: str | None = None,
+    ) -> Log:
+        ours = _ours(event)
+        return Log(
+            VERSION, self.writer, self._next(), time_ns, self.run_id,
+            ours.get("component", COMPONENT), level, cut(message, MESSAGE_MAX), span_id,
+            attributes, body,
+        )  # fmt: skip
+
+    # --- parts -------------------------------------------------------------------------------------
+
+    def _attributes(self, event: Line) -> Attributes:
+        """What every event has: its id, and the caller's `meta`."""
+        attributes: Attributes = {}
+        if bytes(event.meta) not in _NO_META:
+            meta = take_value(event.meta)
+            if isinstance(meta, dict):
+                ours = meta.pop(META_KEY, None)
+                if isinstance(ours, dict):
+                    _restore(ours, attributes)
+            if meta:
+                attributes[META] = _bounded(_json_text(meta))
+        if event.event_id is not None:
+            attributes[EVENT_ID] = _name(event.event_id)
+        return attributes
+
+    def _body(
+        self, payload: dict[str, msgspec.Raw], field: str, attributes: Attributes
+    ) -> str | None:
+        """A payload field as a body; what it was, where the text alone would not tell."""
+        value = payload.pop(field, None)
+        text = take_text(value)
+        if text is None or value is None:
+            return None
+        first = bytes(value)[:1]
+        if first == b'"':
+            if text.lstrip()[:1] in ("{", "[") and _is_json(text):
+                _note(attributes, PLAIN, field)
+        elif first not in (b"{", b"["):
+            _note(attributes, JSON, field)
+        return text
+
+    def _span_id(self, event: Line) -> str:
+        event_id = event.event_id or f"#{self._seq}"
+        span_id = derived_span_id(FORMAT, self.run_id, event_id)
+        if span_id in self._seen:
+            self.duplicates += 1
+            span_id = derived_span_id(FORMAT, self.run_id, event_id, str(self._seq))
+        self._seen.add(span_id)
+        return span_id
+
+    def _parent(self, event: Line) -> str:
+        if event.parent_id is None or event.parent_id == self._start_id:
+            return self.root
+        return derived_span_id(FORMAT, self.run_id, event.parent_id)
+
+    def _next(self) -> int:
+        self._seq += 1
+        return self._seq
+
+
+_SPANS = {
+    "LLM_CALL": ("llm", "prompt", "response"),
+    "TOOL_CALL": ("tool", "args", "result"),
+    "STATE_UPDATE": ("state", "state", "diff"),
+}
+
+
+def _llm_attributes(payload: dict[str, msgspec.Raw], attributes: Attributes, name: str) -> None:
+    for key, ours in (
+        ("model", "model"), ("provider", "provider"), ("stop_reason", "finish_reason"),
+    ):  # fmt: skip
+        if (text := take_text(payload.pop(key, None))) is not None:
+            attributes[ours] = _bounded(text)
+    attributes.setdefault("model", _name(name))
+    temperature = take_value(payload.pop("temperature", None))
+    if temperature is not None:
+        attributes["temperature"] = flat(temperature)
+    usage = take_value(payload.get("usage"))
+    if usage is None:
+        payload.pop("usage", None)
+        return
+    known = usage if isinstance(usage, dict) else {}
+    numbers = {
+        ours: known[theirs]
+        for theirs, ours in _USAGE
+        if type(known.get(theirs)) is int and 0 <= known[theirs] <= _INT_MAX
+    }
+    attributes.update(numbers)
+    if len(numbers) == len(known) == len(_USAGE):
+        payload.pop("usage")  # nothing in it but these: no need to keep it as it was
+        read, written, total = (numbers[ours] for _, ours in _USAGE)
+        if total == read + written:
+            del attributes["total_tokens"]
+
+
+_USAGE = (
+    ("prompt_tokens", "input_tokens"),
+    ("completion_tokens", "output_tokens"),
+    ("total_tokens", "total_tokens"),
+)
+
+
+def _error_of(raw: msgspec.Raw | None) -> Attributes:
+    """The nested `error` of a call."""
+    value = take_value(raw)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        return {"error.message": _bounded(take_text(raw) or "")}
+    return _error_attributes(value)
+
+
+def _error_fields(payload: dict[str, msgspec.Raw]) -> Attributes:
+    return _error_attributes({key: take_value(value) for key, value in payload.items()})
+
+
+def _error_attributes(value: dict[str, Any]) -> Attributes:
+    attributes: Attributes = {}
+    kind = value.get("error_type") or value.get("type")
+    attributes["error.type"] = _name(str(kind)) if kind else "Error"
+    if value.get("message") is not None:
+        attributes["error.message"] = _bounded(_plain(value["message"]))
+    if value.get("stack") is not None:
+        attributes["error.stack"] = _bounded(_plain(value["stack"]))
+    if value.get("details") is not None:
+        attributes[DETAILS] = _bounded(_json_text(value["details"]))
+    return attributes
+
+
+def _keep_rest(payload: dict[str, msgspec.Raw], attributes: Attributes) -> None:
+    """Payload fields that have no place of their own."""
+    if payload:
+        attributes[PAYLOAD] = _bounded(msgspec.json.encode(payload).decode(errors="replace"))
+
+
+def _ours(event: Line) -> dict[str, Any]:
+    """What we wrote into `meta` ourselves, if it is usable."""
+    if b'"vestige"' not in bytes(event.meta):
+        return {}
+    meta = take_value(event.meta)
+    ours = meta.get(META_KEY) if isinstance(meta, dict) else None
+    if not isinstance(ours, dict):
+        return {}
+    return {key: _name(value) for key, value in ours.items() if isinstance(value, str) and value}
+
+
+def _restore(ours: dict[str, Any], attributes: Attributes) -> None:
+    more = ours.get("attributes")
+    if isinstance(more, dict):
+        for key, value in more.items():
+            scalar = flat(value)
+            attributes[_name(key)] = _bounded(scalar) if isinstance(scalar, str) else scalar
+    if isinstance(ours.get("span_id"), str):
+        attributes["vestige.span_id"] = _name(ours["span_id"])
+
+
+def _status(text: str | None, event: Line) -> str:
+    exact = _ours(event).get("status")
+    if exact in STATUSES:
+        return str(exact)
+    return "ok" if text is None or text == "ok" else "error"
+
+
+def _duration(took_ms: Any, otherwise_ns: int) -> int:
+    if type(took_ms) is int and 0 <= took_ms < 2**40:
+        return took_ms * _MS
+    return max(0, otherwise_ns)
+
+
+def _note(attributes: Attributes, name: str, field: str) -> None:
+    known = attributes.get(name)
+    attributes[name] = f"{known},{field}" if known else field
+
+
+def _is_json(text: str) -> bool:
+    try:
+        decode_value(text)
+    except BAD_JSON:
+        return False
+    return True
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else _json_text(value)
+
+
+def _json_text(value: Any) -> str:
+    try:
+        return msgspec.json.encode(value).decode()
+    except BAD_JSON:
+        return clean_text(str(value))
+
+
+def _bounded(text: str) -> str:
+    return cut(text, ATTRIBUTE_VALUE_MAX)
+
+
+def _name(text: str) -> str:
+    return cut(text, NAME_MAX)

@@ -1,0 +1,125 @@
+"""A stored run as records again: openings, closes and lines, in the order in which they were written.
+
+What a store folded together (an opening and its updates) comes back as one opening; bodies are
+read one at a time. The numbers are new: 1, 2, 3 under the writer that the caller names.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import Any
+
+from vestige.formats.base import RunToWrite
+from vestige.record.run import BodyRef, LogInfo, SpanInfo
+from vestige.record.types import VERSION, BodyInfo, KnownRecord, Link, Log, SpanClose, SpanOpen
+from vestige.record.values import inline_bytes
+
+_Moment = tuple[int, str, float, int, "SpanInfo | LogInfo", bool]
+"""Time (held, so that it never runs back within a writer), writer, seq, tie-break, what, its end?"""
+
+
+def records_of(source: RunToWrite, writer: str) -> Iterator[KnownRecord]:
+    """All records of a run, as `writer` would have written them."""
+    links: dict[str, list[Link]] = {}
+    for link in source.run.links:
+        links.setdefault(link.span_id, []).append(
+            Link(link.target_span, link.target_run, link.reason)
+        )
+    run = source.run.info
+    for seq, (*_, node, ends) in enumerate(_moments(source), 1):
+        if isinstance(node, LogInfo):
+            body, info = _body(source, node.body)
+            yield Log(
+                VERSION, writer, seq, node.time_ns, run.id, node.component, node.level,
+                node.message, node.span_id, node.attributes, body, info, node.redacted or None,
+            )  # fmt: skip
+        elif ends:
+            body, info = _body(source, node.output)
+            took_ns = node.duration_ns or 0
+            yield SpanClose(
+                VERSION, writer, seq, node.started_ns + took_ns, run.id, node.id,
+                node.status or "ok", took_ns, {}, body, info,
+            )  # fmt: skip
+        else:
+            body, info = _body(source, node.input)
+            is_root = node.type == "run" and node.parent_id is None
+            yield SpanOpen(
+                VERSION, writer, seq, node.started_ns, run.id, node.id, node.component, node.type,
+                node.name, node.parent_id, run.conversation_id if is_root else None,
+                node.attributes, links.get(node.id), body, info, node.redacted or None,
+            )  # fmt: skip
+
+
+def _body(source: RunToWrite, ref: BodyRef | None) -> tuple[str | None, BodyInfo | None]:
+    if ref is None:
+        return None, None
+    data = source.body(ref)
+    if data is None:  # gone: a reader will find that there was one, and how large
+        return None, BodyInfo(spilled_bytes=ref.size_bytes)
+    text, info = inline_bytes(data)
+    if ref.cut is not None and (original := _original_bytes(ref.cut)) is not None:
+        encoding = info.encoding if info is not None else "text"
+        info = BodyInfo(encoding=encoding, original_bytes=original)
+    return text, info
+
+
+def _original_bytes(cut: str) -> int | None:
+    words = cut.split()
+    return int(words[2]) if cut.startswith("cut from ") and words[2].isdecimal() else None
+
+
+def _moments(source: RunToWrite) -> list[_Moment]:
+    """Openings and lines in each writer's own order; every close where its writer put it."""
+    nodes: dict[str, list[SpanInfo | LogInfo]] = {}
+    everything: list[SpanInfo | LogInfo] = [*source.run.spans, *source.run.logs]
+    for node in everything:
+        nodes.setdefault(node.writer, []).append(node)
+    moments: list[_Moment] = []
+    for writer, own in nodes.items():
+        own.sort(key=_seq)
+        seqs = [_seq(node) for node in own]
+        held: list[int] = []
+        for node in own:
+            at = node.time_ns if isinstance(node, LogInfo) else node.started_ns
+            held.append(max(at, held[-1]) if held else at)
+        for seq, at, node in zip(seqs, held, own, strict=True):
+            moments.append((at, writer, seq, 0, node, False))
+            if isinstance(node, SpanInfo) and node.status is not None:
+                moments.append(_close(node, writer, seqs, held))
+    moments.sort(key=_place)
+    for at in range(len(moments) - 1, -1, -1):
+        ended_ns, *_, node, ends = moments[at]
+        if ended_ns < moments[-1][0]:
+            break
+        if ends and isinstance(node, SpanInfo) and node.parent_id is None:
+            moments.append(moments.pop(at))  # at the same moment as other things: the run is last
+            break
+    return moments
+
+
+def _close(span: SpanInfo, writer: str, seqs: list[int], held: list[int]) -> _Moment:
+    ended_ns = span.started_ns + (span.duration_ns or 0)
+    end_seq: float | None = span.end_seq
+    if end_seq is not None and span.parent_id is None and ended_ns >= held[-1]:
+        # A root may be closed by another writer (a stamp), in whose numbers it came early.
+        end_seq = max(end_seq, seqs[-1] + 1)
+    if end_seq is None or end_seq <= _seq(span):
+        end_seq = max(_seq(span), seqs[bisect_right(held, ended_ns) - 1]) + 0.5
+    before = bisect_right(seqs, end_seq) - 1
+    return (
+        max(ended_ns, held[before]) if before + 1 == len(held) else held[before],
+        writer,
+        end_seq,
+        1,
+        span,
+        True,
+    )
+
+
+def _place(moment: _Moment) -> tuple[Any, ...]:
+    return moment[:4]
+
+
+def _seq(node: SpanInfo | LogInfo) -> int:
+    return node.seq or 0
