@@ -118,6 +118,24 @@ def read_runs(home: Home) -> ReadRuns:
     return lambda: load(home)
 
 
+@pytest.fixture(scope="session")
+def agentdbg() -> Path:
+    """An environment of its own under build/, made once: that package's pins are old."""
+    import fcntl
+
+    folder = Path(__file__).parent.parent / "build" / "agentdbg-0.3.0"
+    python = folder / "bin" / "python"
+    folder.parent.mkdir(exist_ok=True)
+    with open(folder.with_suffix(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # several workers may want it at once
+        if not (folder / "made").exists():
+            subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
+            pip = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+            subprocess.run([*pip, "agentdbg==0.3.0"], check=True)
+            (folder / "made").touch()
+    return python
+
+
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Golden:
     folder = Path(__file__).parent / "golden"

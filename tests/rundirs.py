@@ -28,7 +28,7 @@ class RunDir:
 
 
 def read_rundirs(data_dir: Path, *, valid: bool = True) -> list[RunDir]:
-    """Every run of a data directory, as they ended; strict JSON, and valid unless told otherwise."""
+    """Every run of a data directory, by name; strict JSON, and valid unless told otherwise."""
     found = []
     for path in sorted((data_dir / "runs").iterdir()):
         run = strict_json((path / "run.json").read_text(encoding="utf-8"))
@@ -37,7 +37,7 @@ def read_rundirs(data_dir: Path, *, valid: bool = True) -> list[RunDir]:
     if valid:
         for each in found:
             check_valid(each)
-    return sorted(found, key=lambda each: (each.path / "run.json").stat().st_mtime_ns)
+    return sorted(found, key=lambda each: str(each.run["run_name"]))
 
 
 def only_rundir(data_dir: Path) -> RunDir:

@@ -114,7 +114,7 @@ def test_settings_set_limits_and_the_code_may_set_others(
         record_state(1)
         record_state(2)
 
-    assert [run.run["status"] for run in read_rundirs(data_dir)] == ["error", "ok"]
+    assert [run.run["status"] for run in read_rundirs(data_dir)] == ["ok", "error"]
 
 
 def test_limits_of_an_inner_trace_hold_while_it_lasts(data_dir: Path) -> None:
@@ -225,18 +225,18 @@ def test_a_loop_of_seven_is_found_and_settings_decide_how_many_rounds(
 ) -> None:
     """The real one finds no period above four."""
 
-    def rounds(count: int) -> None:
-        with traced_run("seven"):
-            for _ in range(count):
+    def rounds(name: str) -> None:
+        with traced_run(name):
+            for _ in range(3):
                 for number in range(7):
                     record_tool_call(f"t{number}")
 
-    rounds(3)
+    rounds("0 seven")
     monkeypatch.setenv("AGENTDBG_LOOP_REPETITIONS", "4")
-    rounds(3)
+    rounds("1 seven")
     monkeypatch.setenv("AGENTDBG_LOOP_REPETITIONS", "3")
     monkeypatch.setenv("AGENTDBG_LOOP_WINDOW", "6")
-    rounds(3)
+    rounds("2 seven")
 
     assert [len(run.of("LOOP_WARNING")) for run in read_rundirs(data_dir)] == [1, 0, 0]
 

@@ -152,8 +152,8 @@ def test_a_run_is_named_by_the_environment_then_the_code_then_where_and_when(
     where, _, when = plain_name.rpartition(" - ")
     assert where == f"{here}:plain"
     assert len(when) == len("2026-02-15 20:31")
-    assert (others[0], others[2]) == ("explicit", "of the environment")
-    assert others[1].startswith("run - ")
+    assert others[:2] == ["explicit", "of the environment"]
+    assert others[2].startswith("run - ")
 
 
 # --- what is on disk -----------------------------------------------------------------------------------
