@@ -59,7 +59,7 @@ class StoreError(UnreadableError):
     """A store that this version cannot open."""
 
 
-class AgentDbgGuardrailExceeded(BaseException):  # noqa: N818  # the name that programs import
+class AgentDbgGuardrailExceeded(BaseException):  # the name that programs import
     """A guardrail stopped the traced code: which one, its limit, and what was reached."""
 
     guardrail: str

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from conftest import RunProgram
 from rundirs import only_rundir, read_rundirs
-
 from vestige.formats.agentdbg.events import EVENTS_FILE
 from vestige.journal import locks
 
@@ -47,7 +47,9 @@ def test_every_way_out_of_a_block_ends_the_run(
         "llm_calls": 0, "tool_calls": 1, "errors": 1 if error else 0, "loop_warnings": 0,
     }  # fmt: skip
     assert run.run["ended_at"] and run.run["last_event_ts"] == run.events[-1]["ts"]
-    assert [event["payload"]["error_type"] for event in run.of("ERROR")] == ([error] if error else [])
+    assert [event["payload"]["error_type"] for event in run.of("ERROR")] == (
+        [error] if error else []
+    )
 
 
 def test_a_run_left_open_at_exit_is_ended_as_interrupted(
@@ -189,5 +191,7 @@ def test_many_threads_at_once_lose_nothing_and_tear_nothing(data_dir: Path) -> N
     run = only_rundir(data_dir)
     assert len(run.of("TOOL_CALL")) == 800 == run.run["counts"]["tool_calls"]
     for each in range(8):
-        mine = [event["payload"]["args"]["n"] for event in run.events if event["name"] == f"t{each}"]
+        mine = [
+            event["payload"]["args"]["n"] for event in run.events if event["name"] == f"t{each}"
+        ]
         assert mine == list(range(100))

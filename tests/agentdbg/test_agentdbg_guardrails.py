@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rundirs import only_rundir, read_rundirs
 
 import vestige
+from rundirs import only_rundir, read_rundirs
 from vestige.agentdbg import (
     AgentDbgGuardrailExceeded,
     AgentDbgLoopAbort,
@@ -45,11 +45,11 @@ def test_a_limit_of_n_stops_the_program_at_n_plus_1_after_the_event_is_written(
     data_dir: Path, limit: str, value: int, record: Callable[[int], None], passes: int
 ) -> None:
     done = 0
-    with pytest.raises(AgentDbgGuardrailExceeded) as caught:
-        with traced_run("limited", **{limit: value}):  # type: ignore[arg-type]  # one of them
-            for number in range(10):
-                record(number)
-                done += 1
+    block = traced_run("limited", **{limit: value})  # type: ignore[arg-type]  # one of them
+    with pytest.raises(AgentDbgGuardrailExceeded) as caught, block:
+        for number in range(10):
+            record(number)
+            done += 1
 
     run = only_rundir(data_dir)
     assert done == passes
@@ -70,7 +70,7 @@ def test_an_agents_own_except_cannot_talk_it_away(data_dir: Path) -> None:
         for number in range(10):
             try:
                 record_tool_call("t", {"n": number})
-            except Exception:
+            except Exception:  # noqa: S112  # what the test is about
                 continue
 
     with pytest.raises(AgentDbgGuardrailExceeded):
@@ -86,7 +86,7 @@ def test_even_swallowed_whole_it_is_recorded_and_fails_the_run(data_dir: Path) -
     with traced_run("hidden", max_tool_calls=0):
         try:
             record_tool_call("t")
-        except BaseException:  # noqa: BLE001  # what the test is about
+        except BaseException:  # what the test is about
             pass
 
     run = only_rundir(data_dir)
@@ -95,9 +95,9 @@ def test_even_swallowed_whole_it_is_recorded_and_fails_the_run(data_dir: Path) -
 
 
 def test_time_is_looked_at_with_every_event(data_dir: Path) -> None:
-    with pytest.raises(AgentDbgGuardrailExceeded, match="max_duration_s: elapsed"):
-        with traced_run("slow", max_duration_s=0):
-            record_state(1)
+    block = traced_run("slow", max_duration_s=0)
+    with pytest.raises(AgentDbgGuardrailExceeded, match="max_duration_s: elapsed"), block:
+        record_state(1)
 
     assert only_rundir(data_dir).run["status"] == "error"
 
@@ -106,10 +106,9 @@ def test_settings_set_limits_and_the_code_may_set_others(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AGENTDBG_MAX_EVENTS", "2")
-    with pytest.raises(AgentDbgGuardrailExceeded):
-        with traced_run("by settings"):
-            record_state(1)
-            record_state(2)
+    with pytest.raises(AgentDbgGuardrailExceeded), traced_run("by settings"):
+        record_state(1)
+        record_state(2)
     with traced_run("by code", max_events=3):
         record_state(1)
         record_state(2)
@@ -120,9 +119,9 @@ def test_settings_set_limits_and_the_code_may_set_others(
 def test_limits_of_an_inner_trace_hold_while_it_lasts(data_dir: Path) -> None:
     with traced_run("outer"):
         record_tool_call("a")
-        with pytest.raises(AgentDbgGuardrailExceeded):
-            with traced_run("inner", max_tool_calls=1):
-                record_tool_call("b")
+        inner = traced_run("inner", max_tool_calls=1)
+        with pytest.raises(AgentDbgGuardrailExceeded), inner:
+            record_tool_call("b")
         record_tool_call("c")
 
     run = only_rundir(data_dir)
@@ -132,11 +131,10 @@ def test_limits_of_an_inner_trace_hold_while_it_lasts(data_dir: Path) -> None:
 
 def test_calls_that_vestige_recorded_count_too(data_dir: Path) -> None:
     """A span of type llm, from wherever, is a call of a model."""
-    with pytest.raises(AgentDbgGuardrailExceeded):
-        with traced_run("mixed", max_llm_calls=1):
-            for _ in range(3):
-                with vestige.current_span().span("gpt-4", type="llm"):
-                    pass
+    with pytest.raises(AgentDbgGuardrailExceeded), traced_run("mixed", max_llm_calls=1):
+        for _ in range(3):
+            with vestige.current_span().span("gpt-4", type="llm"):
+                pass
 
     assert only_rundir(data_dir).run["counts"]["llm_calls"] == 2
 
@@ -244,13 +242,17 @@ def test_a_loop_of_seven_is_found_and_settings_decide_how_many_rounds(
 def test_stop_on_loop_aborts_when_there_were_enough_repetitions(data_dir: Path) -> None:
     """Also when more are asked for than make a loop: the count goes on after the warning."""
     done = 0
-    with pytest.raises(AgentDbgLoopAbort) as caught:
-        with traced_run("stop", stop_on_loop=True, stop_on_loop_min_repetitions=5):
-            for _ in range(9):
-                record_tool_call("t", {"q": 1})
-                done += 1
+    block = traced_run("stop", stop_on_loop=True, stop_on_loop_min_repetitions=5)
+    with pytest.raises(AgentDbgLoopAbort) as caught, block:
+        for _ in range(9):
+            record_tool_call("t", {"q": 1})
+            done += 1
 
     run = only_rundir(data_dir)
     assert (done, caught.value.guardrail, caught.value.actual) == (4, "stop_on_loop", 5)
-    assert [run.run["counts"][what] for what in ("tool_calls", "loop_warnings", "errors")] == [5, 1, 1]
+    assert [run.run["counts"][what] for what in ("tool_calls", "loop_warnings", "errors")] == [
+        5,
+        1,
+        1,
+    ]
     assert run.of("ERROR")[0]["name"] == "AgentDbgLoopAbort"

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from rundirs import RunDir, only_rundir
 
 import vestige
+from rundirs import RunDir, only_rundir
 from vestige.agentdbg import record_llm_call, record_state, record_tool_call, traced_run
 
 KEY = "sk-ant-api03-" + "q7Zk2Lm9Xc4Vb8Nn1" * 3
@@ -63,9 +63,8 @@ def test_options_of_the_command_line_are_redacted(
 
 
 def test_an_error_does_not_tell_a_secret(data_dir: Path) -> None:
-    with pytest.raises(ValueError, match="refused"):
-        with traced_run("error"):
-            raise ValueError(f"refused: password={PASSWORD} key={KEY}")
+    with pytest.raises(ValueError, match="refused"), traced_run("error"):
+        raise ValueError(f"refused: password={PASSWORD} key={KEY}")
 
     text = text_of(only_rundir(data_dir))
     assert KEY not in text and PASSWORD not in text
@@ -76,7 +75,9 @@ def test_more_keys_can_be_named(data_dir: Path, monkeypatch: pytest.MonkeyPatch)
     again do not make counters secret."""
     monkeypatch.setenv("AGENTDBG_REDACT_KEYS", "ssn, iban, token")
     with traced_run("keys"):
-        record_state({"ssn": PASSWORD, "iban": {"inner": [PASSWORD]}, "token_count": 3, "ok": "kept"})
+        record_state(
+            {"ssn": PASSWORD, "iban": {"inner": [PASSWORD]}, "token_count": 3, "ok": "kept"}
+        )
 
     run = only_rundir(data_dir)
     assert run.events[1]["payload"]["state"] == {

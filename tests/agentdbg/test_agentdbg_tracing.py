@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ReadRuns
-from rundirs import only_rundir, read_rundirs
 
 import vestige
+from conftest import ReadRuns
+from rundirs import only_rundir, read_rundirs
 from vestige.agentdbg import (
     AgentDbgGuardrailExceeded,
     AgentDbgLoopAbort,
@@ -97,7 +97,9 @@ def test_every_form_of_the_decorator_makes_a_run(data_dir: Path) -> None:
     results = [Agent().method(1), Agent.static(), Agent.of_class(), called(), named()]
     results.append(asyncio.run(coroutine()))
 
-    names = [run.run["run_name"].split(" - ")[0].rpartition(":")[2] for run in read_rundirs(data_dir)]
+    names = [
+        run.run["run_name"].split(" - ")[0].rpartition(":")[2] for run in read_rundirs(data_dir)
+    ]
     assert results == [1, 2, 3, 4, 5, 6]
     assert sorted(names) == sorted(
         ["method", "static", "of the class", "called", "by keyword", "coroutine"]
@@ -113,9 +115,7 @@ def test_a_traced_generator_keeps_what_it_records_while_it_runs(data_dir: Path) 
             record_tool_call("next", {"n": number})
             yield number
 
-    outside = []
-    for _ in numbers():
-        outside.append(has_active_run())
+    outside = [has_active_run() for _ in numbers()]
 
     run = only_rundir(data_dir)
     assert outside == [False, False, False]
@@ -213,7 +213,9 @@ def test_threads_pools_and_tasks_belong_to_the_run_that_started_them(data_dir: P
 
     run = only_rundir(data_dir)
     names = sorted(event["name"] for event in run.of("TOOL_CALL"))
-    assert names == [f"{where} {number}" for where in ("pool", "task", "thread") for number in range(3)]
+    assert names == [
+        f"{where} {number}" for where in ("pool", "task", "thread") for number in range(3)
+    ]
     assert run.run["counts"]["tool_calls"] == 9
 
 

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from rundirs import RunDir, only_rundir, read_rundirs, strict_json
 
+from rundirs import RunDir, only_rundir, read_rundirs, strict_json
 from vestige.agentdbg import record_llm_call, record_state, record_tool_call, trace, traced_run
 
 UUID4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
@@ -24,20 +24,19 @@ ENVELOPE = [
 @pytest.fixture
 def run(data_dir: Path) -> RunDir:
     """One run with an event of every type, ended by an exception."""
-    with pytest.raises(ValueError, match="bad thing"):
-        with traced_run("all of it"):
-            record_llm_call(
-                "gpt-4", [{"role": "user", "content": "hi"}], {"text": "hello"},
-                {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7},
-                {"tag": "x"}, "openai", 0.5, "stop",
-            )  # fmt: skip
-            record_llm_call("gpt-4", status="error", error=TimeoutError("slow"))
-            for _ in range(3):
-                record_tool_call("search", {"q": 1}, ["page"])
-            record_tool_call("read", "page", error={"error_type": "Refused", "message": "no"})
-            record_state({"step": 1}, diff={"step": [0, 1]})
-            record_state("done")
-            raise ValueError("bad thing")
+    with pytest.raises(ValueError, match="bad thing"), traced_run("all of it"):
+        record_llm_call(
+            "gpt-4", [{"role": "user", "content": "hi"}], {"text": "hello"},
+            {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7},
+            {"tag": "x"}, "openai", 0.5, "stop",
+        )  # fmt: skip
+        record_llm_call("gpt-4", status="error", error=TimeoutError("slow"))
+        for _ in range(3):
+            record_tool_call("search", {"q": 1}, ["page"])
+        record_tool_call("read", "page", error={"error_type": "Refused", "message": "no"})
+        record_state({"step": 1}, diff={"step": [0, 1]})
+        record_state("done")
+        raise ValueError("bad thing")
     return only_rundir(data_dir)
 
 
@@ -101,10 +100,9 @@ def test_all_payloads_and_meta_pass_redaction_and_truncation(
     secret = "correct-horse-battery"
     monkeypatch.setenv("AGENTDBG_MAX_FIELD_BYTES", "300")
     monkeypatch.setattr(sys, "argv", ["a.py", "--password", secret, "x" * 900])
-    with pytest.raises(ValueError, match="password"):
-        with traced_run("all pass"):
-            record_state({"password": secret, "long": "y" * 900}, {"token": secret, "m": "z" * 900})
-            raise ValueError(f"password={secret} " + "w" * 900)
+    with pytest.raises(ValueError, match="password"), traced_run("all pass"):
+        record_state({"password": secret, "long": "y" * 900}, {"token": secret, "m": "z" * 900})
+        raise ValueError(f"password={secret} " + "w" * 900)
 
     run = only_rundir(data_dir)
     text = (run.path / "events.jsonl").read_text()

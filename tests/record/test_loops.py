@@ -35,9 +35,7 @@ def test_every_period_up_to_the_window_is_found_after_its_third_round(period: in
     detector = LoopDetector(12, 3)
     letters = "abcdefghijkl"[:period]
 
-    assert told(detector, " ".join(letters * 5)) == [
-        (3 * period - 1, " -> ".join(letters), 3)
-    ]
+    assert told(detector, " ".join(letters * 5)) == [(3 * period - 1, " -> ".join(letters), 3)]
 
 
 def test_a_longer_period_than_the_window_is_none() -> None:

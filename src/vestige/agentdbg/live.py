@@ -32,7 +32,15 @@ from vestige.limits import LINE_MAX
 from vestige.record.loops import Loop, LoopDetector
 from vestige.record.mask import KeyRule, secret_word
 from vestige.record.redact import Redactor
-from vestige.record.types import OWN_COMPONENT, VERSION, KnownRecord, Log, SpanClose, SpanOpen
+from vestige.record.types import (
+    OWN_COMPONENT,
+    VERSION,
+    Attributes,
+    KnownRecord,
+    Log,
+    SpanClose,
+    SpanOpen,
+)
 from vestige.record.values import text_of_bytes
 
 if TYPE_CHECKING:
@@ -112,7 +120,7 @@ class LiveRun:
 
     def _is_end(self, record: KnownRecord) -> bool:
         root = self.root
-        return record.__class__ is SpanClose and root is not None and record.span_id == root.id  # type: ignore[union-attr]  # a SpanClose has one
+        return isinstance(record, SpanClose) and root is not None and record.span_id == root.id
 
     def _after(self, event: Event, loop: Loop | None) -> None:
         """What an event means for the run, once it is written."""
@@ -163,7 +171,7 @@ class LiveRun:
         if root is None:
             return
         emitter = self._recorder._emitter
-        attributes = {
+        attributes: Attributes = {
             mapping.LOOP_PATTERN: loop.pattern,
             mapping.LOOP_REPETITIONS: loop.repetitions,
             mapping.LOOP_WINDOW: len(loop.evidence),

@@ -19,7 +19,7 @@ from vestige.emit.instant import tell
 from vestige.emit.span import Span
 from vestige.formats.agentdbg.mapping import DETAILS, INSTANT, JSON, META, PAYLOAD, PLAIN
 from vestige.limits import LINE_MAX
-from vestige.record.render import is_container, json_text
+from vestige.record.render import has_fields, is_container, json_text
 from vestige.record.values import clean_name, safe_str
 
 _FAILED = frozenset(("error", "cancelled", "timeout", "interrupted"))
@@ -86,9 +86,7 @@ def record_tool_call(
         _failed("record_tool_call", failure)
 
 
-def record_state(
-    state: Any = None, meta: dict[str, Any] | None = None, diff: Any = None
-) -> None:
+def record_state(state: Any = None, meta: dict[str, Any] | None = None, diff: Any = None) -> None:
     """The agent's state now, and perhaps how it differs from before."""
     try:
         parent = runs.parent_span()
@@ -149,9 +147,8 @@ def _add_forms(attributes: dict[str, Any], **bodies: Any) -> None:
                 _add(attributes, PLAIN, field)
         elif kind is int or kind is float or kind is bool or kind is _Nothing:
             _add(attributes, JSON, field)
-        elif isinstance(body, (bytes, bytearray, memoryview)) or not is_container(body):
-            if not (hasattr(kind, "__dataclass_fields__") or hasattr(kind, "__struct_fields__")):
-                _add(attributes, PLAIN, field)
+        elif kind is not dict and kind is not list and not (is_container(body) or has_fields(body)):
+            _add(attributes, PLAIN, field)
 
 
 def _add(attributes: dict[str, Any], key: str, field: str) -> None:

@@ -39,7 +39,9 @@ class RunDirectory:
             if self._fd < 0:
                 raise OSError("not open")
             written = _write(self._fd, line)
-            if written != len(line):  # a full disk: end the torn line, so that the next starts clean
+            if written != len(
+                line
+            ):  # a full disk: end the torn line, so that the next starts clean
                 written += _write(self._fd, b"\n" + line)
                 self.written_bytes += written
                 return True

@@ -23,9 +23,9 @@ from vestige.clock import SYSTEM
 from vestige.emit import current
 from vestige.emit.exceptions import status_of
 from vestige.emit.span import Span
-from vestige.recorder import Recorder
 from vestige.record.render import json_text
 from vestige.record.values import clean_text
+from vestige.recorder import Recorder
 
 COMPONENT = "agent"
 
@@ -83,9 +83,7 @@ def open_run(name: str, settings: Settings, limits: Guardrails) -> Span:
     def begin(run_id: str) -> None:
         live.append(LiveRun(run_id, settings, limits, source))
 
-    root = source.run(
-        name, attributes=_process(source, settings), component=COMPONENT, on_id=begin
-    )
+    root = source.run(name, attributes=_process(source, settings), component=COMPONENT, on_id=begin)
     live[0].root = root
     return root
 

@@ -47,9 +47,7 @@ class Settings(msgspec.Struct, frozen=True):
 
 def read_settings() -> Settings:
     """The settings in force now. Never raises."""
-    files = [
-        _read_config(path) for path in (CONFIG, os.path.join(os.path.expanduser("~"), CONFIG))
-    ]
+    files = [_read_config(path) for path in (CONFIG, os.path.join(os.path.expanduser("~"), CONFIG))]
     source = _Source(files)
     return Settings(
         data_dir=_data_dir(source.read("data_dir", _text, "~/.agentdbg")),

@@ -101,7 +101,8 @@ class TracedRun:
         self.__exit__(kind, error, trace)
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        return _traced(function, self._asked, None)
+        traced: Callable[P, R] = _traced(function, self._asked, None)
+        return traced
 
 
 def traced_run(

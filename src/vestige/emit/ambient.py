@@ -154,7 +154,9 @@ def traced_generator(function: Callable[..., Generator[Any, Any, Any]], opened: 
     return traced
 
 
-def traced_async_generator(function: Callable[..., AsyncGenerator[Any, Any]], opened: Opened) -> Any:
+def traced_async_generator(
+    function: Callable[..., AsyncGenerator[Any, Any]], opened: Opened
+) -> Any:
     """The same for an async generator function."""
 
     @functools.wraps(function)
