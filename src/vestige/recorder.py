@@ -244,8 +244,7 @@ class Recorder:
             return
         self._write(lines)
         if run_sinks.SINKS:
-            self._tell_run(first, first)
-            self._tell_run(second, second)
+            self._tell_run(second, second, first)
 
     def _tell(self, record: KnownRecord) -> None:
         for listener in self._listeners:
@@ -254,12 +253,14 @@ class Recorder:
             except Exception as error:  # noqa: BLE001  # a listener only observes
                 self._emitter.fault(f"listener raised {type(error).__name__}")
 
-    def _tell_run(self, record: KnownRecord, given: KnownRecord) -> None:
+    def _tell_run(
+        self, record: KnownRecord, given: KnownRecord, before: KnownRecord | None = None
+    ) -> None:
         sink = run_sinks.SINKS.get(record.run_id)
         if sink is None:
             return
         try:
-            sink.take(record, given, self)
+            sink.take(record, given, self, before)
         except Exception as error:  # noqa: BLE001  # as above; a guardrail is none, and goes on
             self._emitter.fault(f"sink of a run raised {type(error).__name__}")
 

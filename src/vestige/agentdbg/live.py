@@ -96,12 +96,20 @@ class LiveRun:
 
     # --- records come in -------------------------------------------------------------------------
 
-    def take(self, record: KnownRecord, given: KnownRecord, source: run_sinks.From) -> None:
+    def take(
+        self,
+        record: KnownRecord,
+        given: KnownRecord,
+        source: run_sinks.From,
+        before: KnownRecord | None = None,
+    ) -> None:
         """See `RunSink`. Raises a guardrail where one is passed, and nothing else."""
         if given is not record and not self._key_rules:
             record = self._redactor().without_key_rules().record(given)
         record = _with_body(record, source)
         with self._lock:
+            if before is not None:
+                self._mapper.take(_with_body(before, source))
             if self._is_end(record) and self._directory.others_wrote():
                 self._mapper.counts = _counts_on_disk(self._directory.path, self._mapper.counts)
             events = self._mapper.take(record)

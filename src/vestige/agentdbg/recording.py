@@ -23,6 +23,7 @@ from vestige.record.render import has_fields, is_container, json_text
 from vestige.record.values import clean_name, safe_str
 
 _FAILED = frozenset(("error", "cancelled", "timeout", "interrupted"))
+_LOOKS_LIKE_JSON = frozenset("{[ \t\r\n")
 _USAGE = (
     ("input_tokens", "prompt_tokens"),
     ("output_tokens", "completion_tokens"),
@@ -58,7 +59,8 @@ def record_llm_call(
             attributes["finish_reason"] = stop_reason
         if usage is not None:
             _add_usage(attributes, usage)
-        _add_forms(attributes, prompt=prompt, response=response)
+        _add_form(attributes, "prompt", prompt)
+        _add_form(attributes, "response", response)
         _tell(parent, name, "llm", attributes, prompt, response, meta, status, error)
     except Exception as failure:  # noqa: BLE001  # the program goes on, whatever it passed
         _failed("record_llm_call", failure)
@@ -80,7 +82,8 @@ def record_tool_call(
         if type(name) is not str:
             name = safe_str(name)
         attributes: dict[str, Any] = {INSTANT: True, "tool_name": name}
-        _add_forms(attributes, args=args, result=result)
+        _add_form(attributes, "args", args)
+        _add_form(attributes, "result", result)
         _tell(parent, name, "tool", attributes, args, result, meta, status, error)
     except Exception as failure:  # noqa: BLE001  # as above
         _failed("record_tool_call", failure)
@@ -95,7 +98,8 @@ def record_state(state: Any = None, meta: dict[str, Any] | None = None, diff: An
         attributes: dict[str, Any] = {INSTANT: True}
         if state is None and diff is not None:
             state = _NOTHING  # else the difference would stand where the state does
-        _add_forms(attributes, state=state, diff=diff)
+        _add_form(attributes, "state", state)
+        _add_form(attributes, "diff", diff)
         _tell(parent, "state", "state", attributes, state, diff, meta, "ok", None)
     except Exception as failure:  # noqa: BLE001  # as above
         _failed("record_state", failure)
@@ -136,19 +140,18 @@ def _tell(
     )  # fmt: skip
 
 
-def _add_forms(attributes: dict[str, Any], **bodies: Any) -> None:
-    """Say of each body what its text alone would not: a string that looks like JSON, a number."""
-    for field, body in bodies.items():
-        if body is None:
-            continue
-        kind = type(body)
-        if kind is str:
-            if body[:1] in "{[ \t\r\n":
-                _add(attributes, PLAIN, field)
-        elif kind is int or kind is float or kind is bool or kind is _Nothing:
-            _add(attributes, JSON, field)
-        elif kind is not dict and kind is not list and not (is_container(body) or has_fields(body)):
+def _add_form(attributes: dict[str, Any], field: str, body: Any) -> None:
+    """Say of a body what its text alone would not: a string that looks like JSON, a number."""
+    kind = type(body)
+    if kind is dict or kind is list or body is None:
+        return
+    if kind is str:
+        if body[:1] in _LOOKS_LIKE_JSON:
             _add(attributes, PLAIN, field)
+    elif kind is int or kind is float or kind is bool or kind is _Nothing:
+        _add(attributes, JSON, field)
+    elif not (is_container(body) or has_fields(body)):
+        _add(attributes, PLAIN, field)
 
 
 def _add(attributes: dict[str, Any], key: str, field: str) -> None:

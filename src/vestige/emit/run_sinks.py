@@ -27,9 +27,16 @@ class From(Protocol):
 
 
 class RunSink(Protocol):
-    def take(self, record: KnownRecord, given: KnownRecord, source: From) -> None:
+    def take(
+        self,
+        record: KnownRecord,
+        given: KnownRecord,
+        source: From,
+        before: KnownRecord | None = None,
+    ) -> None:
         """`record` is redacted. `given` is as it was emitted: only for a sink that has a
-        redaction of its own, and never to be written as it is."""
+        redaction of its own, and never to be written as it is. `before`, if any, is a record
+        of the same moment that comes first."""
 
 
 SINKS: dict[str, RunSink] = {}
