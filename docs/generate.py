@@ -1,4 +1,4 @@
-"""Write docs/reference/ from the code itself, so that it cannot say anything else.
+"""Write docs/reference/ and schemas/ from the code itself, so that they cannot say anything else.
 
     python docs/generate.py             write the pages
     python docs/generate.py --check     exit 1, and name the pages that are stale
@@ -20,6 +20,7 @@ from typing import Any
 
 import click
 import debugger
+import schemas
 
 from vestige import errors, limits, settings
 from vestige.doors.cli.main import cli
@@ -27,23 +28,30 @@ from vestige.record import types
 from vestige.store import schema
 from vestige.testing import FakeRecorder
 
-FOLDER = Path(__file__).parent / "reference"
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "docs" / "reference"
 NOTE = "<!-- Written by docs/generate.py. Do not edit: run `make docs`. -->"
 
 
 def main(arguments: list[str]) -> int:
-    pages = {name: f"{NOTE}\n\n{render()}".rstrip() + "\n" for name, render in PAGES.items()}
-    FOLDER.mkdir(exist_ok=True)
-    found = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.iterdir()}
-    stale = [name for name, text in pages.items() if found.get(name) != text]
+    pages = {
+        FOLDER / name: f"{NOTE}\n\n{render()}".rstrip() + "\n" for name, render in PAGES.items()
+    }
+    pages |= {ROOT / "schemas" / name: render() for name, render in schemas.SCHEMAS.items()}
+    stale = [path for path, text in pages.items() if not path.exists() or _read(path) != text]
     if "--check" in arguments:
-        for name in stale:
-            sys.stderr.write(f"docs/reference/{name} is stale. Run `make docs`.\n")
+        for path in stale:
+            sys.stderr.write(f"{path.relative_to(ROOT)} is stale. Run `make docs`.\n")
         return 1 if stale else 0
-    for name in stale:
-        (FOLDER / name).write_text(pages[name], encoding="utf-8")
-        sys.stdout.write(f"wrote docs/reference/{name}\n")
+    for path in stale:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(pages[path], encoding="utf-8")
+        sys.stdout.write(f"wrote {path.relative_to(ROOT)}\n")
     return 0
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
 
 
 # --- commands ---------------------------------------------------------------------------

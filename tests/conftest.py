@@ -4,6 +4,7 @@ home          an empty home for this test; also $VESTIGE_HOME
 data_dir      where AgentDbg's run directories are; also $AGENTDBG_DATA_DIR
 run_program   run(source, ...): a small Python program in a process of its own, recording into `home`
 read_runs     read_runs(): every run in `home`, implicit ones too, oldest first
+agentdbg      a Python with the published package agentdbg 0.3.0 (and maida, its later name); slow
 golden        golden(name, text): compare with tests/golden/<name>; `--rewrite` writes it instead
 
 `from conftest import load` gives `load(home)`, the same as read_runs for any home.

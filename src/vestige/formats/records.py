@@ -38,7 +38,7 @@ def records_of(source: RunToWrite, writer: str) -> Iterator[KnownRecord]:
             body, info = _body(source, node.output)
             took_ns = node.duration_ns or 0
             yield SpanClose(
-                VERSION, writer, seq, node.started_ns + took_ns, run.id, node.id,
+                VERSION, writer, seq, _ended_ns(source, node), run.id, node.id,
                 node.status or "ok", took_ns, {}, body, info,
             )  # fmt: skip
         else:
@@ -49,6 +49,14 @@ def records_of(source: RunToWrite, writer: str) -> Iterator[KnownRecord]:
                 node.name, node.parent_id, run.conversation_id if is_root else None,
                 node.attributes, links.get(node.id), body, info, node.redacted or None,
             )  # fmt: skip
+
+
+def _ended_ns(source: RunToWrite, span: SpanInfo) -> int:
+    """By the wall clock where that is known; durations are another clock's."""
+    info = source.run.info
+    if info.ended_ns is not None and span.type == "run" and span.parent_id is None:
+        return info.ended_ns
+    return span.started_ns + (span.duration_ns or 0)
 
 
 def _body(source: RunToWrite, ref: BodyRef | None) -> tuple[str | None, BodyInfo | None]:
@@ -86,7 +94,7 @@ def _moments(source: RunToWrite) -> list[_Moment]:
         for seq, at, node in zip(seqs, held, own, strict=True):
             moments.append((at, writer, seq, 0, node, False))
             if isinstance(node, SpanInfo) and node.status is not None:
-                moments.append(_close(node, writer, seqs, held))
+                moments.append(_close(node, _ended_ns(source, node), writer, seqs, held))
     moments.sort(key=_place)
     for at in range(len(moments) - 1, -1, -1):
         ended_ns, *_, node, ends = moments[at]
@@ -98,8 +106,7 @@ def _moments(source: RunToWrite) -> list[_Moment]:
     return moments
 
 
-def _close(span: SpanInfo, writer: str, seqs: list[int], held: list[int]) -> _Moment:
-    ended_ns = span.started_ns + (span.duration_ns or 0)
+def _close(span: SpanInfo, ended_ns: int, writer: str, seqs: list[int], held: list[int]) -> _Moment:
     end_seq: float | None = span.end_seq
     if end_seq is not None and span.parent_id is None and ended_ns >= held[-1]:
         # A root may be closed by another writer (a stamp), in whose numbers it came early.

@@ -96,6 +96,8 @@ class ShowAnswer(Asked):
         rows: list[tuple[str, str]] = [(render_line(line, width), line.mood) for line in found]
         costs = [count_tokens(text) + 1 for text, _ in rows]
         if len(rows) == total and sum(costs) <= budget:
+            if self.unread and total <= limit:
+                return [*rows, (_told(self.unread, self._page(skipped + total)), "ok")]
             return self._within_limit(rows, limit)
         told = count_tokens(_told(total, self._page(skipped + total))) + 1
         if self.options.after is not None or self.unread:

@@ -91,8 +91,8 @@ def check_source(path: Path) -> tuple[str, Sequence[Problem]] | None:
     return None if found is None else (found[0], found[1].check(path))
 
 
-def recover_source(path: Path) -> Iterator[Path]:
-    """Finish on disk the runs at a path whose program died: those that were finished."""
+def recover_source(path: Path) -> Iterator[tuple[Path, str]]:
+    """Finish on disk the runs at a path whose program died: each, and why it is left alone."""
     found = find_format(path)
     recover = getattr(found[1], "recover", None) if found is not None else None
     if recover is None:

@@ -130,7 +130,11 @@ def recover(path: Path | None, home: Home) -> None:
 def _recover_foreign(path: Path) -> None:
     from vestige.transfer import recover_source
 
-    finished = list(recover_source(path))
+    unfinished = list(recover_source(path))
+    finished = [run for run, left in unfinished if not left]
     click.echo(f"{len(finished)} interrupted runs were finished")
     for run in finished:
         click.echo(f"  {run}  vestige show {run}")
+    for run, left in unfinished:
+        if left:
+            click.echo(f"  {run}: left alone, {left}", err=True)

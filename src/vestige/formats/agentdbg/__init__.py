@@ -62,10 +62,12 @@ def check(path: Path) -> Sequence[Problem]:
     return check_path(path)
 
 
-def recover(path: Path) -> Iterator[Path]:
-    """Finish the runs at a path whose program died; those that were finished now."""
+def recover(path: Path) -> Iterator[tuple[Path, str]]:
+    """Finish the runs at a path whose program died. Each that is unfinished, and why it is left
+    alone; nothing, if it was finished now."""
     from vestige.formats.agentdbg.recovering import recover_run
 
     for place in find(path):
-        if recover_run(place):
-            yield place
+        left = recover_run(place)
+        if left is not None:
+            yield place, left

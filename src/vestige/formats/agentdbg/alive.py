@@ -30,15 +30,31 @@ def is_held(path: Path) -> bool:
     return False
 
 
-def is_dead(events: Path, *, ours: bool, now_ns: int | None = None) -> bool:
-    """Will nothing more come? `ours`: written by a sink that locks."""
+def is_dead(events: Path, *, ours: bool, last_event_ns: int | None = None) -> bool:
+    """Will nothing more come? `ours`: written by a sink that locks.
+
+    `last_event_ns`: when the last event says that it was written; a copy is younger than that.
+    """
     if is_held(events):
         return False
     if ours:
         return True
     try:
-        last_ns = max(os.stat(events).st_mtime_ns, os.stat(events.parent).st_mtime_ns)
+        last_ns = os.stat(events).st_mtime_ns
+    except OSError:
+        return _is_old(events.parent)
+    if last_event_ns is not None:
+        last_ns = min(last_ns, last_event_ns)
+    return _is_silent(last_ns)
+
+
+def _is_old(run: Path) -> bool:
+    """A run that has no events yet: it may just have begun."""
+    try:
+        return _is_silent(os.stat(run).st_mtime_ns)
     except OSError:
         return True
-    now_ns = SYSTEM.now_ns() if now_ns is None else now_ns
-    return now_ns - last_ns > FOREIGN_SILENCE_S * 1_000_000_000
+
+
+def _is_silent(since_ns: int) -> bool:
+    return SYSTEM.now_ns() - since_ns > FOREIGN_SILENCE_S * 1_000_000_000

@@ -101,7 +101,8 @@ def open_file(path: Path) -> BinaryIO:
 def read_whole(path: Path) -> bytes:
     """A file that is read at once, if it is not too large for that."""
     with open_file(path) as file:
-        data = file.read(FOREIGN_FILE_MAX + 1)
+        size = os.fstat(file.fileno()).st_size  # `read(n)` makes room for n at once
+        data = file.read(min(size, FOREIGN_FILE_MAX) + 1)
     if len(data) > FOREIGN_FILE_MAX:
         raise UnreadableError(
             f"{path}: larger than {FOREIGN_FILE_MAX} bytes. Import the run directory instead."

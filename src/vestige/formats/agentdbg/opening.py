@@ -95,7 +95,7 @@ def glance_at_run(path: Path) -> Source | None:
 
     def records() -> Iterator[KnownRecord]:
         yield from reader.read(first)
-        yield from reader.finish(dead=is_dead(events_file, ours=ours))
+        yield from reader.finish(dead=_died(reader, events_file, ours))
 
     return Source(run_id, reader.writer, records(), problems.list, unread)
 
@@ -126,17 +126,24 @@ def _records(reader: EventReader, events_file: Path, problems: Problems) -> Iter
 
     def events() -> Iterator[Line]:
         nonlocal ours
-        for event in read_lines(events_file, problems):
-            ours = ours or b'"vestige"' in bytes(event.meta)
+        events = read_lines(events_file, problems)
+        for event in events:
+            ours = b'"vestige"' in bytes(event.meta)
             yield event
+            break  # the first one tells
+        yield from events
 
     yield from reader.read(events())
-    yield from reader.finish(dead=not reader.ended and is_dead(events_file, ours=ours))
+    yield from reader.finish(dead=_died(reader, events_file, ours))
     if reader.duplicates:
         problems.add(
             EVENTS_FILE, "", "event-id-duplicate",
             f"{reader.duplicates} events have an id that another one has.",
         )  # fmt: skip
+
+
+def _died(reader: EventReader, file: Path, ours: bool) -> bool:
+    return not reader.ended and is_dead(file, ours=ours, last_event_ns=reader.last_ns)
 
 
 def read_lines(path: Path, problems: Problems) -> Iterator[Line]:
@@ -191,7 +198,7 @@ def _read_later(path: Path) -> Source:
                 reader.know_root(span["span_id"])
         events = (event for span in _spans(spans_file, problems) for event in events_of(span))
         yield from reader.read(events)
-        yield from reader.finish(dead=not reader.ended and is_dead(spans_file, ours=False))
+        yield from reader.finish(dead=_died(reader, spans_file, False))
 
     return Source(run_id, reader.writer, records(), problems.list)
 

@@ -14,7 +14,8 @@ Elsewhere: where files are in files.py; a line's fields in parsing.py; the other
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -43,7 +44,7 @@ from vestige.formats.agentdbg.parsing import (
     take_text,
     take_value,
 )
-from vestige.formats.base import derived_span_id, derived_writer
+from vestige.formats.base import derived_span_id, derived_writer, span_hash
 from vestige.limits import ATTRIBUTE_VALUE_MAX, MESSAGE_MAX, NAME_MAX
 from vestige.record.types import (
     OWN_COMPONENT,
@@ -65,6 +66,8 @@ _MS = 1_000_000
 _TIME_MAX = 2**62
 _INT_MAX = 2**63 - 1
 _NO_META = (b"{}", b"null")
+_NULL = b"null"
+_NOTHING: dict[str, Any] = {}
 
 
 class RunFacts(msgspec.Struct):
@@ -90,8 +93,17 @@ class EventReader:
         self._seen: set[str] = set()
         self._start_id: str | None = None
         self._started_ns = fallback_ns
-        self._last_ns = fallback_ns
-        self._last_said = ""
+        self.last_ns = fallback_ns
+        self._last: Line | None = None
+        self._meta: dict[str, Any] = _NOTHING
+        self._our_meta: dict[str, Any] = _NOTHING
+        self._span_hash = span_hash(FORMAT, run_id)
+        self._handlers: dict[str, Callable[[Line, int], KnownRecord]] = {
+            "RUN_START": self._run_start,
+            "RUN_END": self._run_end,
+            "ERROR": self._error_line,
+            "LOOP_WARNING": self._loop_line,
+        }
         self._error: Attributes = {}
         self.ended = False
         self.duplicates = 0
@@ -117,7 +129,7 @@ class EventReader:
         started_ns = self._facts.started_ns
         if started_ns is None and first is not None:
             started_ns = parse_timestamp(first.ts)
-        self._started_ns = self._last_ns = self._started_ns if started_ns is None else started_ns
+        self._started_ns = self.last_ns = self._started_ns if started_ns is None else started_ns
         name = self._facts.name
         if not name and first is not None and first.event_type == "RUN_START":
             name = first.name
@@ -138,7 +150,7 @@ class EventReader:
             attributes["argv"] = _bounded(argv)
         payload.pop("run_name", None)
         _keep_rest(payload, attributes)
-        attributes |= self._attributes(event)
+        self._add_own(event, attributes)
         return SpanUpdate(
             VERSION, self.writer, self._next(), time_ns, self.run_id, self.root, attributes
         )
@@ -146,8 +158,9 @@ class EventReader:
     def _run_end(self, event: Line, time_ns: int) -> KnownRecord:
         self.ended = True
         payload = event.payload
-        status = _status(take_text(payload.pop("status", None)), event)
-        attributes = self._attributes(event)
+        status = self._status(payload)
+        attributes: Attributes = {}
+        self._add_own(event, attributes)
         if EVENT_ID in attributes:
             attributes[END_EVENT_ID] = attributes.pop(EVENT_ID)
         summary = take_value(payload.pop("summary", None))
@@ -180,16 +193,17 @@ class EventReader:
             return
         self.writer, self._seq = derived_writer(FORMAT, f"{self.run_id}/end"), 0
         if facts.status == "running":
-            self._last_ns += 1  # the clock orders writers: this comes after all that was written
-            after = f" after {self._last_said}" if self._last_said else ""
+            self.last_ns += 1  # the clock orders writers: this comes after all that was written
+            last = self._last
+            after = f" after {last.event_type} {last.name}"[:200] if last is not None else ""
             yield Log(
-                VERSION, self.writer, self._next(), self._last_ns, self.run_id, OWN_COMPONENT,
+                VERSION, self.writer, self._next(), self.last_ns, self.run_id, OWN_COMPONENT,
                 "error", f"run left unfinished: nobody writes to it any more{after}",
                 self.root, {"crash": True},
             )  # fmt: skip
-            end_ns, status, attributes = self._last_ns, "interrupted", Attributes()
+            end_ns, status, attributes = self.last_ns, "interrupted", Attributes()
         else:
-            end_ns = facts.ended_ns if facts.ended_ns is not None else self._last_ns
+            end_ns = facts.ended_ns if facts.ended_ns is not None else self.last_ns
             status = "ok" if facts.status == "ok" else "error"
             attributes = {} if status == "ok" else self._error
         took = _duration(facts.duration_ms, end_ns - self._started_ns)
@@ -197,25 +211,28 @@ class EventReader:
 
     # --- events ------------------------------------------------------------------------------------
 
-    def _event(self, event: Line) -> Iterator[KnownRecord]:
+    def _event(self, event: Line) -> tuple[KnownRecord, ...]:
         time_ns = parse_timestamp(event.ts)
-        self._last_ns = time_ns = self._last_ns if time_ns is None else min(time_ns, _TIME_MAX)
+        self.last_ns = time_ns = self.last_ns if time_ns is None else min(time_ns, _TIME_MAX)
         kind = event.event_type
-        self._last_said = f"{kind} {event.name}".strip()[:200]
+        self._last = event
+        self._meta = self._our_meta = _NOTHING
+        if bytes(event.meta) not in _NO_META:
+            self._take_meta(event.meta)
         if kind in _SPANS:
-            yield from self._span(event, time_ns)
-        elif kind == "RUN_START":
-            yield self._run_start(event, time_ns)
-        elif kind == "RUN_END":
-            yield self._run_end(event, time_ns)
-        elif kind == "ERROR":
-            yield self._error_line(event, time_ns)
-        elif kind == "LOOP_WARNING":
-            yield self._loop_line(event, time_ns)
-        else:
-            yield self._unknown(event, time_ns)
+            return self._span(event, time_ns)
+        handle = self._handlers.get(kind, self._unknown)
+        return (handle(event, time_ns),)
 
-    def _span(self, event: Line, time_ns: int) -> Iterator[KnownRecord]:
+    def _take_meta(self, raw: msgspec.Raw) -> None:
+        """The caller's own, and what we wrote into it ourselves."""
+        meta = take_value(raw)
+        if isinstance(meta, dict):
+            ours = meta.pop(META_KEY, None)
+            self._meta = meta
+            self._our_meta = ours if isinstance(ours, dict) else _NOTHING
+
+    def _span(self, event: Line, time_ns: int) -> tuple[KnownRecord, ...]:
         kind, begin, end = _SPANS[event.event_type]
         payload = event.payload
         attributes: Attributes = {}
@@ -224,29 +241,33 @@ class EventReader:
         status = "ok"
         closing: Attributes = {}
         if kind != "state":
-            status = _status(take_text(payload.pop("status", None)), event)
-            closing = _error_of(payload.pop("error", None))
+            status = self._status(payload)
+            error = payload.pop("error", None)
+            if error is not None and bytes(error) != _NULL:
+                closing = _error_of(error)
         if kind == "llm":
             _llm_attributes(payload, attributes, event.name)
         elif kind == "tool":
-            tool_name = take_text(payload.pop("tool_name", None))
+            tool_name = _word(payload.pop("tool_name", None))
             if tool_name is not None and tool_name != event.name:
                 attributes["tool_name"] = _bounded(tool_name)
-        _keep_rest(payload, attributes)
+        if payload:
+            _keep_rest(payload, attributes)
         took_ns = min(max(0, event.duration_ms or 0) * _MS, time_ns)
-        attributes |= self._attributes(event)
+        self._add_own(event, attributes)
         if event.duration_ms is None:
             attributes[INSTANT] = True
         span_id = self._span_id(event)
-        ours = _ours(event)
-        yield SpanOpen(
-            VERSION, self.writer, self._next(), time_ns - took_ns, self.run_id, span_id,
-            ours.get("component", COMPONENT), ours.get("type", kind), _name(event.name or kind),
-            self._parent(event), None, attributes, None, before,
-        )  # fmt: skip
-        yield SpanClose(
-            VERSION, self.writer, self._next(), time_ns, self.run_id, span_id, status, took_ns,
-            closing, after,
+        return (
+            SpanOpen(
+                VERSION, self.writer, self._next(), time_ns - took_ns, self.run_id, span_id,
+                self._ours("component", COMPONENT), self._ours("type", kind),
+                _name(event.name or kind), self._parent(event), None, attributes, None, before,
+            ),
+            SpanClose(
+                VERSION, self.writer, self._next(), time_ns, self.run_id, span_id, status, took_ns,
+                closing, after,
+            ),
         )  # fmt: skip
 
     def _error_line(self, event: Line, time_ns: int) -> Log:
@@ -256,7 +277,8 @@ class EventReader:
             self._error = {
                 key: value for key, value in error.items() if key in ("error.type", "error.message")
             }
-        attributes = error | self._attributes(event)
+        attributes = dict(error)
+        self._add_own(event, attributes)
         for key in ("error_type", "type", "message", "stack", "details"):
             event.payload.pop(key, None)
         _keep_rest(event.payload, attributes)
@@ -272,7 +294,7 @@ class EventReader:
         evidence = take_text(payload.pop("evidence_event_ids", None))
         attributes[LOOP_EVIDENCE] = _bounded(evidence or "[]")
         _keep_rest(payload, attributes)
-        attributes |= self._attributes(event)
+        self._add_own(event, attributes)
         message = f"loop: {pattern}, {attributes[LOOP_REPETITIONS]} times"
         return self._log(event, time_ns, "warn", message, self._parent(event), attributes)
 
@@ -296,37 +318,44 @@ class EventReader:
         attributes: Attributes,
         body: str | None = None,
     ) -> Log:
-        ours = _ours(event)
         return Log(
             VERSION, self.writer, self._next(), time_ns, self.run_id,
-            ours.get("component", COMPONENT), level, cut(message, MESSAGE_MAX), span_id,
+            self._ours("component", COMPONENT), level, cut(message, MESSAGE_MAX), span_id,
             attributes, body,
         )  # fmt: skip
 
     # --- parts -------------------------------------------------------------------------------------
 
-    def _attributes(self, event: Line) -> Attributes:
+    def _add_own(self, event: Line, attributes: Attributes) -> None:
         """What every event has: its id, and the caller's `meta`."""
-        attributes: Attributes = {}
-        if bytes(event.meta) not in _NO_META:
-            meta = take_value(event.meta)
-            if isinstance(meta, dict):
-                ours = meta.pop(META_KEY, None)
-                if isinstance(ours, dict):
-                    _restore(ours, attributes)
-            if meta:
-                attributes[META] = _bounded(_json_text(meta))
+        if self._our_meta:
+            _restore(self._our_meta, attributes)
+        if self._meta:
+            attributes[META] = _bounded(_json_text(self._meta))
         if event.event_id is not None:
             attributes[EVENT_ID] = _name(event.event_id)
-        return attributes
+
+    def _ours(self, key: str, otherwise: str) -> str:
+        value = self._our_meta.get(key)
+        return _name(value) if isinstance(value, str) and value else otherwise
+
+    def _status(self, payload: dict[str, msgspec.Raw]) -> str:
+        """As the payload has it; or exactly, where we wrote it."""
+        text = _word(payload.pop("status", None))
+        exact = self._our_meta.get("status")
+        if exact in STATUSES:
+            return str(exact)
+        return "ok" if text is None or text == "ok" else "error"
 
     def _body(
         self, payload: dict[str, msgspec.Raw], field: str, attributes: Attributes
     ) -> str | None:
         """A payload field as a body; what it was, where the text alone would not tell."""
         value = payload.pop(field, None)
+        if value is None:
+            return None
         text = take_text(value)
-        if text is None or value is None:
+        if text is None:
             return None
         first = bytes(value)[:1]
         if first == b'"':
@@ -338,7 +367,7 @@ class EventReader:
 
     def _span_id(self, event: Line) -> str:
         event_id = event.event_id or f"#{self._seq}"
-        span_id = derived_span_id(FORMAT, self.run_id, event_id)
+        span_id = self._span_hash(event_id)
         if span_id in self._seen:
             self.duplicates += 1
             span_id = derived_span_id(FORMAT, self.run_id, event_id, str(self._seq))
@@ -348,7 +377,7 @@ class EventReader:
     def _parent(self, event: Line) -> str:
         if event.parent_id is None or event.parent_id == self._start_id:
             return self.root
-        return derived_span_id(FORMAT, self.run_id, event.parent_id)
+        return self._span_hash(event.parent_id)
 
     def _next(self) -> int:
         self._seq += 1
@@ -366,13 +395,13 @@ def _llm_attributes(payload: dict[str, msgspec.Raw], attributes: Attributes, nam
     for key, ours in (
         ("model", "model"), ("provider", "provider"), ("stop_reason", "finish_reason"),
     ):  # fmt: skip
-        if (text := take_text(payload.pop(key, None))) is not None:
+        if (text := _word(payload.pop(key, None))) is not None:
             attributes[ours] = _bounded(text)
     attributes.setdefault("model", _name(name))
-    temperature = take_value(payload.pop("temperature", None))
+    temperature = _value(payload.pop("temperature", None))
     if temperature is not None:
         attributes["temperature"] = flat(temperature)
-    usage = take_value(payload.get("usage"))
+    usage = _value(payload.get("usage"))
     if usage is None:
         payload.pop("usage", None)
         return
@@ -395,6 +424,30 @@ _USAGE = (
     ("completion_tokens", "output_tokens"),
     ("total_tokens", "total_tokens"),
 )
+
+
+def _word(raw: msgspec.Raw | None) -> str | None:
+    """A short text that many events share: a model's name, a status."""
+    if raw is None:
+        return None
+    return _known_word(bytes(raw)) if len(bytes(raw)) < 100 else take_text(raw)
+
+
+def _value(raw: msgspec.Raw | None) -> Any:
+    if raw is None:
+        return None
+    return _known_value(bytes(raw)) if len(bytes(raw)) < 100 else take_value(raw)
+
+
+@lru_cache(4096)
+def _known_word(data: bytes) -> str | None:
+    return take_text(msgspec.Raw(data))
+
+
+@lru_cache(4096)
+def _known_value(data: bytes) -> Any:
+    """Decoded once: whoever gets it only reads it."""
+    return take_value(msgspec.Raw(data))
 
 
 def _error_of(raw: msgspec.Raw | None) -> Attributes:
@@ -430,17 +483,6 @@ def _keep_rest(payload: dict[str, msgspec.Raw], attributes: Attributes) -> None:
         attributes[PAYLOAD] = _bounded(msgspec.json.encode(payload).decode(errors="replace"))
 
 
-def _ours(event: Line) -> dict[str, Any]:
-    """What we wrote into `meta` ourselves, if it is usable."""
-    if b'"vestige"' not in bytes(event.meta):
-        return {}
-    meta = take_value(event.meta)
-    ours = meta.get(META_KEY) if isinstance(meta, dict) else None
-    if not isinstance(ours, dict):
-        return {}
-    return {key: _name(value) for key, value in ours.items() if isinstance(value, str) and value}
-
-
 def _restore(ours: dict[str, Any], attributes: Attributes) -> None:
     more = ours.get("attributes")
     if isinstance(more, dict):
@@ -449,13 +491,6 @@ def _restore(ours: dict[str, Any], attributes: Attributes) -> None:
             attributes[_name(key)] = _bounded(scalar) if isinstance(scalar, str) else scalar
     if isinstance(ours.get("span_id"), str):
         attributes["vestige.span_id"] = _name(ours["span_id"])
-
-
-def _status(text: str | None, event: Line) -> str:
-    exact = _ours(event).get("status")
-    if exact in STATUSES:
-        return str(exact)
-    return "ok" if text is None or text == "ok" else "error"
 
 
 def _duration(took_ms: Any, otherwise_ns: int) -> int:

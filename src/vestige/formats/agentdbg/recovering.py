@@ -2,7 +2,7 @@
 
 An ERROR event `Interrupted` and a RUN_END are added in one write, then run.json is replaced. A
 kill in between is made good the next time. A run that may still be alive (alive.py) is left alone,
-and so is one that is finished.
+and so is one that is finished. A copy looks young: it is left alone too, until it is not.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ class _Story:
         self.torn = False
 
 
-def recover_run(path: Path) -> bool:
-    """Finish one run; False if there was nothing to do, or if it may not be touched."""
+def recover_run(path: Path) -> str | None:
+    """Finish one run: "" if it was, or why it is left alone; None if there was nothing to do."""
     if not is_run(path) or is_v2(path):
-        return False
+        return None
     run = load_json(path / RUN_FILE, Problems())
     if run.get("status") in ("ok", "error"):
-        return False
+        return None
     events = path / EVENTS_FILE
     if not is_dead(events, ours=_read(path).ours):
-        return False
+        return "somebody may still write to it"
     try:
         fd = os.open(events, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     except OSError as error:
@@ -67,13 +67,13 @@ def recover_run(path: Path) -> bool:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            return False  # somebody was quicker
+            return "somebody else is at it"
         _finish(path, fd, run, _read(path))
     except OSError as error:
         raise UnreadableError(f"{path}: cannot be finished ({error.strerror}).") from None
     finally:
         os.close(fd)
-    return True
+    return ""
 
 
 def _read(path: Path) -> _Story:

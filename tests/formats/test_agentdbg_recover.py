@@ -1,0 +1,160 @@
+"""`vestige recover` on AgentDbg runs: dead ones are finished on disk, live ones are left alone."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from agentdbg_runs import call, make_run
+from click.testing import CliRunner
+
+from vestige.doors.cli.main import cli
+from vestige.formats import agentdbg
+from vestige.store.sqlite import SqliteStore
+from vestige.transfer import import_path
+
+KILLED = Path(__file__).parent.parent / "data/agentdbg/runs/a103555f-06af-45e5-87fc-eacce41adee6"
+LONG_AGO = (10**18, 10**18)
+
+
+def events(run: Path) -> list[dict[str, Any]]:
+    found = []
+    for line in (run / "events.jsonl").read_text(encoding="utf-8").split("\n"):
+        try:
+            found.append(json.loads(line))
+        except ValueError:
+            pass
+    return found
+
+
+def recover(path: Path) -> list[tuple[Path, str]]:
+    return list(agentdbg.recover(path))
+
+
+def test_a_killed_run_becomes_an_error_with_counts_from_its_events(tmp_path: Path) -> None:
+    """Status error, an ERROR event `Interrupted`, a RUN_END; then it is shown as interrupted."""
+    run = Path(shutil.copytree(KILLED, tmp_path / "runs" / KILLED.name))
+    os.utime(run / "events.jsonl", ns=LONG_AGO)
+
+    finished = recover(tmp_path)
+
+    said = json.loads((run / "run.json").read_text())
+    *before, error, end = events(run)
+    assert finished == [(run, "")]
+    assert said["status"] == "error"
+    assert said["counts"] == {"llm_calls": 1, "tool_calls": 2, "errors": 1, "loop_warnings": 0}
+    assert said["ended_at"] == said["last_event_ts"] == before[-1]["ts"]
+    assert (error["event_type"], error["payload"]["error_type"]) == ("ERROR", "Interrupted")
+    assert end["event_type"] == "RUN_END" and end["payload"]["status"] == "error"
+    # Only the torn line is left of what was wrong: it is evidence, and now it is a line.
+    assert {problem.rule for problem in agentdbg.check(run)} == {"json"}
+    with SqliteStore.open(tmp_path / "store.db") as store:
+        (imported,) = import_path(store, run)
+        assert store.load_run(str(imported.run_id)).info.outcome == "interrupted"
+
+
+def test_recovering_again_changes_nothing(tmp_path: Path) -> None:
+    run = make_run(tmp_path, events=[call()], status="running", end=False)
+    os.utime(run / "events.jsonl", ns=LONG_AGO)
+    recover(run)
+    before = (run / "events.jsonl").read_bytes(), (run / "run.json").read_bytes()
+
+    assert recover(run) == []
+    assert ((run / "events.jsonl").read_bytes(), (run / "run.json").read_bytes()) == before
+    assert agentdbg.check(run) == []
+
+
+def test_a_run_that_somebody_holds_is_left_alone(tmp_path: Path) -> None:
+    """Ours, alive: its lock says so, however silent it is."""
+    run = make_run(tmp_path, status="running", end=False, meta={"vestige": {}})
+    os.utime(run / "events.jsonl", ns=LONG_AGO)
+    before = (run / "events.jsonl").read_bytes()
+    with open(run / "events.jsonl") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        held = recover(run)
+
+    assert [left for _, left in held] == ["somebody may still write to it"]
+    assert (run / "events.jsonl").read_bytes() == before
+    assert recover(run) == [(run, "")]
+
+
+def test_a_foreign_run_that_was_written_to_lately_is_left_alone(tmp_path: Path) -> None:
+    run = make_run(tmp_path, status="running", end=False, now=True)
+
+    assert [bool(left) for _, left in recover(run)] == [True]
+    assert json.loads((run / "run.json").read_text())["status"] == "running"
+
+
+def test_a_kill_between_the_events_and_the_run_file_is_made_good(tmp_path: Path) -> None:
+    """The events were added, run.json was not: it is finished from them, and nothing is added."""
+    run = make_run(tmp_path, events=[call()], status="running", end=False)
+    os.utime(run / "events.jsonl", ns=LONG_AGO)
+    unfinished = (run / "run.json").read_bytes()
+    recover(run)
+    told = (run / "events.jsonl").read_bytes()
+    (run / "run.json").write_bytes(unfinished)
+    os.utime(run / "events.jsonl", ns=LONG_AGO)
+
+    recover(run)
+
+    assert (run / "events.jsonl").read_bytes() == told
+    assert json.loads((run / "run.json").read_text())["counts"]["errors"] == 1
+    assert agentdbg.check(run) == []
+
+
+def test_a_run_file_that_is_missing_is_made_from_the_events(tmp_path: Path) -> None:
+    run = make_run(tmp_path, events=[call()])
+    (run / "run.json").unlink()
+    os.utime(run / "events.jsonl", ns=LONG_AGO)
+
+    recover(run)
+
+    assert agentdbg.check(run) == []
+    assert json.loads((run / "run.json").read_text())["status"] == "ok"
+
+
+def test_the_command_takes_a_run_a_folder_or_a_data_directory(tmp_path: Path) -> None:
+    for number, part in enumerate(("", "runs", f"runs/{KILLED.name}")):
+        data = tmp_path / str(number)
+        run = Path(shutil.copytree(KILLED, data / "runs" / KILLED.name))
+        os.utime(run / "events.jsonl", ns=LONG_AGO)
+
+        result = CliRunner().invoke(cli, ["recover", str(data / part)])
+
+        assert result.exit_code == 0, result.output
+        assert result.output.startswith("1 interrupted runs were finished")
+        assert json.loads((run / "run.json").read_text())["status"] == "error"
+
+
+def test_every_verb_takes_a_run_directory(tmp_path: Path) -> None:
+    """By path in place of an id, or as `--home`; next commands lead back to it."""
+    run = str(KILLED)
+    commands = [
+        ["show", run], ["overview", run], ["show", run, "--json"], ["grep", "t2", "--home", run],
+        ["sql", "SELECT count(*) FROM spans", "--home", run], ["stats", "--home", run],
+        ["span", "r1.s4", "--home", run], ["list", "--home", run], ["schema", "--home", run],
+        ["why", "r1.s4", "--home", run], ["body", "r1.s3", "--home", run],
+    ]  # fmt: skip
+    for command in commands:
+        result = CliRunner().invoke(cli, command)
+
+        assert result.exit_code == 0, (command, result.output)
+    assert f"--home {run}" in CliRunner().invoke(cli, ["overview", run]).output
+    checked = CliRunner().invoke(cli, ["check", run])
+    assert checked.exit_code == 1 and "line-torn" in checked.output
+
+
+def test_a_long_run_shows_its_first_page_without_reading_all_of_it(tmp_path: Path) -> None:
+    """The page says what it is made from, and how to go on; ids are those that the rest will have."""
+    run = make_run(tmp_path, events=[call(payload={"args": f"{n}" * 400}) for n in range(3000)])
+
+    first = CliRunner().invoke(cli, ["show", str(run)]).output
+    whole = CliRunner().invoke(cli, ["show", str(run), "--after", "0"]).output
+
+    assert "2002 more events" in first and "--after" in first.splitlines()[-1]
+    assert "3001 spans" in whole
+    assert first.splitlines()[6:20] == whole.splitlines()[5:19]
