@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rundirs import only_rundir, read_rundirs
-from vestige.agentdbg import record_state, record_tool_call, trace, traced_run
+from vestige.agentdbg import record_state, record_tool_call, runs, trace, traced_run
 from vestige.agentdbg import settings as settings_module
 from vestige.agentdbg.config_file import parse_config
 from vestige.agentdbg.settings import read_settings
@@ -209,3 +209,20 @@ def test_an_unwritable_home_costs_the_run_directory_nothing(
 
     assert only_rundir(data_dir).types == ["RUN_START", "TOOL_CALL", "RUN_END"]
     assert "cannot write" in capfd.readouterr().err
+
+
+def test_where_recording_is_off_the_program_runs_all_the_same(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """VESTIGE_DISABLED is the user's word for everything of ours."""
+    monkeypatch.setenv("VESTIGE_DISABLED", "1")
+    monkeypatch.setattr(runs, "_recorder", None)
+
+    @trace(max_tool_calls=0)
+    def agent() -> int:
+        record_tool_call("t")
+        record_state(1)
+        return 5
+
+    assert agent() == 5
+    assert not data_dir.exists()

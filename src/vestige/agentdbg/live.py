@@ -144,7 +144,8 @@ class LiveRun:
         """The run is over: what still comes belongs to the journal alone."""
         LIVE.pop(self.run_id, None)
         run_sinks.SINKS.pop(self.run_id, None)
-        self._directory.close()
+        with self._lock:  # another thread may be about to write: not to a number that was let go
+            self._directory.close()
 
     # --- limits ----------------------------------------------------------------------------------
 
