@@ -66,9 +66,14 @@ class SqliteStore:
 
     @classmethod
     def open(
-        cls, path: Path, *, readonly: bool = False, read_spill: ReadSpill = _no_spill
+        cls,
+        path: Path,
+        *,
+        readonly: bool = False,
+        read_spill: ReadSpill = _no_spill,
+        lasting: bool = True,
     ) -> SqliteStore:
-        """Open a store; a writer creates and migrates it."""
+        """Open a store; a writer creates and migrates it. `lasting`: it is to survive a power cut."""
         try:
             if readonly:
                 connection = _connect_to_read(path)
@@ -79,8 +84,8 @@ class SqliteStore:
                 connection = _connect(path.absolute().as_uri())
                 # So that pruning can give space back; takes effect while the file is new.
                 connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-                connection.execute("PRAGMA journal_mode = WAL")
-                connection.execute("PRAGMA synchronous = NORMAL")
+                connection.execute(f"PRAGMA journal_mode = {'WAL' if lasting else 'MEMORY'}")
+                connection.execute(f"PRAGMA synchronous = {'NORMAL' if lasting else 'OFF'}")
                 schema.migrate(connection, path)
         except sqlite3.Error as error:
             raise StoreError(f"{path}: cannot be opened as a store ({error}).") from error

@@ -190,7 +190,7 @@ def _open_temporary(
 
     folder = Path(tempfile.mkdtemp(prefix="vestige-"))
     try:
-        with SqliteStore.open(folder / "store.db", read_spill=read_spill) as store:
+        with SqliteStore.open(folder / "store.db", read_spill=read_spill, lasting=False) as store:
             fill(store)
         reader = SqliteStore.open(folder / "store.db", readonly=True)
     except BaseException:

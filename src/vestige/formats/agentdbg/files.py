@@ -39,9 +39,16 @@ def is_linked_run(path: Path) -> bool:
 
 
 def _holds_run(path: Path) -> bool:
-    return path.is_dir() and any(
-        (path / name).is_file() for name in (EVENTS_FILE, RUN_FILE, SPANS_FILE)
-    )
+    if any((path / name).is_file() for name in (EVENTS_FILE, SPANS_FILE)):
+        return True
+    run_file = path / RUN_FILE  # a name that others use too
+    if not run_file.is_file() or run_file.is_symlink():
+        return False
+    try:
+        with open_file(run_file) as file:
+            return b'"spec_version"' in file.read(_PEEK)
+    except UnreadableError:
+        return False
 
 
 def is_v2(path: Path) -> bool:

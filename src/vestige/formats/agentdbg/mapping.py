@@ -169,7 +169,7 @@ class Mapper:
             None if ended is None else timestamp(ended[1]),
             None if ended is None else ended[0].duration_ns // 1_000_000,
             "running" if ended is None else _status(ended[0].status),
-            self.counts,
+            msgspec.structs.replace(self.counts),
             None if ended is None or self._last_ns is None else timestamp(self._last_ns),
         )
 
