@@ -9,11 +9,23 @@ from collections.abc import Callable, Sequence
 from rich.console import Console
 from rich.table import Table
 
-from bench import agentdbg, emit, ingest, place, read, storage, survival, verbs, wire
+from bench import (
+    agentdbg,
+    agentdbg_emit,
+    emit,
+    ingest,
+    place,
+    read,
+    storage,
+    survival,
+    verbs,
+    wire,
+)  # fmt: skip
 from bench.figures import HEADER, Figure, figure_of
 
 SECTIONS: dict[str, tuple[str, Callable[[], Sequence[Figure]]]] = {
     "emit": ("Emitting one tool-call span", emit.measure),
+    "agentdbg-emit": ("Emitting one AgentDbg event", agentdbg_emit.measure),
     "survival": ("What is readable after SIGKILL", survival.measure),
     "ingest": ("Journal to store", ingest.measure),
     "storage": ("Bodies on disk", lambda: [figure_of(row) for row in storage.measure()]),

@@ -208,6 +208,9 @@ def render_errors() -> str:
             " level, is refused.",
             _table(("error", "exit code", "also a", "meaning"), list(_errors(errors.VestigeError))),
             "A message reads: *where: what is wrong (what was expected). What to do.*",
+            "Guardrails of `vestige.agentdbg` are no errors of ours but stops that a program asked"
+            " for: `AgentDbgGuardrailExceeded` and its child `AgentDbgLoopAbort` are each a"
+            " `BaseException`, so that `except Exception` does not swallow them.",
         ]
     )
 

@@ -1,6 +1,7 @@
 """What every test may use: a home of its own, programs that record into it, and what came of it.
 
 home          an empty home for this test; also $VESTIGE_HOME
+data_dir      where AgentDbg's run directories are; also $AGENTDBG_DATA_DIR
 run_program   run(source, ...): a small Python program in a process of its own, recording into `home`
 read_runs     read_runs(): every run in `home`, implicit ones too, oldest first
 agentdbg      a Python with the published package agentdbg 0.3.0 (and maida, its later name); slow
@@ -92,6 +93,17 @@ def _clear_variables() -> None:
 def home(tmp_path: Path, _alone: None) -> Home:
     os.environ["VESTIGE_HOME"] = str(tmp_path / "home")
     return Home(tmp_path / "home")
+
+
+@pytest.fixture
+def data_dir(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where AgentDbg's run directories of this test are; no settings of the user's reach it."""
+    for name in [name for name in os.environ if name.startswith("AGENTDBG_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path / "user"))
+    monkeypatch.setenv("AGENTDBG_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "data"
 
 
 @pytest.fixture

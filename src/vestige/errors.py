@@ -8,8 +8,12 @@
     └── UnreadableError (RuntimeError)  3   bytes from outside that we cannot use
         └── StoreError                  3   a store that is newer, damaged or locked
 
+    AgentDbgGuardrailExceeded (BaseException)   a limit that the program asked for (agentdbg/)
+    └── AgentDbgLoopAbort                       ... and the limit was `stop_on_loop`
+
 A message is one line: *where: what is wrong (what was expected). What to do.*
-The emitting side raises none of these into the program that it records.
+The emitting side raises none of these into the program that it records, the guardrails aside:
+they are there to stop it, so they are no `Exception`, and `except Exception` does not stop them.
 """
 
 from __future__ import annotations
@@ -53,3 +57,35 @@ class UnreadableError(VestigeError, RuntimeError):
 
 class StoreError(UnreadableError):
     """A store that this version cannot open."""
+
+
+class AgentDbgGuardrailExceeded(BaseException):  # the name that programs import
+    """A guardrail stopped the traced code: which one, its limit, and what was reached."""
+
+    guardrail: str
+    threshold: int | float
+    actual: int | float
+    message: str
+
+    def __init__(
+        self, guardrail: str, threshold: int | float, actual: int | float, message: str
+    ) -> None:
+        super().__init__(message)
+        self.guardrail = guardrail
+        self.threshold = threshold
+        self.actual = actual
+        self.message = message
+
+    def __reduce__(self) -> tuple[type[BaseException], tuple[object, ...]]:
+        # The arguments are not `args`: without this, a process pool could not hand it over.
+        return type(self), (self.guardrail, self.threshold, self.actual, self.message)
+
+
+class AgentDbgLoopAbort(AgentDbgGuardrailExceeded):
+    """`stop_on_loop`: the same calls came again once too often."""
+
+    def __init__(self, threshold: int, actual: int, message: str) -> None:
+        super().__init__("stop_on_loop", threshold, actual, message)
+
+    def __reduce__(self) -> tuple[type[BaseException], tuple[object, ...]]:
+        return type(self), (self.threshold, self.actual, self.message)

@@ -25,7 +25,7 @@ import msgspec
 
 from vestige import settings as settings_module
 from vestige.clock import SYSTEM, Clock
-from vestige.emit import current
+from vestige.emit import current, run_sinks
 from vestige.emit.emitter import LEVEL_RANK, Emitter, PreparedBody
 from vestige.emit.logger import Logger
 from vestige.emit.null import NULL_LOGGER, NULL_SPAN, UnsampledRun
@@ -95,6 +95,7 @@ class Recorder:
             self._prepare_body,
             level=level,
             sample=sample,
+            send_both=self._send_both,
         )
         self._emitter.learn = self._learn
         self._writer = self._join(clock)
@@ -118,12 +119,17 @@ class Recorder:
         *,
         component: str = "agent",
         body: Any = None,
+        on_id: Callable[[str], None] | None = None,
     ) -> Span:
-        """Open a run: the root span of one trace, a context manager (sync and async)."""
+        """Open a run: the root span of one trace, a context manager (sync and async).
+
+        `on_id` is told the run's id before its first record: for a sink of that run."""
         if self._closed:
             return NULL_SPAN
         emitter = self._emitter
         run_id = emitter.run_id()
+        if on_id is not None:
+            on_id(run_id)
         sampled = emitter.sample >= 1 or int(run_id[:8], 16) / 2**32 < emitter.sample
         if not sampled:
             attributes = {**emitter.attributes(attributes), "sampled": False}
@@ -217,6 +223,7 @@ class Recorder:
             except Exception:  # noqa: BLE001  # surrogates, foreign types: the slow, thorough way
                 record = clean.clean_record(record)
                 line = encode((record,))
+            given = record
             if self._suspicious(line):
                 assert self._redactor is not None
                 record = self._redactor.record(record)
@@ -227,8 +234,24 @@ class Recorder:
             self._write(line)
             if self._listeners:
                 self._tell(record)
+            if run_sinks.SINKS:
+                self._tell_run(record, given)
         except Exception as error:  # noqa: BLE001  # the program goes on, whatever this is
             self._emitter.fault(f"record lost: {type(error).__name__}")
+
+    def _send_both(self, first: KnownRecord, second: KnownRecord) -> None:
+        """Two records of one moment, in one write: the common case of `_send`, and nothing else."""
+        try:
+            lines = encode((first, second))
+        except Exception:  # noqa: BLE001  # as above
+            lines = b""
+        if not lines or len(lines) > LINE_MAX or self._listeners or self._suspicious(lines):
+            self._send(first)
+            self._send(second)
+            return
+        self._write(lines)
+        if run_sinks.SINKS:
+            self._tell_run(second, second, first)
 
     def _tell(self, record: KnownRecord) -> None:
         for listener in self._listeners:
@@ -236,6 +259,17 @@ class Recorder:
                 listener(record)
             except Exception as error:  # noqa: BLE001  # a listener only observes
                 self._emitter.fault(f"listener raised {type(error).__name__}")
+
+    def _tell_run(
+        self, record: KnownRecord, given: KnownRecord, before: KnownRecord | None = None
+    ) -> None:
+        sink = run_sinks.SINKS.get(record.run_id)
+        if sink is None:
+            return
+        try:
+            sink.take(record, given, self, before)
+        except Exception as error:  # noqa: BLE001  # as above; a guardrail is none, and goes on
+            self._emitter.fault(f"sink of a run raised {type(error).__name__}")
 
     def _prepare_body(self, body: Any, seq: int) -> PreparedBody:
         """A body as its line will hold it; a long one goes to a file first."""

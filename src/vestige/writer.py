@@ -68,6 +68,8 @@ class Writer:
         self.process_span: Span | None = None
         self._reported_faults = 0
         self._died = False
+        self.death: BaseException | None = None
+        """The exception that ends this process, once nobody caught it."""
         self._published = ""
         self._original_parent = os.environ.get(PARENT_VARIABLE)
 
@@ -181,7 +183,8 @@ class Writer:
         from vestige.emit.process import rss_bytes
 
         # A thread or task may die while the process goes on.
-        self._died = self._died or ("thread" not in how and "asyncio" not in how)
+        if "thread" not in how and "asyncio" not in how:
+            self._died, self.death = True, error
         spans = [span for emitter in self._emitters for span in emitter.open_spans.values()]
         named = [f"{span.type} {span.name}" for span in spans[-OPEN_SPANS_NAMED_MAX:]]
         self._own_logger(current.SPAN.get()).error(

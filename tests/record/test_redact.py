@@ -316,3 +316,30 @@ def test_a_command_line_keeps_its_shape_and_loses_its_secrets(
     arguments: list[str], cleaned: list[str]
 ) -> None:
     assert REDACTOR.argv(arguments) == cleaned
+
+
+def test_keys_can_be_added_while_it_is_in_use() -> None:
+    """Whoever keeps `suspicious` sees them too."""
+    redactor = Redactor()
+    suspicious = redactor.suspicious
+    text = '{"iban": "DE89370400440532013000"}'
+    before = redactor.text(text)
+    redactor.add_keys(["iban"])
+
+    assert before == text
+    assert suspicious(b'{"body":"{\\"iban\\": 1}"}')
+    assert redactor.text(text) == '{"iban": "DE8…redacted…000"}'
+
+
+def test_without_key_rules_shapes_and_registered_values_still_count() -> None:
+    redactor = Redactor()
+    redactor.add_secret("registered-value")
+    plain = redactor.without_key_rules()
+
+    assert plain.text('{"password": "correct-horse-battery"}') == (
+        '{"password": "correct-horse-battery"}'
+    )
+    assert "registered-value" not in plain.text("a registered-value b")
+    assert redactor.text('{"password": "correct-horse-battery"}') != plain.text(
+        '{"password": "correct-horse-battery"}'
+    )

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
 from vestige.emit import current
+from vestige.emit.generators import Opened, recorded_async_generator, recorded_generator
 from vestige.emit.span import Span
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -83,10 +84,15 @@ def recorded(
 ) -> Any:
     """A function each call of which opens a span and finishes it with the result. A generator's
     result is what it returns; with `last_item`, or else the last that it yielded."""
+
+    def opening(args: Any, kwargs: Any) -> Opened:
+        span = opened(args, kwargs)
+        return Opened(span, span.end, functools.partial(finished, span), last_item)
+
     if inspect.isasyncgenfunction(function):
-        return _recorded_async_generator(function, opened, finished, last_item)
+        return recorded_async_generator(function, opening)
     if inspect.isgeneratorfunction(function):
-        return _recorded_generator(function, opened, finished, last_item)
+        return recorded_generator(function, opening)
     if inspect.iscoroutinefunction(function):
 
         @functools.wraps(function)
@@ -115,96 +121,3 @@ def _arguments(function: Callable[..., Any], args: Any, kwargs: Any) -> dict[str
     except (TypeError, ValueError):
         return {"args": args, "kwargs": kwargs}
     return {key: value for key, value in named.items() if key not in ("self", "cls")}
-
-
-def _recorded_generator(
-    function: Callable[..., Generator[Any, Any, Any]],
-    opened: Callable[[Any, Any], Span],
-    finished: Callable[[Span, Any], None],
-    last_item: bool,
-) -> Any:
-    @functools.wraps(function)
-    def recorded_generator(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
-        span = opened(args, kwargs)
-        generator = function(*args, **kwargs)
-        step: Callable[[Any], Any] = generator.send
-        sent: Any = None
-        last: Any = None
-        try:
-            while True:
-                token = current.SPAN.set(span)
-                try:
-                    item = step(sent)
-                finally:
-                    current.leave(token)
-                if last_item:
-                    last = item
-                try:
-                    sent = yield item
-                    step = generator.send
-                except GeneratorExit:
-                    token = current.SPAN.set(span)
-                    try:
-                        generator.close()
-                    finally:
-                        current.leave(token)
-                    raise
-                except BaseException as thrown:  # noqa: BLE001  # what the consumer throws in
-                    step, sent = generator.throw, thrown
-        except StopIteration as stop:
-            finished(span, last if last_item and stop.value is None else stop.value)
-            return stop.value
-        except GeneratorExit:
-            span.end(status="cancelled")  # the consumer had enough: no error of the generator's
-            raise
-        except BaseException as error:
-            span.end(error)
-            raise
-
-    return recorded_generator
-
-
-def _recorded_async_generator(
-    function: Callable[..., AsyncGenerator[Any, Any]],
-    opened: Callable[[Any, Any], Span],
-    finished: Callable[[Span, Any], None],
-    last_item: bool,
-) -> Any:
-    @functools.wraps(function)
-    async def recorded_async_generator(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
-        span = opened(args, kwargs)
-        generator = function(*args, **kwargs)
-        step: Callable[[Any], Any] = generator.asend
-        sent: Any = None
-        last: Any = None
-        try:
-            while True:
-                token = current.SPAN.set(span)
-                try:
-                    item = await step(sent)
-                finally:
-                    current.leave(token)
-                if last_item:
-                    last = item
-                try:
-                    sent = yield item
-                    step = generator.asend
-                except GeneratorExit:
-                    token = current.SPAN.set(span)
-                    try:
-                        await generator.aclose()
-                    finally:
-                        current.leave(token)
-                    raise
-                except BaseException as thrown:  # noqa: BLE001  # what the consumer throws in
-                    step, sent = generator.athrow, thrown
-        except StopAsyncIteration:
-            finished(span, last)
-        except GeneratorExit:
-            span.end(status="cancelled")
-            raise
-        except BaseException as error:
-            span.end(error)
-            raise
-
-    return recorded_async_generator

@@ -51,6 +51,7 @@ class Emitter:
         "run_id",
         "sample",
         "send",
+        "send_both",
         "seq",
         "span_id",
         "writer",
@@ -64,12 +65,14 @@ class Emitter:
         *,
         level: str = "debug",
         sample: float = 1.0,
+        send_both: Callable[[KnownRecord, KnownRecord], None] | None = None,
     ) -> None:
         self.now_ns = clock.now_ns
         self.monotonic_ns = clock.monotonic_ns
         self.span_id = clock.span_id
         self.run_id = clock.run_id
         self.send = send
+        self.send_both = send_both or self._one_by_one
         self.prepare_body = prepare_body
         self.level_rank = LEVEL_RANK[level]
         self.sample = sample
@@ -87,6 +90,10 @@ class Emitter:
         self.open_spans: dict[str, Span] = {}
         self.process_run_id = ""
         self.process_span_id: str | None = None
+
+    def _one_by_one(self, first: KnownRecord, second: KnownRecord) -> None:
+        self.send(first)
+        self.send(second)
 
     def fault(self, what: str) -> None:
         """Count a misuse or a failure of our own; the program goes on."""

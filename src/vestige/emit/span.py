@@ -189,13 +189,13 @@ class Span:
         info = None
         if body is not None and (body.__class__ is not str or len(body) > BODY_INLINE_MAX):
             body, info = emitter.prepare_body(body, seq)
+        emitter.open_spans.pop(self.id, None)  # first: a guardrail may stop the program in `send`
         emitter.send(
             SpanClose(
                 VERSION, self._writer, seq, emitter.now_ns(), self.run_id, self.id, status,
                 duration_ns, flat, body, info,
             )
         )  # fmt: skip
-        emitter.open_spans.pop(self.id, None)
 
     @property
     def ended(self) -> bool:

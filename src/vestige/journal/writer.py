@@ -204,7 +204,7 @@ class JournalWriter:
             if self._is_ours():
                 os.dup2(fd, self._fd, inheritable=False)
             else:
-                self._fd = _duplicate_high(fd)
+                self._fd = duplicate_high(fd)
             self._stat = os.fstat(fd)
             self._generation = generation
             self.written_bytes = self._synced_bytes = 0
@@ -283,7 +283,7 @@ class JournalWriter:
         return self.home.journal_file(self.writer, self._generation)
 
 
-def _duplicate_high(fd: int) -> int:
+def duplicate_high(fd: int) -> int:
     """A descriptor far above those that programs close in bulk, and get again when they open."""
     try:
         return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, DESCRIPTOR_MIN)

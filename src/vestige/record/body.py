@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from vestige.limits import BODY_CHUNK, BODY_INLINE_MAX
-from vestige.record.render import has_fields, is_container, json_steps
+from vestige.record.render import has_fields, is_container, json_steps, plain_text
 from vestige.record.values import safe_str
 
 
@@ -50,7 +50,12 @@ def _of_bytes(body: bytes) -> bytes | LongBody:
 
 
 def _of_object(body: Any) -> str | LongBody:
-    if not (type(body) in (int, float, bool) or has_fields(body) or is_container(body)):
+    kind = type(body)
+    if kind is dict or kind is list:
+        plain = plain_text(body)
+        if plain is not None and len(plain) <= BODY_INLINE_MAX:
+            return plain
+    elif not (kind in (int, float, bool) or has_fields(body) or is_container(body)):
         return safe_str(body)
     steps = json_steps(body)
     begin: list[str] = []

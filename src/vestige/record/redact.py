@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import copy
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -67,7 +68,7 @@ class Redactor:
         key_rules: bool = True,
     ) -> None:
         """`scanner`: the engine to use, for tests. `key_rules=False`: only shapes and registered values."""
-        extra_keys = tuple(extra_keys)
+        self._extra_keys = extra_keys = tuple(extra_keys)
         self._scanner = Scanner(scanner, extra_keys)
         self.suspicious = self._scanner.suspicious
         self._word = KeyRule(extra_keys).find if key_rules else None
@@ -85,6 +86,22 @@ class Redactor:
             # Longest first: a form may be the beginning of another.
             self._needles = tuple(sorted({*self._needles, *forms}, key=len, reverse=True))
             self._scanner.learn(_encoded(form) for form in forms)
+
+    def add_keys(self, keys: Iterable[str]) -> None:
+        """From now on, what stands under these keys is a secret too."""
+        with self._learning:
+            self._extra_keys = tuple(dict.fromkeys((*self._extra_keys, *keys)))
+            self._extra = tuple(words[-1] for words in map(words_of, self._extra_keys) if words)
+            self._scanner.learn_keys(self._extra_keys)
+            if self._word is not None:
+                self._word = KeyRule(self._extra_keys).find
+            self._hits_in = None  # made anew, with the new keys, when next needed
+
+    def without_key_rules(self) -> Redactor:
+        """Another one that knows the same shapes and the values registered so far, but no keys."""
+        other = copy.copy(self)
+        other._word, other._hits_in, other._learning = None, None, threading.Lock()
+        return other
 
     # --- records ------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ from vestige.record.values import clean_name, clean_text, cut, safe_str, scalar_
 CONTAINERS = (Mapping, list, tuple, set, frozenset)
 _SMALL_NODES = 1_000
 _INT_MAX = 2**63 - 1
+_TEXT = frozenset((str,))
 _encode = msgspec.json.Encoder().encode
 
 
@@ -41,8 +42,8 @@ def json_text(value: Any, length_max: int | None = None) -> str:
 
 def json_steps(value: Any) -> Iterator[str]:
     """A value as JSON text, in steps of a bounded size."""
-    if _is_plain(value):
-        yield _encode(value).decode()
+    if (plain := plain_text(value)) is not None:
+        yield plain
         return
     parts: list[str] = []
     length = 0
@@ -55,6 +56,16 @@ def json_steps(value: Any) -> Iterator[str]:
     yield "".join(parts)
 
 
+def plain_text(value: Any) -> str | None:
+    """The JSON of a small, plain value, in one step. None: it is not of that kind."""
+    if not _is_plain(value):
+        return None
+    try:
+        return _encode(value).decode()
+    except UnicodeEncodeError:  # lone surrogates
+        return None
+
+
 class _Bound:
     """How many values may still be looked at."""
 
@@ -64,33 +75,35 @@ class _Bound:
 
 def _is_plain(value: Any) -> bool:
     """Small, and only of what JSON has: then the encoder's own form is the defined one."""
+    kind = type(value)
+    if kind is not dict and kind is not list and kind is not tuple:
+        value = (value,)
     stack, seen, length = [value], 0, 0
     while stack:
-        item = stack.pop()
-        seen += 1
-        kind = type(item)
-        if kind is str:
-            length += len(item)
-            if not item.isascii() and clean_text(item) is not item:
+        items = stack.pop()
+        seen += len(items)
+        if type(items) is dict:
+            if not _TEXT.issuperset(map(type, items)):
                 return False
-        elif kind is dict:
-            if not all(type(key) is str for key in item):
-                return False
-            length += sum(map(len, item))
-            stack.extend(item.values())
-        elif kind is list or kind is tuple:
-            stack.extend(item)
-        elif kind is float:
-            if not math.isfinite(item):
-                return False
-        elif kind is int:
-            if not -_INT_MAX <= item <= _INT_MAX:
-                return False
-        elif kind is not bool and item is not None:
+            length += sum(map(len, items))
+            items = items.values()
+        if seen > _SMALL_NODES or length > BODY_INLINE_MAX:
             return False
-        if seen + len(stack) > _SMALL_NODES or length > BODY_INLINE_MAX:
-            return False
-    return True
+        for item in items:
+            kind = type(item)
+            if kind is str:
+                length += len(item)
+            elif kind is int:
+                if not -_INT_MAX <= item <= _INT_MAX:
+                    return False
+            elif kind is dict or kind is list or kind is tuple:
+                stack.append(item)
+            elif kind is float:
+                if not math.isfinite(item):
+                    return False
+            elif kind is not bool and item is not None:
+                return False
+    return length <= BODY_INLINE_MAX
 
 
 def _parts(value: Any, depth: int, above: frozenset[int], bound: _Bound) -> Iterator[str]:

@@ -64,6 +64,12 @@ class Scanner:
         self._traces += tuple(trace for trace in new if trace.expression not in known)
         self._load(self._traces)
 
+    def learn_keys(self, keys: Iterable[str]) -> None:
+        """The same for lines in which one of these keys may stand."""
+        new = tuple(map(_trace_of_key, filter(words_of, keys)))
+        self._traces += tuple(trace for trace in new if trace not in self._traces)
+        self._load(self._traces)
+
 
 # --- the traces ---------------------------------------------------------------------------
 

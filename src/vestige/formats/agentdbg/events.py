@@ -129,12 +129,17 @@ def _clean(value: Any) -> Any:
 _MS = 1_000_000
 _DAY_MS = 86_400_000
 _day: tuple[int, str] = (-1, "")
+_moment: tuple[int, str] = (-1, "")
 
 
 def timestamp(time_ns: int) -> str:
     """UTC, with milliseconds and a trailing Z."""
-    global _day  # the date of the last call: nearly always the same, and the dear part
-    days, in_day = divmod(min(time_ns // _MS, _LAST_MS), _DAY_MS)
+    global _day, _moment  # those of the last call: nearly always the same, and dear
+    whole_ms = min(time_ns // _MS, _LAST_MS)
+    last_ms, text = _moment
+    if last_ms == whole_ms:
+        return text
+    days, in_day = divmod(whole_ms, _DAY_MS)
     known, date = _day
     if known != days:
         date = datetime.fromtimestamp(days * 86_400, UTC).strftime("%Y-%m-%d")
@@ -143,7 +148,9 @@ def timestamp(time_ns: int) -> str:
     seconds, ms = divmod(in_day, 1000)
     minutes, seconds = divmod(seconds, 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{date}T{hours:02}:{minutes:02}:{seconds:02}.{ms:03}Z"
+    text = f"{date}T{hours:02}:{minutes:02}:{seconds:02}.{ms:03}Z"
+    _moment = (whole_ms, text)
+    return text
 
 
 _LAST_MS = 253_402_300_799_999  # the end of the year 9999: more has no written form

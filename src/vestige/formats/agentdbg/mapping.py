@@ -83,7 +83,8 @@ _LLM_KNOWN: Final = _OWN | {
     "output_tokens", "total_tokens",
 }  # fmt: skip
 _TOOL_KNOWN: Final = _OWN | {"tool_name"}
-_RUN_KNOWN: Final = _OWN | {"python", "platform", "cwd", "argv", "error.type"}
+_FAILED_RUN_KNOWN: Final = _OWN | {"python", "platform", "cwd", "argv"}
+_RUN_KNOWN: Final = _FAILED_RUN_KNOWN | {"error.type"}
 
 _TYPES: Final[dict[str, EventType]] = {
     "llm": "LLM_CALL",
@@ -281,7 +282,8 @@ class Mapper:
         attributes = span.attributes
         error = self._error(attributes, record.status)
         event_id = self._nth_id("ERROR", record.span_id)
-        meta = self._meta(span.opened, attributes, _OWN, record.status)
+        known = _FAILED_RUN_KNOWN if span.event_type == "RUN_START" else _OWN
+        meta = self._meta(span.opened, attributes, known, record.status)
         name = str(error["error_type"])
         return self._event(
             "ERROR", event_id, around, record.time_ns, None, name, error, meta, attributes

@@ -23,6 +23,8 @@ DEPTH_MAX = 100
 """What is nested deeper is cut: other readers recurse."""
 
 _MASKED_WHOLE = re.compile(rf"(?s).{{0,3}}{MARK}.{{0,3}}")
+_MASKED_PART = re.compile(rf"[\w.~+-]{{0,3}}{MARK}[\w.~+-]{{0,3}}")
+"""Inside a text, with the ends of the secret that its mask shows."""
 _MASKED_MARKER = f"__{MARK}__"
 _MARK_BYTES = MARK.encode()
 _decode = msgspec.json.Decoder().decode
@@ -85,7 +87,7 @@ class Shaper:
     def string(self, text: str) -> str:
         if MARK in text:
             text = text.replace(_MASKED_MARKER, REDACTED)  # their marker, masked on its way in
-            text = REDACTED if _MASKED_WHOLE.fullmatch(text) else text.replace(MARK, REDACTED)
+            text = REDACTED if _MASKED_WHOLE.fullmatch(text) else _MASKED_PART.sub(REDACTED, text)
         most = self._max_bytes
         if len(text) * 4 <= most or most <= 0:
             return text

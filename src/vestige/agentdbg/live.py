@@ -1,0 +1,272 @@
+"""A run while it goes on: every record of it becomes events on disk, and is held to its limits.
+
+    live = LiveRun(run_id, settings, limits, recorder)      # before the run's first record
+    LIVE[run_id]                                            # while it lasts
+
+Records come from whichever recorder of the process made them (emit/run_sinks.py), in the thread
+that made them. RUN_END, which the run's own root span brings, is the last: with it run.json is
+written a second time, and the run is forgotten.
+
+The mapping is the exporter's (formats/agentdbg/mapping.py): what is on disk now is what
+`vestige export --format agentdbg` would write tomorrow.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from vestige.agentdbg.guardrails import Guardrails
+from vestige.agentdbg.run_directory import RunDirectory
+from vestige.agentdbg.settings import Settings
+from vestige.clock import monotonic
+from vestige.emit import run_sinks
+from vestige.errors import AgentDbgGuardrailExceeded
+from vestige.formats.agentdbg import mapping
+from vestige.formats.agentdbg.events import EVENTS_FILE, Event, no_counts, render_event, render_run
+from vestige.formats.agentdbg.shaping import Shaper
+from vestige.limits import LINE_MAX
+from vestige.record.loops import Loop, LoopDetector
+from vestige.record.mask import KeyRule, secret_word
+from vestige.record.redact import Redactor
+from vestige.record.types import (
+    OWN_COMPONENT,
+    VERSION,
+    Attributes,
+    KnownRecord,
+    Log,
+    SpanClose,
+    SpanOpen,
+)
+from vestige.record.values import text_of_bytes
+
+if TYPE_CHECKING:
+    from vestige.emit.span import Span
+    from vestige.recorder import Recorder
+
+EVIDENCE_MAX = 200
+"""Ids that a warning names: the first rounds say it all."""
+
+_STEPS = frozenset(("LLM_CALL", "TOOL_CALL", "STATE_UPDATE"))
+_sorted = msgspec.json.Encoder(order="sorted").encode
+_decode = msgspec.json.Decoder().decode
+
+
+class LiveRun:
+    """The sink of one run. Any thread may emit into it."""
+
+    def __init__(
+        self, run_id: str, settings: Settings, limits: Guardrails, recorder: Recorder
+    ) -> None:
+        self.run_id = run_id
+        self.root: Span | None = None
+        self.broken: AgentDbgGuardrailExceeded | None = None
+        """The first limit that was passed. It fails the run, whatever became of the exception."""
+        self._recorder = recorder
+        self._limits: tuple[Guardrails, ...] = (limits,) if limits.any else ()
+        self._key_rules = settings.redact
+        self._mapper = mapping.Mapper(run_id, shaper=_shaper(settings))
+        self._loops = LoopDetector(
+            settings.loop_window,
+            settings.loop_repetitions,
+            limits.stop_on_loop_min_repetitions if limits.stop_on_loop else 0,
+        )
+        self._directory = RunDirectory(settings.data_dir, run_id)
+        # Reentrant: a loop's warning is a record too, and last words may come at any point.
+        self._lock = threading.RLock()
+        self._begun_s = monotonic()
+        LIVE[run_id] = run_sinks.SINKS[run_id] = self
+
+    # --- limits of a part ------------------------------------------------------------------------
+
+    def add_limits(self, limits: Guardrails) -> None:
+        """Limits of a traced part of the run: they hold beside the others while it lasts."""
+        with self._lock:
+            self._limits = (*self._limits, limits)
+
+    def drop_limits(self, limits: Guardrails) -> None:
+        with self._lock:
+            kept = list(self._limits)
+            if limits in kept:
+                kept.remove(limits)
+            self._limits = tuple(kept)
+
+    # --- records come in -------------------------------------------------------------------------
+
+    def take(
+        self,
+        record: KnownRecord,
+        given: KnownRecord,
+        source: run_sinks.From,
+        before: KnownRecord | None = None,
+    ) -> None:
+        """See `RunSink`. Raises a guardrail where one is passed, and nothing else."""
+        if given is not record and not self._key_rules:
+            record = self._redactor().without_key_rules().record(given)
+        record = _with_body(record, source)
+        with self._lock:
+            if before is not None:
+                self._mapper.take(_with_body(before, source))
+            if self._is_end(record) and self._directory.others_wrote():
+                self._mapper.counts = _counts_on_disk(self._directory.path, self._mapper.counts)
+            events = self._mapper.take(record)
+            for event in events:
+                self._directory.append(render_event(event))
+            if not events:
+                return
+            last = events[-1]
+            loop = self._loop_of(last) if last.event_type in _STEPS else None
+            if last.event_type in ("RUN_START", "RUN_END"):
+                self._directory.write_run(render_run(self._mapper.run_file()))
+        self._after(last, loop)
+
+    def _redactor(self) -> Redactor:
+        return self._recorder._writer.redactor
+
+    def _is_end(self, record: KnownRecord) -> bool:
+        root = self.root
+        return isinstance(record, SpanClose) and root is not None and record.span_id == root.id
+
+    def _after(self, event: Event, loop: Loop | None) -> None:
+        """What an event means for the run, once it is written."""
+        if event.event_type == "RUN_END":
+            self.forget()
+        elif event.event_type in _STEPS:
+            if loop is not None and self._loops.is_news(loop):
+                self._warn(loop)
+            if self._limits:
+                self._check(loop)
+
+    def forget(self) -> None:
+        """The run is over: what still comes belongs to the journal alone."""
+        LIVE.pop(self.run_id, None)
+        run_sinks.SINKS.pop(self.run_id, None)
+        with self._lock:  # another thread may be about to write: not to a number that was let go
+            self._directory.close()
+
+    # --- limits ----------------------------------------------------------------------------------
+
+    def _check(self, loop: Loop | None) -> None:
+        elapsed_s = monotonic() - self._begun_s
+        for limits in self._limits:
+            broken = limits.broken(self._mapper.counts, self._mapper.events, elapsed_s)
+            if broken is None and loop is not None:
+                broken = limits.broken_by_loop(loop.repetitions)
+            if broken is not None:
+                self.broken = self.broken or broken
+                raise broken
+
+    # --- loops -----------------------------------------------------------------------------------
+
+    def _loop_of(self, event: Event) -> Loop | None:
+        payload = event.payload
+        if event.event_type == "TOOL_CALL":
+            return self._loops.add(
+                f"TOOL_CALL:{event.name}",
+                arguments=_normal(payload["args"]),
+                evidence=event.event_id,
+            )
+        if event.event_type == "LLM_CALL":
+            label, detail = f"LLM_CALL:{event.name}", payload["prompt"]
+        else:
+            label, detail = "STATE_UPDATE", (payload["state"], payload["diff"])
+        return self._loops.add(label, detail=detail, evidence=event.event_id)
+
+    def _warn(self, loop: Loop) -> None:
+        root = self.root
+        if root is None:
+            return
+        emitter = self._recorder._emitter
+        attributes: Attributes = {
+            mapping.LOOP_PATTERN: loop.pattern,
+            mapping.LOOP_REPETITIONS: loop.repetitions,
+            mapping.LOOP_WINDOW: len(loop.evidence),
+            mapping.LOOP_EVIDENCE: _sorted(loop.evidence[:EVIDENCE_MAX]).decode(),
+        }
+        emitter.send(
+            Log(
+                VERSION, emitter.writer, next(emitter.seq), emitter.now_ns(), self.run_id,
+                OWN_COMPONENT, "warn", f"loop: {loop.pattern}, {loop.repetitions} times in a row",
+                root.id, attributes,
+            )
+        )  # fmt: skip
+
+    def forked(self) -> None:
+        """In a forked child: a lock may have been held by a thread that does not exist here."""
+        self._lock = threading.RLock()
+
+
+LIVE: dict[str, LiveRun] = {}
+"""The runs of this process that are open, by their ids."""
+
+
+def _shaper(settings: Settings) -> Shaper:
+    extra = extra_keys(settings)
+    if not settings.redact or not extra:
+        return Shaper(settings.max_field_bytes)
+    find = KeyRule(extra).find
+    return Shaper(settings.max_field_bytes, lambda key: find(key) is not None)
+
+
+def extra_keys(settings: Settings) -> tuple[str, ...]:
+    """Keys that were asked for and are not known anyway: the rules that know `token` also know
+    that `prompt_tokens` holds none."""
+    return tuple(key for key in settings.redact_keys if secret_word(key) is None)
+
+
+def _with_body(record: KnownRecord, source: run_sinks.From) -> KnownRecord:
+    """With a long body in it, as far as a line may hold it: its file may soon be taken away."""
+    info = getattr(record, "body_info", None)
+    if info is None or info.spilled_bytes is None:
+        return record
+    assert not isinstance(record, SpanOpen) or record.body is None
+    try:
+        path = source.home.spilled_body(record.writer, record.seq)
+        with open(path, "rb") as file:
+            text = text_of_bytes(file.read(LINE_MAX))
+    except (OSError, ValueError) as error:
+        text = f"<body lost: {type(error).__name__}>"
+    return msgspec.structs.replace(record, body=text, body_info=None)
+
+
+def _counts_on_disk(path: str, known: Any) -> Any:
+    """Events of all processes that wrote to this run."""
+    counts = no_counts()
+    try:
+        with open(os.path.join(path, EVENTS_FILE), "rb") as file:
+            for line in file:
+                try:
+                    counts.add(_type_of(line).event_type)
+                except msgspec.MsgspecError:
+                    continue
+    except OSError:
+        return known
+    return counts
+
+
+class _Typed(msgspec.Struct, gc=False):
+    event_type: str
+
+
+_type_of = msgspec.json.Decoder(_Typed).decode
+
+
+def _normal(value: Any) -> str | bytes:
+    """Arguments as they are compared: another order of keys is no difference."""
+    try:
+        if isinstance(value, msgspec.Raw):
+            value = _decode(value)
+        return _sorted(value)
+    except Exception:  # noqa: BLE001  # what cannot be ordered is compared as it is
+        return str(value)
+
+
+def _after_fork() -> None:
+    for live in LIVE.values():
+        live.forked()
+
+
+os.register_at_fork(after_in_child=_after_fork)

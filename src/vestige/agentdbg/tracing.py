@@ -1,0 +1,234 @@
+"""`trace` and `traced_run`: a run around a function or a block.
+
+    @trace                                   with traced_run("nightly", max_llm_calls=50):
+    def plan(goal): ...                          plan("ship it")
+
+Inside an active run both join it: they are a step of it, with limits of their own if given.
+Functions, methods, coroutines, generators and async generators; a generator's run lasts as long
+as the generator, and is active only while the generator itself runs.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from contextvars import Token
+from types import TracebackType
+from typing import Any, ParamSpec, TypeVar, overload
+
+import msgspec
+
+from vestige.agentdbg import guardrails, runs
+from vestige.agentdbg.guardrails import Guardrails
+from vestige.agentdbg.live import LiveRun
+from vestige.agentdbg.settings import read_settings, warn_once
+from vestige.emit import current
+from vestige.emit.generators import Opened, recorded_async_generator, recorded_generator
+from vestige.emit.span import Span
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What a `trace` or `traced_run` was given."""
+
+    name: str | None
+    limits: dict[str, Any]
+    """Only those that were given."""
+
+
+class Scope:
+    """One passage through a traced function or block: a run, or a step of the active one."""
+
+    def __init__(self, asked: Asked, function: Callable[..., Any] | None) -> None:
+        self._joined: LiveRun | None = runs.active()
+        self._limits: Guardrails | None = None
+        if self._joined is None:
+            found = read_settings()
+            limits = _over(found.guardrails, asked.limits)
+            self.span = runs.open_run(runs.run_name(asked.name, function), found, limits)
+            return
+        outer = current.SPAN.get()
+        assert outer is not None
+        called = asked.name or getattr(function, "__qualname__", None) or "traced_run"
+        self.span = outer.child(str(called).replace("<locals>.", ""))
+        if asked.limits:
+            self._limits = _over(Guardrails(), asked.limits)
+            self._joined.add_limits(self._limits)
+
+    def end(self, error: BaseException | None = None, *, status: str | None = None) -> None:
+        """Left, perhaps by `error`; `status` only says that a generator was closed early."""
+        if self._joined is None:
+            runs.end_run(self.span, GeneratorExit() if status is not None else error)
+            return
+        if self._limits is not None:
+            self._joined.drop_limits(self._limits)
+        self.span.end(error, status=status)
+
+
+class TracedRun:
+    """A context manager, also async, also a decorator. Entered as often as one likes."""
+
+    def __init__(self, asked: Asked) -> None:
+        self._asked = asked
+        self._entered: list[tuple[Scope, Token[Span | None]]] = []
+
+    def __enter__(self) -> None:
+        scope = Scope(self._asked, None)
+        self._entered.append((scope, current.SPAN.set(scope.span)))
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        scope, token = self._entered.pop()
+        current.leave(token)
+        scope.end(error)
+
+    async def __aenter__(self) -> None:
+        self.__enter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.__exit__(kind, error, trace)
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        traced: Callable[P, R] = _traced(function, self._asked, None)
+        return traced
+
+
+def traced_run(
+    name: str | None = None,
+    *,
+    stop_on_loop: bool | None = None,
+    stop_on_loop_min_repetitions: int | None = None,
+    max_llm_calls: int | None = None,
+    max_tool_calls: int | None = None,
+    max_events: int | None = None,
+    max_duration_s: float | None = None,
+) -> TracedRun:
+    """A run around a block of code, or a step of the run that is active."""
+    limits = _given(
+        stop_on_loop, stop_on_loop_min_repetitions, max_llm_calls, max_tool_calls, max_events,
+        max_duration_s,
+    )  # fmt: skip
+    return TracedRun(Asked(name, limits))
+
+
+@overload
+def trace(f: Callable[P, R], /) -> Callable[P, R]: ...
+
+
+@overload
+def trace(
+    f: str | None = None,
+    *,
+    name: str | None = None,
+    stop_on_loop: bool | None = None,
+    stop_on_loop_min_repetitions: int | None = None,
+    max_llm_calls: int | None = None,
+    max_tool_calls: int | None = None,
+    max_events: int | None = None,
+    max_duration_s: float | None = None,
+) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+
+
+def trace(
+    f: Any = None,
+    *,
+    name: str | None = None,
+    stop_on_loop: bool | None = None,
+    stop_on_loop_min_repetitions: int | None = None,
+    max_llm_calls: int | None = None,
+    max_tool_calls: int | None = None,
+    max_events: int | None = None,
+    max_duration_s: float | None = None,
+) -> Any:
+    """A run around every call of a function: `@trace`, `@trace("name")`, `@trace(name=...)`."""
+    limits = _given(
+        stop_on_loop, stop_on_loop_min_repetitions, max_llm_calls, max_tool_calls, max_events,
+        max_duration_s,
+    )  # fmt: skip
+    if callable(f) or isinstance(f, (staticmethod, classmethod)):
+        return _traced(f, Asked(name, limits), f)
+    asked = Asked(f if isinstance(f, str) and f else name, limits)
+    return lambda function: _traced(function, asked, function)
+
+
+def has_active_run() -> bool:
+    """Whether what is recorded here belongs to a traced run."""
+    return runs.active() is not None
+
+
+def _given(*values: Any) -> dict[str, Any]:
+    return {
+        name: value
+        for name, value in zip(Guardrails.__struct_fields__, values, strict=True)
+        if value is not None
+    }
+
+
+def _over(base: Guardrails, asked: dict[str, Any]) -> Guardrails:
+    limits, odd = guardrails.over(base, **asked)
+    for complaint in odd:
+        warn_once(complaint)
+    return limits
+
+
+def _traced(function: Any, asked: Asked, named_for: Callable[..., Any] | None) -> Any:
+    if isinstance(function, (staticmethod, classmethod)):
+        inner = function.__func__
+        return type(function)(_traced(inner, asked, inner if named_for else None))
+
+    def opening(args: Any, kwargs: Any) -> Opened:
+        scope = Scope(asked, named_for)
+        return Opened(scope.span, scope.end, lambda result: scope.end())
+
+    if inspect.isasyncgenfunction(function):
+        return recorded_async_generator(function, opening)
+    if inspect.isgeneratorfunction(function):
+        return recorded_generator(function, opening)
+    if inspect.iscoroutinefunction(function):
+
+        @functools.wraps(function)
+        async def traced_coroutine(*args: Any, **kwargs: Any) -> Any:
+            with _Entered(asked, named_for):
+                return await function(*args, **kwargs)
+
+        return traced_coroutine
+
+    @functools.wraps(function, updated=())
+    def traced(*args: Any, **kwargs: Any) -> Any:
+        with _Entered(asked, named_for):
+            return function(*args, **kwargs)
+
+    return traced
+
+
+class _Entered:
+    """A scope that is the ambient one. A class, not a generator: it adds no frames to a stack."""
+
+    __slots__ = ("_scope", "_token")
+
+    def __init__(self, asked: Asked, function: Callable[..., Any] | None) -> None:
+        self._scope = Scope(asked, function)
+
+    def __enter__(self) -> None:
+        self._token = current.SPAN.set(self._scope.span)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        current.leave(self._token)
+        self._scope.end(error)

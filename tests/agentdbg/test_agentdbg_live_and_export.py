@@ -1,0 +1,63 @@
+"""What the live sink wrote is what an export of the same run writes, and Vestige opens either."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import vestige
+from conftest import load
+from rundirs import RunDir, only_rundir, read_rundirs
+from vestige.agentdbg import record_llm_call, record_state, record_tool_call, traced_run
+from vestige.home import Home
+from vestige.store.sqlite import SqliteStore
+from vestige.transfer import export_run
+
+
+def busy_run() -> None:
+    with pytest.raises(ValueError, match="bad"), traced_run("busy"):
+        record_llm_call(
+            "m", [{"role": "user"}], "{odd", {"prompt_tokens": 1, "cached": 2}, {"a": 1}
+        )
+        record_tool_call("t", 5, {"password": "correct-horse-battery"})
+        with vestige.current_span().span("outer", type="tool", body={"q": 1}) as outer:
+            record_state(diff={"x": float("nan")})
+            outer.log.error("lost", error=KeyError("k"))
+        for _ in range(3):
+            record_tool_call("again", {"q": 1}, "x" * 30_000)
+        record_tool_call("u", error="refused")
+        raise ValueError("bad")
+
+
+def test_live_and_export_give_the_same_events(data_dir: Path, home: Home, tmp_path: Path) -> None:
+    """Ids, order, payloads and all: a re-export changes nothing for whoever kept an event's id."""
+    busy_run()
+    live = only_rundir(data_dir)
+    load(home)
+    with SqliteStore.open(home.store, readonly=True) as store:
+        export_run(store, live.run["run_id"], "agentdbg", tmp_path / "exported" / "runs")
+
+    exported = only_rundir(tmp_path / "exported")
+    assert exported.events == live.events
+    assert exported.run == live.run
+
+
+def test_vestige_opens_a_live_directory_by_its_path(data_dir: Path) -> None:
+    busy_run()
+    live: RunDir = only_rundir(data_dir)
+
+    with vestige.open(live.path) as debugger:
+        shown = str(debugger.show())
+
+    assert "busy" in shown and "again" in shown
+
+
+def test_runs_one_after_another_do_not_mix(data_dir: Path) -> None:
+    for number in range(5):
+        with traced_run(f"run {number}"):
+            record_state(number)
+
+    assert [run.of("STATE_UPDATE")[0]["payload"]["state"] for run in read_rundirs(data_dir)] == [
+        0, 1, 2, 3, 4,
+    ]  # fmt: skip
