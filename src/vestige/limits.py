@@ -91,6 +91,14 @@ PRUNE_INTERVAL_S = 300.0
 IMPORT_BATCH = 20_000
 """Records of an import in one transaction; fewer where their bodies are large."""
 
+# --- debug bundles ------------------------------------------------------------------------
+
+BUNDLE_MANIFEST_MAX = 8 * MIB
+"""A manifest is small; one with thousands of skipped files still fits."""
+
+BUNDLE_NESTING_MAX = 200
+"""Depth of JSON from a bundle: deeper is an attack on a recursive reader, not a state."""
+
 # --- the store --------------------------------------------------------------------------
 
 PIECE_MIN = 64

@@ -1,0 +1,1 @@
+"""Outside shape of debug bundles."""
