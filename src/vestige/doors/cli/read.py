@@ -52,14 +52,10 @@ def opened(home: Home, *, readonly: bool = True) -> Iterator[SqliteStore]:
 @contextmanager
 def asked(home: Home, id: str | None = None) -> Iterator[tuple[Debugger, str | None]]:
     """The verbs over a home, or over the path that was given in place of an id."""
-    from vestige.transfer import is_source, open_path
+    from vestige.transfer import open_ids
 
-    if id is not None and is_source(id):
-        with open_path(id) as debugger:
-            yield debugger, None
-    else:
-        with open_path(home) as debugger:
-            yield debugger, id
+    with open_ids(home, id) as (debugger, (wanted,)):
+        yield debugger, wanted
 
 
 def print_answer(answer: Answer, as_json: bool, budget: int | None) -> None:
