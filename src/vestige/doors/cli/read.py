@@ -30,6 +30,8 @@ STYLES: dict[str, dict[str, object]] = {
     "stamp": {"fg": "red", "bold": True},
     "running": {"fg": "cyan"},
     "interrupted": {"fg": "red", "bold": True},
+    "added": {"fg": "green"},
+    "removed": {"fg": "red"},
 }
 
 
@@ -70,9 +72,13 @@ def print_answer(answer: Answer, as_json: bool, budget: int | None) -> None:
             click.echo(answer.text(budget))
         else:
             for text, mood in styled(within(budget, answer.budget)):
-                click.echo(click.style(text, **_style(mood)))  # type: ignore[arg-type]
+                click.echo(styled_line(text, mood))
     if answer.exit_code:
         sys.exit(answer.exit_code)
+
+
+def styled_line(text: str, mood: str) -> str:
+    return click.style(text, **_style(mood))  # type: ignore[arg-type]  # a style is keyword arguments
 
 
 def _style(mood: str) -> dict[str, object]:
