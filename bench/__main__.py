@@ -12,6 +12,7 @@ from rich.table import Table
 from bench import (
     agentdbg,
     agentdbg_emit,
+    bundles,
     emit,
     ingest,
     place,
@@ -20,7 +21,7 @@ from bench import (
     survival,
     verbs,
     wire,
-)  # fmt: skip
+)
 from bench.figures import HEADER, Figure, figure_of
 
 SECTIONS: dict[str, tuple[str, Callable[[], Sequence[Figure]]]] = {
@@ -30,6 +31,7 @@ SECTIONS: dict[str, tuple[str, Callable[[], Sequence[Figure]]]] = {
     "ingest": ("Journal to store", ingest.measure),
     "storage": ("Bodies on disk", lambda: [figure_of(row) for row in storage.measure()]),
     "read": ("Reading, importing, memory", read.measure),
+    "bundles": ("A run as one file", bundles.measure),
     "verbs": ("Asking", verbs.measure),
     "wire": ("Model calls, recorded at the wire", wire.measure),
     "agentdbg": ("Runs of AgentDbg", agentdbg.measure),

@@ -6,7 +6,12 @@
     ├── NotFoundError (LookupError)     2   no such run, span, body, path
     │   └── AmbiguousIdError            2   several things have that id
     └── UnreadableError (RuntimeError)  3   bytes from outside that we cannot use
-        └── StoreError                  3   a store that is newer, damaged or locked
+        ├── StoreError                  3   a store that is newer, damaged or locked
+        └── WinkError                   3   the seed's name for what concerns debug bundles
+            └── DebugBundleError (RuntimeError)       3   a bundle cannot be made or used
+                ├── BundleCorruptedError              3   it is damaged, or not what it says
+                ├── BundleVersionError                3   its version is not known
+                └── BundleComponentMissingError       3   a part that it needs is missing
 
     AgentDbgGuardrailExceeded (BaseException)   a limit that the program asked for (agentdbg/)
     └── AgentDbgLoopAbort                       ... and the limit was `stop_on_loop`
@@ -89,3 +94,23 @@ class AgentDbgLoopAbort(AgentDbgGuardrailExceeded):
 
     def __reduce__(self) -> tuple[type[BaseException], tuple[object, ...]]:
         return type(self), (self.threshold, self.actual, self.message)
+
+
+class WinkError(UnreadableError):
+    """Whatever concerns debug bundles: the name that their users know."""
+
+
+class DebugBundleError(WinkError, RuntimeError):
+    """A debug bundle that cannot be made, or cannot be used."""
+
+
+class BundleCorruptedError(DebugBundleError):
+    """A bundle that is damaged, hostile, or not what its manifest says."""
+
+
+class BundleVersionError(DebugBundleError):
+    """A bundle of a version that this reader does not know."""
+
+
+class BundleComponentMissingError(DebugBundleError):
+    """A bundle without a part that it needs."""

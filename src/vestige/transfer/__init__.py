@@ -2,7 +2,7 @@
 
 from vestige.transfer.exporting import export_run
 from vestige.transfer.importing import Imported, check_source, import_path, recover_source
-from vestige.transfer.opening import is_source, open_path
+from vestige.transfer.opening import is_source, open_ids, open_path
 
 __all__ = [
     "Imported",
@@ -10,6 +10,7 @@ __all__ = [
     "export_run",
     "import_path",
     "is_source",
+    "open_ids",
     "open_path",
     "recover_source",
 ]

@@ -1,0 +1,53 @@
+"""What a bundle holds, wherever it is: a zip that was loaded, a stored run, a capture's spool.
+
+The writer (archive.py) takes any of them, and `DebugBundle` shows any of them. Everything is
+handed out one piece at a time: a bundle may be far larger than memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import BinaryIO, Protocol
+
+from vestige.formats.wink.manifest import Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class ContentFile:
+    """One captured file."""
+
+    path: str
+    """Relative to `files/`, with forward slashes: `workspace/.env`."""
+    size_bytes: int
+    open: Callable[[], BinaryIO]
+
+
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """A component beyond the seed's."""
+
+    name: str
+    """Its key in `manifest.components`: `records`."""
+    path: str
+    """Inside the zip: `vestige/records.ndjson`."""
+    entry_count: int | None
+    chunks: Callable[[], Iterator[bytes]]
+
+
+class BundleContent(Protocol):
+    """The parts of a bundle, in order."""
+
+    @property
+    def manifest(self) -> Manifest:
+        """Sizes, counts and hashes of its components are filled in by the writer."""
+
+    def snapshots(self) -> Iterator[str]:
+        """Each one JSON object on one line, oldest first."""
+
+    def logs(self) -> Iterator[str]:
+        """Each one JSON object on one line, oldest first."""
+
+    def files(self) -> Iterator[ContentFile]: ...
+
+    def extras(self) -> Iterator[Extra]: ...

@@ -1,0 +1,235 @@
+"""The manifest: what a bundle is about, and what it holds.
+
+The seed's fields exactly, in the seed's order, version "1". Beyond the seed each component has
+a `sha256`, and may say what was left out (`dropped_entries`, `skipped`).
+
+    manifest = parse_manifest(raw, where="crash.wink")     # raises, one line each
+    raw = render_manifest(manifest)                        # the same manifest: the same bytes
+
+A manifest is read strictly: it decides how everything else is read.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import datetime
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from vestige.errors import BundleComponentMissingError, BundleCorruptedError, BundleVersionError
+from vestige.limits import BUNDLE_MANIFEST_MAX, BUNDLE_NESTING_MAX
+from vestige.record.types import Count
+from vestige.record.values import clean_text
+
+VERSION: Final = "1"
+MANIFEST: Final = "manifest.json"
+SNAPSHOTS: Final = "snapshots.jsonl"
+LOGS: Final = "logs.jsonl"
+FILES: Final = "files/"
+LISTING: Final = "files.sha256"
+"""The hash of every file, one line each, as `sha256sum` writes it: `sha256sum -c` can check it."""
+
+OUTCOMES: Final = ("success", "failure", "timeout", "cancelled")
+"""`in_progress` too, but never in a file that was finalized."""
+INTERRUPTED: Final = "Interrupted"
+"""`error.type` of a run that was killed: the seed has no outcome for it, so it is a failure."""
+
+_STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_NO_BRACKETS: Final = bytes(byte for byte in range(256) if byte not in b"[]{}")
+
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=4096)]
+
+
+class Agent(msgspec.Struct, frozen=True):
+    """Who ran."""
+
+    name: str
+    version: str | None = None
+    adapter: str = ""
+    model: str = ""
+
+
+class Execution(msgspec.Struct, frozen=True):
+    """When, and how it ended."""
+
+    started_at: str
+    ended_at: str | None = None
+    duration_seconds: float | None = None
+    outcome: str = "in_progress"
+    error: dict[str, Any] | None = None
+
+    @property
+    def shown_outcome(self) -> str:
+        """As it is shown: a killed run is `interrupted`, though on disk it is a failure."""
+        if self.outcome == "failure" and (self.error or {}).get("type") == INTERRUPTED:
+            return "interrupted"
+        return self.outcome
+
+
+class Skipped(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A file that was left out of a bundle, and why."""
+
+    path: str
+    reason: str
+    size_bytes: Count | None = None
+
+
+class Component(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One part of the bundle. Of the counts and sizes, only those that it has are written."""
+
+    path: Name
+    entry_count: Count | None = None
+    size_bytes: Count | None = None
+    file_count: Count | None = None
+    total_size_bytes: Count | None = None
+    sha256: str | None = None
+    """Of the member's bytes; for files, of the listing that holds the hash of each."""
+    listing: str | None = None
+    """Where that listing is: files only."""
+    renamed: dict[str, str] | None = None
+    """Files whose own path is not safe everywhere: the path here, and what it was."""
+    dropped_entries: Count | None = None
+    """Log entries that rotation let go."""
+    dropped_bytes: Count | None = None
+    skipped: list[Skipped] | None = None
+    """Files that were left out: too large, excluded, unreadable."""
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """What a bundle is about, and what it holds."""
+
+    version: str
+    bundle_id: Name
+    created_at: str
+    session_id: str
+    agent: Agent
+    execution: Execution
+    environment: dict[str, Any] = {}
+    components: dict[str, Component] = {}
+    tags: dict[str, str] = {}
+
+    def component(self, name: str) -> Component | None:
+        return self.components.get(name)
+
+
+_decoder = msgspec.json.Decoder(Manifest)
+
+
+class _Version(msgspec.Struct):
+    version: Any = None
+
+
+def render_manifest(manifest: Manifest) -> bytes:
+    """Indented, as people open it; the same manifest always gives the same bytes."""
+    try:
+        raw = msgspec.json.encode(manifest)
+    except UnicodeEncodeError:
+        # Lone surrogates, in a tag or in the name that a file had: written out.
+        raw = msgspec.json.encode(_cleaned(msgspec.to_builtins(manifest)))
+    return msgspec.json.format(raw, indent=2) + b"\n"
+
+
+def _cleaned(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, dict):
+        return {_cleaned(key): _cleaned(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_cleaned(inner) for inner in value]
+    return value
+
+
+def parse_manifest(raw: bytes, where: str) -> Manifest:
+    """A manifest that can be relied on; everything else raises, one line each."""
+    if len(raw) > BUNDLE_MANIFEST_MAX:
+        raise BundleCorruptedError(
+            f"{where}: {MANIFEST} of {len(raw)} bytes (expected at most {BUNDLE_MANIFEST_MAX})."
+        )
+    _check_nesting(raw, where)
+    _check_version(raw, where)
+    try:
+        manifest = _decoder.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BundleCorruptedError(f"{where}: {MANIFEST} is no manifest: {error}.") from None
+    _check_values(manifest, where)
+    return manifest
+
+
+def _check_version(raw: bytes, where: str) -> None:
+    try:
+        version = msgspec.json.decode(raw, type=_Version).version
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BundleCorruptedError(f"{where}: {MANIFEST} is not JSON: {error}.") from None
+    if version is None:
+        raise BundleCorruptedError(f"{where}: {MANIFEST} has no version (expected {VERSION!r}).")
+    if version != VERSION:
+        raise BundleVersionError(
+            f"{where}: bundle version {str(version)[:40]!r} is not known (this reader knows"
+            f" {VERSION!r}). Upgrade vestige, or export it again as {VERSION}."
+        )
+
+
+def _check_values(manifest: Manifest, where: str) -> None:
+    times = {
+        "created_at": manifest.created_at,
+        "execution.started_at": manifest.execution.started_at,
+        "execution.ended_at": manifest.execution.ended_at,
+    }
+    for name, text in times.items():
+        if text is not None and parse_time(text) is None:
+            raise BundleCorruptedError(
+                f"{where}: {MANIFEST}: {name} is {text[:40]!r} (expected an ISO 8601 time)."
+            )
+    seconds = manifest.execution.duration_seconds
+    if seconds is not None and not math.isfinite(seconds):
+        raise BundleCorruptedError(
+            f"{where}: {MANIFEST}: execution.duration_seconds is no number of seconds."
+        )
+    for name in ("snapshots", "logs"):
+        if name not in manifest.components:
+            raise BundleComponentMissingError(
+                f"{where}: {MANIFEST} lists no component {name!r} (a bundle has one)."
+            )
+
+
+def _check_nesting(raw: bytes, where: str) -> None:
+    """Before anything recursive sees it."""
+    if nesting(raw, BUNDLE_NESTING_MAX) > BUNDLE_NESTING_MAX:
+        raise BundleCorruptedError(
+            f"{where}: {MANIFEST} is nested deeper than {BUNDLE_NESTING_MAX} levels."
+        )
+
+
+def nesting(raw: bytes, most: int) -> int:
+    """How deep JSON is nested, at least; counted only until it is clear that it is too deep.
+
+    Without strings and all that is no bracket, each pass takes away the innermost pairs: a few
+    passes over bytes instead of a walk in Python.
+    """
+    if raw.count(b"[") + raw.count(b"{") <= most:
+        return 0
+    left = _STRING.sub(b"", raw).translate(None, _NO_BRACKETS)
+    for depth in range(most + 1):
+        before = len(left)
+        left = left.replace(b"[]", b"").replace(b"{}", b"")
+        if len(left) == before:  # nothing is left, or it is no JSON: whoever decodes it will say
+            return depth if not left else _open_depth(left, most)
+    return most + 1
+
+
+def _open_depth(left: bytes, most: int) -> int:
+    """Brackets that were never closed: a decoder goes down all the same."""
+    return most + 1 if left.count(b"[") + left.count(b"{") > most else 0
+
+
+def parse_time(text: str) -> datetime | None:
+    """An ISO 8601 time; one without an offset is UTC."""
+    from datetime import UTC
+
+    try:
+        time = datetime.fromisoformat(text)
+        return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
