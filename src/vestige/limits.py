@@ -99,6 +99,20 @@ BUNDLE_MANIFEST_MAX = 8 * MIB
 BUNDLE_NESTING_MAX = 200
 """Depth of JSON from a bundle: deeper is an attack on a recursive reader, not a state."""
 
+# --- capturing a bundle --------------------------------------------------------------------
+
+CAPTURE_ITEMS_KNOWN_MAX = 500_000
+"""Items of a session that a capture remembers as written (100 bytes each); beyond, some are written twice."""
+
+CAPTURE_SESSIONS_MAX = 1_000
+"""Sessions in one snapshot: a session that is among its own children must not be endless."""
+
+CAPTURE_SKIPPED_MAX = 10_000
+"""Files left out that a manifest names one by one; the rest are counted."""
+
+CAPTURE_CACHE_BYTES = 8 * MIB
+"""Items held in memory while snapshots are written out: most are in the next one again."""
+
 # --- the store --------------------------------------------------------------------------
 
 PIECE_MIN = 64

@@ -86,6 +86,15 @@ class Redactor:
             self._needles = tuple(sorted({*self._needles, *forms}, key=len, reverse=True))
             self._scanner.learn(_encoded(form) for form in forms)
 
+    def learn_from(self, other: Redactor) -> None:
+        """Mask all that another one was told to."""
+        if not other._needles:
+            return
+        with self._learning:
+            needles = {*self._needles, *other._needles}
+            self._needles = tuple(sorted(needles, key=len, reverse=True))
+            self._scanner.learn(map(_encoded, other._needles))
+
     # --- records ------------------------------------------------------------------------
 
     def record(self, record: KnownRecord) -> KnownRecord:
