@@ -99,6 +99,33 @@ BUNDLE_MANIFEST_MAX = 8 * MIB
 BUNDLE_NESTING_MAX = 200
 """Depth of JSON from a bundle: deeper is an attack on a recursive reader, not a state."""
 
+BUNDLE_MEMBERS_MAX = 100_000
+"""Members of a zip: each costs memory before anything is read."""
+
+BUNDLE_DIRECTORY_MAX = 32 * MIB
+"""Of a zip's own list of its members."""
+
+BUNDLE_NAME_MAX = 1_024
+"""Bytes of a member's name: no file system takes a longer path from a bundle in any case."""
+
+BUNDLE_TOTAL_MAX = 16 * GIB
+"""Of a bundle, unpacked. It is never unpacked at once, but somebody has to read it."""
+
+BUNDLE_RATIO_MAX = 200
+"""Unpacked to packed, of a bundle above `BUNDLE_RATIO_FREE`: more than that is a bomb."""
+
+BUNDLE_RATIO_FREE = GIB
+"""Up to this size a high ratio is fine: states that hardly change pack well."""
+
+BUNDLE_ENTRY_MAX = 64 * MIB
+"""One snapshot, log entry or file that is taken into memory at once; a longer one is passed over."""
+
+BUNDLE_VERIFIED_MAX = 16 * MIB
+"""A bundle up to this size is read through when it is loaded; a larger one as it is used."""
+
+BUNDLE_PROBLEMS_MAX = 1_000
+"""Problems of one bundle that are told; a damaged file may have one on each line."""
+
 # --- capturing a bundle --------------------------------------------------------------------
 
 CAPTURE_ITEMS_KNOWN_MAX = 500_000

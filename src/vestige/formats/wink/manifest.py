@@ -83,6 +83,8 @@ class Component(msgspec.Struct, frozen=True, omit_defaults=True):
     """Of the member's bytes; for files, of the listing that holds the hash of each."""
     listing: str | None = None
     """Where that listing is: files only."""
+    renamed: dict[str, str] | None = None
+    """Files whose own path is not safe everywhere: the path here, and what it was."""
     dropped_entries: Count | None = None
     """Log entries that rotation let go."""
     dropped_bytes: Count | None = None

@@ -1,0 +1,421 @@
+"""Read a bundle that anybody may have made: every claim is checked before it is relied on.
+
+    content = ZipContent(path)        # directory and manifest; nothing is unpacked
+    for line in content.logs(): ...   # streamed; sizes, checksums and hashes checked on the way
+    content.problems                  # what was passed over
+
+The hard facts: nothing is ever unpacked by a name from the file, no more is read than was
+declared, and no more than a line or a chunk is held at once. An object may be shared between
+threads: each reading opens the file anew.
+
+Elsewhere: which names are safe in names.py; the directory is bounded in directory.py.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import stat
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from vestige.errors import BundleComponentMissingError, BundleCorruptedError, NotFoundError
+from vestige.formats.base import Problem
+from vestige.formats.wink.content import ContentFile, Extra
+from vestige.formats.wink.directory import check_directory
+from vestige.formats.wink.manifest import (
+    FILES,
+    MANIFEST,
+    Component,
+    Manifest,
+    parse_manifest,
+)
+from vestige.formats.wink.names import find_fault
+from vestige.limits import (
+    BUNDLE_ENTRY_MAX,
+    BUNDLE_MANIFEST_MAX,
+    BUNDLE_PROBLEMS_MAX,
+    BUNDLE_RATIO_FREE,
+    BUNDLE_RATIO_MAX,
+    BUNDLE_TOTAL_MAX,
+    KIB,
+)
+
+CHUNK: Final = 256 * KIB
+_ENCRYPTED: Final = 0x1 | 0x40 | 0x2000
+_BAD = (
+    zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, EOFError, NotImplementedError,
+    RuntimeError, ValueError, OSError, OverflowError, IndexError,
+)  # fmt: skip
+"""What zipfile raises for one damage or another."""
+
+
+class ZipContent:
+    """What a bundle's zip holds. Implements `BundleContent`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.problems: list[Problem] = []
+        self._members = read_members(path)
+        if MANIFEST not in self._members:
+            raise BundleComponentMissingError(
+                f"{path}: no {MANIFEST} in it (a bundle has one). Is it a debug bundle?"
+            )
+        raw = self.read(MANIFEST, BUNDLE_MANIFEST_MAX)
+        self._manifest = parse_manifest(raw, str(path))
+        self._check_components()
+
+    @property
+    def manifest(self) -> Manifest:
+        return self._manifest
+
+    # --- what it holds -------------------------------------------------------------------------
+
+    def snapshots(self) -> Iterator[str]:
+        return self._entries("snapshots")
+
+    def logs(self) -> Iterator[str]:
+        return self._entries("logs")
+
+    def files(self) -> Iterator[ContentFile]:
+        """Under the names that they had, where the manifest knows them."""
+        component = self._manifest.component("files")
+        renamed = (component.renamed if component else None) or {}
+        for name, member in self._members.items():
+            if self._is_file(name):
+                path = name.removeprefix(self._root)
+                yield ContentFile(renamed.get(path, path), member.file_size, self._opener(name))
+
+    def extras(self) -> Iterator[Extra]:
+        for name, component in self._manifest.components.items():
+            if name not in ("snapshots", "logs", "files") and component.path in self._members:
+                yield Extra(name, component.path, component.entry_count, self._chunks_of(component))
+
+    def has(self, name: str) -> bool:
+        return name in self._members
+
+    def size(self, name: str) -> int:
+        return self._members[name].file_size
+
+    # --- reading ---------------------------------------------------------------------------------
+
+    def read(self, name: str, most: int = BUNDLE_ENTRY_MAX) -> bytes:
+        """One member, if it is not longer than `most`."""
+        size = self._members[name].file_size
+        if size > most:
+            raise BundleCorruptedError(
+                f"{self.path}: {name} has {size} bytes (expected at most {most})."
+            )
+        return b"".join(self.chunks(name))
+
+    def chunks(self, name: str) -> Iterator[bytes]:
+        """One member, a stretch at a time; BundleCorruptedError for whatever is wrong with it."""
+        member = self._members[name]
+        left = member.file_size
+        try:
+            with zipfile.ZipFile(self.path) as archive, archive.open(member) as stream:
+                while chunk := stream.read(CHUNK):
+                    left -= len(chunk)
+                    yield chunk
+        except _BAD as error:
+            raise BundleCorruptedError(f"{self.path}: {name} is damaged: {_say(error)}.") from error
+        if left:
+            raise BundleCorruptedError(
+                f"{self.path}: {name} ends {left} bytes early (it says"
+                f" {member.file_size} bytes). The file is damaged."
+            )
+
+    def lines(self, name: str, sha256: str | None = None) -> Iterator[tuple[int, bytes]]:
+        """The lines of a member with their numbers, blank ones left out."""
+        digest = hashlib.sha256()
+
+        def hashed() -> Iterator[bytes]:
+            for chunk in self.chunks(name):
+                digest.update(chunk)
+                yield chunk
+
+        for number, line in split_lines(hashed()):
+            if line is None:
+                self._warn(
+                    name, f"line {number}", "entry-too-long",
+                    f"longer than {BUNDLE_ENTRY_MAX} bytes; passed over.",
+                )  # fmt: skip
+            else:
+                yield number, line
+        if sha256 is not None and digest.hexdigest() != sha256.lower():
+            raise BundleCorruptedError(
+                f"{self.path}: {name} does not have the sha256 that the manifest gives. It was"
+                " changed or damaged."
+            )
+
+    def verify(self) -> None:
+        """Read all of it, and compare every size, checksum and hash there is."""
+        for name, component in self._manifest.components.items():
+            if name != "files" and component.path in self._members:
+                for _ in self._chunks_of(component)():
+                    pass
+        self._verify_files()
+
+    def file_hashes(self) -> dict[str, str]:
+        """The hash of each file by its member's name, where the bundle has a listing."""
+        component = self._manifest.component("files")
+        if component is None or component.listing is None:
+            return {}
+        if component.listing not in self._members:
+            raise BundleCorruptedError(
+                f"{self.path}: no {component.listing} in it, though the manifest names it."
+            )
+        hashes: dict[str, str] = {}
+        for number, line in self.lines(component.listing, component.sha256):
+            digest, separator, name = line.decode(errors="surrogateescape").partition("  ")
+            if not separator or len(digest) != 64:
+                raise BundleCorruptedError(
+                    f"{self.path}: {component.listing}: line {number} is no `sha256  name`."
+                )
+            hashes[name] = digest
+        return hashes
+
+    # --- checks ----------------------------------------------------------------------------------
+
+    @property
+    def _root(self) -> str:
+        component = self._manifest.component("files")
+        return component.path if component else FILES
+
+    def _is_file(self, name: str) -> bool:
+        return name.startswith(self._root) and not name.endswith("/")
+
+    def _check_components(self) -> None:
+        expected = {MANIFEST}
+        for name, component in self._manifest.components.items():
+            if name == "files":
+                if not component.path.endswith("/") or find_fault(component.path):
+                    raise self._corrupted(f"the files are in {component.path[:60]!r}")
+                if component.listing is not None:
+                    expected.add(component.listing)
+                continue
+            expected.add(component.path)
+            self._check_member(name, component)
+        planted = [
+            name
+            for name in self._members
+            if name not in expected and not name.endswith("/") and not self._is_file(name)
+        ]
+        if planted:
+            raise self._corrupted(f"{planted[0][:100]!r} is in it, and not in its manifest")
+        self._check_files()
+
+    def _check_member(self, name: str, component: Component) -> None:
+        member = self._members.get(component.path)
+        if member is None:
+            if name in ("snapshots", "logs"):
+                raise BundleComponentMissingError(
+                    f"{self.path}: no {component.path[:100]} in it, though the manifest lists it"
+                    f" as {name}."
+                )
+            self._warn(component.path, "", "component-missing", f"component {name} is not there.")
+        elif component.size_bytes is not None and member.file_size != component.size_bytes:
+            raise self._corrupted(
+                f"{component.path} has {member.file_size} bytes"
+                f" (the manifest says {component.size_bytes})"
+            )
+
+    def _check_files(self) -> None:
+        component = self._manifest.component("files")
+        names = [name for name in self._members if self._is_file(name)]
+        if component is None:
+            if names:
+                raise self._corrupted(f"{names[0][:100]!r} is in it, and not in its manifest")
+            return
+        if component.file_count is not None and len(names) != component.file_count:
+            if len(names) > component.file_count or component.listing is not None:
+                raise self._corrupted(
+                    f"{len(names)} files (the manifest says {component.file_count})"
+                )
+            self._warn(
+                self._root, "", "files-missing",
+                f"{len(names)} files of the {component.file_count} in the manifest.",
+            )  # fmt: skip
+        elif component.total_size_bytes is not None:
+            total = sum(self._members[name].file_size for name in names)
+            if total != component.total_size_bytes:
+                raise self._corrupted(
+                    f"its files have {total} bytes (the manifest says {component.total_size_bytes})"
+                )
+
+    def _verify_files(self) -> None:
+        hashes = self.file_hashes()
+        for name in self._members:
+            if not self._is_file(name):
+                continue
+            digest = hashlib.sha256()
+            for chunk in self.chunks(name):
+                digest.update(chunk)
+            if hashes and hashes.get(name) != digest.hexdigest():
+                raise self._corrupted(
+                    f"{name} does not have the sha256 of {self._manifest.components['files'].listing}"
+                    if name in hashes
+                    else f"{name[:100]!r} is in it, and not in its manifest"
+                )
+
+    def _corrupted(self, what: str) -> BundleCorruptedError:
+        return BundleCorruptedError(f"{self.path}: {what}. The file is damaged, or was changed.")
+
+    def _warn(self, member: str, place: str, rule: str, message: str) -> None:
+        if len(self.problems) < BUNDLE_PROBLEMS_MAX:
+            where = f"{self.path}: {member}"
+            self.problems.append(Problem(where, place, rule, message, severity="warning"))
+
+    # --- pieces ----------------------------------------------------------------------------------
+
+    def _entries(self, name: str) -> Iterator[str]:
+        component = self._manifest.components[name]
+        count = 0
+        for _, line in self.lines(component.path, component.sha256):
+            count += 1
+            # Bytes that are no UTF-8 stay what they are, and are written back so.
+            yield line.decode(errors="surrogateescape")
+        if component.entry_count is not None and count != component.entry_count:
+            self._warn(
+                component.path, "", "entry-count",
+                f"{count} entries (the manifest says {component.entry_count}).",
+            )  # fmt: skip
+
+    def _opener(self, name: str) -> Callable[[], BinaryIO]:
+        return lambda: io.BufferedReader(_Reader(self.chunks(name)))
+
+    def _chunks_of(self, component: Component) -> Callable[[], Iterator[bytes]]:
+        def chunks() -> Iterator[bytes]:
+            digest = hashlib.sha256()
+            for chunk in self.chunks(component.path):
+                digest.update(chunk)
+                yield chunk
+            if component.sha256 is not None and digest.hexdigest() != component.sha256.lower():
+                raise BundleCorruptedError(
+                    f"{self.path}: {component.path} does not have the sha256 that the manifest"
+                    " gives. It was changed or damaged."
+                )
+
+        return chunks
+
+
+def split_lines(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes | None]]:
+    """Lines that are not blank, with their numbers; None for one that is too long to hold."""
+    held: list[bytes] = []
+    size = number = 0
+    for chunk in chunks:
+        first, *others = chunk.split(b"\n")
+        held.append(first)
+        size += len(first)
+        if size > BUNDLE_ENTRY_MAX:
+            held = []  # its rest is counted, and not kept
+        for after in others:
+            number += 1
+            if size > BUNDLE_ENTRY_MAX:
+                yield number, None
+            elif (line := b"".join(held)).strip():
+                yield number, line
+            held, size = [after], len(after)
+    if size > BUNDLE_ENTRY_MAX:
+        yield number + 1, None
+    elif (line := b"".join(held)).strip():
+        yield number + 1, line
+
+
+class _Reader(io.RawIOBase):
+    """Chunks as a file."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks = chunks
+        self._rest = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        if not self._rest:
+            self._rest = next(self._chunks, b"")
+        count = min(len(buffer), len(self._rest))
+        buffer[:count] = self._rest[:count]
+        self._rest = self._rest[count:]
+        return count
+
+
+# --- the zip as a whole -------------------------------------------------------------------------
+
+
+def read_members(path: Path) -> dict[str, zipfile.ZipInfo]:
+    """Every member by its name, each found harmless; BundleCorruptedError if one is not."""
+    if not path.exists():
+        raise NotFoundError(f"{path}: no such file.")
+    if not path.is_file():
+        raise BundleCorruptedError(f"{path}: no file (expected a .wink bundle).")
+    check_directory(path)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            infos = archive.infolist()
+    except _BAD as error:
+        raise BundleCorruptedError(f"{path}: not a readable zip: {_say(error)}.") from error
+    members: dict[str, zipfile.ZipInfo] = {}
+    for info in infos:
+        fault = _member_fault(info)
+        if fault is None and info.filename in members:
+            fault = "is in it twice"
+        if fault is not None:
+            raise BundleCorruptedError(f"{path}: {info.orig_filename[:100]!r} {fault}.")
+        members[info.filename] = info
+    _check_sizes(path, infos)
+    return members
+
+
+def _member_fault(info: zipfile.ZipInfo) -> str | None:
+    if fault := find_fault(info.orig_filename):
+        return fault
+    kind = stat.S_IFMT(info.external_attr >> 16)
+    if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
+        return "is a link or device (expected plain files)"
+    if info.flag_bits & _ENCRYPTED:
+        return "is encrypted"
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        return f"is packed by method {info.compress_type} (expected deflate)"
+    if info.compress_type == zipfile.ZIP_STORED and info.file_size != info.compress_size:
+        return "has two sizes"
+    if info.is_dir() and info.file_size:
+        return "is a folder with content"
+    return None
+
+
+def _check_sizes(path: Path, infos: list[zipfile.ZipInfo]) -> None:
+    packed = sum(info.compress_size for info in infos)
+    unpacked = sum(info.file_size for info in infos)
+    size = path.stat().st_size
+    if packed > size:
+        raise BundleCorruptedError(
+            f"{path}: its members overlap ({packed} bytes packed in a file of {size}). A zip bomb?"
+        )
+    if unpacked > BUNDLE_TOTAL_MAX:
+        raise BundleCorruptedError(
+            f"{path}: {unpacked} bytes unpacked (expected at most {BUNDLE_TOTAL_MAX})."
+        )
+    if unpacked > BUNDLE_RATIO_FREE and unpacked > BUNDLE_RATIO_MAX * size:
+        raise BundleCorruptedError(
+            f"{path}: {unpacked} bytes in {size} (expected at most {BUNDLE_RATIO_MAX} times). A zip"
+            " bomb?"
+        )
+    for info in infos:
+        # More than deflate can do at its best.
+        if info.file_size > 1_040 * info.compress_size + KIB:
+            raise BundleCorruptedError(
+                f"{path}: {info.filename[:100]!r} says {info.file_size} bytes, which"
+                f" {info.compress_size} packed ones cannot hold."
+            )
+
+
+def _say(error: BaseException) -> str:
+    return " ".join(str(error).split())[:200].rstrip(".") or type(error).__name__
+
+
+__all__ = ["ZipContent", "read_members", "split_lines"]
