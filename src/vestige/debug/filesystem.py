@@ -177,7 +177,9 @@ class DirectoryFilesystem:
 def clean_path(path: str) -> str:
     """Relative, forward slashes, no `.` inside; `.` itself for the root."""
     if "\0" in path or path.startswith("/"):
-        raise PermissionError(f"{path!r}: not a path inside a filesystem (expected a relative one).")
+        raise PermissionError(
+            f"{path!r}: not a path inside a filesystem (expected a relative one)."
+        )
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if ".." in parts:
         raise PermissionError(f"{path}: leads outside of the filesystem.")

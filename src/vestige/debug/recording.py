@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -76,6 +77,7 @@ class SnapshotWriter:
         self._next = 0
         self._sessions: dict[str, _Known] = {}
         self._losses = recorder.losses
+        self._lock = threading.Lock()
         self.count = 0
 
     def add(self, session: Any, reason: str) -> None:
@@ -84,6 +86,12 @@ class SnapshotWriter:
             self._add_one(member, reason)
 
     def _add_one(self, session: Any, reason: str) -> None:
+        # Not while we hold our lock: a session has one of its own, whose holder may wait for ours.
+        text, error = take_snapshot(session, reason)
+        with self._lock:
+            self._write(session, reason, text, error)
+
+    def _write(self, session: Any, reason: str, text: str, error: Exception | None) -> None:
         session_id = safe_str(getattr(session, "session_id", ""))
         attributes = {"index": self.count, "session_id": session_id, "reason": reason}
         span = Span(
@@ -91,7 +99,6 @@ class SnapshotWriter:
             attributes,
         )  # fmt: skip
         self.count += 1
-        text, error = take_snapshot(session, reason)
         recipe = None
         if error is None:
             try:

@@ -21,7 +21,7 @@ import sys
 import tempfile
 import threading
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -32,7 +32,7 @@ from vestige.home import Home, get_home
 from vestige.journal import locks
 from vestige.journal.spill import write_spill
 from vestige.journal.writer import JournalWriter
-from vestige.limits import LINE_MAX
+from vestige.limits import BODY_INLINE_MAX, LINE_MAX
 from vestige.record import clean
 from vestige.record.body import LongBody
 from vestige.record.line import encode
@@ -44,6 +44,8 @@ LOGS: Final = "logs-"
 """How the name of a journal with log lines begins."""
 COMPONENT: Final = "capture"
 EXPORTED: Final = "exported"
+EXTRAS: Final = "extras"
+"""Components beyond the seed's, as they will stand in the bundle (records.py)."""
 SEGMENT_DROPPED: Final = "log segment dropped"
 
 
@@ -170,9 +172,11 @@ class SpoolRecorder(Recorder):
 
     def write_item(self, run_id: str, span_id: str, name: str, number: int, text: str) -> None:
         """One item of a snapshot's slice, referred to by its number from then on."""
-        self._emit(Log(0, "", 0, 0, run_id, COMPONENT, "debug", name, span_id, {"item": number}), text)
+        self._emit(
+            Log(0, "", 0, 0, run_id, COMPONENT, "debug", name, span_id, {"item": number}), text
+        )
 
-    def write_fact(self, run_id: str, message: str, attributes: dict[str, object]) -> None:
+    def write_fact(self, run_id: str, message: str, attributes: Mapping[str, object]) -> None:
         """Something about the capture itself."""
         flat = self._emitter.attributes(attributes)
         self._emit(Log(0, "", 0, 0, run_id, COMPONENT, "info", message, None, flat), None)
@@ -227,7 +231,7 @@ class SpoolRecorder(Recorder):
             self._count(self._rotation, len(message) + len(body or "") + len(component) + 100)
         seq = next(emitter.seq)
         info = None
-        if body is not None:
+        if body is not None and len(body) > BODY_INLINE_MAX:
             body, info = self._prepare_body(body, seq)
         record = Log(
             VERSION, emitter.writer, seq, time_ns, run_id, component, level, message, None,
