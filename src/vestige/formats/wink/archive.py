@@ -46,7 +46,7 @@ LEVEL: Final = 4
 
 CHUNK: Final = 256 * KIB
 
-__all__ = ["ZipContent", "target_path", "write_bundle"]
+__all__ = ["ZipContent", "name_files", "target_path", "write_bundle"]
 
 
 def target_path(target: str | os.PathLike[str], bundle_id: str) -> Path:
@@ -130,6 +130,7 @@ def _with_losses(made: Component, told: Component | None) -> Component:
         return made
     return msgspec.structs.replace(
         made,
+        renamed={**(told.renamed or {}), **(made.renamed or {})} or None,
         dropped_entries=told.dropped_entries,
         dropped_bytes=told.dropped_bytes,
         skipped=told.skipped,
@@ -207,7 +208,7 @@ def _gathered(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 def _write_files(archive: zipfile.ZipFile, files: Iterable[ContentFile]) -> Component | None:
     """The files, sorted by name, and then the listing of their hashes."""
-    named = _named(files)
+    named = name_files(files)
     if not named:
         return None
     total = 0
@@ -229,7 +230,7 @@ def _write_files(archive: zipfile.ZipFile, files: Iterable[ContentFile]) -> Comp
     )
 
 
-def _named(files: Iterable[ContentFile]) -> dict[str, ContentFile]:
+def name_files(files: Iterable[ContentFile]) -> dict[str, ContentFile]:
     """Each file under a name that is safe and its own."""
     named: dict[str, ContentFile] = {}
     waiting: list[ContentFile] = []

@@ -158,7 +158,11 @@ def parse_log(line: str) -> LogEntry | None:
             extra["context"] = context
         context = {}
     return LogEntry(
-        *(_as_text(found.get(key)) for key in LOG_KEYS[:5]),
+        _as_text(found.get("timestamp")),
+        _as_text(found.get("level")),
+        _as_text(found.get("logger")),
+        _as_text(found.get("event")),
+        _as_text(found.get("message")),
         MappingProxyType(context),
         MappingProxyType(extra) if extra else _EMPTY,
     )

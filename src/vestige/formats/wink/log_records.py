@@ -99,10 +99,10 @@ def entry_of(
         else:
             context[key] = value
     return LogEntry(
-        _text(attributes.get("entry.timestamp")) or to_iso(time_ns),
-        _text(attributes.get("entry.level")) or LEVELS.get(level, level.upper()),
+        _text(attributes.get("entry.timestamp"), to_iso(time_ns)),
+        _text(attributes.get("entry.level"), LEVELS.get(level, level.upper())),
         component,
-        _text(attributes.get("event")) or "",
+        _text(attributes.get("event"), ""),
         message,
         context,
         extra,
@@ -119,5 +119,5 @@ def _json(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _text(value: Scalar) -> str | None:
-    return value if isinstance(value, str) else None
+def _text(value: Scalar, default: str) -> str:
+    return value if isinstance(value, str) else default

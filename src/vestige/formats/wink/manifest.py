@@ -12,6 +12,7 @@ A manifest is read strictly: it decides how everything else is read.
 from __future__ import annotations
 
 import math
+import re
 from datetime import datetime
 from typing import Annotated, Any, Final
 
@@ -33,6 +34,9 @@ OUTCOMES: Final = ("success", "failure", "timeout", "cancelled")
 """`in_progress` too, but never in a file that was finalized."""
 INTERRUPTED: Final = "Interrupted"
 """`error.type` of a run that was killed: the seed has no outcome for it, so it is a failure."""
+
+_STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_NO_BRACKETS: Final = bytes(byte for byte in range(256) if byte not in b"[]{}")
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=4096)]
 
@@ -185,30 +189,25 @@ def _check_nesting(raw: bytes, where: str) -> None:
 
 
 def nesting(raw: bytes, most: int) -> int:
-    """How deep brackets go, counted only until it is clear. Those inside strings count too:
-    a text of that many is not worth the second look in a manifest, and elsewhere is measured."""
-    depth = deepest = 0
+    """How deep JSON is nested, at least; counted only until it is clear that it is too deep.
+
+    Without strings and all that is no bracket, each pass takes away the innermost pairs: a few
+    passes over bytes instead of a walk in Python.
+    """
     if raw.count(b"[") + raw.count(b"{") <= most:
         return 0
-    inside = escaped = False
-    for byte in raw:
-        if inside:
-            if escaped:
-                escaped = False
-            elif byte == 0x5C:
-                escaped = True
-            elif byte == 0x22:
-                inside = False
-        elif byte == 0x22:
-            inside = True
-        elif byte in b"[{":
-            depth += 1
-            deepest = max(deepest, depth)
-            if deepest > most:
-                break
-        elif byte in b"]}":
-            depth -= 1
-    return deepest
+    left = _STRING.sub(b"", raw).translate(None, _NO_BRACKETS)
+    for depth in range(most + 1):
+        before = len(left)
+        left = left.replace(b"[]", b"").replace(b"{}", b"")
+        if len(left) == before:  # nothing is left, or it is no JSON: whoever decodes it will say
+            return depth if not left else _open_depth(left, most)
+    return most + 1
+
+
+def _open_depth(left: bytes, most: int) -> int:
+    """Brackets that were never closed: a decoder goes down all the same."""
+    return most + 1 if left.count(b"[") + left.count(b"{") > most else 0
 
 
 def parse_time(text: str) -> datetime | None:

@@ -5,8 +5,7 @@
     content.problems                  # what was passed over
 
 The hard facts: nothing is ever unpacked by a name from the file, no more is read than was
-declared, and no more than a line or a chunk is held at once. An object may be shared between
-threads: each reading opens the file anew.
+declared, and no more than a line or a chunk is held at once. Threads may share an object.
 
 Elsewhere: which names are safe in names.py; the directory is bounded in directory.py.
 """
@@ -20,7 +19,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, cast
 
 from vestige.errors import BundleComponentMissingError, BundleCorruptedError, NotFoundError
 from vestige.formats.base import Problem
@@ -53,19 +52,108 @@ _BAD = (
 """What zipfile raises for one damage or another."""
 
 
-class ZipContent:
+class Members:
+    """The members of a zip that anybody may have made."""
+
+    def __init__(self, source: Path | Members) -> None:
+        opened = source if isinstance(source, Members) else None
+        self.path: Path = opened.path if opened else Path(cast(Path, source))
+        self.problems: list[Problem] = []
+        self._archive: zipfile.ZipFile = opened._archive if opened else _open_archive(self.path)
+        self._members: dict[str, zipfile.ZipInfo] = (
+            opened._members if opened else check_members(self.path, self._archive.infolist())
+        )
+
+    def names(self) -> Iterator[str]:
+        """Of all members that are no folders."""
+        return (name for name in self._members if not name.endswith("/"))
+
+    def has(self, name: str) -> bool:
+        return name in self._members
+
+    def size(self, name: str) -> int:
+        return self._members[name].file_size
+
+    def read(self, name: str, most: int = BUNDLE_ENTRY_MAX) -> bytes:
+        """One member, if it is not longer than `most`."""
+        size = self.size(name)
+        if size > most:
+            raise BundleCorruptedError(
+                f"{self.path}: {name} has {size} bytes (expected at most {most})."
+            )
+        return b"".join(self.chunks(name))
+
+    def chunks(self, name: str) -> Iterator[bytes]:
+        """One member, a stretch at a time; BundleCorruptedError for whatever is wrong with it."""
+        member = self._members[name]
+        left = member.file_size
+        try:
+            with self._archive.open(member) as stream:
+                while chunk := stream.read(CHUNK):
+                    left -= len(chunk)
+                    yield chunk
+        except _BAD as error:
+            raise BundleCorruptedError(f"{self.path}: {name} is damaged: {_say(error)}.") from error
+        if left:
+            raise BundleCorruptedError(
+                f"{self.path}: {name} ends {left} bytes early (it says"
+                f" {member.file_size} bytes). The file is damaged."
+            )
+
+    def lines(self, name: str, sha256: str | None = None) -> Iterator[tuple[int, bytes]]:
+        """The lines of a member with their numbers, blank ones left out."""
+        for number, line in split_lines(self.hashed(name, sha256)):
+            if line is not None:
+                yield number, line
+                continue
+            self.warn(
+                name, f"line {number}", "entry-too-long",
+                f"longer than {BUNDLE_ENTRY_MAX} bytes; passed over.",
+            )  # fmt: skip
+
+    def hashed(self, name: str, sha256: str | None) -> Iterator[bytes]:
+        """As `chunks`; at the end the hash is compared, if there is one."""
+        digest = hashlib.sha256()
+        for chunk in self.chunks(name):
+            digest.update(chunk)
+            yield chunk
+        if sha256 is not None and digest.hexdigest() != sha256.lower():
+            raise BundleCorruptedError(
+                f"{self.path}: {name} does not have the sha256 that the manifest gives. It was"
+                " changed or damaged."
+            )
+
+    def digest(self, name: str) -> str:
+        digest = hashlib.sha256()
+        for chunk in self.chunks(name):
+            digest.update(chunk)
+        return digest.hexdigest()
+
+    def opener(self, name: str) -> Callable[[], BinaryIO]:
+        return lambda: io.BufferedReader(_Reader(self.hashed(name, self.expected(name))))
+
+    def expected(self, name: str) -> str | None:
+        """The sha256 that a member should have, where the bundle says."""
+        return None
+
+    def warn(self, member: str, place: str, rule: str, message: str) -> None:
+        if len(self.problems) < BUNDLE_PROBLEMS_MAX:
+            where = f"{self.path}: {member}"
+            self.problems.append(Problem(where, place, rule, message, severity="warning"))
+
+
+class ZipContent(Members):
     """What a bundle's zip holds. Implements `BundleContent`."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.problems: list[Problem] = []
-        self._members = read_members(path)
-        if MANIFEST not in self._members:
+    def __init__(self, source: Path | Members) -> None:
+        super().__init__(source)
+        if not self.has(MANIFEST):
             raise BundleComponentMissingError(
-                f"{path}: no {MANIFEST} in it (a bundle has one). Is it a debug bundle?"
+                f"{self.path}: no {MANIFEST} in it (a bundle has one). Is it a debug bundle?"
             )
         raw = self.read(MANIFEST, BUNDLE_MANIFEST_MAX)
-        self._manifest = parse_manifest(raw, str(path))
+        self._manifest = parse_manifest(raw, str(self.path))
+        self._hashes: dict[str, str] | None = None
         self._check_components()
 
     @property
@@ -81,195 +169,17 @@ class ZipContent:
         return self._entries("logs")
 
     def files(self) -> Iterator[ContentFile]:
-        """Under the names that they had, where the manifest knows them."""
-        component = self._manifest.component("files")
-        renamed = (component.renamed if component else None) or {}
-        for name, member in self._members.items():
-            if self._is_file(name):
-                path = name.removeprefix(self._root)
-                yield ContentFile(renamed.get(path, path), member.file_size, self._opener(name))
+        """Under the names that they are stored by, which are safe; never those that they had."""
+        for name in self._file_names():
+            yield ContentFile(name.removeprefix(self._root), self.size(name), self.opener(name))
 
     def extras(self) -> Iterator[Extra]:
         for name, component in self._manifest.components.items():
-            if name not in ("snapshots", "logs", "files") and component.path in self._members:
-                yield Extra(name, component.path, component.entry_count, self._chunks_of(component))
+            if name not in ("snapshots", "logs", "files") and self.has(component.path):
+                yield Extra(name, component.path, component.entry_count, self._again(component))
 
-    def has(self, name: str) -> bool:
-        return name in self._members
-
-    def size(self, name: str) -> int:
-        return self._members[name].file_size
-
-    # --- reading ---------------------------------------------------------------------------------
-
-    def read(self, name: str, most: int = BUNDLE_ENTRY_MAX) -> bytes:
-        """One member, if it is not longer than `most`."""
-        size = self._members[name].file_size
-        if size > most:
-            raise BundleCorruptedError(
-                f"{self.path}: {name} has {size} bytes (expected at most {most})."
-            )
-        return b"".join(self.chunks(name))
-
-    def chunks(self, name: str) -> Iterator[bytes]:
-        """One member, a stretch at a time; BundleCorruptedError for whatever is wrong with it."""
-        member = self._members[name]
-        left = member.file_size
-        try:
-            with zipfile.ZipFile(self.path) as archive, archive.open(member) as stream:
-                while chunk := stream.read(CHUNK):
-                    left -= len(chunk)
-                    yield chunk
-        except _BAD as error:
-            raise BundleCorruptedError(f"{self.path}: {name} is damaged: {_say(error)}.") from error
-        if left:
-            raise BundleCorruptedError(
-                f"{self.path}: {name} ends {left} bytes early (it says"
-                f" {member.file_size} bytes). The file is damaged."
-            )
-
-    def lines(self, name: str, sha256: str | None = None) -> Iterator[tuple[int, bytes]]:
-        """The lines of a member with their numbers, blank ones left out."""
-        digest = hashlib.sha256()
-
-        def hashed() -> Iterator[bytes]:
-            for chunk in self.chunks(name):
-                digest.update(chunk)
-                yield chunk
-
-        for number, line in split_lines(hashed()):
-            if line is None:
-                self._warn(
-                    name, f"line {number}", "entry-too-long",
-                    f"longer than {BUNDLE_ENTRY_MAX} bytes; passed over.",
-                )  # fmt: skip
-            else:
-                yield number, line
-        if sha256 is not None and digest.hexdigest() != sha256.lower():
-            raise BundleCorruptedError(
-                f"{self.path}: {name} does not have the sha256 that the manifest gives. It was"
-                " changed or damaged."
-            )
-
-    def verify(self) -> None:
-        """Read all of it, and compare every size, checksum and hash there is."""
-        for name, component in self._manifest.components.items():
-            if name != "files" and component.path in self._members:
-                for _ in self._chunks_of(component)():
-                    pass
-        self._verify_files()
-
-    def file_hashes(self) -> dict[str, str]:
-        """The hash of each file by its member's name, where the bundle has a listing."""
-        component = self._manifest.component("files")
-        if component is None or component.listing is None:
-            return {}
-        if component.listing not in self._members:
-            raise BundleCorruptedError(
-                f"{self.path}: no {component.listing} in it, though the manifest names it."
-            )
-        hashes: dict[str, str] = {}
-        for number, line in self.lines(component.listing, component.sha256):
-            digest, separator, name = line.decode(errors="surrogateescape").partition("  ")
-            if not separator or len(digest) != 64:
-                raise BundleCorruptedError(
-                    f"{self.path}: {component.listing}: line {number} is no `sha256  name`."
-                )
-            hashes[name] = digest
-        return hashes
-
-    # --- checks ----------------------------------------------------------------------------------
-
-    @property
-    def _root(self) -> str:
-        component = self._manifest.component("files")
-        return component.path if component else FILES
-
-    def _is_file(self, name: str) -> bool:
-        return name.startswith(self._root) and not name.endswith("/")
-
-    def _check_components(self) -> None:
-        expected = {MANIFEST}
-        for name, component in self._manifest.components.items():
-            if name == "files":
-                if not component.path.endswith("/") or find_fault(component.path):
-                    raise self._corrupted(f"the files are in {component.path[:60]!r}")
-                if component.listing is not None:
-                    expected.add(component.listing)
-                continue
-            expected.add(component.path)
-            self._check_member(name, component)
-        planted = [
-            name
-            for name in self._members
-            if name not in expected and not name.endswith("/") and not self._is_file(name)
-        ]
-        if planted:
-            raise self._corrupted(f"{planted[0][:100]!r} is in it, and not in its manifest")
-        self._check_files()
-
-    def _check_member(self, name: str, component: Component) -> None:
-        member = self._members.get(component.path)
-        if member is None:
-            if name in ("snapshots", "logs"):
-                raise BundleComponentMissingError(
-                    f"{self.path}: no {component.path[:100]} in it, though the manifest lists it"
-                    f" as {name}."
-                )
-            self._warn(component.path, "", "component-missing", f"component {name} is not there.")
-        elif component.size_bytes is not None and member.file_size != component.size_bytes:
-            raise self._corrupted(
-                f"{component.path} has {member.file_size} bytes"
-                f" (the manifest says {component.size_bytes})"
-            )
-
-    def _check_files(self) -> None:
-        component = self._manifest.component("files")
-        names = [name for name in self._members if self._is_file(name)]
-        if component is None:
-            if names:
-                raise self._corrupted(f"{names[0][:100]!r} is in it, and not in its manifest")
-            return
-        if component.file_count is not None and len(names) != component.file_count:
-            if len(names) > component.file_count or component.listing is not None:
-                raise self._corrupted(
-                    f"{len(names)} files (the manifest says {component.file_count})"
-                )
-            self._warn(
-                self._root, "", "files-missing",
-                f"{len(names)} files of the {component.file_count} in the manifest.",
-            )  # fmt: skip
-        elif component.total_size_bytes is not None:
-            total = sum(self._members[name].file_size for name in names)
-            if total != component.total_size_bytes:
-                raise self._corrupted(
-                    f"its files have {total} bytes (the manifest says {component.total_size_bytes})"
-                )
-
-    def _verify_files(self) -> None:
-        hashes = self.file_hashes()
-        for name in self._members:
-            if not self._is_file(name):
-                continue
-            digest = hashlib.sha256()
-            for chunk in self.chunks(name):
-                digest.update(chunk)
-            if hashes and hashes.get(name) != digest.hexdigest():
-                raise self._corrupted(
-                    f"{name} does not have the sha256 of {self._manifest.components['files'].listing}"
-                    if name in hashes
-                    else f"{name[:100]!r} is in it, and not in its manifest"
-                )
-
-    def _corrupted(self, what: str) -> BundleCorruptedError:
-        return BundleCorruptedError(f"{self.path}: {what}. The file is damaged, or was changed.")
-
-    def _warn(self, member: str, place: str, rule: str, message: str) -> None:
-        if len(self.problems) < BUNDLE_PROBLEMS_MAX:
-            where = f"{self.path}: {member}"
-            self.problems.append(Problem(where, place, rule, message, severity="warning"))
-
-    # --- pieces ----------------------------------------------------------------------------------
+    def _again(self, component: Component) -> Callable[[], Iterator[bytes]]:
+        return lambda: self.hashed(component.path, component.sha256)
 
     def _entries(self, name: str) -> Iterator[str]:
         component = self._manifest.components[name]
@@ -279,27 +189,111 @@ class ZipContent:
             # Bytes that are no UTF-8 stay what they are, and are written back so.
             yield line.decode(errors="surrogateescape")
         if component.entry_count is not None and count != component.entry_count:
-            self._warn(
+            self.warn(
                 component.path, "", "entry-count",
                 f"{count} entries (the manifest says {component.entry_count}).",
             )  # fmt: skip
 
-    def _opener(self, name: str) -> Callable[[], BinaryIO]:
-        return lambda: io.BufferedReader(_Reader(self.chunks(name)))
+    @property
+    def _root(self) -> str:
+        component = self._manifest.component("files")
+        return component.path if component else FILES
 
-    def _chunks_of(self, component: Component) -> Callable[[], Iterator[bytes]]:
-        def chunks() -> Iterator[bytes]:
-            digest = hashlib.sha256()
-            for chunk in self.chunks(component.path):
-                digest.update(chunk)
-                yield chunk
-            if component.sha256 is not None and digest.hexdigest() != component.sha256.lower():
-                raise BundleCorruptedError(
-                    f"{self.path}: {component.path} does not have the sha256 that the manifest"
-                    " gives. It was changed or damaged."
+    def _file_names(self) -> Iterator[str]:
+        return (name for name in self.names() if name.startswith(self._root))
+
+    # --- checks ----------------------------------------------------------------------------------
+
+    def verify(self) -> None:
+        """Read all of it, and compare every size, checksum and hash there is."""
+        for name, component in self._manifest.components.items():
+            if name != "files" and self.has(component.path):
+                for _ in self.hashed(component.path, component.sha256):
+                    pass
+        hashes = self.file_hashes()
+        for name in self._file_names():
+            digest = self.digest(name)
+            if hashes and hashes.get(name) != digest:
+                raise self._corrupted(
+                    f"{name[:100]!r} does not have the sha256 of the listing"
+                    if name in hashes
+                    else f"{name[:100]!r} is in it, and not in its manifest"
                 )
 
-        return chunks
+    def file_hashes(self) -> dict[str, str]:
+        """The hash of each file by its member's name, where the bundle has a listing."""
+        component = self._manifest.component("files")
+        if component is None or component.listing is None:
+            return {}
+        if not self.has(component.listing):
+            raise self._corrupted(f"no {component.listing[:100]!r}, though the manifest names it")
+        hashes: dict[str, str] = {}
+        for number, line in self.lines(component.listing, component.sha256):
+            digest, separator, name = line.decode(errors="surrogateescape").partition("  ")
+            if not separator or len(digest) != 64:
+                raise self._corrupted(f"{component.listing}: line {number} is no `sha256  name`")
+            hashes[name] = digest
+        return hashes
+
+    def expected(self, name: str) -> str | None:
+        if self._hashes is None:
+            self._hashes = self.file_hashes()
+        if self._hashes and name not in self._hashes:
+            raise self._corrupted(f"{name[:100]!r} is in it, and not in its manifest")
+        return self._hashes.get(name)
+
+    def _check_components(self) -> None:
+        expected = {MANIFEST}
+        for name, component in self._manifest.components.items():
+            if name == "files":
+                if not component.path.endswith("/") or find_fault(component.path):
+                    raise self._corrupted(f"its files are in {component.path[:60]!r}")
+                if component.listing is not None:
+                    expected.add(component.listing)
+            else:
+                expected.add(component.path)
+                self._check_member(name, component)
+        root = self._root if "files" in self._manifest.components else None
+        for name in self.names():
+            if name not in expected and not (root and name.startswith(root)):
+                raise self._corrupted(f"{name[:100]!r} is in it, and not in its manifest")
+        self._check_files()
+
+    def _check_member(self, name: str, component: Component) -> None:
+        if not self.has(component.path):
+            if name in ("snapshots", "logs"):
+                raise BundleComponentMissingError(
+                    f"{self.path}: no {component.path[:100]} in it, though the manifest lists it"
+                    f" as {name}."
+                )
+            self.warn(component.path, "", "component-missing", f"component {name} is not there.")
+        elif component.size_bytes is not None and self.size(component.path) != component.size_bytes:
+            raise self._corrupted(
+                f"{component.path} has {self.size(component.path)} bytes"
+                f" (the manifest says {component.size_bytes})"
+            )
+
+    def _check_files(self) -> None:
+        component = self._manifest.component("files")
+        if component is None:
+            return
+        names = list(self._file_names())
+        expected = component.file_count
+        if expected is not None and len(names) != expected:
+            if len(names) > expected or component.listing is not None:
+                raise self._corrupted(f"{len(names)} files (the manifest says {expected})")
+            self.warn(
+                self._root, "", "files-missing", f"{len(names)} of {expected} files are there."
+            )
+        elif component.total_size_bytes is not None:
+            total = sum(self.size(name) for name in names)
+            if total != component.total_size_bytes:
+                raise self._corrupted(
+                    f"its files have {total} bytes (the manifest says {component.total_size_bytes})"
+                )
+
+    def _corrupted(self, what: str) -> BundleCorruptedError:
+        return BundleCorruptedError(f"{self.path}: {what}. The file is damaged, or was changed.")
 
 
 def split_lines(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes | None]]:
@@ -347,18 +341,24 @@ class _Reader(io.RawIOBase):
 # --- the zip as a whole -------------------------------------------------------------------------
 
 
-def read_members(path: Path) -> dict[str, zipfile.ZipInfo]:
-    """Every member by its name, each found harmless; BundleCorruptedError if one is not."""
+def _open_archive(path: Path) -> zipfile.ZipFile:
+    """Open for as long as somebody reads: what is renamed over it meanwhile is another bundle."""
     if not path.exists():
         raise NotFoundError(f"{path}: no such file.")
     if not path.is_file():
         raise BundleCorruptedError(f"{path}: no file (expected a .wink bundle).")
     check_directory(path)
+    # Opened by us, so that the library never closes it under another thread.
+    file = path.open("rb")
     try:
-        with zipfile.ZipFile(path) as archive:
-            infos = archive.infolist()
+        return zipfile.ZipFile(file)
     except _BAD as error:
+        file.close()
         raise BundleCorruptedError(f"{path}: not a readable zip: {_say(error)}.") from error
+
+
+def check_members(path: Path, infos: list[zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:
+    """Every member by its name, each found harmless; BundleCorruptedError if one is not."""
     members: dict[str, zipfile.ZipInfo] = {}
     for info in infos:
         fault = _member_fault(info)
@@ -418,4 +418,4 @@ def _say(error: BaseException) -> str:
     return " ".join(str(error).split())[:200].rstrip(".") or type(error).__name__
 
 
-__all__ = ["ZipContent", "read_members", "split_lines"]
+__all__ = ["Members", "ZipContent", "split_lines"]
