@@ -47,13 +47,14 @@ def collect_all_logs(path: str | os.PathLike[str], *, level: int = logging.DEBUG
 
         def write(
             name: str, level: str, message: str, time_ns: int, more: dict[str, Any], body: Any
-        ) -> None:
+        ) -> bool:
             record = Log(1, "", 0, time_ns, "", name, level, message, None, more, body)
             record = redactor.record(clean.clean_record(record))  # type: ignore[assignment]
             line = render_entry(record, record.body)
             with lock:
                 file.write(line + "\n")
                 file.flush()
+            return True
 
         with listening(Sink(write, level)):
             yield target

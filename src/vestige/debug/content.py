@@ -20,6 +20,7 @@ from typing import Any, BinaryIO, Final, Self, TypeVar
 
 import msgspec
 
+from vestige.debug.logs import RESERVED, WHOLE
 from vestige.debug.recording import Recipe, apply_difference
 from vestige.debug.records import kept_records
 from vestige.debug.spool import COMPONENT, LOGS, SEGMENT_DROPPED, Spool
@@ -498,16 +499,16 @@ def render_entry(record: Log, body: str | None) -> str:
     """A log entry as a bundle has it."""
     attributes = record.attributes
     message: str = record.message
-    context = "{}"
-    if body is not None:
+    if body is not None and attributes.get(WHOLE):
         try:
             found = _context.decode(body)
-            context = body
-            if attributes.get("whole"):
-                message = msgspec.json.decode(found["message"], type=str)
-                context = bytes(found["context"]).decode()
+            message = msgspec.json.decode(found["message"], type=str)
+            context = bytes(found["context"]).decode()
         except (msgspec.DecodeError, LookupError, RecursionError):
             context = _encode({"vestige.unparsed": body}).decode()
+    else:
+        scalars = {key: value for key, value in attributes.items() if key not in RESERVED}
+        context = _encode(scalars).decode()
     told = {
         "timestamp": to_iso(record.time_ns),
         "level": attributes.get("entry.level") or LEVELS.get(record.level, record.level.upper()),

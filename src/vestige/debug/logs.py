@@ -21,9 +21,8 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from itertools import islice
 from typing import Any, Final
-
-import msgspec
 
 from vestige.emit.exceptions import error_attributes
 from vestige.formats.wink.log_records import LEVELS, our_level
@@ -38,14 +37,19 @@ _OURS_ONLY: Final = "_vestige_only"
 _STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {
     "message", "asctime", "taskName", "event", "context", _OURS_ONLY,
 }  # fmt: skip
-_PLAIN: Final = len(_STANDARD - {"message", "asctime", "event", "context", _OURS_ONLY})
-
+_OWN_FIELDS: Final = len(logging.makeLogRecord({}).__dict__)
+"""What every record has; what `extra` gave comes behind."""
 _SCALARS: Final = frozenset((str, int, bool, type(None)))
+_TEXT: Final = frozenset((str,))
 _PLAIN_LEVELS: Final = {name: level for level, name in LEVELS.items()}
-_encode: Final = msgspec.json.Encoder().encode
 
-Write = Callable[[str, str, str, int, dict[str, Any], str | None], None]
-"""component, level, message, time_ns, attributes, body (the context as JSON)."""
+WHOLE: Final = "entry.body"
+"""Set where the body holds message and context, because they are not flat, or long."""
+RESERVED: Final = frozenset((WHOLE, "event", "entry.level"))
+
+Write = Callable[[str, str, str, int, dict[str, Any], str | None], bool]
+"""component, level, message, time_ns, attributes, body. False: too long, or not text, for a line
+without a body."""
 
 
 class Sink:
@@ -63,43 +67,47 @@ class Sink:
         if record.levelno < self.level:
             return
         try:
-            self._take(record, shared_by)
+            context = context_of(record)
+            if shared_by:
+                context[SHARED] = shared_by
+            message = message_of(record)
+            told: dict[str, Any] = {}
+            event = record.__dict__.get("event")
+            if event is not None:
+                if event.__class__ is str:
+                    told["event"] = event
+                else:
+                    context["event"] = event
+            level = _PLAIN_LEVELS.get(record.levelname)
+            if level is None:
+                level = our_level(record.levelname)
+                told["entry.level"] = record.levelname
+            self._keep(record, level, message, told, context)
             self.count += 1
         except Exception:  # noqa: BLE001  # a value's own code; it is counted
             self.failed += 1
 
-    def _take(self, record: logging.LogRecord, shared_by: int) -> None:
-        message = message_of(record)
-        context = context_of(record)
-        if shared_by:
-            context[SHARED] = shared_by
-        attributes: dict[str, Any] = {}
-        event = record.__dict__.get("event")
-        if event is not None:
-            if event.__class__ is str:
-                attributes["event"] = event
-            else:
-                context["event"] = event
-        level = _PLAIN_LEVELS.get(record.levelname)
-        if level is None:
-            level = our_level(record.levelname)
-            attributes["entry.level"] = record.levelname
-        if len(message) > MESSAGE_MAX:
-            # A message is cut; a body is not.
-            attributes["whole"] = True
-            body: str | None = json_text({"message": message, "context": context})
-        else:
-            body = _context_text(context) if context else None
-        self._write(record.name, level, message, int(record.created * 1e9), attributes, body)
-
-
-def _context_text(context: dict[str, Any]) -> str:
-    if _SCALARS.issuperset(map(type, context.values())):
-        try:
-            return _encode(context).decode()
-        except Exception:  # noqa: BLE001  # keys that are no text, lone surrogates, huge numbers
-            pass
-    return json_text(context)
+    def _keep(
+        self,
+        record: logging.LogRecord,
+        level: str,
+        message: str,
+        told: dict[str, Any],
+        context: dict[str, Any],
+    ) -> None:
+        name, time_ns = record.name, int(record.created * 1e9)
+        if (
+            _SCALARS.issuperset(map(type, context.values()))
+            and _TEXT.issuperset(map(type, context))
+            and RESERVED.isdisjoint(context)
+            and len(message) <= MESSAGE_MAX
+            and self._write(name, level, message, time_ns, {**context, **told}, None)
+        ):
+            return
+        # Attributes are flat, and a message is cut; a body is neither.
+        told[WHOLE] = True
+        body = json_text({"message": message, "context": context})
+        self._write(name, level, message[:MESSAGE_MAX], time_ns, told, body)
 
 
 def message_of(record: logging.LogRecord) -> str:
@@ -115,10 +123,15 @@ def context_of(record: logging.LogRecord) -> dict[str, Any]:
     """`extra` and `context` as they were given; and of an exception, what and where."""
     fields = record.__dict__
     context: dict[str, Any] = {}
-    if len(fields) > _PLAIN:
-        context = {key: value for key, value in fields.items() if key not in _STANDARD}
+    if len(fields) > _OWN_FIELDS or record.__class__ is not logging.LogRecord:
+        # A record of another class may have its own fields in front.
+        own = _OWN_FIELDS if record.__class__ is logging.LogRecord else 0
+        more = islice(fields.items(), own, None)
+        context = {key: value for key, value in more if key not in _STANDARD}
         given = fields.get("context")
-        if isinstance(given, Mapping):
+        if given.__class__ is dict and not context:
+            context = dict(given)
+        elif isinstance(given, Mapping):
             context.update(given)
         elif given is not None:
             context["context"] = given
@@ -196,9 +209,10 @@ def _install() -> None:
         return level >= _floor or enabled(self, level)
 
     def make_record(
-        self: logging.Logger, name: str, level: int, *args: Any, **kwargs: Any
-    ) -> logging.LogRecord:
-        record = make(self, name, level, *args, **kwargs)
+        self: logging.Logger, name: str, level: int, fn: str, lno: int, msg: object, args: Any,
+        exc_info: Any, func: str | None = None, extra: Any = None, sinfo: str | None = None,
+    ) -> logging.LogRecord:  # fmt: skip
+        record = make(self, name, level, fn, lno, msg, args, exc_info, func, extra, sinfo)
         if not enabled(self, level):
             record.__dict__[_OURS_ONLY] = True
         return record

@@ -46,6 +46,8 @@ COMPONENT: Final = "capture"
 EXPORTED: Final = "exported"
 EXTRAS: Final = "extras"
 """Components beyond the seed's, as they will stand in the bundle (records.py)."""
+_LINE_OVERHEAD: Final = 60
+"""Bytes by which a line in the journal is longer than in the bundle: it names writer and run."""
 SEGMENT_DROPPED: Final = "log segment dropped"
 
 
@@ -159,7 +161,8 @@ class SpoolRecorder(Recorder):
         self._rotation = rotation
         self._rotating = threading.Lock()
         self._entries = self._bytes = 0
-        self._lane = JournalWriter(home, LOGS + self.writer, total_max=sys.maxsize)
+        # A kill costs nothing either way; syncing for power cuts would double what a line costs.
+        self._lane = JournalWriter(home, LOGS + self.writer, fsync="none", total_max=sys.maxsize)
         _recorders.add(self)
 
     @property
@@ -224,30 +227,36 @@ class SpoolRecorder(Recorder):
         time_ns: int,
         attributes: dict[str, str | int | float | bool | None],
         body: str | None,
-    ) -> None:
-        """A line of the program's log. As `Recorder._send`, into its own files."""
+    ) -> bool:
+        """A line of the program's log, into its own files; as `Recorder._send` does it.
+
+        False: it cannot be written like this, and should come again with a body.
+        """
         emitter = self._emitter
-        if self._rotation is not None:
-            self._count(self._rotation, len(message) + len(body or "") + len(component) + 100)
-        seq = next(emitter.seq)
-        info = None
-        if body is not None and len(body) > BODY_INLINE_MAX:
-            body, info = self._prepare_body(body, seq)
         record = Log(
-            VERSION, emitter.writer, seq, time_ns, run_id, component, level, message, None,
-            attributes, body, info,
+            VERSION, emitter.writer, next(emitter.seq), time_ns, run_id, component, level, message,
+            None, attributes,
         )  # fmt: skip
+        if body is not None:
+            record.body, record.body_info = self._prepare_body(body, record.seq)
         try:
             line = encode((record,))
-        except Exception:  # noqa: BLE001  # lone surrogates: the slow, thorough way
+        except Exception:  # noqa: BLE001  # lone surrogates, huge numbers
+            if body is None:
+                return False
             record = clean.clean_record(record)  # type: ignore[assignment]  # a Log stays one
             line = encode((record,))
+        if len(line) > BODY_INLINE_MAX and body is None:
+            return False
         if self._suspicious(line):
             assert self._redactor is not None
             line = encode((self._redactor.record(record),))
         if len(line) > LINE_MAX:
             line = encode((clean.shrink_record(record),))
+        if self._rotation is not None:
+            self._count(self._rotation, len(line) - _LINE_OVERHEAD)
         self._lane.write(line)
+        return True
 
     def _count(self, rotation: LogRotationConfig, size: int) -> None:
         if self._entries >= rotation.max_entries or self._bytes >= rotation.max_bytes:
