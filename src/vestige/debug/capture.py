@@ -83,7 +83,8 @@ class Capture:
             component=COMPONENT, body=msgspec.json.encode(opening).decode(),
         )  # fmt: skip
         self._snapshots = SnapshotWriter(self._recorder, self._run)
-        self._sink = Sink(partial(self._recorder.write_log, self._run.run_id), log_level)
+        self._recorder.run_id = self._run.run_id
+        self._sink = Sink(self._recorder.write_log, log_level)
 
     # --- while it runs ------------------------------------------------------------------------
 

@@ -70,44 +70,45 @@ class Sink:
             context = context_of(record)
             if shared_by:
                 context[SHARED] = shared_by
-            message = message_of(record)
-            told: dict[str, Any] = {}
             event = record.__dict__.get("event")
-            if event is not None:
-                if event.__class__ is str:
-                    told["event"] = event
-                else:
-                    context["event"] = event
+            if event is not None and event.__class__ is not str:
+                context["event"] = event  # then it is no name, but something of the program's
+                event = None
             level = _PLAIN_LEVELS.get(record.levelname)
-            if level is None:
-                level = our_level(record.levelname)
-                told["entry.level"] = record.levelname
-            self._keep(record, level, message, told, context)
+            message = message_of(record)
+            if (
+                level is not None
+                and _SCALARS.issuperset(map(type, context.values()))
+                and _TEXT.issuperset(map(type, context))
+                and RESERVED.isdisjoint(context)
+                and len(message) <= MESSAGE_MAX
+            ):
+                if event is not None:
+                    context["event"] = event
+                if self._write(
+                    record.name, level, message, int(record.created * 1e9), context, None
+                ):
+                    self.count += 1
+                    return
+                context.pop("event", None)
+            self._keep_whole(record, message, event, context)
             self.count += 1
         except Exception:  # noqa: BLE001  # a value's own code; it is counted
             self.failed += 1
 
-    def _keep(
-        self,
-        record: logging.LogRecord,
-        level: str,
-        message: str,
-        told: dict[str, Any],
-        context: dict[str, Any],
+    def _keep_whole(
+        self, record: logging.LogRecord, message: str, event: str | None, context: dict[str, Any]
     ) -> None:
-        name, time_ns = record.name, int(record.created * 1e9)
-        if (
-            _SCALARS.issuperset(map(type, context.values()))
-            and _TEXT.issuperset(map(type, context))
-            and RESERVED.isdisjoint(context)
-            and len(message) <= MESSAGE_MAX
-            and self._write(name, level, message, time_ns, {**context, **told}, None)
-        ):
-            return
-        # Attributes are flat, and a message is cut; a body is neither.
-        told[WHOLE] = True
+        """Attributes are flat, and a message is cut; a body is neither."""
+        told: dict[str, Any] = {WHOLE: True}
+        if event is not None:
+            told["event"] = event
+        level = our_level(record.levelname)
+        if LEVELS.get(level) != record.levelname:
+            told["entry.level"] = record.levelname
         body = json_text({"message": message, "context": context})
-        self._write(name, level, message[:MESSAGE_MAX], time_ns, told, body)
+        time_ns = int(record.created * 1e9)
+        self._write(record.name, level, message[:MESSAGE_MAX], time_ns, told, body)
 
 
 def message_of(record: logging.LogRecord) -> str:
@@ -123,6 +124,10 @@ def context_of(record: logging.LogRecord) -> dict[str, Any]:
     """`extra` and `context` as they were given; and of an exception, what and where."""
     fields = record.__dict__
     context: dict[str, Any] = {}
+    if record.exc_info is None and len(fields) == _OWN_FIELDS + 2 and "event" in fields:
+        given = fields.get("context")  # as a structured logger has it: nothing else to look for
+        if given.__class__ is dict and record.stack_info is None:
+            return dict(given)
     if len(fields) > _OWN_FIELDS or record.__class__ is not logging.LogRecord:
         # A record of another class may have its own fields in front.
         own = _OWN_FIELDS if record.__class__ is logging.LogRecord else 0

@@ -158,6 +158,8 @@ class SpoolRecorder(Recorder):
 
     def __init__(self, home: Home, rotation: LogRotationConfig | None) -> None:
         super().__init__(home, level="debug", sample=1.0, last_words=False)
+        self.run_id = ""
+        """Of the capture: its log lines belong to it."""
         self._rotation = rotation
         self._rotating = threading.Lock()
         self._entries = self._bytes = 0
@@ -220,7 +222,6 @@ class SpoolRecorder(Recorder):
 
     def write_log(
         self,
-        run_id: str,
         component: str,
         level: str,
         message: str,
@@ -234,8 +235,8 @@ class SpoolRecorder(Recorder):
         """
         emitter = self._emitter
         record = Log(
-            VERSION, emitter.writer, next(emitter.seq), time_ns, run_id, component, level, message,
-            None, attributes,
+            VERSION, emitter.writer, next(emitter.seq), time_ns, self.run_id, component, level,
+            message, None, attributes,
         )  # fmt: skip
         if body is not None:
             record.body, record.body_info = self._prepare_body(body, record.seq)
