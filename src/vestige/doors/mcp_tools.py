@@ -265,7 +265,11 @@ TOOLS: tuple[Tool, ...] = (
         "sql", "Rows of a read-only SQL query (SQLite) over the store; time, rows and tokens are capped.",
         "no other tool answers the question. Call schema first.", "to write: it is refused.",
         {"query": "SELECT name, count(*) FROM spans WHERE status = 'error' GROUP BY name"},
-        (Parameter("query", "string", "One SELECT.", required=True), _AFTER),
+        (
+            Parameter("query", "string", "One SELECT.", required=True),
+            _AFTER,
+            Parameter("on", "string", "The path of a bundle to ask instead of this home."),
+        ),
     ),
     Tool(
         "schema", "The store's tables with comments, and example queries.",

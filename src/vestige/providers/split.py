@@ -12,12 +12,13 @@ bad offset costs space, never a byte. A comma belongs to the message after it,
 and the end of the array never to the last message: so the pieces of an older
 turn stay as they are.
 
-Four rules, and everything else stays in one piece:
+Five rules, and everything else stays in one piece:
 
 - a message (an element of `messages`, `input`, `contents` or `system`, or of an
   array whose first element has a role) is a piece; tiny ones wait for the next;
 - elements of other arrays of objects go together until they are some KiB: they
   seldom come back, and short pieces compress badly;
+- the items of a session's slices are messages too: a snapshot repeats the one before it;
 - a large member (the tools, a system prompt) is a piece with its key;
 - a large string in a message (a tool result, an image) is a piece: it stays the
   same when its message gets another id or loses its cache marker.
@@ -59,6 +60,9 @@ PARTS_MAX = 500_000
 """Parts of a longer one. Each costs 64 bytes while we look: `[1,1,1,…` must not cost a GiB."""
 
 MESSAGE_ARRAYS = frozenset({"messages", "input", "contents", "system"})
+
+SLICES = "slices"
+"""Of a session's snapshot: objects, each with a list of `items` that grows."""
 
 WHOLE_ARRAYS = frozenset({"tools", "functions"})
 """One piece, whatever is in them: they seldom change, and compress well together."""
@@ -120,6 +124,8 @@ class _Cutter:
         first = self.text[begin]
         if first == ord("{") and depth < DEPTH_MAX:
             self.cut_members(begin, end, depth)
+        elif first == ord("[") and key == SLICES and depth == 1:
+            self.cut_slices(begin, end)
         elif first == ord("[") and key not in WHOLE_ARRAYS:
             self.cut_elements(key, begin, end)
 
@@ -159,6 +165,17 @@ class _Cutter:
                 piece_begin = part_end
         # Even after a crumb: what follows the array must never be part of its last element.
         self.cut(parts[-1][2])
+
+    def cut_slices(self, begin: int, end: int) -> None:
+        """Cut around each item of each slice, and between slices."""
+        for _, part_begin, part_end in self.find_elements(begin, end):
+            if self.text[part_begin] != ord("{"):
+                return
+            if part_begin - self.last >= PIECE_MIN:
+                self.cut(part_begin)
+            for key, value_begin, value_end in self.find_members(part_begin, part_end):
+                if key == "items" and self.text[value_begin] == ord("["):
+                    self.cut_elements("messages", value_begin, value_end)
 
     def cut_strings(self, part: Part, depth: int) -> None:
         """Cut around the large strings inside a message."""

@@ -10,6 +10,7 @@ It only reads. What checks find in a finished run is handed to `keep`, if there 
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from typing import Any, Self, TypeVar
 
@@ -50,12 +51,14 @@ class Debugger:
         health: Callable[[], Health] | None = None,
         at: str = "",
         close: Callable[[], None] | None = None,
+        elsewhere: Callable[[str], Debugger] | None = None,
     ) -> None:
         self.store = store
         self.at = at
         self._keep = keep
         self._health = health
         self._close = close
+        self._elsewhere = elsewhere
 
     def close(self) -> None:
         """Let go of the store, and of what was made to read it."""
@@ -262,7 +265,15 @@ class Debugger:
         scope = (run.id, run.short_id) if run else None
         return self._placed(grep_answer(self.store, pattern, scope, options))
 
-    def sql(self, query: str, *, after: int = 0) -> SqlAnswer:
+    def sql(self, query: str, *, after: int = 0, on: str | None = None) -> SqlAnswer:
+        """`on`: the path of a bundle or another run, to ask that one instead."""
+        if on is not None:
+            if self._elsewhere is None:
+                raise UsageError("sql: no other place can be opened from here.")
+            with self._elsewhere(on) as other:
+                answer = other.sql(query, after=after)
+            answer.at = f"--on {shlex.quote(on)}"
+            return answer
         return self._placed(sql_answer(self.store, query, after))
 
     def schema(self, table: str | None = None) -> SchemaAnswer:

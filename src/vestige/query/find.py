@@ -2,6 +2,7 @@
 
     resolve(store, "r7.s12")                        # a span
     resolve(store, "toolu_01A", want="run")         # the run of the span that has this attribute
+    resolve(store, "r7#3")                          # its snapshot 3
     resolve(store, "GET /runs/5d1e... failed")      # the id inside the text
 
 Never a guess: an id that fits several things is refused, with the list of them.
@@ -30,6 +31,7 @@ WORDS_TRIED = 12
 
 _UUID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _IN_TEXT = re.compile(rf"{_UUID}|\br\d+\.s\d+\b|[\w.:-]*\d[\w.:-]*|\w+[_-][\w-]+")
+_SNAPSHOT = re.compile(r"([^\s#]*)#(\d{1,9})")
 _SHORT = re.compile(r"r\d+(\.s\d+)?", re.IGNORECASE)
 
 
@@ -61,6 +63,8 @@ def resolve(store: Store, text: str | None, want: Want = "any") -> Target:
     if text is None or not text.strip():
         return Target("run", _latest(store), None, "latest run")
     text = text.strip()
+    if (snapshot := _SNAPSHOT.fullmatch(text)) is not None:
+        return _by_snapshot(store, snapshot[1], int(snapshot[2]))
     target = _by_id(store, text, want) or _by_foreign_id(store, text, want)
     if target is None and not _SHORT.fullmatch(text):
         target = _by_pasted(store, text, want)
@@ -119,6 +123,17 @@ def _one_place(
         raise _ambiguous(text, f"{fits}. Give one of these ids", [*map(_place_line, places)])
     (run,) = store.find_runs(places[0].run_id)
     return Target(kind, run, places[0].span_id if len(places) == 1 else None, how)
+
+
+def _by_snapshot(store: Store, run_text: str, index: int) -> Target:
+    """`r7#3`: the state of a run's session at its snapshot 3; without a run, of the latest."""
+    info = resolve(store, run_text, "run").run if run_text else _latest(store)
+    spans = [span for span in store.load_run(info.id).spans if span.type == "snapshot"]
+    for place, span in enumerate(spans):
+        if span.attributes.get("index", place) == index:
+            return Target("span", info, span.id, f"snapshot {index}")
+    told = f"It has {len(spans)}, from #0 to #{len(spans) - 1}" if spans else "It has none"
+    raise NotFoundError(f"{info.short_id}#{index}: no such snapshot. {told}.")
 
 
 # --- ids of others --------------------------------------------------------------------------

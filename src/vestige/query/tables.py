@@ -20,6 +20,7 @@ EXAMPLES = (
     "SELECT name, count(*) n, avg(duration_ns) / 1e6 ms FROM spans WHERE type = 'tool' GROUP BY name ORDER BY n DESC",
     "SELECT 'r' || run || '.s' || number id, name, status FROM spans WHERE status = 'error' ORDER BY id DESC LIMIT 20",
     "SELECT json_extract(attributes, '$.model') model, sum(json_extract(attributes, '$.input_tokens')) tokens FROM spans WHERE type = 'llm' GROUP BY 1",
+    "SELECT snapshot, slice_type, item_count FROM slices WHERE run = 7 ORDER BY snapshot",
     "SELECT r.name, f.check_name, count(*) n FROM findings f JOIN runs r ON r.id = f.run WHERE f.finding IS NOT NULL GROUP BY 1, 2",
 )
 
@@ -90,11 +91,12 @@ class SchemaAnswer(Asked):
 
     tables: Sequence[tuple[str, str]]
     """Name and commented text."""
+    views: Sequence[tuple[str, str]]
     table: str | None
 
     def lines(self, budget: int) -> list[str]:
         if self.table is not None:
-            text = dict(self.tables)[self.table]
+            text = dict([*self.tables, *self.views])[self.table]
             whole = self.command("schema", self.table, "--json")
             return fit(
                 [], text.splitlines(), [], budget, lambda n: f"… {n} lines left out: {whole}"
@@ -103,6 +105,7 @@ class SchemaAnswer(Asked):
             f"One table in full, with what each column means: {self.command('schema', 'spans')}"
         ]
         rows = [f"{name}: {', '.join(_columns(text))}" for name, text in self.tables]
+        rows += [f"{name} (view): {', '.join(schema.view_columns(name))}" for name, _ in self.views]
         end = ["Times are nanoseconds UTC; short ids: 'r' || run || '.s' || number. Examples:"]
         end += [f"  {self.command('sql', example)}" for example in EXAMPLES]
         whole = self.command("schema", "--json")
@@ -110,11 +113,16 @@ class SchemaAnswer(Asked):
 
     def data(self) -> dict[str, Any]:
         chosen = [each for each in self.tables if self.table in (None, each[0])]
+        views = [each for each in self.views if self.table in (None, each[0])]
         return {
             "version": self.version,
             "store_version": schema.VERSION,
             "tables": [
                 {"name": name, "columns": _columns(text), "sql": text} for name, text in chosen
+            ],
+            "views": [
+                {"name": name, "columns": schema.view_columns(name), "sql": text}
+                for name, text in views
             ],
             "examples": list(EXAMPLES),
         }
@@ -128,15 +136,20 @@ def schema_answer(table: str | None = None) -> SchemaAnswer:
         r"(?ms)^CREATE TABLE (?:IF NOT EXISTS )?\w+ .*?^\)[^;]*;", "\n".join(schema.STEPS)
     )
     tables = list(zip(found, texts, strict=True))
-    if table is not None and table not in found:
+    views = [
+        (match[1], match[0])
+        for match in re.finditer(r"(?ms)^CREATE VIEW (\w+) AS.*?;$", "\n".join(schema.STEPS))
+    ]
+    names = [*found, *(name for name, _ in views)]
+    if table is not None and table not in names:
         raise NotFoundError(
-            f"{words.one_line(table, 40)!r}: no such table. There are: {', '.join(found)}."
+            f"{words.one_line(table, 40)!r}: no such table. There are: {', '.join(names)}."
         )
     first = {
         name: n for n, name in enumerate(("runs", "spans", "logs", "links", "findings", "rollups"))
     }
     tables.sort(key=lambda each: first.get(each[0], 99))
-    return SchemaAnswer(tables, table)
+    return SchemaAnswer(tables, views, table)
 
 
 def _columns(text: str) -> list[str]:

@@ -9,10 +9,15 @@ from __future__ import annotations
 import difflib
 import re
 import sqlite3
+from collections.abc import Callable
+from functools import partial
+
+import msgspec
 
 from vestige import clock
-from vestige.errors import UsageError
+from vestige.errors import NotFoundError, UsageError
 from vestige.limits import MIB
+from vestige.store import schema
 from vestige.store.base import Rows
 
 SECONDS_MAX = 3.0
@@ -26,9 +31,16 @@ _ALLOWED = frozenset(
 _FORBIDDEN_FUNCTIONS = frozenset(("load_extension", "fts3_tokenizer", "readfile", "writefile"))
 
 
-def query(connection: sqlite3.Connection, sql: str, skip: int, limit: int) -> Rows:
+ReadBody = Callable[[int], bytes]
+
+
+def query(
+    connection: sqlite3.Connection, sql: str, skip: int, limit: int, read_body: ReadBody
+) -> Rows:
     """The rows after `skip`, at most `limit`; UsageError that teaches for whatever is wrong."""
     names = _names(connection)
+    for name, function in (("body_text", _body_text), ("body_json", _body_json)):
+        connection.create_function(name, 1, partial(function, read_body), deterministic=True)
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, VALUE_BYTES_MAX)
     connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
     deadline = clock.monotonic() + SECONDS_MAX
@@ -48,6 +60,29 @@ def query(connection: sqlite3.Connection, sql: str, skip: int, limit: int) -> Ro
     return Rows(columns, rows[:limit], len(rows) > limit)
 
 
+def _body_text(read_body: ReadBody, body_id: object) -> str | None:
+    """The text of a body; NULL if it is gone, too long, or no text."""
+    if not isinstance(body_id, int):
+        return None
+    try:
+        data = read_body(body_id)
+        return data.decode() if len(data) <= VALUE_BYTES_MAX else None
+    except (NotFoundError, UnicodeDecodeError):
+        return None
+
+
+def _body_json(read_body: ReadBody, body_id: object) -> str | None:
+    """The same, if it is JSON."""
+    text = _body_text(read_body, body_id)
+    if text is None:
+        return None
+    try:
+        msgspec.json.decode(text, type=msgspec.Raw)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return text
+
+
 def _authorize(action: int, first: str | None, second: str | None, *_: object) -> int:
     if action in _ALLOWED:
         return sqlite3.SQLITE_OK
@@ -57,14 +92,16 @@ def _authorize(action: int, first: str | None, second: str | None, *_: object) -
 
 
 def _names(connection: sqlite3.Connection) -> dict[str, list[str]]:
-    """Tables and their columns."""
+    """Tables and views, and their columns."""
     tables = connection.execute(
-        "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'"
-        " ORDER BY name"
+        "SELECT name, type FROM sqlite_master WHERE type IN ('table', 'view')"
+        " AND name NOT LIKE 'sqlite%' ORDER BY type, name"
     ).fetchall()
     return {
         table: [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
-        for (table,) in tables
+        if kind == "table"
+        else schema.view_columns(table)
+        for table, kind in tables
     }
 
 

@@ -6,6 +6,7 @@ keeps them. A released step never changes; a new need is a new step.
 
 from __future__ import annotations
 
+import re
 import sqlite3
 
 from vestige.errors import StoreError
@@ -156,10 +157,53 @@ CREATE TRIGGER findings_gone AFTER DELETE ON runs
 BEGIN DELETE FROM findings WHERE run = OLD.id; END;
 """
 
-STEPS: tuple[str, ...] = (_RUNS + bodies.TABLES, _FINDINGS)
+_BUNDLES = """
+CREATE VIEW snapshots AS          -- states of sessions, oldest first within a run
+SELECT
+  run,                            -- runs.id
+  number,                         -- short id: r<run>.s<number>
+  json_extract(attributes, '$.index') AS "index", -- its place in the run, from 0: r<run>#<index>
+  json_extract(attributes, '$.session_id') AS session_id,
+  json_extract(attributes, '$.created_at') AS created_at,
+  status,                         -- error: not a valid snapshot
+  output_bytes AS size_bytes,
+  output_body AS body,            -- bodies.id; body_text(body) is its JSON
+  started_ns
+FROM spans WHERE type = 'snapshot';
+CREATE VIEW slices AS             -- the typed parts of each snapshot; only `vestige sql` can read it
+SELECT
+  s.run,
+  s."index" AS snapshot,          -- snapshots.index
+  s.session_id,
+  json_extract(e.value, '$.slice_type') AS slice_type,
+  json_extract(e.value, '$.item_type') AS item_type,
+  json_array_length(e.value, '$.items') AS item_count,
+  json_extract(e.value, '$.items') AS items -- JSON list
+FROM snapshots s, json_each(body_json(s.body), '$.slices') e;
+CREATE VIEW files AS              -- captured files
+SELECT
+  run,
+  number,
+  json_extract(attributes, '$.path') AS path,
+  json_extract(attributes, '$.size_bytes') AS size_bytes,
+  json_extract(attributes, '$.sha256') AS sha256,
+  output_body AS body,            -- bodies.id; body_text(body) is its text
+  started_ns
+FROM spans WHERE type = 'file';
+"""
+
+STEPS: tuple[str, ...] = (_RUNS + bodies.TABLES, _FINDINGS, _BUNDLES)
 """Step n brings a store from version n to n + 1."""
 
 VERSION = len(STEPS)
+
+
+def view_columns(name: str) -> list[str]:
+    """Of one of our views: SQLite would have to run it to know them."""
+    found = re.search(rf"(?ms)^CREATE VIEW {re.escape(name)} AS.*?^FROM", "\n".join(STEPS))
+    lines = found.group().splitlines()[2:-1] if found else []
+    columns = (re.sub(r"--.*", "", line).strip().rstrip(",") for line in lines)
+    return [column.rpartition(" ")[2].rpartition(".")[2].strip('"') for column in columns if column]
 
 
 def version(connection: sqlite3.Connection) -> int:

@@ -283,7 +283,7 @@ class SqliteStore:
     def query(self, sql: str, skip: int, limit: int) -> Rows:
         connection = _connect_to_read(self.path)
         try:
-            return ask.query(connection, sql, skip, limit)
+            return ask.query(connection, sql, skip, limit, self.read_body)
         finally:
             connection.close()
 

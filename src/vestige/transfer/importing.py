@@ -81,7 +81,11 @@ def _import_one(store: Store, reader: Format, place: Path, redactor: Redactor) -
     if known and not store.has_seen(source.writer, 1):
         # Recorded here, or come by another way: the one that is here stands.
         return Imported(place, source.run_id, 0, True, [])
-    taken = take_source(store, source, redactor)
+    try:
+        taken = take_source(store, source, redactor)
+    except UnreadableError as error:
+        problem = Problem(str(place), "", "unreadable", str(error))
+        return Imported(place, None, 0, False, [*source.problems, problem])
     return Imported(place, source.run_id, taken, known, source.problems)
 
 

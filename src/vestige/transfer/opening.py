@@ -4,6 +4,7 @@
     with open_path("spool/x") as debugger: ...              # a home elsewhere
     with open_path("8f3c.000001.ndjson") as debugger: ...   # a journal, read into a temporary store
     with open_path("runs/3d1957bd-...") as debugger: ...    # an AgentDbg run, likewise
+    with open_ids(home, "a.wink#3", "b.wink") as ...        # what is named in place of ids
 
 A home is first brought up to its journals, then opened read-only.
 """
@@ -12,11 +13,12 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vestige.errors import NotFoundError, UnreadableError
+from vestige.errors import NotFoundError, UnreadableError, UsageError
 from vestige.formats import NAMES
 from vestige.home import JOURNAL_SUFFIX, Home, default_root, get_home
 from vestige.query.debugger import Debugger
@@ -43,10 +45,13 @@ def open_path(path: str | os.PathLike[str] | Home | None = None) -> Debugger:
 
 
 def is_source(text: str) -> bool:
-    """Is this the path of something that can be opened, rather than an id?"""
+    """Is this the path of something that can be opened, rather than an id?
+
+    `PATH#3` is: the snapshot 3 of what is at PATH.
+    """
     if not text or "\0" in text or len(text) > 4096:
         return False
-    path = Path(text)
+    path = Path(split_source(text)[0])
     try:
         if path.is_file() and path.suffix in (JOURNAL_SUFFIX, STORE_SUFFIX):
             return True
@@ -55,8 +60,69 @@ def is_source(text: str) -> bool:
         return False
 
 
+def split_source(text: str) -> tuple[str, str]:
+    """`x.wink#3` as its path and `#3`; a file whose very name ends so is itself."""
+    path, mark, number = text.rpartition("#")
+    if mark and path and number.isdecimal() and not os.path.exists(text):
+        return path, f"#{number}"
+    return text, ""
+
+
+@contextmanager
+def open_ids(home: Home, *ids: str | None) -> Iterator[tuple[Debugger, list[str | None]]]:
+    """The verbs over a home; or, where ids are paths, over what is there, with its own ids."""
+    named = [each if each is not None and is_source(each) else None for each in ids]
+    paths = list(dict.fromkeys(split_source(each)[0] for each in named if each is not None))
+    if not paths:
+        with open_path(home) as debugger:
+            yield debugger, list(ids)
+        return
+    if any(name is None and each is not None for name, each in zip(named, ids, strict=True)):
+        raise UsageError(
+            f"{paths[0]} is a path, and another of these is an id of the home. Take the file in"
+            f" first: `vestige import {shlex.quote(paths[0])}`."
+        )
+    if len(paths) == 1:
+        with open_path(paths[0]) as debugger:
+            yield debugger, [None if not each else split_source(each)[1] or None for each in named]
+        return
+    debugger, runs = _open_several([Path(path) for path in paths])
+    with debugger:
+        yield debugger, [_inside(runs, each) for each in named]
+
+
+def _inside(runs: dict[str, str], text: str | None) -> str | None:
+    if text is None:
+        return None
+    path, snapshot = split_source(text)
+    return runs[path] + snapshot
+
+
+def _open_several(paths: Sequence[Path]) -> tuple[Debugger, dict[str, str]]:
+    """Runs of several files side by side, in one store."""
+    runs: dict[str, str] = {}
+
+    def fill(store: SqliteStore) -> None:
+        for path in paths:
+            imported = list(import_path(store, path))
+            found = [one.run_id for one in imported if one.run_id is not None]
+            if not found:
+                problems = [problem for one in imported for problem in one.problems]
+                raise UnreadableError(problems[0].message if problems else f"{path}: no run in it.")
+            runs[str(path)] = found[-1]
+
+    debugger = _open_temporary(paths[0], fill)
+    return debugger, runs
+
+
 def _is_home(path: Path) -> bool:
     return (path / "journal").is_dir() or (path / "store.db").is_file()
+
+
+def _elsewhere(path: str) -> Debugger:
+    if not is_source(path):
+        raise NotFoundError(f"{path}: nothing there that can be opened.")
+    return open_path(split_source(path)[0])
 
 
 def _at(path: Path) -> str:
@@ -79,7 +145,9 @@ def _open_home(home: Home) -> Debugger:
 
     at = "" if home.root == get_home(default_root()).root else _at(home.root)
     store = SqliteStore.open(home.store, readonly=True)
-    return Debugger(store, keep=keep, health=lambda: examine(home, store), at=at)
+    return Debugger(
+        store, keep=keep, health=lambda: examine(home, store), at=at, elsewhere=_elsewhere
+    )
 
 
 def _keep_findings(path: Path, run: RunInfo, results: Sequence[CheckResult]) -> None:
@@ -102,7 +170,7 @@ def _open_file(path: Path) -> Debugger:
     from vestige.store.sqlite import SqliteStore
 
     if path.suffix == STORE_SUFFIX:
-        return Debugger(SqliteStore.open(path, readonly=True), at=_at(path))
+        return Debugger(SqliteStore.open(path, readonly=True), at=_at(path), elsewhere=_elsewhere)
     if path.suffix == JOURNAL_SUFFIX:
         return _open_journal(path)
     if find_format(path) is not None:
@@ -172,4 +240,9 @@ def _open_temporary(
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    return Debugger(reader, at=_at(path), close=lambda: shutil.rmtree(folder, ignore_errors=True))
+    return Debugger(
+        reader,
+        at=_at(path),
+        close=lambda: shutil.rmtree(folder, ignore_errors=True),
+        elsewhere=_elsewhere,
+    )

@@ -114,6 +114,7 @@ def grep(
   vestige diff r7.s4 r7.s9       two spans, their bodies included
   vestige diff r7.s9 --prev      against the call like it before
   vestige diff r7 --vs-good      against the last good run like it
+  vestige diff x.wink#3 x.wink#7 a session's state at two snapshots of a bundle
 """,
     exits="0 the same, 1 they differ, 2 no such run or span, 3 unreadable store",
 )
@@ -132,8 +133,10 @@ def diff(
     a: str, b: str | None, home: Home, as_json: bool, budget: int | None, **options: Any
 ) -> None:
     """Show how two runs or two spans differ: structure first, then the first differing bytes."""
-    with asked(home) as (debugger, _):
-        answer = debugger.diff(a, b, **options)
+    from vestige.transfer import open_ids
+
+    with open_ids(home, a, b) as (debugger, (first, second)):
+        answer = debugger.diff(first or "", second if b is None else second or "", **options)
     print_answer(answer, as_json, budget)
 
 
@@ -186,8 +189,12 @@ def compare(
     ctx: click.Context, a: tuple[str, ...], home: Home, as_json: bool, budget: int | None
 ) -> None:
     """Compare two groups of runs, such as failed and good ones: what tells them apart."""
-    with asked(home) as (debugger, _):
-        answer = debugger.compare(a, ctx.meta.get("vestige.b", ()))
+    from vestige.transfer import open_ids
+
+    b = ctx.meta.get("vestige.b", ())
+    with open_ids(home, *a, *b) as (debugger, ids):
+        wanted = [each or "" for each in ids]
+        answer = debugger.compare(wanted[: len(a)], wanted[len(a) :])
     print_answer(answer, as_json, budget)
 
 
@@ -197,18 +204,29 @@ def compare(
     examples="""
   vestige sql "SELECT name, count(*) FROM spans GROUP BY name"
   vestige sql "SELECT * FROM runs WHERE outcome = 'error'" --json
+  vestige sql --on x.wink "SELECT snapshot, slice_type, item_count FROM slices"
 """,
     exits="0 shown (also when there is nothing), 2 bad query or no such home, 3 unreadable store",
 )
 @click.argument("query")
 @click.option("--after", default=0, type=click.IntRange(0), metavar="N", help="Pass over N rows.")
+@click.option("--on", metavar="PATH", help="Ask a bundle or another file instead of the home.")
 @answer_options
-def sql(query: str, after: int, home: Home, as_json: bool, budget: int | None) -> None:
+def sql(
+    query: str, after: int, on: str | None, home: Home, as_json: bool, budget: int | None
+) -> None:
     """Ask the store itself, read-only, for what no other command answers.
 
     Time, rows and text are bounded. `vestige schema` has the tables and examples.
     """
-    with asked(home) as (debugger, _):
+    with asked(home, on) as (debugger, wanted):
+        if on is not None:
+            from vestige.errors import NotFoundError
+            from vestige.query.layout import shell_word
+
+            if wanted == on:  # taken for an id: nothing is there
+                raise NotFoundError(f"{on}: nothing there that can be opened.")
+            debugger.at = f"--on {shell_word(on)}"
         answer = debugger.sql(query, after=after)
     print_answer(answer, as_json, budget)
 

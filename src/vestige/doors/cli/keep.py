@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from vestige.doors.cli.options import DURATION, SIZE, Examples, Home, home_option
@@ -14,6 +16,7 @@ from vestige.doors.cli.options import DURATION, SIZE, Examples, Home, home_optio
   vestige prune --dry-run                      what would go by the settings in force
   vestige prune --max-age 7d                   runs older than a week
   vestige prune --max-body-bytes 256MB         bodies beyond that, least recently used first
+  vestige prune --bundles debug --keep 20      a folder of .wink files, oldest first
 """,
     exits="0 done, 2 bad argument or no such home, 3 unreadable store",
 )
@@ -21,14 +24,37 @@ from vestige.doors.cli.options import DURATION, SIZE, Examples, Home, home_optio
 @click.option(
     "--max-body-bytes", type=SIZE, metavar="SIZE", help="Keep this much of bodies: 256MB."
 )
+@click.option(
+    "--bundles", type=click.Path(path_type=Path), metavar="DIR",
+    help="Look at the debug bundles of a folder instead of the home.",
+)  # fmt: skip
+@click.option("--keep", type=click.IntRange(0), metavar="N", help="Of bundles: keep the newest N.")
+@click.option(
+    "--max-bytes", type=SIZE, metavar="SIZE", help="Of bundles: keep this much, newest first."
+)
 @click.option("--dry-run", is_flag=True, help="Say what would go; remove nothing.")
 @home_option
-def prune(max_age: float | None, max_body_bytes: int | None, dry_run: bool, home: Home) -> None:
+def prune(
+    max_age: float | None,
+    max_body_bytes: int | None,
+    bundles: Path | None,
+    keep: int | None,
+    max_bytes: int | None,
+    dry_run: bool,
+    home: Home,
+) -> None:
     """Remove what is old, or too much.
 
     Without options the retention settings apply. Pinned runs and runs that are still
     running stay; so do the daily sums of counts, durations and tokens.
     """
+    if bundles is not None:
+        if max_body_bytes is not None:
+            raise click.UsageError("--max-body-bytes is for a home; a folder has --max-bytes.")
+        _prune_bundles(bundles, keep, max_age, max_bytes, dry_run)
+        return
+    if keep is not None or max_bytes is not None:
+        raise click.UsageError("--keep and --max-bytes go with --bundles DIR.")
     from vestige.clock import SYSTEM
     from vestige.doors.cli.read import opened
     from vestige.query import words
@@ -50,6 +76,25 @@ def prune(max_age: float | None, max_body_bytes: int | None, dry_run: bool, home
     )
     if not dry_run and before > after:
         click.echo(f"the store shrank from {words.size(before)} to {words.size(after)}")
+
+
+def _prune_bundles(
+    folder: Path, keep: int | None, max_age: float | None, max_bytes: int | None, dry_run: bool
+) -> None:
+    from vestige.clock import SYSTEM
+    from vestige.query import words
+    from vestige.transfer.bundles import prune_bundles
+
+    pruned = prune_bundles(
+        folder, SYSTEM.now_ns(), keep=keep, age_max_s=max_age, bytes_max=max_bytes, dry_run=dry_run
+    )
+    verb = "would remove" if dry_run else "removed"
+    for path, size in pruned.removed:
+        click.echo(f"{verb} {path} ({words.size(size)})")
+    click.echo(
+        f"{verb} {words.counted(len(pruned.removed), 'file')} ({words.size(pruned.freed_bytes)});"
+        f" {words.counted(pruned.kept, 'bundle')} ({words.size(pruned.kept_bytes)}) stay"
+    )
 
 
 @click.command(

@@ -14,6 +14,7 @@ import click
 from vestige._version import __version__
 from vestige.doors.cli.ask import check, compare, diff, grep, schema, sql, stats, why
 from vestige.doors.cli.collect import collect, doctor, recover
+from vestige.doors.cli.debug import debug
 from vestige.doors.cli.keep import pin, prune, unpin
 from vestige.doors.cli.mcp import mcp
 from vestige.doors.cli.options import Examples
@@ -81,6 +82,7 @@ for command in (
     unpin,
     import_runs,
     export,
+    debug,
     mcp,
     skill,
     help_component,

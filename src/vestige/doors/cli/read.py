@@ -30,6 +30,8 @@ STYLES: dict[str, dict[str, object]] = {
     "stamp": {"fg": "red", "bold": True},
     "running": {"fg": "cyan"},
     "interrupted": {"fg": "red", "bold": True},
+    "added": {"fg": "green"},
+    "removed": {"fg": "red"},
 }
 
 
@@ -52,14 +54,10 @@ def opened(home: Home, *, readonly: bool = True) -> Iterator[SqliteStore]:
 @contextmanager
 def asked(home: Home, id: str | None = None) -> Iterator[tuple[Debugger, str | None]]:
     """The verbs over a home, or over the path that was given in place of an id."""
-    from vestige.transfer import is_source, open_path
+    from vestige.transfer import open_ids
 
-    if id is not None and is_source(id):
-        with open_path(id) as debugger:
-            yield debugger, None
-    else:
-        with open_path(home) as debugger:
-            yield debugger, id
+    with open_ids(home, id) as (debugger, (wanted,)):
+        yield debugger, wanted
 
 
 def print_answer(answer: Answer, as_json: bool, budget: int | None) -> None:
@@ -74,9 +72,13 @@ def print_answer(answer: Answer, as_json: bool, budget: int | None) -> None:
             click.echo(answer.text(budget))
         else:
             for text, mood in styled(within(budget, answer.budget)):
-                click.echo(click.style(text, **_style(mood)))  # type: ignore[arg-type]
+                click.echo(styled_line(text, mood))
     if answer.exit_code:
         sys.exit(answer.exit_code)
+
+
+def styled_line(text: str, mood: str) -> str:
+    return click.style(text, **_style(mood))  # type: ignore[arg-type]  # a style is keyword arguments
 
 
 def _style(mood: str) -> dict[str, object]:

@@ -85,8 +85,9 @@ def open_content(path: Path) -> ReadContent:
 
 
 def read(path: Path) -> Source:
-    """One bundle. Its records come as they are taken; a fault found on the way raises."""
+    """One bundle: read through once to see that it is whole, then as its records are taken."""
     content = open_content(path)
+    content.verify()  # before the first record: half a run would be worse than none
     bundle_id = content.manifest.bundle_id
     if isinstance(content, ZipContent) and has_records(content):
         run_id = find_run_id(content)

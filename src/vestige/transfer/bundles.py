@@ -1,0 +1,178 @@
+"""Folders of bundles, and bundles as files: which is the latest, what goes, what is taken out.
+
+latest_bundle(Path("debug"))
+prune_bundles(Path("debug"), keep=10, age_max_s=7 * 86400, dry_run=True)
+export_files(content, Path("out"))        # never outside of it, never over what is there
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from vestige.errors import NotFoundError, UsageError
+from vestige.formats.wink.archive import PART, SUFFIX
+from vestige.formats.wink.content import BundleContent
+from vestige.formats.wink.names import find_fault
+from vestige.formats.wink.places import find_latest
+
+PART_AGE_S = 24 * 3600
+"""What a killed export left behind is no export any more after this."""
+
+
+def find_bundle(path: Path) -> Path:
+    """The bundle that a path means: itself, or the most recent in a folder."""
+    if path.is_dir():
+        latest = find_latest(path)
+        if latest is None:
+            raise NotFoundError(f"{path}: no bundle in it (expected .wink or .jsonl files).")
+        return latest
+    if not path.exists():
+        raise NotFoundError(f"{path}: no such file or directory.")
+    return path
+
+
+# --- retention --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PrunedBundles:
+    """What was removed from a folder, or would be, and what is left."""
+
+    removed: Sequence[tuple[Path, int]]
+    """Each with its size."""
+    kept: int
+    kept_bytes: int
+
+    @property
+    def freed_bytes(self) -> int:
+        return sum(size for _, size in self.removed)
+
+
+def prune_bundles(
+    folder: Path,
+    now_ns: int,
+    *,
+    keep: int | None = None,
+    age_max_s: float | None = None,
+    bytes_max: int | None = None,
+    dry_run: bool = False,
+) -> PrunedBundles:
+    """Remove `.wink` files of a folder, oldest first, until every bound holds."""
+    if not folder.is_dir():
+        raise NotFoundError(f"{folder}: no such folder.")
+    if keep is None and age_max_s is None and bytes_max is None:
+        raise UsageError("prune: say what to keep: --keep, --max-age or --max-bytes.")
+    found, parts = _bundles(folder)
+    kept: list[tuple[int, Path, int]] = []
+    removed: list[tuple[Path, int]] = []
+    total = 0
+    for modified_ns, path, size in sorted(found, reverse=True):  # newest first
+        old = age_max_s is not None and now_ns - modified_ns > age_max_s * 1e9
+        many = keep is not None and len(kept) >= keep
+        large = bytes_max is not None and total + size > bytes_max
+        # Once one is too many, all older ones are: else a small old one would outlive newer ones.
+        if old or many or large or removed:
+            removed.append((path, size))
+        else:
+            kept.append((modified_ns, path, size))
+            total += size
+    removed += [
+        (path, size) for modified_ns, path, size in parts if now_ns - modified_ns > PART_AGE_S * 1e9
+    ]
+    if not dry_run:
+        for path, _ in removed:
+            path.unlink(missing_ok=True)
+    return PrunedBundles(removed, len(kept), total)
+
+
+def _bundles(
+    folder: Path,
+) -> tuple[list[tuple[int, Path, int]], list[tuple[int, Path, int]]]:
+    """Bundles, and what is left of exports that were killed."""
+    found, parts = [], []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if not entry.is_file(follow_symlinks=False):
+                continue
+            told = entry.stat(follow_symlinks=False)
+            each = (told.st_mtime_ns, Path(entry.path), told.st_size)
+            if entry.name.endswith(SUFFIX):
+                found.append(each)
+            elif entry.name.startswith(".") and entry.name.endswith(PART):
+                parts.append(each)
+    return found, parts
+
+
+# --- taking parts out -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedFiles:
+    """What was written, and what was not."""
+
+    written: int
+    size_bytes: int
+    refused: Sequence[tuple[str, str]]
+    """Path, and why."""
+
+
+def export_logs(content: BundleContent, target: Path) -> int:
+    """Write the log as JSON lines; how many. A file that is there stays."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    count = 0
+    try:
+        with target.open("xb") as file:
+            for line in content.logs():
+                file.write(line.encode(errors="surrogateescape") + b"\n")
+                count += 1
+    except FileExistsError:
+        raise UsageError(f"{target}: exists already. Give another name.") from None
+    return count
+
+
+def export_files(content: BundleContent, folder: Path) -> ExportedFiles:
+    """Write the files into a folder: never outside of it, never over what is there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    root = folder.resolve()
+    written = size = 0
+    refused: list[tuple[str, str]] = []
+    for file in content.files():
+        fault = find_fault(file.path)
+        if fault is None:
+            target = root.joinpath(*file.path.split("/"))
+            fault = _prepare(root, target)
+        if fault is not None:
+            refused.append((file.path, fault))
+            continue
+        try:
+            with target.open("xb") as out, file.open() as source:
+                shutil.copyfileobj(source, out)
+        except FileExistsError:
+            refused.append((file.path, "exists already"))
+            continue
+        except OSError as error:  # a name that this file system does not take
+            refused.append((file.path, error.strerror or str(error)))
+            continue
+        written += 1
+        size += file.size_bytes
+    return ExportedFiles(written, size, refused)
+
+
+def _prepare(root: Path, target: Path) -> str | None:
+    """Make the folder of a file; why not, if not."""
+    if target.is_symlink():
+        return "exists already"
+    # Each step looked at before it is made: a link on the way would lead out.
+    for parent in reversed(target.relative_to(root).parents[:-1]):
+        step = root / parent
+        if step.is_symlink():
+            return "a link is on the way"
+        try:
+            step.mkdir(exist_ok=True)
+        except OSError as error:
+            return error.strerror or str(error)
+    return None
