@@ -155,16 +155,22 @@ class Capture:
     @contextmanager
     def _subscribed(self) -> Iterator[None]:
         dispatcher: Any = getattr(self._session, "dispatcher", None)
+
+        def subscribe(kind: type) -> None:
+            dispatcher.subscribe(kind, self._on_event)
+
+        def unsubscribe(kind: type) -> None:
+            dispatcher.unsubscribe(kind, self._on_event)
+
+        found = find_event_types(dispatcher, self._session)
         subscribed = [
-            kind
-            for kind in find_event_types(dispatcher, self._session)
-            if self._guarded("subscribe", partial(dispatcher.subscribe, kind, self._on_event))
+            kind for kind in found if self._guarded("subscribe", partial(subscribe, kind))
         ]
         try:
             yield
         finally:
             for kind in subscribed:
-                self._guarded("unsubscribe", partial(dispatcher.unsubscribe, kind, self._on_event))
+                self._guarded("unsubscribe", partial(unsubscribe, kind))
 
     def _on_event(self, event: Any) -> None:
         """Dispatchers are shared: only what concerns our session, or does not say whom."""

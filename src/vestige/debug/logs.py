@@ -86,7 +86,7 @@ class Sink:
                 if event is not None:
                     context["event"] = event
                 if self._write(
-                    record.name, level, message, int(record.created * 1e9), context, None
+                    name_of(record), level, message, int(record.created * 1e9), context, None
                 ):
                     self.count += 1
                     return
@@ -103,12 +103,17 @@ class Sink:
         told: dict[str, Any] = {WHOLE: True}
         if event is not None:
             told["event"] = event
-        level = our_level(record.levelname)
-        if LEVELS.get(level) != record.levelname:
-            told["entry.level"] = record.levelname
+        levelname = safe_str(record.levelname)
+        level = our_level(levelname)
+        if LEVELS.get(level) != levelname:
+            told["entry.level"] = levelname
         body = json_text({"message": message, "context": context})
         time_ns = int(record.created * 1e9)
-        self._write(record.name, level, message[:MESSAGE_MAX], time_ns, told, body)
+        self._write(name_of(record), level, message[:MESSAGE_MAX], time_ns, told, body)
+
+
+def name_of(record: logging.LogRecord) -> str:
+    return record.name if record.name.__class__ is str else safe_str(record.name)
 
 
 def message_of(record: logging.LogRecord) -> str:

@@ -77,6 +77,7 @@ class SnapshotWriter:
         self._next = 0
         self._sessions: dict[str, _Known] = {}
         self._losses = recorder.losses
+        self._secrets = recorder.secrets
         self._lock = threading.Lock()
         self.count = 0
 
@@ -148,6 +149,9 @@ class SnapshotWriter:
 
     def _start_anew_after_a_loss(self) -> bool:
         """A record that was dropped may have been an item or a recipe: refer to none before it."""
+        if self._recorder.secrets != self._secrets:
+            self._secrets = self._recorder.secrets
+            self._numbers.clear()  # an item that was written in clear is written again, masked
         losses = self._recorder.losses
         if losses == self._losses:
             return self.count == 1

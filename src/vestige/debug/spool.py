@@ -172,6 +172,12 @@ class SpoolRecorder(Recorder):
         """Grows with every record that could not be written."""
         return self._writer.journal.dropped + sum(self._emitter.faults.values())
 
+    @property
+    def secrets(self) -> int:
+        """Grows with every value that is to be masked from now on."""
+        assert self._redactor is not None
+        return self._redactor.registered
+
     def fault(self, what: str) -> None:
         self._emitter.fault(what)
 

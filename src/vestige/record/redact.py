@@ -86,6 +86,11 @@ class Redactor:
             self._needles = tuple(sorted({*self._needles, *forms}, key=len, reverse=True))
             self._scanner.learn(_encoded(form) for form in forms)
 
+    @property
+    def registered(self) -> int:
+        """How many forms of registered values there are."""
+        return len(self._needles)
+
     def learn_from(self, other: Redactor) -> None:
         """Mask all that another one was told to."""
         if not other._needles:
