@@ -16,6 +16,9 @@ import re
 
 from vestige.limits import BUNDLE_NAME_MAX
 
+PATH_MAX = BUNDLE_NAME_MAX - 64
+"""Bytes of a captured file's path: it stands behind `files/`, and may need a number."""
+
 _UNSAFE = re.compile(r"[\\\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _DRIVE = re.compile(r"[A-Za-z]:")
 
@@ -39,7 +42,8 @@ def find_fault(name: str) -> str | None:
 
 def safe_path(path: str) -> str:
     """The path under which a captured file is stored; a safe one stays as it is."""
-    if find_fault(path) is None and not path.endswith("/"):
+    long = len(path) > PATH_MAX // 4 and len(path.encode(errors="surrogatepass")) > PATH_MAX
+    if not long and find_fault(path) is None and not path.endswith("/"):
         return path
     text = _UNSAFE.sub(lambda found: _percent(found.group()), path)
     parts = [_safe_part(part) for part in text.split("/")]
@@ -47,9 +51,9 @@ def safe_path(path: str) -> str:
     if _DRIVE.match(text):
         text = text.replace(":", "%3A", 1)
     raw = text.encode()
-    if len(raw) > BUNDLE_NAME_MAX:
+    if len(raw) > PATH_MAX:
         digest = hashlib.sha256(path.encode(errors="surrogatepass")).hexdigest()[:16]
-        text = raw[: BUNDLE_NAME_MAX - 20].decode(errors="ignore").rstrip("/") + "~" + digest
+        text = raw[: PATH_MAX - 20].decode(errors="ignore").rstrip("/") + "~" + digest
     return text
 
 
