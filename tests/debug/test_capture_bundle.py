@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import logging
 import os
 import time
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from uuid import uuid4
 import pytest
 
 import vestige
+from conftest import RunProgram
 from vestige.debug import (
     AgentInfo,
     DebugBundle,
@@ -359,6 +361,7 @@ def test_a_forked_child_leaves_the_capture_alone() -> None:
     with made.capture():
         child = os.fork()
         if child == 0:
+            logging.getLogger("app").info("from the child")
             session[Note].append(Note("child"))
             made.add_snapshot()
             made._begun().spool.close()
@@ -367,6 +370,7 @@ def test_a_forked_child_leaves_the_capture_alone() -> None:
     bundle = made.finalize()
 
     assert states(bundle) == [[], []]
+    assert [entry.message for entry in bundle.logs] == ["from the child"]
 
 
 def test_a_run_of_a_recorder_travels_in_the_bundle(home: Home, tmp_path: Path) -> None:
@@ -407,6 +411,40 @@ def test_a_spool_folder_of_ones_own(tmp_path: Path) -> None:
     spool: Spool = bundle.content.spool  # type: ignore[attr-defined]
     spool.close()
     assert not spool.home.root.exists()
+
+
+FULL_DISK = """
+import resource
+from dataclasses import dataclass
+from vestige.debug import *
+
+@dataclass(frozen=True)
+class Note:
+    text: str
+
+session = Session()
+builder = DebugBundleBuilder(session=session, agent=AgentInfo("a", "b", "c"))
+with builder.capture():
+    session[Note].append(Note("before"))
+    builder.add_snapshot()
+    size = builder._begun().spool.home.journal_files()[0][2].stat().st_size
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 10, resource.RLIM_INFINITY))
+    session[Note].append(Note("while the disk is full"))
+    builder.add_snapshot()
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    session[Note].append(Note("after"))
+for snapshot in builder.finalize().snapshots:
+    print(snapshot.valid, [item["text"] for one in snapshot.slices for item in one.items])
+"""
+
+
+def test_what_a_full_disk_swallowed_is_not_referred_to(run_program: RunProgram) -> None:
+    """The snapshot of that moment is lost; the next one is whole again."""
+    done = run_program(FULL_DISK)
+
+    assert done.stdout.splitlines() == [
+        "True []", "True ['before']", "True ['before', 'while the disk is full', 'after']",
+    ], done.stderr  # fmt: skip
 
 
 def test_times_are_those_of_the_execution() -> None:
