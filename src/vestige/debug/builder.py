@@ -55,6 +55,8 @@ class DebugBundleBuilder:
         run: Span | None = None,
         spool: str | os.PathLike[str] | None = None,
     ) -> None:
+        if run is not None and recorder is None:
+            raise UsageError("run: needs its recorder too (expected recorder=...).")
         self._session = session
         self._agent = agent
         self._tags = dict(tags or {})
@@ -127,13 +129,10 @@ class DebugBundleBuilder:
         return self._capture
 
     def _captured_run(self) -> CapturedRun | None:
-        run = self._run
-        if run is None or not run.run_id:
+        run, recorder = self._run, self._recorder
+        if run is None or recorder is None or not run.run_id:
             return None
-        home = self._recorder.home if self._recorder is not None else None
-        if home is None:
-            raise UsageError("run: needs its recorder too (expected recorder=...).")
-        return CapturedRun(str(home.root), run.run_id)
+        return CapturedRun(str(recorder.home.root), run.run_id)
 
 
 def _checked(

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -44,6 +44,7 @@ from vestige.limits import BODY_CHUNK
 from vestige.record.render import json_text
 from vestige.record.values import clean_text, safe_str
 
+T = TypeVar("T")
 EVENTS: Final = ("PromptRendered", "ToolInvoked", "PromptExecuted")
 OUTCOME_OF: Final = {
     "ok": "success", "error": "failure", "timeout": "timeout", "cancelled": "cancelled",
@@ -78,9 +79,11 @@ class Capture:
             self.bundle_id, session_id, _agent(agent), _texts(tags), describe_environment(),
             to_iso(SYSTEM.now_ns()), run,
         )  # fmt: skip
+        told = msgspec.json.encode(opening).decode()
+        self.content.opening = _masked(self._recorder, told, Opening)
         self._run = self._recorder.run(
             opening.agent.name, session_id, {"bundle_id": self.bundle_id, "session_id": session_id},
-            component=COMPONENT, body=msgspec.json.encode(opening).decode(),
+            component=COMPONENT, body=told,
         )  # fmt: skip
         self._snapshots = SnapshotWriter(self._recorder, self._run)
         self._recorder.run_id = self._run.run_id
@@ -204,9 +207,9 @@ class Capture:
         ending = Ending(outcome, _json(found), to_iso(self._ended_ns or now), to_iso(now))
         if self._sink.failed:
             self._recorder.fault(f"log records lost: {self._sink.failed}")
-        self._run.end(
-            status=STATUS_OF.get(outcome, "error"), body=msgspec.json.encode(ending).decode()
-        )
+        told = msgspec.json.encode(ending).decode()
+        self.content.ending = _masked(self._recorder, told, Ending)
+        self._run.end(status=STATUS_OF.get(outcome, "error"), body=told)
         self._recorder.close()
 
     # --- inside ---------------------------------------------------------------------------------
@@ -258,6 +261,13 @@ def describe_environment() -> dict[str, Any]:
     except metadata.PackageNotFoundError:
         pass
     return environment
+
+
+def _masked(recorder: SpoolRecorder, text: str, kind: type[T]) -> T | None:
+    try:
+        return msgspec.json.decode(recorder.redact(text), type=kind)
+    except msgspec.DecodeError:
+        return None
 
 
 def _agent(agent: Any) -> Agent:

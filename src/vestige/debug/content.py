@@ -125,6 +125,9 @@ class SpoolContent:
         self._home = spool.home
         self._dead = dead
         self._final: _Index | None = None
+        self.opening: Opening | None = None
+        self.ending: Ending | None = None
+        """As they were to be written, masked: where the disk took neither."""
 
     # --- as BundleContent -------------------------------------------------------------------
 
@@ -181,7 +184,10 @@ class SpoolContent:
 
     def exported(self, target: Path) -> None:
         """Told by `export`: the spool may go once nobody reads from it."""
-        self.spool.exported(target)
+        try:
+            self.spool.exported(target)
+        except OSError:  # the bundle is there; at worst it is recovered a second time
+            pass
 
     def close(self) -> None:
         self.spool.close()
@@ -245,6 +251,8 @@ class SpoolContent:
             if not writer.startswith(LOGS):
                 for place, record in _records(path):
                     _note(index, place, record, self._home)
+        index.opening = index.opening or self.opening
+        index.ending = index.ending or self.ending
         if self._dead:
             index.last_ns = max(index.last_ns, self._last_log())
         if index.ending is not None or self._dead:

@@ -181,13 +181,12 @@ def listening(sink: Sink) -> Iterator[Sink]:
 
 def hear(record: logging.LogRecord) -> None:
     """Give a record to whom it belongs."""
-    taken = False
-    for sink in _HERE.get():
+    here = _HERE.get()
+    for sink in here:
         if sink.open:
             sink.take(record)
-            taken = True
-    if taken:
-        return
+    if here:
+        return  # perhaps it comes late: of a capture that has ended, and of no other
     sinks = _open
     shared_by = 0 if len(sinks) == 1 else len(sinks)
     for sink in sinks:

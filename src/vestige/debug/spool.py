@@ -46,6 +46,7 @@ COMPONENT: Final = "capture"
 EXPORTED: Final = "exported"
 EXTRAS: Final = "extras"
 """Components beyond the seed's, as they will stand in the bundle (records.py)."""
+_TEMPORARY: Final = "vestige-spool-"
 _LINE_OVERHEAD: Final = 60
 """Bytes by which a line in the journal is longer than in the bundle: it names writer and run."""
 SEGMENT_DROPPED: Final = "log segment dropped"
@@ -101,11 +102,13 @@ def create_spool(bundle_id: str, within: str | os.PathLike[str] | None) -> Spool
     try:
         return _create(Path(within) if within is not None else get_home().spool, bundle_id)
     except (OSError, UsageError):
-        return _create(Path(tempfile.gettempdir()) / f"vestige-spool-{os.getuid()}", bundle_id)
+        return _create(Path(tempfile.mkdtemp(prefix=_TEMPORARY)), bundle_id)
 
 
 def _create(parent: Path, bundle_id: str) -> Spool:
     unpublished, folder = parent / f".{bundle_id}", parent / bundle_id
+    for above in (parent.parent, parent):  # perhaps the first thing that is put into this home
+        above.mkdir(mode=0o700, parents=True, exist_ok=True)
     Home(unpublished).make()
     lock = os.open(Home(unpublished).capture, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -145,6 +148,8 @@ def _let_go(folder: Path, lock: int, owner: int) -> None:
         return
     if (folder / EXPORTED).exists():
         remove_spool(folder)
+        if folder.parent.name.startswith(_TEMPORARY):
+            shutil.rmtree(folder.parent, ignore_errors=True)
     try:
         os.close(lock)
     except OSError:  # closed by a program that closes all it sees
