@@ -147,7 +147,8 @@ class Recorder:
     def secret(self, value: str) -> str:
         """Register a secret: from now on it is masked wherever it appears. Returns it."""
         if not self._closed and self._redactor is not None:
-            learn_secret(value)
+            self._redactor.add_secret(value)
+            learn_secret(value, self._redactor)
         return value
 
     def redact_argv(self, arguments: Sequence[str]) -> list[str]:

@@ -235,11 +235,12 @@ def join(home: Home, clock: Clock, open_journal: OpenJournal, private: bool = Fa
         return writer
 
 
-def learn_secret(value: str) -> None:
-    """Mask a value in every home of this process: a capture has one of its own."""
+def learn_secret(value: str, knows: Redactor) -> None:
+    """Mask a value in every other home of this process, too: a capture has one of its own."""
     with _alive_lock:
         for writer in _alive.values():
-            writer.redactor.add_secret(value)
+            if writer.redactor is not knows:
+                writer.redactor.add_secret(value)
 
 
 def _after_fork() -> None:
