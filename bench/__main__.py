@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from rich.console import Console
 from rich.table import Table
 
-from bench import capture, emit, ingest, place, read, storage, survival, verbs
+from bench import bundles, capture, emit, ingest, place, read, storage, survival, verbs
 from bench.figures import HEADER, Figure, figure_of
 
 SECTIONS: dict[str, tuple[str, Callable[[], Sequence[Figure]]]] = {
@@ -18,6 +18,7 @@ SECTIONS: dict[str, tuple[str, Callable[[], Sequence[Figure]]]] = {
     "ingest": ("Journal to store", ingest.measure),
     "storage": ("Bodies on disk", lambda: [figure_of(row) for row in storage.measure()]),
     "read": ("Reading, importing, memory", read.measure),
+    "bundles": ("A run as one file", bundles.measure),
     "capture": ("Capturing a debug bundle", capture.measure),
     "verbs": ("Asking", verbs.measure),
 }

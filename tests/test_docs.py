@@ -87,9 +87,12 @@ def test_the_code_of_a_page_runs(page: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("page", _with("console"), ids=_name)
-def test_the_commands_of_a_page_succeed(page: Path, tmp_path: Path) -> None:
-    """They use the first program of the README, as a reader would."""
-    for block in _blocks(ROOT / "README.md", "python"):
+def test_the_commands_of_a_page_succeed(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They use the first program of the README, or the page's own, as a reader would."""
+    monkeypatch.chdir(tmp_path)
+    for block in (*_blocks(ROOT / "README.md", "python"), *_blocks(page, "python")):
         if block.info.endswith(".py"):
             (tmp_path / block.info).write_text(block.text, encoding="utf-8")
     for block in _blocks(page, "console"):

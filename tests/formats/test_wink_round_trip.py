@@ -80,7 +80,7 @@ PATHS = st.lists(PARTS, min_size=1, max_size=5).map("/".join)
 FILES = st.dictionaries(PATHS, st.binary(max_size=40), max_size=5)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(snapshots=st.lists(SNAPSHOTS, max_size=4), logs=st.lists(LOGS, max_size=5), files=FILES)
 def test_a_bundle_that_went_through_a_store_is_the_same(
     snapshots: list[dict[str, Any]], logs: list[dict[str, Any]], files: dict[str, bytes]
@@ -132,7 +132,7 @@ def _canonical(entry: dict[str, Any]) -> str:
     return json.dumps(entry, sort_keys=True)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(LOGS, st.dictionaries(NAMES, VALUES, max_size=2))
 def test_a_log_entry_is_the_same_after_it_was_attributes(
     fields: dict[str, Any], more: dict[str, Any]
@@ -149,7 +149,7 @@ def test_a_log_entry_is_the_same_after_it_was_attributes(
     assert json.loads(render_log(again)) == json.loads(render_log(entry))
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(PATHS)
 def test_a_stored_path_is_safe_and_stays(path: str) -> None:
     stored = safe_path(path)

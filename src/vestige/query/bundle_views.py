@@ -165,7 +165,10 @@ def _overview(content: ReadContent) -> Iterator[Line]:
             errors.append(entry)
     states = list(_states(content))
     files = list(content.files())
-    counts = ", ".join(f"{count} {level}" for level, count in levels.most_common())
+    counts = ", ".join(
+        f"{count} {words.one_line(level, 20) or 'without level'}"
+        for level, count in levels.most_common(8)
+    )
     yield f"{words.counted(len(states), 'snapshot')}", "ok"
     last = states[-1][0] if states else None
     if last is not None and last.slices:
@@ -272,7 +275,8 @@ def _log_rows(content: ReadContent) -> Iterator[Line]:
 def _log_text(entry: LogEntry) -> str:
     said = words.one_line(entry.message, 200)
     if entry.event and entry.event != entry.message:
-        said = f"{words.one_line(entry.event, 60)}: {said}" if said else entry.event
+        event = words.one_line(entry.event, 60)
+        said = f"{event}: {said}" if said else event
     told = " ".join(
         f"{words.one_line(key, 40)}={_context_value(value)}"
         for key, value in list(entry.context.items())[:8]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,11 +65,16 @@ def import_path(store: Store, path: Path, format: str | None = None) -> Iterator
                 f"{path}: nothing that can be imported (expected one of: {', '.join(NAMES)})."
             )
         reader = found[1]
+    for place in reader.find(path):
+        yield _import_one(store, reader, place, _redactor())
+
+
+@cache
+def _redactor() -> Redactor:
+    """One for the process: making its scanner takes longer than a small import."""
     from vestige.record.redact import Redactor
 
-    redactor = Redactor()
-    for place in reader.find(path):
-        yield _import_one(store, reader, place, redactor)
+    return Redactor()
 
 
 def _import_one(store: Store, reader: Format, place: Path, redactor: Redactor) -> Imported:

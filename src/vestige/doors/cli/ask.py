@@ -219,13 +219,14 @@ def sql(
 
     Time, rows and text are bounded. `vestige schema` has the tables and examples.
     """
-    with asked(home, on) as (debugger, wanted):
-        if on is not None:
-            from vestige.errors import NotFoundError
-            from vestige.query.layout import shell_word
+    from vestige.errors import NotFoundError
+    from vestige.query.layout import shell_word
+    from vestige.transfer import is_source
 
-            if wanted == on:  # taken for an id: nothing is there
-                raise NotFoundError(f"{on}: nothing there that can be opened.")
+    if on is not None and not is_source(on):
+        raise NotFoundError(f"{on}: nothing there that can be opened.")
+    with asked(home, on) as (debugger, _):
+        if on is not None:
             debugger.at = f"--on {shell_word(on)}"
         answer = debugger.sql(query, after=after)
     print_answer(answer, as_json, budget)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -96,7 +97,9 @@ def _page(answer: BundleAnswer) -> None:
         for line in lines:
             click.echo(line)
     else:
-        click.echo_via_pager(f"{line}\n" for line in lines)
+        os.environ.setdefault("LESS", "-R")  # colours, in the pager that most have
+        coloured = click.get_current_context().color is not False
+        click.echo_via_pager((f"{line}\n" for line in lines), color=coloured)
 
 
 def _export(content: ReadContent, path: Path, logs: Path | None, files: Path | None) -> None:

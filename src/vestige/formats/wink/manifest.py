@@ -21,6 +21,7 @@ import msgspec
 from vestige.errors import BundleComponentMissingError, BundleCorruptedError, BundleVersionError
 from vestige.limits import BUNDLE_MANIFEST_MAX, BUNDLE_NESTING_MAX
 from vestige.record.types import Count
+from vestige.record.values import clean_text
 
 VERSION: Final = "1"
 MANIFEST: Final = "manifest.json"
@@ -124,7 +125,22 @@ class _Version(msgspec.Struct):
 
 def render_manifest(manifest: Manifest) -> bytes:
     """Indented, as people open it; the same manifest always gives the same bytes."""
-    return msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"
+    try:
+        raw = msgspec.json.encode(manifest)
+    except UnicodeEncodeError:
+        # Lone surrogates, in a tag or in the name that a file had: written out.
+        raw = msgspec.json.encode(_cleaned(msgspec.to_builtins(manifest)))
+    return msgspec.json.format(raw, indent=2) + b"\n"
+
+
+def _cleaned(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, dict):
+        return {_cleaned(key): _cleaned(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_cleaned(inner) for inner in value]
+    return value
 
 
 def parse_manifest(raw: bytes, where: str) -> Manifest:

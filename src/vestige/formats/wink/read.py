@@ -310,16 +310,18 @@ class _WithRecords(_Parts):
         yield from self.components()
 
     def _note(self, record: KnownRecord) -> None:
-        if isinstance(record, Log):
+        if isinstance(record, SpanClose):
+            if self._watched and record.span_id in self._watched:
+                path = self._watched.pop(record.span_id)
+                self._bodies.add(_key(path, _bytes_of(record)))
+        elif isinstance(record, SpanOpen):
+            if record.type in ("snapshot", "file"):
+                self._watched[record.span_id] = str(record.attributes.get("path", ""))
+        elif isinstance(record, Log):
             entry = entry_of(
                 record.time_ns, record.level, record.component, record.message, record.attributes
             )
             self._logged[hash(render_log(entry))] += 1
-        elif isinstance(record, SpanOpen) and record.type in ("snapshot", "file"):
-            self._watched[record.span_id] = str(record.attributes.get("path", ""))
-        elif isinstance(record, SpanClose) and record.span_id in self._watched:
-            path = self._watched.pop(record.span_id)
-            self._bodies.add(_key(path, _bytes_of(record)))
 
     def wants_snapshot(self, line: str) -> bool:
         return _key("", line.encode(errors="surrogateescape")) not in self._bodies

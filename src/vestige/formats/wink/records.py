@@ -24,7 +24,7 @@ from vestige.formats.base import Problem, RunToWrite, derived_writer
 from vestige.formats.wink.content import Extra
 from vestige.formats.wink.packing import BODIES, PIECES, Packer, Unpacker
 from vestige.formats.wink.unpack import ZipContent
-from vestige.limits import KIB
+from vestige.limits import KIB, LINE_MAX
 from vestige.record.line import encode, parse_lines
 from vestige.record.run import BodyRef, LinkInfo, LogInfo, Node, Run, SpanInfo, in_order
 from vestige.record.types import (
@@ -46,6 +46,8 @@ INLINE_MAX: Final = 2 * KIB
 """A body up to this size stands in its line; a longer one may be shared, and goes to the pieces."""
 BATCH: Final = 2_000
 """Records encoded at once."""
+HEAD: Final = 200
+"""Lines in which the root of the run is looked for; it is the first, or follows its process."""
 
 Held = Callable[[int], tuple[str, int | None] | None]
 """Body id -> the member of the bundle (and the line of it) that holds these bytes anyway."""
@@ -221,18 +223,20 @@ def read_records(
     """The records of one run, bodies inside, numbered anew."""
     component = content.manifest.component("records")
     bodies = Unpacker(content)
-    numbers = _Numbers(run_id)
+    number = _Numbers(run_id).next
     unreadable = others = lost = 0
     for records, malformed in _batches(content, component.sha256 if component else None):
         unreadable += malformed
         for record in records:
-            if isinstance(record, Unknown) or record.run_id != run_id:
+            # By exact type: this runs for every record there is.
+            if record.run_id != run_id or type(record) is Unknown:
                 others += 1
                 continue
-            record.writer, record.seq = numbers.next(record.writer)
-            if not isinstance(record, SpanUpdate) and record.body_info is not None:
-                lost += not _fill(record, bodies)
-            yield record
+            known: Any = record
+            known.writer, known.seq = number(known.writer)
+            if type(known) is not SpanUpdate and known.body_info is not None:
+                lost += not _fill(known, bodies)
+            yield known
     for count, rule, what in (
         (unreadable, "record-unreadable", "lines that hold no record"),
         (others, "record-not-of-the-run", "records of another run or an unknown kind"),
@@ -244,15 +248,18 @@ def read_records(
 
 
 def _batches(content: ZipContent, sha256: str | None) -> Iterator[tuple[Sequence[AnyRecord], int]]:
-    """Records of many lines at once: decoding them one by one would take twice as long."""
-    batch: list[bytes] = []
-    for _, line in content.lines(RECORDS, sha256):
-        batch.append(line)
-        if len(batch) >= BATCH:
-            yield parse_lines(b"\n".join(batch))
-            batch = []
-    if batch:
-        yield parse_lines(b"\n".join(batch))
+    """Records of many lines at once: taking them one by one would take twice as long."""
+    rest = b""
+    for chunk in content.hashed(RECORDS, sha256):
+        data = rest + chunk
+        end = data.rfind(b"\n") + 1
+        rest = data[end:]
+        if len(rest) > LINE_MAX:
+            rest = b"?"  # what is left of it is no record
+        if end:
+            yield parse_lines(data[:end])
+    if rest.strip():
+        yield parse_lines(rest)
 
 
 def _fill(record: SpanOpen | SpanClose | Log, bodies: Unpacker) -> bool:
@@ -279,19 +286,19 @@ def _fill(record: SpanOpen | SpanClose | Log, bodies: Unpacker) -> bool:
 def find_run_id(content: ZipContent) -> str | None:
     """Of which run the records are: that of the first run that a program opened."""
     first: str | None = None
-    for records, _ in _batches(content, None):
-        for record in records:
-            if isinstance(record, Unknown):
-                continue
-            if first is None:
-                first = record.run_id
-            if (
-                isinstance(record, SpanOpen)
-                and (record.type, record.parent_id) == ("run", None)
-                and record.attributes.get("implicit") is not True
-            ):
-                return record.run_id
-        break
+    head = next(content.chunks(RECORDS), b"").split(b"\n", HEAD)
+    records, _ = parse_lines(b"\n".join(head[:HEAD]))
+    for record in records:
+        if isinstance(record, Unknown):
+            continue
+        if first is None:
+            first = record.run_id
+        if (
+            isinstance(record, SpanOpen)
+            and (record.type, record.parent_id) == ("run", None)
+            and record.attributes.get("implicit") is not True
+        ):
+            return record.run_id
     return first
 
 
