@@ -7,6 +7,8 @@
   faults/                   <writer>.txt: what faulthandler wrote while its process died
   store.db                  the store (SQLite)
   collector.lock            held by whoever takes journals in
+  spool/                    <bundle id>/: a home per debug bundle that is being captured
+  bundles/                  <bundle id>.wink: those that `vestige recover` made
 """
 
 from __future__ import annotations
@@ -52,6 +54,19 @@ class Home(msgspec.Struct, frozen=True):
     @property
     def lock(self) -> Path:
         return self.root / "collector.lock"
+
+    @property
+    def spool(self) -> Path:
+        return self.root / "spool"
+
+    @property
+    def bundles(self) -> Path:
+        return self.root / "bundles"
+
+    @property
+    def capture(self) -> Path:
+        """There in the private home of a capture, and locked while its process lives."""
+        return self.root / "capture"
 
     def journal_file(self, writer: str, generation: int) -> Path:
         return self.journal / f"{writer}.{generation:06d}{JOURNAL_SUFFIX}"

@@ -162,6 +162,20 @@ BUNDLE_VERIFIED_MAX = 16 * MIB
 BUNDLE_PROBLEMS_MAX = 1_000
 """Problems of one bundle that are told; a damaged file may have one on each line."""
 
+# --- capturing a bundle --------------------------------------------------------------------
+
+CAPTURE_ITEMS_KNOWN_MAX = 500_000
+"""Items of a session that a capture remembers as written (100 bytes each); beyond, some are written twice."""
+
+CAPTURE_SESSIONS_MAX = 1_000
+"""Sessions in one snapshot: a session that is among its own children must not be endless."""
+
+CAPTURE_SKIPPED_MAX = 10_000
+"""Files left out that a manifest names one by one; the rest are counted."""
+
+CAPTURE_CACHE_BYTES = 8 * MIB
+"""Items held in memory while snapshots are written out: most are in the next one again."""
+
 # --- the store --------------------------------------------------------------------------
 
 PIECE_MIN = 64

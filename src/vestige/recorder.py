@@ -41,7 +41,7 @@ from vestige.record.line import encode
 from vestige.record.redact import Redactor
 from vestige.record.types import BodyInfo, KnownRecord, Link
 from vestige.record.values import clean_name, inline_bytes
-from vestige.writer import PARENT_VARIABLE, Writer, join
+from vestige.writer import PARENT_VARIABLE, Writer, join, learn_secret
 
 Listener = Callable[[KnownRecord], None]
 
@@ -55,6 +55,9 @@ class Recorder:
     `collect`: also keep a collector process running beside this one (companion.py).
     `sinks`: called with every record after redaction, beside the journal.
     """
+
+    asked_for = False
+    """True of a capture's own: VESTIGE_DISABLED turns off what runs by itself, not what code asks for."""
 
     def __init__(
         self,
@@ -70,7 +73,7 @@ class Recorder:
         clock: Clock = SYSTEM,
     ) -> None:
         self.home, given = find_home(home)
-        self.enabled = not given.disabled
+        self.enabled = self.asked_for or not given.disabled
         self.wire = self.enabled and given.wire
         """Whether a process below `vestige run` records HTTP calls to model providers."""
         self._closed = not self.enabled
@@ -158,6 +161,7 @@ class Recorder:
         """Register a secret: from now on it is masked wherever it appears. Returns it."""
         if not self._closed and self._redactor is not None:
             self._redactor.add_secret(value)
+            learn_secret(value, self._redactor)
         return value
 
     def redact_argv(self, arguments: Sequence[str]) -> list[str]:

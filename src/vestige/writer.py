@@ -52,8 +52,12 @@ OpenJournal = Callable[["Writer"], Journal]
 class Writer:
     """Made and shared by `join`; one per process and home."""
 
-    def __init__(self, home: Home, clock: Clock, open_journal: OpenJournal) -> None:
+    def __init__(
+        self, home: Home, clock: Clock, open_journal: OpenJournal, private: bool = False
+    ) -> None:
         self.home = home
+        self._private = private
+        """Beside the program's own: children that it spawns are told nothing of this home."""
         self.clock = clock
         self.id = clock.writer_id()
         self.seq = itertools.count(1)
@@ -71,7 +75,7 @@ class Writer:
         self.death: BaseException | None = None
         """The exception that ends this process, once nobody caught it."""
         self._published = ""
-        self._original_parent = os.environ.get(PARENT_VARIABLE)
+        self._original_parent = None if private else os.environ.get(PARENT_VARIABLE)
 
     # --- recorders come and go -------------------------------------------------------------------
 
@@ -153,7 +157,7 @@ class Writer:
         just one, else the process. (Of two at once, either would be a guess.)"""
         only = next(iter(self._open_runs.values())) if len(self._open_runs) == 1 else None
         where = only or self.process_span
-        if where is not None:
+        if where is not None and not self._private:
             self._published = f"{where.run_id}/{where.id}"
             os.environ[PARENT_VARIABLE] = self._published
 
@@ -222,13 +226,24 @@ _alive: dict[Home, Writer] = {}
 _alive_lock = threading.Lock()
 
 
-def join(home: Home, clock: Clock, open_journal: OpenJournal) -> Writer:
+def join(home: Home, clock: Clock, open_journal: OpenJournal, private: bool = False) -> Writer:
     """The process's writer for a home: the one it has, or a new one."""
     with _alive_lock:
         writer = _alive.get(home)
         if writer is None:
-            writer = _alive[home] = Writer(home, clock, open_journal)
+            writer = Writer(home, clock, open_journal, private)
+            for other in _alive.values():
+                writer.redactor.learn_from(other.redactor)
+            _alive[home] = writer
         return writer
+
+
+def learn_secret(value: str, knows: Redactor) -> None:
+    """Mask a value in every other home of this process, too: a capture has one of its own."""
+    with _alive_lock:
+        for writer in _alive.values():
+            if writer.redactor is not knows:
+                writer.redactor.add_secret(value)
 
 
 def _after_fork() -> None:

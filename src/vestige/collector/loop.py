@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from vestige import clock
 from vestige.collector.crash import stamp_dead
 from vestige.collector.take import Taken, delete_leftovers, read_spill, take
-from vestige.errors import VestigeError
+from vestige.errors import UnreadableError, VestigeError
 from vestige.home import Home
 from vestige.journal import locks
 from vestige.limits import CATCH_UP_WAIT_S, PRUNE_INTERVAL_S, TICK_PAUSE_MAX_S, TICK_S
@@ -78,6 +78,12 @@ class Collector:
 @contextmanager
 def hold(home: Home) -> Iterator[Collector | None]:
     """Become the one who takes journals in, or get None: somebody else is."""
+    if home.capture.exists():
+        # Its journal is the capture: taken in, no bundle could be made of it.
+        raise UnreadableError(
+            f"{home.root}: a debug bundle that is being captured (expected a home). If its process"
+            " is dead: `vestige recover` makes the bundle."
+        )
     home.make()
     fd = os.open(home.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

@@ -1,5 +1,7 @@
 """Debug bundles for programmers: capture a run into one file, and open such a file."""
 
+from vestige.debug.alone import archive_filesystem, collect_all_logs, dump_session
+from vestige.debug.builder import DebugBundleBuilder
 from vestige.debug.bundle import (
     AgentInfo,
     BundleWarning,
@@ -8,6 +10,10 @@ from vestige.debug.bundle import (
     LogEntry,
     SnapshotPayload,
 )
+from vestige.debug.dispatcher import Dispatcher, PromptExecuted, PromptRendered, ToolInvoked
+from vestige.debug.filesystem import DirectoryFilesystem, Filesystem, MemoryFilesystem
+from vestige.debug.session import Session, Snapshot
+from vestige.debug.spool import LogRotationConfig
 from vestige.errors import (
     BundleComponentMissingError,
     BundleCorruptedError,
@@ -23,9 +29,23 @@ __all__ = [
     "BundleVersionError",
     "BundleWarning",
     "DebugBundle",
+    "DebugBundleBuilder",
     "DebugBundleError",
+    "DirectoryFilesystem",
+    "Dispatcher",
     "ExecutionInfo",
+    "Filesystem",
     "LogEntry",
+    "LogRotationConfig",
+    "MemoryFilesystem",
+    "PromptExecuted",
+    "PromptRendered",
+    "Session",
+    "Snapshot",
     "SnapshotPayload",
+    "ToolInvoked",
     "WinkError",
+    "archive_filesystem",
+    "collect_all_logs",
+    "dump_session",
 ]

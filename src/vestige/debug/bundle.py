@@ -158,7 +158,11 @@ class DebugBundle:
     def export(self, target: str | os.PathLike[str]) -> Path:
         """Write the bundle to a file; a folder gets `<bundle_id>.wink`. All or nothing."""
         text = os.path.expanduser(os.fspath(target))
-        return write_bundle(self._content, text)
+        path = write_bundle(self._content, text)
+        tell = getattr(self._content, "exported", None)
+        if tell is not None:
+            tell(path)  # a capture's spool is no longer needed to recover from
+        return path
 
     # --- what it holds -------------------------------------------------------------------------
 

@@ -178,10 +178,10 @@ class JournalWriter:
 
     # --- files ----------------------------------------------------------------------------
 
-    def rotate(self) -> None:
-        """Go on in the next generation."""
+    def rotate(self, now: bool = False) -> None:
+        """Go on in the next generation, if this one is full, or `now`."""
         with self._lock:
-            if self.written_bytes >= self._rotate_bytes:
+            if now or self.written_bytes >= self._rotate_bytes:
                 self._open_next()
                 self._bound_total()
 

@@ -103,6 +103,20 @@ class Redactor:
         other._word, other._hits_in, other._learning = None, None, threading.Lock()
         return other
 
+    @property
+    def registered(self) -> int:
+        """How many forms of registered values there are."""
+        return len(self._needles)
+
+    def learn_from(self, other: Redactor) -> None:
+        """Mask all that another one was told to."""
+        if not other._needles:
+            return
+        with self._learning:
+            needles = {*self._needles, *other._needles}
+            self._needles = tuple(sorted(needles, key=len, reverse=True))
+            self._scanner.learn(map(_encoded, other._needles))
+
     # --- records ------------------------------------------------------------------------
 
     def record(self, record: KnownRecord) -> KnownRecord:

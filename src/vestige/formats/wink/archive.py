@@ -134,6 +134,7 @@ def _with_losses(made: Component, told: Component | None) -> Component:
         dropped_entries=told.dropped_entries,
         dropped_bytes=told.dropped_bytes,
         skipped=told.skipped,
+        redacted=told.redacted,
     )
 
 

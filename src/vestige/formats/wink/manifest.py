@@ -95,6 +95,8 @@ class Component(msgspec.Struct, frozen=True, omit_defaults=True):
     dropped_bytes: Count | None = None
     skipped: list[Skipped] | None = None
     """Files that were left out: too large, excluded, unreadable."""
+    redacted: list[str] | None = None
+    """Files in which a secret was masked: they are not byte for byte what they were."""
 
 
 class Manifest(msgspec.Struct, frozen=True):

@@ -1,0 +1,316 @@
+"""One capture: a session watched from its beginning to its end, everything in its spool.
+
+Snapshots are taken at the five points of the lifecycle: entry, `PromptRendered`, `ToolInvoked`,
+`PromptExecuted`, exit. The events come from the session's own dispatcher. Delivery is by exact class
+there, so the classes are looked up by name in the dispatcher's own package: another library's
+session is watched without importing that library.
+
+Nothing here raises into the program. What fails is counted, and the count is in the spool.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from vestige._version import __version__
+from vestige.clock import SYSTEM
+from vestige.debug.content import (
+    FAILED,
+    FILE_SKIPPED,
+    CapturedRun,
+    Ending,
+    Opening,
+    SpoolContent,
+    error_of,
+)
+from vestige.debug.filesystem import chunks, walk
+from vestige.debug.logs import Sink, listening
+from vestige.debug.recording import SnapshotWriter, family
+from vestige.debug.records import keep_records
+from vestige.debug.spool import COMPONENT, LogRotationConfig, SpoolRecorder, create_spool
+from vestige.emit.exceptions import error_attributes, status_of
+from vestige.emit.span import Span
+from vestige.formats.wink.log_records import to_iso
+from vestige.formats.wink.manifest import Agent
+from vestige.limits import BODY_CHUNK
+from vestige.record.render import json_text
+from vestige.record.values import clean_text, safe_str
+
+T = TypeVar("T")
+EVENTS: Final = ("PromptRendered", "ToolInvoked", "PromptExecuted")
+OUTCOME_OF: Final = {
+    "ok": "success", "error": "failure", "timeout": "timeout", "cancelled": "cancelled",
+}  # fmt: skip
+STATUS_OF: Final = {outcome: status for status, outcome in OUTCOME_OF.items()}
+
+
+class Capture:
+    """Made by the builder when it is first needed."""
+
+    def __init__(
+        self,
+        session: Any,
+        agent: Any,
+        tags: Mapping[str, str],
+        *,
+        rotation: LogRotationConfig | None,
+        log_level: int,
+        spool: str | os.PathLike[str] | None,
+        run: CapturedRun | None,
+    ) -> None:
+        self.bundle_id = SYSTEM.run_id()
+        self._owner = os.getpid()
+        self._session = session
+        self._ended_ns: int | None = None
+        self._error: BaseException | None = None
+        self.spool = create_spool(self.bundle_id, spool)
+        self._recorder = SpoolRecorder(self.spool.home, rotation)
+        self.content = SpoolContent(self.spool)
+        session_id = safe_str(getattr(session, "session_id", ""))
+        opening = Opening(
+            self.bundle_id, session_id, _agent(agent), _texts(tags), describe_environment(),
+            to_iso(SYSTEM.now_ns()), run,
+        )  # fmt: skip
+        told = msgspec.json.encode(opening).decode()
+        self.content.opening = _masked(self._recorder, told, Opening)
+        self._run = self._recorder.run(
+            opening.agent.name, session_id, {"bundle_id": self.bundle_id, "session_id": session_id},
+            component=COMPONENT, body=told,
+        )  # fmt: skip
+        self._snapshots = SnapshotWriter(self._recorder, self._run)
+        self._recorder.run_id = self._run.run_id
+        self._sink = Sink(self._recorder.write_log, log_level)
+
+    # --- while it runs ------------------------------------------------------------------------
+
+    @contextmanager
+    def watch(self) -> Iterator[None]:
+        """Snapshots at the lifecycle's points, and the log, until the block ends."""
+        with listening(self._sink), self._subscribed():
+            self.add_snapshot("capture entry")
+            try:
+                yield
+            except BaseException as error:
+                self._failed(error)
+                raise
+            finally:
+                self._ended_ns = SYSTEM.now_ns()
+                self.add_snapshot("capture exit")
+
+    def add_snapshot(self, reason: str) -> None:
+        if self._is_ours():
+            self._guarded("snapshot", lambda: self._snapshots.add(self._session, reason))
+
+    def add_files(self, fs: Any, prefix: str, size_max: int | None, exclude: Sequence[str]) -> None:
+        if not self._is_ours():
+            return
+        excluded = _matcher(exclude)
+        for found in walk(fs):
+            path = _joined(prefix, found.path)
+            if found.error is not None:
+                self._skip(path, f"unreadable: {safe_str(found.error)}", None)
+            elif excluded(found.path):
+                self._skip(path, "excluded", found.size_bytes)
+            elif size_max is not None and (found.size_bytes or 0) > size_max:
+                self._skip(path, f"larger than {size_max} bytes", found.size_bytes)
+            else:
+                self.add_file(path, chunks(fs, found.path, BODY_CHUNK))
+
+    def add_file(self, path: str, content: Iterable[bytes]) -> None:
+        if not self._is_ours():
+            return
+        span = Span(
+            self._recorder._emitter, self._run.run_id, self._run.id, COMPONENT, path, "file",
+            {"path": path},
+        )  # fmt: skip
+        try:
+            info, masked = self._recorder.write_file(content)
+        except Exception as error:  # noqa: BLE001  # a foreign filesystem, or the disk
+            span.end(error)
+            self._skip(path, f"unreadable: {safe_str(error)}", None)
+            return
+        attributes: dict[str, Any] = {"size_bytes": info.spilled_bytes, "sha256": info.sha256}
+        if masked:
+            attributes["redacted"] = ", ".join(sorted(masked))
+        span.end(attributes=attributes)
+
+    def _skip(self, path: str, reason: str, size: int | None) -> None:
+        fact = {"path": clean_text(path), "reason": reason, "size_bytes": size}
+        self._recorder.write_fact(self._run.run_id, FILE_SKIPPED, fact)
+
+    def _failed(self, error: BaseException) -> None:
+        self._error = error
+        self._guarded("error", lambda: self._tell_failure(error))
+
+    def _tell_failure(self, error: BaseException) -> None:
+        self._recorder.write_fact(self._run.run_id, FAILED, dict(error_attributes(error)))
+
+    # --- events -------------------------------------------------------------------------------
+
+    @contextmanager
+    def _subscribed(self) -> Iterator[None]:
+        dispatcher: Any = getattr(self._session, "dispatcher", None)
+
+        def subscribe(kind: type) -> None:
+            dispatcher.subscribe(kind, self._on_event)
+
+        def unsubscribe(kind: type) -> None:
+            dispatcher.unsubscribe(kind, self._on_event)
+
+        found = find_event_types(dispatcher, self._session)
+        subscribed = [
+            kind for kind in found if self._guarded("subscribe", partial(subscribe, kind))
+        ]
+        try:
+            yield
+        finally:
+            for kind in subscribed:
+                self._guarded("unsubscribe", partial(unsubscribe, kind))
+
+    def _on_event(self, event: Any) -> None:
+        """Dispatchers are shared: only what concerns our session, or does not say whom."""
+        whose = getattr(event, "session_id", None)
+        if whose is not None:
+            ours = {safe_str(getattr(one, "session_id", "")) for one in family(self._session)}
+            if safe_str(whose) not in ours:
+                return
+        self.add_snapshot(type(event).__name__)
+
+    def keep_records(self, run: CapturedRun | None) -> None:
+        """Copy what a recorder recorded of this execution."""
+        if run is not None and self._is_ours():
+            home = self.spool.home
+            self._guarded("records", lambda: keep_records(home, run.home, run.run_id))
+
+    # --- its end --------------------------------------------------------------------------------
+
+    def finish(self, outcome: str | None, error: Mapping[str, object] | None) -> None:
+        """Write how it ended. Without an outcome, the exception that ended it tells."""
+        found = None
+        if self._error is not None:
+            found = error_of(dict(error_attributes(self._error)))
+        if outcome is None:
+            outcome = OUTCOME_OF.get(status_of(self._error), "failure")
+        if outcome != "success" or error is not None:
+            found = {**(found or {}), **(dict(error) if error else {})} or None
+        else:
+            found = None
+        now = SYSTEM.now_ns()
+        ending = Ending(outcome, _json(found), to_iso(self._ended_ns or now), to_iso(now))
+        if self._sink.failed:
+            self._recorder.fault(f"log records lost: {self._sink.failed}")
+        told = msgspec.json.encode(ending).decode()
+        self.content.ending = _masked(self._recorder, told, Ending)
+        self._run.end(status=STATUS_OF.get(outcome, "error"), body=told)
+        self._recorder.close()
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _is_ours(self) -> bool:
+        """Not in a forked child: the capture is its parent's."""
+        return os.getpid() == self._owner
+
+    def _guarded(self, what: str, call: Callable[[], object]) -> bool:
+        """Did it work?"""
+        try:
+            call()
+        except Exception as error:  # noqa: BLE001  # the program goes on, whatever this is
+            self._recorder.fault(f"{what} failed: {type(error).__name__}")
+            return False
+        return True
+
+
+def find_event_types(dispatcher: Any, session: Any) -> list[type]:
+    """The classes named EVENTS, in the packages that the dispatcher and the session come from."""
+    found: dict[type, None] = {}
+    if dispatcher is None:
+        return []
+    for owner in (*type(dispatcher).__mro__, *type(session).__mro__):
+        if owner.__module__ == "builtins":
+            continue
+        parts = owner.__module__.split(".")
+        for length in range(len(parts), 0, -1):
+            module = sys.modules.get(".".join(parts[:length]))
+            for name in EVENTS:
+                kind = getattr(module, name, None)
+                if isinstance(kind, type):
+                    found[kind] = None
+    return list(found)
+
+
+def describe_environment() -> dict[str, Any]:
+    """Where it ran, as a manifest tells."""
+    import platform
+    from importlib import metadata
+
+    environment = {
+        "platform": sys.platform,
+        "python_version": platform.python_version(),
+        "vestige_version": __version__,
+    }
+    try:
+        environment["weakincentives_version"] = metadata.version("weakincentives")
+    except metadata.PackageNotFoundError:
+        pass
+    return environment
+
+
+def _masked(recorder: SpoolRecorder, text: str, kind: type[T]) -> T | None:
+    try:
+        return msgspec.json.decode(recorder.redact(text), type=kind)
+    except msgspec.DecodeError:
+        return None
+
+
+def _agent(agent: Any) -> Agent:
+    version = getattr(agent, "version", None)
+    return Agent(
+        name=clean_text(safe_str(agent.name)),
+        version=None if version is None else clean_text(safe_str(version)),
+        adapter=clean_text(safe_str(getattr(agent, "adapter", ""))),
+        model=clean_text(safe_str(getattr(agent, "model", ""))),
+    )
+
+
+def _texts(tags: Mapping[str, str]) -> dict[str, str]:
+    return {clean_text(safe_str(key)): clean_text(safe_str(value)) for key, value in tags.items()}
+
+
+def _json(error: dict[str, Any] | None) -> dict[str, Any] | None:
+    """A caller's error details as JSON can hold them."""
+    if error is None:
+        return None
+    found: dict[str, Any] = msgspec.json.decode(json_text(error))
+    return found
+
+
+def _joined(prefix: str, path: str) -> str:
+    prefix = prefix.strip("/")
+    return f"{prefix}/{path}" if prefix else path
+
+
+def _matcher(patterns: Sequence[str]) -> Callable[[str], bool]:
+    """`*.bin` fits a name anywhere, `node_modules/**` a place; `**` crosses folders, `*` does not."""
+    expressions = [re.compile(_expression(pattern)) for pattern in patterns]
+
+    def matches(path: str) -> bool:
+        return any(expression.fullmatch(path) for expression in expressions)
+
+    return matches
+
+
+def _expression(pattern: str) -> str:
+    anchored = "/" in pattern.rstrip("/")
+    text = re.escape(pattern.strip("/"))
+    text = text.replace(r"\*\*/", "(?:.*/)?").replace(r"\*\*", ".*")
+    text = text.replace(r"\*", "[^/]*").replace(r"\?", "[^/]")
+    # A folder's name stands for all that is in it.
+    return f"{'' if anchored else '(?:.*/)?'}{text}(?:/.*)?"

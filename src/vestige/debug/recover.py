@@ -1,0 +1,114 @@
+"""Make bundles of what dead processes captured.
+
+    for made in recover_spools(home): print(made)
+
+A spool whose lock is free belongs to nobody alive. What it holds, up to the kill, becomes a bundle;
+one that was finalized but never exported becomes the bundle that it would have been. The spool goes
+only once the bundle is whole under its name. Two that recover at once do not get in each
+other's way: who has the lock, does it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from vestige.clock import SYSTEM
+from vestige.debug.content import SpoolContent
+from vestige.debug.records import keep_records
+from vestige.debug.spool import EXPORTED, EXTRAS, Spool, adopt_spool, remove_spool
+from vestige.errors import UnreadableError, VestigeError
+from vestige.formats.wink.archive import write_bundle
+from vestige.home import Home
+from vestige.journal import locks
+
+_HIDDEN_AGE_NS: Final = 60 * 10**9
+"""A hidden folder this old is no capture about to begin, but what a kill left of one being removed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What became of one spool."""
+
+    spool: Path
+    bundle: Path | None
+    """None: there was nothing in it, or it had been exported; or it could not be, see `problem`."""
+    outcome: str
+    problem: str | None = None
+
+
+def is_spool(path: Path) -> bool:
+    """Is this the spool of a capture?"""
+    return Home(path).capture.is_file()
+
+
+def recover_spools(folder: Path, target: Path) -> Iterator[Recovered]:
+    """Every dead spool of a folder, as a bundle in `target`."""
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:
+        return
+    for name in names:
+        place = folder / name
+        if name.startswith("."):
+            _clear(place)
+        elif is_spool(place):
+            found = recover_spool(place, target)
+            if found is not None:
+                yield found
+
+
+def recover_spool(folder: Path, target: Path) -> Recovered | None:
+    """One spool as a bundle in `target`; None while its process lives."""
+    spool = adopt_spool(folder)
+    if spool is None:
+        return None
+    try:
+        return _recover(spool, target)
+    finally:
+        spool.close()
+
+
+def _recover(spool: Spool, target: Path) -> Recovered:
+    folder = spool.home.root
+    if _was_exported(folder):
+        remove_spool(folder)
+        return Recovered(folder, None, "exported before")
+    content = SpoolContent(spool, dead=True)
+    if content.is_empty():
+        remove_spool(folder)
+        return Recovered(folder, None, "empty")
+    try:
+        run = content.captured_run
+        if run is not None and not (folder / EXTRAS).exists():
+            keep_records(spool.home, run.home, run.run_id)
+    except (VestigeError, OSError):
+        pass  # its home is gone, or knows no such run: the capture itself is here
+    try:
+        made = write_bundle(content, target / f"{content.manifest.bundle_id}.wink")
+    except (OSError, UnreadableError) as error:
+        return Recovered(folder, None, "failed", str(error))
+    spool.exported(made)
+    return Recovered(folder, made, content.manifest.execution.shown_outcome)
+
+
+def _was_exported(folder: Path) -> bool:
+    """Killed after the export: the bundle is where it was written to, unless somebody moved it."""
+    try:
+        text = (folder / EXPORTED).read_text(encoding="utf-8", errors="surrogateescape")
+        return Path(text).is_file()
+    except OSError:
+        return False
+
+
+def _clear(place: Path) -> None:
+    try:
+        age = SYSTEM.now_ns() - place.stat().st_mtime_ns
+        if age > _HIDDEN_AGE_NS and not locks.is_held(Home(place).capture):
+            shutil.rmtree(place, ignore_errors=True)
+    except OSError:
+        return

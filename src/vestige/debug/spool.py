@@ -1,0 +1,338 @@
+"""The spool: a private home in which one capture lives until it is a bundle.
+
+    <home>/spool/<bundle id>/
+      capture                locked while the process that captures lives
+      journal/<writer>...    the capture as records: snapshots, their items, files, how it ended
+      journal/logs-<writer>  the program's log lines; old generations go when logs are rotated
+      bodies/                captured files, by the hash of their bytes; long items
+      exported               where the bundle was written to, once it was
+
+What was captured before a kill is in the journal, as with any recorder. A spool whose lock is free
+was left by a dead process: `vestige recover` makes a bundle of it (recover.py).
+
+Elsewhere: what is written as which record in recording.py, read back in content.py.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import threading
+import weakref
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from vestige.clock import Clock
+from vestige.errors import UsageError
+from vestige.home import Home, get_home
+from vestige.journal import locks
+from vestige.journal.spill import write_spill
+from vestige.journal.writer import JournalWriter
+from vestige.limits import BODY_INLINE_MAX, LINE_MAX
+from vestige.record import clean
+from vestige.record.body import LongBody
+from vestige.record.line import encode
+from vestige.record.types import VERSION, BodyInfo, Log
+from vestige.recorder import Recorder
+from vestige.writer import Writer, join
+
+LOGS: Final = "logs-"
+"""How the name of a journal with log lines begins."""
+COMPONENT: Final = "capture"
+EXPORTED: Final = "exported"
+EXTRAS: Final = "extras"
+"""Components beyond the seed's, as they will stand in the bundle (records.py)."""
+_TEMPORARY: Final = "vestige-spool-"
+_LINE_OVERHEAD: Final = 60
+"""Bytes by which a line in the journal is longer than in the bundle: it names writer and run."""
+SEGMENT_DROPPED: Final = "log segment dropped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogRotationConfig:
+    """When to begin a new segment of log lines, and how many to keep, the current one included."""
+
+    max_entries: int = 100_000
+    max_bytes: int = 50_000_000
+    """As they will stand in the bundle, roughly."""
+    keep_rotations: int = 3
+
+    def __post_init__(self) -> None:
+        for name in ("max_entries", "max_bytes", "keep_rotations"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name}: {getattr(self, name)!r} (expected at least 1).")
+
+
+class Spool:
+    """The folder and its lock. Removed when the last user of an exported bundle lets go of it."""
+
+    def __init__(self, folder: Path, lock: int) -> None:
+        self.home = Home(folder)
+        self._finalizer = weakref.finalize(self, _let_go, folder, lock, os.getpid())
+        self._lock = lock
+        _alive.add(self)
+
+    @property
+    def id(self) -> str:
+        return self.home.root.name
+
+    def exported(self, target: Path) -> None:
+        """The bundle is safe elsewhere: nobody needs to recover this."""
+        marker = self.home.root / EXPORTED
+        unfinished = marker.with_name(f".{EXPORTED}")
+        unfinished.write_text(str(target.absolute()), encoding="utf-8", errors="surrogateescape")
+        os.replace(unfinished, marker)
+
+    def close(self) -> None:
+        """Let go now, rather than with the last reference."""
+        self._finalizer()
+
+    def _forked(self) -> None:
+        """In a forked child: the spool is the parent's, and lives no longer than the parent."""
+        self._finalizer.detach()
+        os.close(self._lock)
+
+
+def create_spool(bundle_id: str, within: str | os.PathLike[str] | None) -> Spool:
+    """A new spool, locked before anyone can see it; in the temporary folder if nowhere else."""
+    try:
+        return _create(Path(within) if within is not None else get_home().spool, bundle_id)
+    except (OSError, UsageError):
+        return _create(Path(tempfile.mkdtemp(prefix=_TEMPORARY)), bundle_id)
+
+
+def _create(parent: Path, bundle_id: str) -> Spool:
+    unpublished, folder = parent / f".{bundle_id}", parent / bundle_id
+    for above in (parent.parent, parent):  # perhaps the first thing that is put into this home
+        above.mkdir(mode=0o700, parents=True, exist_ok=True)
+    Home(unpublished).make()
+    lock = os.open(Home(unpublished).capture, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        if not locks.hold(lock):
+            raise OSError(f"{folder}: cannot be locked")
+        os.rename(unpublished, folder)
+    except OSError:
+        os.close(lock)
+        raise
+    return Spool(Path(os.path.abspath(folder)), lock)
+
+
+def adopt_spool(folder: Path) -> Spool | None:
+    """A spool that a dead process left, locked for us; None while somebody has it."""
+    try:
+        lock = os.open(Home(folder).capture, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return None
+    if not locks.hold(lock) or not Home(folder).capture.exists():
+        os.close(lock)
+        return None
+    return Spool(Path(os.path.abspath(folder)), lock)
+
+
+def remove_spool(folder: Path) -> None:
+    """Out of sight first: a kill halfway must not leave half a spool under its name."""
+    hidden = folder.with_name(f".{folder.name}")
+    try:
+        os.rename(folder, hidden)
+    except OSError:
+        return
+    shutil.rmtree(hidden, ignore_errors=True)
+
+
+def _let_go(folder: Path, lock: int, owner: int) -> None:
+    if os.getpid() != owner:
+        return
+    if (folder / EXPORTED).exists():
+        remove_spool(folder)
+        if folder.parent.name.startswith(_TEMPORARY):
+            shutil.rmtree(folder.parent, ignore_errors=True)
+    try:
+        os.close(lock)
+    except OSError:  # closed by a program that closes all it sees
+        pass
+
+
+class SpoolRecorder(Recorder):
+    """A recorder into a spool: apart from the program's own, with log lines in files of their own."""
+
+    asked_for = True
+
+    def __init__(self, home: Home, rotation: LogRotationConfig | None) -> None:
+        super().__init__(home, level="debug", sample=1.0, last_words=False)
+        self.run_id = ""
+        """Of the capture: its log lines belong to it."""
+        self._rotation = rotation
+        self._rotating = threading.Lock()
+        self._entries = self._bytes = 0
+        # A kill costs nothing either way; syncing for power cuts would double what a line costs.
+        self._lane = JournalWriter(home, LOGS + self.writer, fsync="none", total_max=sys.maxsize)
+        _recorders.add(self)
+
+    @property
+    def losses(self) -> int:
+        """Grows with every record that could not be written."""
+        return self._writer.journal.dropped + sum(self._emitter.faults.values())
+
+    @property
+    def secrets(self) -> int:
+        """Grows with every value that is to be masked from now on."""
+        assert self._redactor is not None
+        return self._redactor.registered
+
+    def fault(self, what: str) -> None:
+        self._emitter.fault(what)
+
+    def write_item(self, run_id: str, span_id: str, name: str, number: int, text: str) -> None:
+        """One item of a snapshot's slice, referred to by its number from then on."""
+        self._emit(
+            Log(0, "", 0, 0, run_id, COMPONENT, "debug", name, span_id, {"item": number}), text
+        )
+
+    def write_fact(self, run_id: str, message: str, attributes: Mapping[str, object]) -> None:
+        """Something about the capture itself."""
+        flat = self._emitter.attributes(attributes)
+        self._emit(Log(0, "", 0, 0, run_id, COMPONENT, "info", message, None, flat), None)
+
+    def _emit(self, record: Log, body: str | None) -> None:
+        emitter = self._emitter
+        record.v, record.writer, record.seq = VERSION, emitter.writer, next(emitter.seq)
+        record.time_ns = emitter.now_ns()
+        if body is not None:
+            record.body, record.body_info = emitter.prepare_body(body, record.seq)
+        emitter.send(record)
+
+    def write_file(self, chunks: Iterable[bytes]) -> tuple[BodyInfo, dict[str, int]]:
+        """Keep a file's bytes, whole however long, secrets masked; what was masked by which rule."""
+        counts: dict[str, int] = {}
+        texts = (chunk.decode(errors="surrogateescape") for chunk in chunks)
+        assert self._redactor is not None
+        masked = self._redactor.stream(texts, counts)
+        unfinished = self.home.bodies / f"file-{self._emitter.span_id()}"
+        info = write_spill(
+            unfinished, (text.encode(errors="surrogateescape") for text in masked), sys.maxsize
+        )
+        os.replace(unfinished, self.home.bodies / str(info.sha256))
+        return info, counts
+
+    def redact(self, text: str) -> str:
+        assert self._redactor is not None
+        return self._redactor.text(text)
+
+    def _spill(self, body: LongBody, seq: int) -> BodyInfo:
+        assert self._redactor is not None
+        texts = self._redactor.stream(body.texts)
+        path = self.home.spilled_body(self._emitter.writer, seq)
+        steps = (text.encode(errors=body.errors) for text in texts)
+        return write_spill(path, steps, sys.maxsize)  # state is never cut
+
+    # --- log lines --------------------------------------------------------------------------
+
+    def write_log(
+        self,
+        component: str,
+        level: str,
+        message: str,
+        time_ns: int,
+        attributes: dict[str, str | int | float | bool | None],
+        body: str | None,
+    ) -> bool:
+        """A line of the program's log, into its own files; as `Recorder._send` does it.
+
+        False: it cannot be written like this, and should come again with a body.
+        """
+        emitter = self._emitter
+        record = Log(
+            VERSION, emitter.writer, next(emitter.seq), time_ns, self.run_id, component, level,
+            message, None, attributes,
+        )  # fmt: skip
+        if body is not None:
+            record.body, record.body_info = self._prepare_body(body, record.seq)
+        try:
+            line = encode((record,))
+        except Exception:  # noqa: BLE001  # lone surrogates, huge numbers
+            if body is None:
+                return False
+            record = clean.clean_record(record)  # type: ignore[assignment]  # a Log stays one
+            line = encode((record,))
+        if len(line) > BODY_INLINE_MAX and body is None:
+            return False
+        if self._suspicious(line):
+            assert self._redactor is not None
+            line = encode((self._redactor.record(record),))
+        if len(line) > LINE_MAX:
+            line = encode((clean.shrink_record(record),))
+        if self._rotation is not None:
+            self._count(self._rotation, len(line) - _LINE_OVERHEAD)
+        self._lane.write(line)
+        return True
+
+    def _count(self, rotation: LogRotationConfig, size: int) -> None:
+        if self._entries >= rotation.max_entries or self._bytes >= rotation.max_bytes:
+            with self._rotating:
+                if self._entries >= rotation.max_entries or self._bytes >= rotation.max_bytes:
+                    self._entries = self._bytes = 0
+                    self._lane.rotate(now=True)
+                    self._drop_segments(rotation.keep_rotations)
+        self._entries += 1
+        self._bytes += size
+
+    def _drop_segments(self, keep: int) -> None:
+        own = [path for writer, _, path in self.home.journal_files() if writer == self._lane.writer]
+        for path in own[:-keep]:
+            entries, size = _count_lines(path)
+            # Said first: a reader believes it once the file is gone.
+            self.write_fact(
+                "", SEGMENT_DROPPED, {"segment": path.name, "entries": entries, "size_bytes": size}
+            )
+            path.unlink(missing_ok=True)
+
+    # --- its end ------------------------------------------------------------------------------
+
+    def _join(self, clock: Clock) -> Writer:
+        def open_journal(joined: Writer) -> JournalWriter:
+            return JournalWriter(
+                joined.home, joined.id, total_max=sys.maxsize, on_check=joined.report
+            )
+
+        return join(self.home, clock, open_journal, private=True)
+
+    def close(self) -> None:
+        if not self._closed:
+            self._lane.close()
+        super().close()
+
+    def _forked(self) -> None:
+        self._lane.restart(LOGS + self.writer)
+
+
+def _count_lines(path: Path) -> tuple[int, int]:
+    lines = size = 0
+    with open(path, "rb") as file:
+        while step := file.read(LINE_MAX):
+            lines += step.count(b"\n")
+            size += len(step)
+    return lines, size
+
+
+_alive: weakref.WeakSet[Spool] = weakref.WeakSet()
+_recorders: weakref.WeakSet[SpoolRecorder] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    # After the writers' own hook, which was registered before: they have their new names.
+    for recorder in list(_recorders):
+        if not recorder._closed:
+            recorder._forked()
+    for spool in list(_alive):
+        try:
+            spool._forked()
+        except OSError:
+            continue
+    _alive.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)
