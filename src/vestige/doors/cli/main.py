@@ -21,6 +21,7 @@ from vestige.doors.cli.read import body, list_runs, overview, show, span
 from vestige.doors.cli.run import run
 from vestige.doors.cli.skill import help_component, skill
 from vestige.doors.cli.transfer import export, import_runs
+from vestige.doors.cli.validate import validate
 from vestige.errors import VestigeError
 
 
@@ -81,6 +82,7 @@ for command in (
     unpin,
     import_runs,
     export,
+    validate,
     mcp,
     skill,
     help_component,
