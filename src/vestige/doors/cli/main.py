@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from vestige._version import __version__
+from vestige.doors.cli.artifacts import artifacts
 from vestige.doors.cli.ask import check, compare, diff, grep, schema, sql, stats, why
 from vestige.doors.cli.collect import collect, doctor, recover
 from vestige.doors.cli.keep import pin, prune, unpin
@@ -83,6 +84,7 @@ for command in (
     import_runs,
     export,
     validate,
+    artifacts,
     mcp,
     skill,
     help_component,

@@ -17,9 +17,9 @@ from vestige.formats.artifacts import places
 from vestige.formats.artifacts.rules import PROFILES, Profile
 
 if TYPE_CHECKING:
-    from vestige.formats.base import Checked, Problem
+    from vestige.formats.base import Checked, Problem, RunToWrite, Source
 
-__all__ = ["PROFILES", "check", "check_profile", "sniff"]
+__all__ = ["PROFILES", "check", "check_profile", "find", "read", "sniff", "write"]
 
 
 def sniff(path: Path) -> bool:
@@ -40,3 +40,43 @@ def check_profile(path: Path, profile: Profile) -> Iterator[Checked]:
     from vestige.formats.artifacts.validate import check_path
 
     return check_path(path, profile)
+
+
+def find(path: Path) -> Iterator[Path]:
+    """The bundles at a path, those of killed suites too; an archive as it is."""
+    if path.is_dir():
+        yield from (place for place in places.find_places(path).bundles if places.is_bundle(place))
+    else:
+        yield path.parent if path.name == "bundle.json" else path
+
+
+def read(path: Path) -> Source:
+    """One bundle, as the run of a suite."""
+    from vestige.errors import UnreadableError
+    from vestige.formats.artifacts.read import read_tree
+    from vestige.formats.artifacts.tree import (
+        DirectoryTree,
+        UnreadablePartError,
+        ZipTree,
+        open_zip,
+        zip_prefixes,
+    )
+
+    if path.is_dir():
+        return read_tree(DirectoryTree(path))
+    try:
+        archive = open_zip(path)
+    except UnreadablePartError as error:
+        raise UnreadableError(f"{path}: {error.message}") from None
+    prefixes = zip_prefixes(archive)
+    if len(prefixes) != 1:
+        archive.close()
+        raise UnreadableError(f"{path}: {len(prefixes)} bundles in it (expected one). Unpack it.")
+    return read_tree(ZipTree(archive, prefixes[0], str(path)))
+
+
+def write(run: RunToWrite, target: Path) -> Path:
+    """A run with `test` spans, as a bundle."""
+    from vestige.formats.artifacts.export import write_run
+
+    return write_run(run, target)
