@@ -18,7 +18,7 @@ from msgspec import UNSET
 
 from vestige.errors import UnreadableError, UsageError
 from vestige.formats.artifacts import layout, types
-from vestige.formats.artifacts.check import check_bundle
+from vestige.formats.artifacts.checking import check_bundle
 from vestige.formats.artifacts.export import new_folder
 from vestige.formats.artifacts.story import Step, parse_event, tell
 from vestige.formats.artifacts.tree import DirectoryTree
