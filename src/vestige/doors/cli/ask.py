@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -141,10 +142,15 @@ def diff(
     from vestige.transfer import is_source, open_pair
 
     if b is not None and is_source(a) and is_source(b):
-        opened, a, b = open_pair(Path(a), Path(b))
+        opened, id_a, id_b = open_pair(Path(a), Path(b))
         with opened as debugger:
-            answer = debugger.diff(a, b, **options)
-            print_answer(answer, as_json, budget)
+            answer = debugger.diff(id_a, id_b, **options)
+            try:
+                print_answer(answer, as_json, budget)
+            finally:
+                # Their ids are of this comparison: to look at them, they must be kept.
+                if not as_json:
+                    click.echo(f"to go on with both: vestige import {shlex.quote(a)} {shlex.quote(b)}")  # fmt: skip
         return
     with asked(home) as (debugger, _):
         answer = debugger.diff(a, b, **options)
