@@ -319,6 +319,19 @@ def test_github_annotations_are_escaped(tmp_path: Path) -> None:
     assert all(line.startswith(("::error ", "vestige validate: ")) for line in lines)
 
 
+def test_the_step_summary_names_the_failing_cases(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where GitHub gives a file for it."""
+    summary = tmp_path / "summary.md"
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+
+    validate(DATA / "dual_failures", "--format", "github")
+
+    assert "- fail `case_bad`: `mismatch`" in summary.read_text()
+    assert "3 cases; 1 assertions passed, 1 failed, 1 skipped." in summary.read_text()
+
+
 def test_json_has_all_there_is_to_know(tmp_path: Path) -> None:
     bundle = BrokenBundle(tmp_path, "seed_pass")
     bundle.edit("repro.json", lambda repro: repro.pop("seed"))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from vestige.doors.cli.main import cli
 from vestige.errors import UnreadableError
 from vestige.formats import junit, reportlog
-from vestige.formats.junit_xml import Report, TestCase, XmlError, parse_report, render_report
+from vestige.formats.junit_xml import JunitCase, Report, XmlError, parse_report, render_report
 from vestige.record.types import SpanClose, SpanOpen
 
 DATA = Path(__file__).parents[1] / "data" / "suites"
@@ -97,7 +97,7 @@ def test_no_bytes_make_another_error(data: bytes) -> None:
 @given(text=st.text(), outcome=st.sampled_from(["pass", "fail", "skip"]))
 def test_any_text_makes_a_report_that_parses(text: str, outcome: str) -> None:
     """ANSI escapes, NULs, lone surrogates: XML has no way to write them, so they are escaped."""
-    case = TestCase(text, text, 12_000_000, outcome, text, text, text, text)  # type: ignore[arg-type]
+    case = JunitCase(text, text, 12_000_000, outcome, text, text, text, text)  # type: ignore[arg-type]
 
     report = parse_report(render_report(Report(text, "2026-02-10T17:00:00Z", [case])))
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from vestige.errors import UnreadableError, UsageError
 from vestige.formats.base import Problem, RunToWrite, Source
-from vestige.formats.junit_xml import Report, TestCase, XmlError, parse_report, render_report
+from vestige.formats.junit_xml import JunitCase, Report, XmlError, parse_report, render_report
 from vestige.formats.suites import TEST, SuiteRecords, parse_time_ns, render_time
 from vestige.limits import ARTIFACT_BODY_MAX, JUNIT_MAX, MIB, STACK_MAX
 from vestige.record.run import SpanInfo
@@ -125,7 +125,7 @@ def _records(
     yield suite.close("error" if failed else "ok", now_ns, {"total": len(report.cases), **counts})
 
 
-def _facts(case: TestCase) -> Attributes:
+def _facts(case: JunitCase) -> Attributes:
     facts: Attributes = {}
     if case.outcome == "fail":
         facts["error.type"] = case.type or "TestFailed"
@@ -158,12 +158,12 @@ def _attach(
     yield from suite.file(os.path.relpath(place, folder), key, time_ns, size, digest, data)
 
 
-def _case_of(span: SpanInfo, run: RunToWrite) -> TestCase:
+def _case_of(span: SpanInfo, run: RunToWrite) -> JunitCase:
     told = span.attributes
     classname = told.get("classname")
     prefix = f"{classname}." if isinstance(classname, str) else ""
     outcome = told.get("outcome")
-    case = TestCase(str(classname or ""), span.name.removeprefix(prefix))
+    case = JunitCase(str(classname or ""), span.name.removeprefix(prefix))
     case.duration_ns = span.duration_ns or 0
     if outcome in ("pass", "fail", "skip"):
         case.outcome = outcome  # type: ignore[assignment]  # one of the three

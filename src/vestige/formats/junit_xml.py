@@ -25,7 +25,7 @@ class XmlError(Exception):
 
 
 @dataclass(slots=True)
-class TestCase:
+class JunitCase:
     """One `testcase`."""
 
     classname: str
@@ -49,7 +49,7 @@ class TestCase:
 class Report:
     name: str = ""
     timestamp: str = ""
-    cases: list[TestCase] = field(default_factory=list)
+    cases: list[JunitCase] = field(default_factory=list)
 
 
 def parse_report(data: bytes) -> Report:
@@ -72,7 +72,7 @@ class _Target:
     def __init__(self) -> None:
         self.report = Report()
         self.is_report = False
-        self._case: TestCase | None = None
+        self._case: JunitCase | None = None
         self._depth = 0
         self._text: list[str] | None = None
         self._result: tuple[str, dict[str, str]] | None = None
@@ -91,7 +91,7 @@ class _Target:
             self.report.name = self.report.name or attributes.get("name", "")
             self.report.timestamp = self.report.timestamp or attributes.get("timestamp", "")
         elif tag == "testcase":
-            self._case = TestCase(attributes.get("classname", ""), attributes.get("name", ""))
+            self._case = JunitCase(attributes.get("classname", ""), attributes.get("name", ""))
             self._case.duration_ns = _duration(attributes.get("time", ""))
             self._case.attributes = {key: attributes[key] for key in _KEPT if attributes.get(key)}
         elif self._case is not None and tag.startswith(_READ):
@@ -116,7 +116,7 @@ class _Target:
     def close(self) -> None:
         return None
 
-    def _take(self, case: TestCase, tag: str, attributes: dict[str, str], text: str) -> None:
+    def _take(self, case: JunitCase, tag: str, attributes: dict[str, str], text: str) -> None:
         if tag in _OUTPUTS:
             case.output += text
             return
@@ -159,7 +159,7 @@ def render_report(report: Report) -> bytes:
     return "\n".join(lines).encode(errors="backslashreplace")
 
 
-def _render_case(case: TestCase) -> list[str]:
+def _render_case(case: JunitCase) -> list[str]:
     own = {"classname": case.classname, "name": case.name, "time": f"{case.duration_ns / 1e9:.6f}"}
     lines = [_tag("testcase", own)]
     if case.outcome == "fail":
