@@ -11,6 +11,10 @@ from click.testing import CliRunner, Result
 
 from artifact_bundle import DATA, BrokenBundle
 from vestige.doors.cli.main import cli
+from vestige.formats.artifacts.checking import check_bundle
+from vestige.formats.artifacts.tree import DirectoryTree
+from vestige.formats.artifacts.types import Git
+from vestige.formats.artifacts.writing import SuiteFacts, TraceFile, finish_bundle
 from vestige.home import Home
 from vestige.record.run import Run
 from vestige.store.base import RunFilter
@@ -195,6 +199,26 @@ def test_a_target_in_the_way_is_left_alone(tmp_path: Path) -> None:
 
     assert result.exit_code == 2
     assert [place.name for place in (tmp_path / "demo_pass" / "20260210_170000").iterdir()] == ["mine.txt"]  # fmt: skip
+
+
+def test_any_text_makes_a_valid_bundle(tmp_path: Path) -> None:
+    """ANSI escapes, newlines, NULs, lone surrogates: in names, messages, commands, variables."""
+    odd = "\x1b[31mrød\n\0\udcff\u2028"
+    trace = TraceFile(tmp_path, odd, "20260210_170000")
+    for kind in ("suite_start", "case_start", "assert_fail", "case_end", "suite_end"):
+        trace.write(kind, ts="2026-02-10T17:00:00Z", case=odd, message=odd)
+    trace.close()
+    facts = SuiteFacts(
+        suite=odd, timestamp="20260210_170000", started_ns=0, ended_ns=1, generated_ns=1,
+        command=odd, environment={odd: odd}, replay_environment={"A": odd}, fixture_ids=[odd],
+        notes=[odd], git=Git(odd, odd, True), runner={odd: odd},
+    )  # fmt: skip
+
+    finish_bundle(tmp_path, facts)
+
+    for profile in ("seed", "latest", "strict"):
+        assert check_bundle(DirectoryTree(tmp_path), profile)[1] == []
+    assert len((tmp_path / "transcript/summary.txt").read_text().splitlines()) == 9
 
 
 def test_shards_merge_into_one_valid_bundle(tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ from hypothesis import strategies as st
 
 from artifact_bundle import DATA, BrokenBundle
 from vestige.doors.cli.main import cli
+from vestige.errors import UnreadableError
+from vestige.formats import artifacts
 from vestige.formats.artifacts import layout
 from vestige.formats.artifacts.checking import check_bundle
 from vestige.formats.artifacts.schemas import bundle_schema
@@ -385,6 +387,11 @@ def test_no_bytes_make_a_traceback(data: st.DataObject, tmp_path_factory: pytest
 
     for profile in ("seed", "latest", "strict"):
         bundle.problems(profile)
+    try:
+        for _ in artifacts.read(bundle.root).records:
+            pass
+    except UnreadableError as error:
+        assert "trace" in str(error)
     shutil.rmtree(bundle.root)
 
 

@@ -132,13 +132,10 @@ class _Reader:
         yield number + 1, rest
 
     def _chunks(self, path: str) -> Iterator[bytes]:
-        for item in self._tree.items():
-            if item.path == path and item.read is not None:
-                try:
-                    yield from item.chunks()
-                except UnreadablePartError as error:
-                    self._problems.append(Problem(self._in(path), "", error.rule, error.message))
-                return
+        try:
+            yield from self._tree.chunks(path) or ()
+        except UnreadablePartError as error:
+            self._problems.append(Problem(self._in(path), "", error.rule, error.message))
 
     def _has_ends(self) -> bool:
         held = b""
