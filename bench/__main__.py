@@ -12,6 +12,7 @@ from rich.table import Table
 from bench import (
     agentdbg,
     agentdbg_emit,
+    artifacts,
     bundles,
     capture,
     emit,
@@ -37,6 +38,7 @@ SECTIONS: dict[str, tuple[str, Callable[[], Sequence[Figure]]]] = {
     "verbs": ("Asking", verbs.measure),
     "wire": ("Model calls, recorded at the wire", wire.measure),
     "agentdbg": ("Runs of AgentDbg", agentdbg.measure),
+    "artifacts": ("Artifact bundles", artifacts.measure),
 }
 
 HOW_TO_READ = """\

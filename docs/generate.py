@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import os
 import re
 import sys
@@ -24,6 +25,8 @@ import schemas
 
 from vestige import errors, limits, settings
 from vestige.doors.cli.main import cli
+from vestige.formats.artifacts import rules as artifact_rules
+from vestige.formats.artifacts import schemas as artifact_schemas
 from vestige.record import types
 from vestige.store import schema
 from vestige.testing import FakeRecorder
@@ -38,6 +41,7 @@ def main(arguments: list[str]) -> int:
         FOLDER / name: f"{NOTE}\n\n{render()}".rstrip() + "\n" for name, render in PAGES.items()
     }
     pages |= {ROOT / "schemas" / name: render() for name, render in schemas.SCHEMAS.items()}
+    pages |= {ROOT / "schemas" / name: text for name, text in schema_files()}
     stale = [path for path, text in pages.items() if not path.exists() or _read(path) != text]
     if "--check" in arguments:
         for path in stale:
@@ -52,6 +56,32 @@ def main(arguments: list[str]) -> int:
 
 def _read(path: Path) -> str:
     return path.read_text(encoding="utf-8")
+
+
+# --- bundles ----------------------------------------------------------------------------
+
+
+def schema_files() -> Iterator[tuple[str, str]]:
+    """JSON Schemas of the typed files of an artifact bundle."""
+    for name, published in artifact_schemas.published().items():
+        yield f"artifacts/{name}", json.dumps(published, indent=2) + "\n"
+
+
+def render_rules() -> str:
+    parts = ["# Rules of an artifact bundle", " ".join((artifact_rules.__doc__ or "").partition("\n")[0].split())]  # fmt: skip
+    parts.append(
+        "`vestige validate` names the rule that is broken. A rule belongs to the first profile that"
+        " enforces it: `latest` and `strict` each add to `seed`. JSON Schemas of the typed files are"
+        " in `schemas/artifacts/`."
+    )
+    for profile in artifact_rules.PROFILES:
+        rows = [
+            (f"`{rule.id}`", rule.meaning + (" *(warning)*" if rule.warning else ""), rule.clause, rule.hint)
+            for rule in artifact_rules.RULES.values()
+            if rule.profile == profile
+        ]  # fmt: skip
+        parts += [f"## {profile}", _table(("rule", "what has to hold", "clause", "what to do"), rows)]  # fmt: skip
+    return "\n\n".join(parts)
 
 
 # --- commands ---------------------------------------------------------------------------
@@ -253,6 +283,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "record.md": render_record,
     "errors.md": render_errors,
     "checks.md": lambda: debugger.render_checks(_table),
+    "rules.md": render_rules,
     "verbs.md": lambda: debugger.render_verbs(_table),
 }
 

@@ -2,7 +2,7 @@
 
 from vestige.transfer.exporting import export_run
 from vestige.transfer.importing import Imported, check_source, import_path, recover_source
-from vestige.transfer.opening import is_source, open_ids, open_path
+from vestige.transfer.opening import is_source, open_ids, open_path, split_source
 
 __all__ = [
     "Imported",
@@ -13,4 +13,5 @@ __all__ = [
     "open_ids",
     "open_path",
     "recover_source",
+    "split_source",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -143,6 +144,7 @@ def grep(
   vestige diff r7.s9 --prev      against the call like it before
   vestige diff r7 --vs-good      against the last good run like it
   vestige diff x.wink#3 x.wink#7 a session's state at two snapshots of a bundle
+  vestige diff BUNDLE BUNDLE     two suites: newly failing, newly passing, slower
 """,
     exits="0 the same, 1 they differ, 2 no such run or span, 3 unreadable store",
 )
@@ -160,11 +162,19 @@ def grep(
 def diff(
     a: str, b: str | None, home: Home, as_json: bool, budget: int | None, **options: Any
 ) -> None:
-    """Show how two runs or two spans differ: structure first, then the first differing bytes."""
-    from vestige.transfer import open_ids
+    """Show how two runs or two spans differ: structure first, then the first differing bytes.
+
+    A and B are ids, or paths of runs in other formats. Of two test suites the cases come first:
+    newly failing, newly passing, slower.
+    """
+    from vestige.transfer import is_source, open_ids, split_source
 
     with open_ids(home, a, b) as (debugger, (first, second)):
         answer = debugger.diff(first or "", second if b is None else second or "", **options)
+        if b is not None and is_source(a) and not as_json:
+            # Their ids are of this comparison: to look at them, they must be kept.
+            paths = " ".join(dict.fromkeys(shlex.quote(split_source(each)[0]) for each in (a, b)))
+            click.echo(f"to go on with both: vestige import {paths}", err=True)
     print_answer(answer, as_json, budget)
 
 

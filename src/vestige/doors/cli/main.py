@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from vestige._version import __version__
+from vestige.doors.cli.artifacts import artifacts
 from vestige.doors.cli.ask import check, compare, diff, grep, schema, sql, stats, why
 from vestige.doors.cli.collect import collect, doctor, recover
 from vestige.doors.cli.debug import debug
@@ -23,6 +24,7 @@ from vestige.doors.cli.replay import replay
 from vestige.doors.cli.run import run
 from vestige.doors.cli.skill import help_component, skill
 from vestige.doors.cli.transfer import export, import_runs
+from vestige.doors.cli.validate import validate
 from vestige.errors import VestigeError
 
 
@@ -85,6 +87,8 @@ for command in (
     import_runs,
     export,
     debug,
+    validate,
+    artifacts,
     mcp,
     skill,
     help_component,

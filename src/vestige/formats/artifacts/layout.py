@@ -1,0 +1,164 @@
+"""Where everything is in a bundle: required paths, their types, what `bundle.json` refers to.
+
+    <root>/<suite>/<timestamp>/bundle.json, summary.json, trace/events.jsonl, ...
+
+Tables, and the few pure questions about a path that the validator, the reader and the writer ask
+alike: is it a log, a screenshot, what kind is it, may it be joined to a bundle root.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+from vestige.formats.artifacts import types
+
+BUNDLE: Final = "bundle.json"
+TRACE: Final = "trace/events.jsonl"
+LOGS_INDEX: Final = "logs/index.json"
+SCREENSHOTS_INDEX: Final = "screenshots/index.json"
+CASE_ARTIFACTS: Final = "trace/.case_artifacts.tsv"
+"""The real writer's own notes (case, tab, path): on disk, and never listed."""
+UNLISTED: Final = frozenset((BUNDLE, CASE_ARTIFACTS))
+
+KINDS: Final = (
+    "metadata", "metrics", "diagnostics", "trace", "transcript", "log", "screenshot", "fixture",
+    "replay", "opaque",
+)  # fmt: skip
+
+EVENT_KINDS: Final = (
+    "suite_start", "case_start", "assert_pass", "assert_fail", "assert_skip", "attachment",
+    "case_end", "suite_end",
+)  # fmt: skip
+"""Those that mean something to a reader. Any other is kept as a line that was said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A file that every bundle has."""
+
+    path: str
+    section: tuple[str, ...]
+    """Where `bundle.json.artifacts` refers to it."""
+    kind: str
+    schema: str | None = None
+    type: Any = None
+    """The struct of the file, or of each of its lines."""
+
+
+PARTS: Final = (
+    Part("meta.json", ("metadata",), "metadata", "meta.v1", types.MetaFile),
+    Part("metrics.json", ("metrics",), "metrics", "metrics.v1", types.Metrics),
+    Part("summary.json", ("summary",), "metrics", "summary.v1", types.Summary),
+    Part("diagnostics/env_redacted.txt", ("diagnostics", "env_redacted"), "diagnostics"),
+    Part("diagnostics/tree.txt", ("diagnostics", "tree"), "diagnostics"),
+    Part(TRACE, ("trace", "events"), "trace", "trace-events.v1", types.TraceEvent),
+    Part("transcript/summary.txt", ("transcript", "summary"), "transcript"),
+    Part(LOGS_INDEX, ("logs", "index"), "log", "logs-index.v1", types.FileIndex),
+    Part(SCREENSHOTS_INDEX, ("screenshots", "index"), "screenshot", "screenshots-index.v1", types.FileIndex),
+    Part("fixtures.json", ("fixtures",), "fixture", "fixtures.v1", types.Fixtures),
+    Part("repro.txt", ("replay", "command"), "replay"),
+    Part("repro.env", ("replay", "environment"), "replay"),
+    Part("repro.json", ("replay", "metadata"), "replay", "repro.v1", types.Repro),
+)  # fmt: skip
+"""What the seed requires, beside `bundle.json` itself."""
+
+LATER_PARTS: Final = (
+    Part("manifest.json", ("manifest",), "metadata", "e2e-manifest.v1", types.Manifest),
+    Part("scenarios/index.json", ("scenarios", "index"), "replay", "scenarios-index.v1", types.ScenariosIndex),
+    Part("scenarios/scenarios.jsonl", ("scenarios", "events"), "replay", "scenario-events.v1", types.Scenario),
+)  # fmt: skip
+"""What later eras require too. Their kind is an old one, so that the seed's era accepts them."""
+
+PART_OF: Final = {part.path: part for part in (*PARTS, *LATER_PARTS)}
+REQUIRED: Final = (BUNDLE, *(part.path for part in PARTS))
+
+SEED_TIMESTAMP = re.compile(r"\d{8}_\d{6}")
+"""`20260210_170000`: how a bundle's directory is named."""
+
+RFC3339 = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})")
+
+_LOG = re.compile(r"\.log(\.[^/]*)?\Z")
+_SCREENSHOT = re.compile(r"\.(png|jpe?g|webp|gif|bmp)\Z", re.IGNORECASE)
+_DRIVE = re.compile(r"[A-Za-z]:")
+_KIND_BY_FOLDER: Final = {
+    "diagnostics": "diagnostics", "failures": "diagnostics", "trace": "trace", "steps": "trace",
+    "transcript": "transcript", "logs": "log", "screenshots": "screenshot", "fixtures": "fixture",
+    "scenarios": "replay",
+}  # fmt: skip
+_SCHEMA_BY_FOLDER: Final = {"failures": "failure.v1", "steps": "step.v1"}
+
+
+def parts(later: bool = False) -> tuple[Part, ...]:
+    """The files that a bundle must have; `later`: for the eras after the seed too."""
+    return (*PARTS, *LATER_PARTS) if later else PARTS
+
+
+def refs(later: bool = False) -> dict[str, Any]:
+    """`bundle.json.artifacts`, as it has to be; `later`: as every era accepts it."""
+    found: dict[str, Any] = {}
+    for part in parts(later):
+        ref = {"path": part.path} if part.schema is None else {"path": part.path, "schema": part.schema}  # fmt: skip
+        *outer, last = part.section
+        place = found
+        for name in outer:
+            place = place.setdefault(name, {})
+        place[last] = ref
+    return found
+
+
+def is_log(path: str) -> bool:
+    """`*.log` and `*.log.*`: what logs/index.json has to list."""
+    return _LOG.search(posixpath.basename(path)) is not None
+
+
+def is_screenshot(path: str) -> bool:
+    """What screenshots/index.json has to list, wherever it is."""
+    return _SCREENSHOT.search(path) is not None
+
+
+def kind_of(path: str) -> str:
+    """The kind under which a writer lists a file."""
+    if path in PART_OF:
+        return PART_OF[path].kind
+    if is_log(path):
+        return "log"
+    folder, slash, _ = path.partition("/")
+    if is_screenshot(path):
+        return "screenshot"
+    return _KIND_BY_FOLDER.get(folder, "opaque") if slash else "opaque"
+
+
+def schema_of(path: str) -> str | None:
+    """The schema under which a writer lists a file."""
+    if path in PART_OF:
+        return PART_OF[path].schema
+    folder, slash, rest = path.partition("/")
+    return _SCHEMA_BY_FOLDER.get(folder) if slash and rest.endswith(".json") else None
+
+
+def fault_of_path(path: str) -> str | None:
+    """Why a path may not be joined to a bundle root; None: it may."""
+    if not path:
+        return "is empty"
+    if "\0" in path:
+        return "holds a NUL"
+    if path[0] in "/\\":
+        return "is absolute"
+    if _DRIVE.match(path):
+        return "names a drive"
+    if ".." in path.split("/"):
+        return "holds `..`"
+    return None
+
+
+def is_alias(path: str) -> bool:
+    """A safe path that is not written in the one plain way: `./a`, `a//b`, `a\\b`."""
+    return "\\" in path or posixpath.normpath(path) != path
+
+
+def plain(path: str) -> str:
+    """The one way to write a safe path."""
+    return posixpath.normpath(path)
