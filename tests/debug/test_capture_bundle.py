@@ -39,8 +39,9 @@ SECRET = "sk-ant-REDACTED"
 
 
 @pytest.fixture(autouse=True)
-def _home(home: Home) -> None:
-    """A home of their own for the spools."""
+def _place(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A home of their own for the spools, and a folder for what they export."""
+    monkeypatch.chdir(tmp_path)
 
 
 def builder(session: Any = None, **more: Any) -> DebugBundleBuilder:
