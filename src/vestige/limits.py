@@ -94,6 +94,32 @@ PRUNE_INTERVAL_S = 300.0
 IMPORT_BATCH = 20_000
 """Records of an import in one transaction; fewer where their bodies are large."""
 
+# --- artifact bundles -------------------------------------------------------------------
+
+ARTIFACT_FILES_MAX = 1_000_000
+"""Files of one bundle that are looked at; the suites that we know write some ten thousand."""
+
+ARTIFACT_JSON_MAX = 16 * MIB
+"""A JSON file is parsed up to this size, and only hashed above it: parsed, it may take ten times that."""
+
+ARTIFACT_BUNDLE_MAX = 256 * MIB
+"""`bundle.json` has a line per file, and must be read whole."""
+
+ARTIFACT_LINE_MAX = 4 * MIB
+"""One line of a trace or another `*.jsonl`: it is held whole."""
+
+ARTIFACT_ZIP_BYTES_MAX = 16 * GIB
+"""What an archive may unfold to while it is hashed: nothing is kept, but it takes time."""
+
+ARTIFACT_FINDINGS_MAX = 100
+"""Findings of one rule in one file; a count stands for the rest."""
+
+ARTIFACT_BODY_MAX = 4 * MIB
+"""A larger file of a bundle is imported without its bytes: it stays where it is."""
+
+JUNIT_MAX = 64 * MIB
+"""An XML report is held whole while it is read."""
+
 # --- the store --------------------------------------------------------------------------
 
 PIECE_MIN = 64

@@ -47,6 +47,20 @@ class Problem:
         return f"{where}: {self.message}" + (f" {self.hint}" if self.hint else "")
 
 
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """One thing that was validated."""
+
+    path: str
+    files: int
+    """How many were looked at."""
+    problems: Sequence[Problem]
+
+    @property
+    def valid(self) -> bool:
+        return not any(problem.severity == "error" for problem in self.problems)
+
+
 @dataclass(slots=True)
 class Source:
     """One run as its format holds it."""

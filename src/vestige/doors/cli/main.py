@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from vestige._version import __version__
+from vestige.doors.cli.artifacts import artifacts
 from vestige.doors.cli.ask import check, compare, diff, grep, schema, sql, stats, why
 from vestige.doors.cli.collect import collect, doctor, recover
 from vestige.doors.cli.keep import pin, prune, unpin
@@ -21,6 +22,7 @@ from vestige.doors.cli.read import body, list_runs, overview, show, span
 from vestige.doors.cli.run import run
 from vestige.doors.cli.skill import help_component, skill
 from vestige.doors.cli.transfer import export, import_runs
+from vestige.doors.cli.validate import validate
 from vestige.errors import VestigeError
 
 
@@ -81,6 +83,8 @@ for command in (
     unpin,
     import_runs,
     export,
+    validate,
+    artifacts,
     mcp,
     skill,
     help_component,

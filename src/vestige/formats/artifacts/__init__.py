@@ -1,1 +1,82 @@
-"""Artifact bundles: the evidence that a test suite leaves, as a directory that a machine can trust."""
+"""Artifact bundles: the evidence that a test suite leaves, as a directory that a machine can trust.
+
+A bundle is `<root>/<suite>/<timestamp>/` with a `bundle.json` that lists every file and its hash.
+A suite is a run here, a case a span of type `test` in it; what a killed suite left reads as
+an interrupted run.
+
+Elsewhere: the rules in rules.py; the layout in layout.py; the typed files in types.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vestige.formats.artifacts import places
+from vestige.formats.artifacts.rules import PROFILES, Profile
+
+if TYPE_CHECKING:
+    from vestige.formats.base import Checked, Problem, RunToWrite, Source
+
+__all__ = ["PROFILES", "check", "check_profile", "find", "read", "sniff", "write"]
+
+
+def sniff(path: Path) -> bool:
+    """A bundle, a folder of them, a zip with one in it. Never raises."""
+    try:
+        return places.sniff_directory(path) if path.is_dir() else places.sniff_file(path)
+    except (OSError, ValueError):
+        return False
+
+
+def check(path: Path) -> Sequence[Problem]:
+    """All that is wrong, by the profile `seed`."""
+    return [problem for checked in check_profile(path, "seed") for problem in checked.problems]
+
+
+def check_profile(path: Path, profile: Profile) -> Iterator[Checked]:
+    """Bundle by bundle, by the rules of a profile."""
+    from vestige.formats.artifacts.validate import check_path
+
+    return check_path(path, profile)
+
+
+def find(path: Path) -> Iterator[Path]:
+    """The bundles at a path, those of killed suites too; an archive as it is."""
+    if path.is_dir():
+        yield from (place for place in places.find_places(path).bundles if places.is_bundle(place))
+    else:
+        yield path.parent if path.name == "bundle.json" else path
+
+
+def read(path: Path) -> Source:
+    """One bundle, as the run of a suite."""
+    from vestige.errors import UnreadableError
+    from vestige.formats.artifacts.read import read_tree
+    from vestige.formats.artifacts.tree import (
+        DirectoryTree,
+        UnreadablePartError,
+        ZipTree,
+        open_zip,
+        zip_prefixes,
+    )
+
+    if path.is_dir():
+        return read_tree(DirectoryTree(path))
+    try:
+        archive = open_zip(path)
+    except UnreadablePartError as error:
+        raise UnreadableError(f"{path}: {error.message}") from None
+    prefixes = zip_prefixes(archive)
+    if len(prefixes) != 1:
+        archive.close()
+        raise UnreadableError(f"{path}: {len(prefixes)} bundles in it (expected one). Unpack it.")
+    return read_tree(ZipTree(archive, prefixes[0], str(path)))
+
+
+def write(run: RunToWrite, target: Path) -> Path:
+    """A run with `test` spans, as a bundle."""
+    from vestige.formats.artifacts.export import write_run
+
+    return write_run(run, target)

@@ -78,6 +78,8 @@ REQUIRED: Final = (BUNDLE, *(part.path for part in PARTS))
 SEED_TIMESTAMP = re.compile(r"\d{8}_\d{6}")
 """`20260210_170000`: how a bundle's directory is named."""
 
+RFC3339 = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})")
+
 _LOG = re.compile(r"\.log(\.[^/]*)?\Z", re.IGNORECASE)
 _SCREENSHOT = re.compile(r"\.(png|jpe?g|webp|gif|bmp)\Z", re.IGNORECASE)
 _DRIVE = re.compile(r"[A-Za-z]:")
@@ -89,10 +91,15 @@ _KIND_BY_FOLDER: Final = {
 _SCHEMA_BY_FOLDER: Final = {"failures": "failure.v1", "steps": "step.v1"}
 
 
+def parts(later: bool = False) -> tuple[Part, ...]:
+    """The files that a bundle must have; `later`: for the eras after the seed too."""
+    return (*PARTS, *LATER_PARTS) if later else PARTS
+
+
 def refs(later: bool = False) -> dict[str, Any]:
     """`bundle.json.artifacts`, as it has to be; `later`: as every era accepts it."""
     found: dict[str, Any] = {}
-    for part in (*PARTS, *(LATER_PARTS if later else ())):
+    for part in parts(later):
         ref = {"path": part.path} if part.schema is None else {"path": part.path, "schema": part.schema}  # fmt: skip
         *outer, last = part.section
         place = found

@@ -29,6 +29,14 @@ Sha256 = Annotated[
     # Python's `$` also matches before a last newline; ECMA's does not. This means one thing in both.
     Meta(pattern=r"^[0-9a-f]{64}(?!\n)$", extra_json_schema={_RULE: "sha256-shape"}),
 ]
+RelativePath = Annotated[
+    str,
+    # As layout.fault_of_path: not empty, no NUL, not absolute, no drive, no `..`.
+    Meta(
+        pattern=r"^(?![/\\]|[A-Za-z]:)(?!(?:[^\0]*/)?\.\.(?:/|$(?!\n)))[^\0]+$",
+        extra_json_schema={_RULE: "path-unsafe"},
+    ),
+]
 Time = str
 """RFC 3339 in UTC, to the second: `2026-02-10T17:00:05Z`. The profile `strict` checks the shape."""
 
@@ -72,7 +80,7 @@ class Ref(msgspec.Struct, frozen=True, omit_defaults=True):
 class FileEntry(msgspec.Struct, frozen=True, gc=False):
     """One file of the bundle. `bundle.json` itself is not listed."""
 
-    path: str
+    path: RelativePath
     """Relative to the bundle root, forward slashes, no `..`."""
     sha256: Sha256
     bytes: Natural
@@ -175,7 +183,7 @@ class Repro(msgspec.Struct, frozen=True, omit_defaults=True):
 class IndexEntry(msgspec.Struct, frozen=True, gc=False):
     """As in the inventory of `bundle.json`: same size, same hash."""
 
-    path: str
+    path: RelativePath
     bytes: Natural
     sha256: Sha256
 

@@ -1,0 +1,180 @@
+"""Validate a bundle: everything that is wrong with it, in one walk that hashes every file.
+
+    check_bundle(DirectoryTree(path), "seed")       # problems, all of them
+
+`bundle.json` is read first; then each file is met once: compared with its entry, hashed while it
+streams by, and parsed where it ought to be JSON and is small enough.
+
+Elsewhere: the rules in rules.py; where bundles are in a path in places.py.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Protocol
+
+from vestige.formats.artifacts import layout
+from vestige.formats.artifacts.inventory import Inventory, Listed, read_inventory
+from vestige.formats.artifacts.layout import Part
+from vestige.formats.artifacts.lines import Lines, ScenarioLines, TraceLines
+from vestige.formats.artifacts.report import Report
+from vestige.formats.artifacts.rules import Profile
+from vestige.formats.artifacts.shapes import shown
+from vestige.formats.artifacts.tree import Item, Tree, UnreadablePartError
+from vestige.formats.artifacts.typed import check_typed, check_untyped, find_incomplete
+from vestige.formats.base import Problem
+from vestige.limits import ARTIFACT_JSON_MAX, MIB
+
+
+def check_bundle(tree: Tree, profile: Profile = "seed") -> tuple[int, list[Problem]]:
+    """How many files were looked at, and all that is wrong."""
+    report = Report(tree.name, profile)
+    try:
+        inventory = read_inventory(tree, report)
+        if inventory is None:
+            return 0, report.problems()
+        walk = _Walk(inventory, report)
+        for item in tree.items():
+            walk.meet(item)
+        walk.end()
+        return walk.count, report.problems()
+    except UnreadablePartError as error:
+        report.add(error.rule, "", error.message)
+        return 0, report.problems()
+
+
+class _Reader(Protocol):
+    """Something that wants a file's bytes while they stream by."""
+
+    def feed(self, chunk: bytes) -> None: ...
+
+    def end(self) -> None: ...
+
+
+class _Walk:
+    """One bundle, file by file."""
+
+    def __init__(self, inventory: Inventory, report: Report) -> None:
+        self.inventory = inventory
+        self.report = report
+        self.count = 0
+        later = report.profile == "latest"
+        self._parts = {part.path: part for part in layout.parts(later)}
+        self._missing = dict(self._parts)
+        self._unseen = dict(inventory.files)
+        self._indexed: list[str] = []
+        """Logs and screenshots."""
+        self._values: dict[str, Any] = {}
+        """Of typed files, by path."""
+        self._cases: dict[str, str] | None = {} if report.profile == "strict" else None
+        self._scenarios: ScenarioLines | None = None
+
+    def meet(self, item: Item) -> None:
+        path = item.path
+        self.count += 1
+        listed = self._unseen.pop(path, None)
+        self._missing.pop(path, None)
+        if self._cases is not None:
+            self._meet_strictly(item)
+        if item.fault is not None:
+            self.report.add(item.fault[0], path, item.fault[1])
+            return
+        if item.read is None or path == layout.BUNDLE:
+            return
+        if listed is None and path not in layout.UNLISTED and self.inventory.known:
+            self.report.add("file-unlisted", path, "is not in bundle.json.")
+        if layout.is_log(path) or layout.is_screenshot(path):
+            self._indexed.append(path)
+        try:
+            size, sha256 = self._read(item, self._reader(path))
+        except UnreadablePartError as error:
+            self.report.add(error.rule, path, error.message)
+            return
+        if listed is not None:
+            self._compare(path, listed, size, sha256)
+
+    def _read(self, item: Item, reader: _Reader | None) -> tuple[int, str]:
+        hasher = hashlib.sha256()
+        size = 0
+        for chunk in item.chunks():
+            size += len(chunk)
+            hasher.update(chunk)
+            if reader is not None:
+                reader.feed(chunk)
+        if reader is not None:
+            reader.end()
+        return size, hasher.hexdigest()
+
+    def _reader(self, path: str) -> _Reader | None:
+        part = self._parts.get(path)
+        if part is not None and part.type is not None:
+            if path == layout.TRACE:
+                return TraceLines(self.inventory, self.report)
+            if path.endswith(".jsonl"):
+                self._scenarios = ScenarioLines(path, self.inventory, self.report)
+                return self._scenarios
+            return _Whole(path, part, self)
+        if path.endswith(".json"):
+            return _Whole(path, None, self)
+        if path.endswith((".jsonl", ".ndjson")):
+            return Lines(path, self.report)
+        return None
+
+    def take_value(self, part: Part, data: bytes) -> None:
+        self._values[part.path] = check_typed(part, data, self.inventory, self.report)
+
+    def _compare(self, path: str, listed: Listed, size: int, sha256: str) -> None:
+        add = self.report.add
+        if listed.bytes is not None and listed.bytes != size:
+            add("bytes-differ", path, f"has {size} bytes; bundle.json says {listed.bytes}.")
+        if listed.sha256 is not None and listed.sha256 != sha256:
+            add("sha256-differs", path, f"has the sha256 {sha256}; bundle.json says {shown(listed.sha256)}.")  # fmt: skip
+
+    def _meet_strictly(self, item: Item) -> None:
+        assert self._cases is not None
+        if item.link:
+            self.report.add("symlink", item.path, "is a symlink.")
+        other = self._cases.setdefault(item.path.casefold(), item.path)
+        if other != item.path:
+            self.report.add("path-case", item.path, f"differs from {shown(other)} only in case.")
+
+    def end(self) -> None:
+        for path in self._missing:
+            later = any(part.path == path for part in layout.LATER_PARTS)
+            self.report.add("later-file-missing" if later else "file-missing", path, "is not there.")  # fmt: skip
+        for path, listed in self._unseen.items():
+            if path != layout.BUNDLE:
+                self.report.add("entry-without-file", layout.BUNDLE, f"{shown(path)} is listed, and is not there.", f"/files/{listed.at}/path")  # fmt: skip
+        find_incomplete(self._values, self._indexed, self.report)
+        index = self._values.get("scenarios/index.json", {})
+        count = index.get("scenario_count")
+        if self._scenarios is not None and type(count) is int and count != self._scenarios.count:
+            self.report.add("scenario-count-differs", "scenarios/index.json", f"{count} should be {self._scenarios.count}.", "/scenario_count")  # fmt: skip
+
+
+class _Whole:
+    """A JSON file, held until it has ended; given up when it is too large."""
+
+    def __init__(self, path: str, part: Part | None, walk: _Walk) -> None:
+        self._path = path
+        self._part = part
+        self._walk = walk
+        self._data: bytes | None = b""
+
+    def feed(self, chunk: bytes) -> None:
+        if self._data is None:
+            return
+        if len(self._data) + len(chunk) <= ARTIFACT_JSON_MAX:
+            self._data += chunk
+            return
+        self._data = None
+        rule = "json-unchecked" if self._part is None else "json-too-large"
+        self._walk.report.add(rule, self._path, f"is larger than {ARTIFACT_JSON_MAX // MIB} MiB; it was not parsed.")  # fmt: skip
+
+    def end(self) -> None:
+        if self._data is None:
+            return
+        if self._part is None:
+            check_untyped(self._path, self._data, self._walk.report)
+        else:
+            self._walk.take_value(self._part, self._data)

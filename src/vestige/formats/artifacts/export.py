@@ -1,0 +1,178 @@
+"""Write a stored run as a bundle: its `test` spans are the cases, its `file` spans the artifacts.
+
+A run without test spans is no suite, and is refused. The typed files are written anew from the
+run; what an imported bundle had beside them comes along.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from vestige.errors import UsageError
+from vestige.formats.artifacts import layout
+from vestige.formats.artifacts.types import Git
+from vestige.formats.artifacts.writing import NO_GIT, SuiteFacts, TraceFile, finish_bundle
+from vestige.formats.base import RunToWrite
+from vestige.formats.suites import TEST, render_time
+from vestige.record.run import LogInfo, SpanInfo
+
+_OUTCOME_OF = {"ok": "pass", "interrupted": "unknown", None: "unknown"}
+_ASSERTION = {"pass": "assert_pass", "fail": "assert_fail", "skip": "assert_skip"}
+
+
+def write_run(source: RunToWrite, target: Path) -> Path:
+    """Into a folder, as `<suite>/<timestamp>`; or as the target itself, which is not there yet."""
+    info = source.run.info
+    tests = [span for span in source.run.spans if span.type == TEST]
+    if not tests:
+        raise UsageError(
+            f"{info.short_id}: no spans of type `test` in it: it is no suite. Export it as another format."
+        )
+    suite = _suite_of(source)
+    timestamp = _timestamp_of(source)
+    place = target / safe_name(suite) / timestamp if target.is_dir() else target
+    with new_folder(place) as folder:
+        trace = TraceFile(folder, suite, timestamp)
+        owners = _write_files(source, folder)
+        try:
+            _write_trace(source, tests, trace, owners)
+        finally:
+            trace.close()
+        finish_bundle(folder, _facts(source, suite, timestamp))
+        folder.rename(place)
+    return place
+
+
+def safe_name(suite: str) -> str:
+    """A suite's name as that of a folder."""
+    return re.sub(r"[^\w.-]+", "_", suite).strip("._")[:100] or "suite"
+
+
+class new_folder:  # noqa: N801  # used as a function
+    """A folder beside the place where it will be; all or nothing."""
+
+    def __init__(self, place: Path) -> None:
+        if place.exists() and (not place.is_dir() or any(place.iterdir())):
+            raise UsageError(f"{place}: is in the way (expected no such path). Name another.")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        self._folder = Path(tempfile.mkdtemp(prefix=".vestige-", dir=place.parent))
+
+    def __enter__(self) -> Path:
+        self._folder.chmod(0o755)
+        return self._folder
+
+    def __exit__(self, *_: object) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _write_trace(
+    source: RunToWrite, tests: list[SpanInfo], trace: TraceFile, owners: dict[str, list[str]]
+) -> None:
+    logs: dict[str | None, list[LogInfo]] = {}
+    for log in source.run.logs:
+        logs.setdefault(log.span_id, []).append(log)
+    info = source.run.info
+    trace.write("suite_start", ts=render_time(info.started_ns), tool="vestige", run_id=info.id)
+    for test in tests:
+        outcome = _outcome(test)
+        name = test.name
+        trace.write("case_start", ts=render_time(test.started_ns), case=name, span_id=test.id)
+        said = list(_said(test, outcome, logs.get(test.id, [])))
+        for time_ns, kind, message in said:
+            trace.write(kind, ts=render_time(time_ns), case=name, message=message)
+        ended_ns = test.started_ns + (test.duration_ns or 0)
+        for path in owners.get(test.id, ()):
+            trace.write("attachment", ts=render_time(ended_ns), case=name, path=path)
+        elapsed = (test.duration_ns or 0) / 1e6
+        trace.write("case_end", ts=render_time(ended_ns), case=name, status=outcome, elapsed_ms=elapsed)  # fmt: skip
+    trace.write("suite_end", ts=render_time(info.ended_ns or info.last_ns))
+
+
+def _said(test: SpanInfo, outcome: str, logs: list[LogInfo]) -> Iterator[tuple[int, str, str]]:
+    """(time, kind, message): what was asserted. A case of which nothing is known but its end has
+    one assertion: that it went so."""
+    asserted = False
+    for log in logs:
+        kind = log.attributes.get("kind")
+        if kind == "attachment":
+            continue
+        told = kind if isinstance(kind, str) and kind else "log"
+        asserted |= told.startswith("assert_")
+        yield log.time_ns, told, log.message if log.message != told else ""
+    if not asserted and outcome in _ASSERTION:
+        message = test.attributes.get("error.message") or test.attributes.get("message")
+        yield test.started_ns + (test.duration_ns or 0), _ASSERTION[outcome], str(message or "")
+
+
+def _outcome(test: SpanInfo) -> str:
+    told = test.attributes.get("outcome")
+    if told in ("pass", "fail", "skip", "unknown"):
+        return str(told)
+    return _OUTCOME_OF.get(test.status, "fail")
+
+
+def _write_files(source: RunToWrite, folder: Path) -> dict[str, list[str]]:
+    """Captured files, as they were; by the span in which they stand."""
+    owners: dict[str, list[str]] = {}
+    taken = {layout.BUNDLE, *layout.PART_OF}
+    for span in source.run.spans:
+        data = source.body(span.input) if span.type == "file" else None
+        path = span.attributes.get("path")
+        if data is None or not isinstance(path, str) or layout.fault_of_path(path) is not None:
+            continue
+        path = layout.plain(path)
+        if path in taken or "\\" in path:
+            continue
+        place = folder / path
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(data)
+        except OSError:
+            continue  # a name that this disk cannot hold, or a file where a folder should be
+        taken.add(path)
+        owners.setdefault(span.parent_id or "", []).append(path)
+    return owners
+
+
+def _suite_of(source: RunToWrite) -> str:
+    root = _root(source)
+    told = root.attributes.get("suite") if root is not None else None
+    return told if isinstance(told, str) and told else source.run.info.name
+
+
+def _timestamp_of(source: RunToWrite) -> str:
+    root = _root(source)
+    told = root.attributes.get("timestamp") if root is not None else None
+    if isinstance(told, str) and layout.SEED_TIMESTAMP.fullmatch(told):
+        return told
+    return re.sub(r"[-:Z]", "", render_time(source.run.info.started_ns)).replace("T", "_")
+
+
+def _facts(source: RunToWrite, suite: str, timestamp: str) -> SuiteFacts:
+    info, root = source.run.info, _root(source)
+    known = root.attributes if root is not None else {}
+    ended_ns = info.ended_ns or info.last_ns
+    command = known.get("command")
+    seed = known.get("seed")
+    return SuiteFacts(
+        suite=suite, timestamp=timestamp, started_ns=info.started_ns, ended_ns=ended_ns,
+        generated_ns=ended_ns, git=_git(known),
+        command=command if isinstance(command, str) else f"vestige show {info.id}",
+        seed=seed if type(seed) is int else 0,
+        notes=[] if info.outcome in ("ok", "error") else [f"the run was {info.outcome}"],
+    )  # fmt: skip
+
+
+def _git(known: object) -> Git:
+    told = [known.get(f"git.{name}") for name in ("commit", "branch", "dirty")] if isinstance(known, dict) else [None] * 3  # fmt: skip
+    if isinstance(told[0], str):
+        return Git(told[0], str(told[1] or "unknown"), told[2] is True)
+    return NO_GIT
+
+
+def _root(source: RunToWrite) -> SpanInfo | None:
+    return next((span for span in source.run.spans if span.type == "run" and span.parent_id is None), None)  # fmt: skip

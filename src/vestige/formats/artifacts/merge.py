@@ -1,0 +1,168 @@
+"""Merge the bundles of a suite's shards into one: every case, every file, counters that add up.
+
+    merge_bundles([Path("shard-1"), Path("shard-2")], Path("merged"))
+
+Cases follow each other shard by shard, in the order in which the shards began. A file that two
+shards have under one name keeps it where the bytes are the same; else it goes under its shard.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+from msgspec import UNSET
+
+from vestige.errors import UnreadableError, UsageError
+from vestige.formats.artifacts import layout, types
+from vestige.formats.artifacts.check import check_bundle
+from vestige.formats.artifacts.export import new_folder
+from vestige.formats.artifacts.story import Step, parse_event, tell
+from vestige.formats.artifacts.tree import DirectoryTree
+from vestige.formats.artifacts.types import Bundle, Repro, TraceEvent
+from vestige.formats.artifacts.writing import SuiteFacts, TraceFile, finish_bundle
+from vestige.formats.suites import parse_time_ns
+
+
+@dataclass(frozen=True, slots=True)
+class _Shard:
+    path: Path
+    bundle: Bundle
+    repro: Repro
+    fixture_ids: list[str]
+    owned: dict[str, list[str]]
+    """Files by the name of their case, as a manifest of later eras has them."""
+
+
+def merge_bundles(shards: Sequence[Path], target: Path, suite: str | None = None) -> Path:
+    """One bundle of several. All of them must be valid; the result is."""
+    held = sorted((_open(path) for path in shards), key=lambda shard: shard.bundle.started_at)
+    names = list(dict.fromkeys(shard.bundle.suite for shard in held))
+    if len(names) > 1 and suite is None:
+        raise UsageError(
+            f"merge: the bundles are of {len(names)} suites ({', '.join(names[:5])}). Name the merged one with --suite."
+        )
+    name, first = suite or names[0], held[0].bundle
+    with new_folder(target) as folder:
+        trace = TraceFile(folder, name, first.timestamp)
+        try:
+            trace.write("suite_start", ts=first.started_at, tool="vestige")
+            for number, shard in enumerate(held, 1):
+                moved = _copy_files(shard, folder, number)
+                _copy_events(shard, trace, moved)
+            trace.write("suite_end", ts=max(shard.bundle.ended_at for shard in held))
+        finally:
+            trace.close()
+        finish_bundle(folder, _facts(held, name))
+        _, problems = check_bundle(DirectoryTree(folder, str(target)))
+        errors = [problem for problem in problems if problem.severity == "error"]
+        if errors:
+            raise UnreadableError(f"{errors[0]}")
+        folder.rename(target)
+    return target
+
+
+def _open(path: Path) -> _Shard:
+    _, problems = check_bundle(DirectoryTree(path))
+    errors = [problem for problem in problems if problem.severity == "error"]
+    if errors:
+        raise UnreadableError(f"{errors[0]} See `vestige validate {path}`.")
+    # Valid, so these decode.
+    bundle = msgspec.json.decode((path / layout.BUNDLE).read_bytes(), type=types.Bundle)
+    repro = msgspec.json.decode((path / "repro.json").read_bytes(), type=types.Repro)
+    fixtures = msgspec.json.decode((path / "fixtures.json").read_bytes(), type=types.Fixtures)
+    return _Shard(path, bundle, repro, fixtures.fixture_ids, _owned(path))
+
+
+def _owned(path: Path) -> dict[str, list[str]]:
+    try:
+        data = (path / "manifest.json").read_bytes()
+        manifest = msgspec.json.decode(data, type=types.Manifest)
+    except (OSError, msgspec.DecodeError):
+        return {}
+    return {case.name: case.artifacts for case in manifest.cases}
+
+
+def _copy_files(shard: _Shard, folder: Path, number: int) -> dict[str, str]:
+    """Old name to new, of those that had to move."""
+    moved: dict[str, str] = {}
+    for entry in shard.bundle.files:
+        path = layout.plain(entry.path)
+        if path in layout.PART_OF:
+            continue
+        target = path
+        if (folder / path).exists() and (folder / path).read_bytes() != (shard.path / path).read_bytes():  # fmt: skip
+            target = moved[path] = f"shard-{number}/{path}"
+        (folder / target).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(shard.path / path, folder / target)
+    return moved
+
+
+def _copy_events(shard: _Shard, trace: TraceFile, moved: dict[str, str]) -> None:
+    data = (shard.path / layout.TRACE).read_bytes()
+    parsed = (parse_event(line) for line in data.split(b"\n") if line.strip())
+    events = [event for event in parsed if isinstance(event, TraceEvent)]
+    explicit = b'"case_end"' in data
+    for step in tell(events, explicit):
+        if step.action in ("open", "event"):
+            _copy(step.event, trace, moved)
+        elif step.action == "close" and step.case is not None:
+            for path in shard.owned.get(step.case.name, ()):
+                if path not in step.case.attachments:
+                    told = moved.get(path, path)
+                    trace.write("attachment", ts=step.event.ts, case=step.case.name, path=told)
+            _close(step, trace)
+
+
+def _copy(event: TraceEvent, trace: TraceFile, moved: dict[str, str]) -> None:
+    more = {
+        name: getattr(event, name)
+        for name in ("elapsed_ms", "assertion_id", "span_id", "attempt", "path")
+        if getattr(event, name) is not UNSET
+    }
+    if "path" in more:
+        more["path"] = moved.get(more["path"], more["path"])
+    trace.write(event.kind, ts=event.ts, case=event.case, message=event.message, **more)
+
+
+def _close(step: Step, trace: TraceFile) -> None:
+    """Also of a case whose trace left its end to the next one."""
+    case = step.case
+    assert case is not None
+    elapsed = case.end.elapsed_ms if case.end is not None else UNSET
+    message = case.end.message if case.end is not None else ""
+    trace.write(
+        "case_end", ts=step.event.ts, case=case.name, message=message, status=case.outcome,
+        elapsed_ms=elapsed,
+    )  # fmt: skip
+
+
+def _facts(shards: list[_Shard], suite: str) -> SuiteFacts:
+    first = shards[0]
+    started_ns = parse_time_ns(first.bundle.started_at) or 0
+    ended_ns = max(parse_time_ns(shard.bundle.ended_at) or 0 for shard in shards)
+    commands = list(dict.fromkeys(shard.repro.command for shard in shards))
+    fixtures = [fixture for shard in shards for fixture in shard.fixture_ids]
+    notes = [f"merged from {len(shards)} bundles"]
+    commits = {shard.bundle.git.commit for shard in shards}
+    if len(commits) > 1:
+        notes.append(f"the bundles are of {len(commits)} commits: {', '.join(sorted(commits))}")
+    return SuiteFacts(
+        suite=suite, timestamp=first.bundle.timestamp, started_ns=started_ns, ended_ns=ended_ns,
+        generated_ns=ended_ns, command=" && ".join(commands), git=first.bundle.git,
+        environment=_variables(first.path / "diagnostics/env_redacted.txt"),
+        replay_environment=_variables(first.path / "repro.env"), seed=first.repro.seed, clock_mode=first.repro.clock_mode, fixture_ids=fixtures, notes=notes,
+    )  # fmt: skip
+
+
+def _variables(path: Path) -> dict[str, str]:
+    """`NAME=value` lines; of the first shard, for the merged bundle."""
+    found = {}
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        name, equals, value = line.strip().partition("=")
+        if equals and name.isidentifier():
+            found[name] = value.strip("'") if value.startswith("'") else value
+    return found

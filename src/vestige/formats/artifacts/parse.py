@@ -1,0 +1,93 @@
+"""Bytes that ought to be JSON: the value, or the rule that they break. Pure.
+
+    value = parse_json(data)                     # NotJsonError says which rule, where, and why
+    value = parse_json(data, unique_keys=True)   # also refuses a key that is there twice
+
+The quick decoder says yes; when it says no, the thorough one says why.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+import msgspec
+
+_BOMS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_quick = msgspec.json.Decoder().decode
+
+
+class NotJsonError(Exception):
+    """Why bytes are not JSON, by our rules."""
+
+    def __init__(self, rule: str, message: str, line: int | None = None) -> None:
+        super().__init__(message)
+        self.rule = rule
+        self.message = message
+        self.line = line
+
+
+def parse_json(data: bytes, unique_keys: bool = False) -> Any:
+    """The value. Whitespace alone is refused as `json-empty`."""
+    if not unique_keys:
+        try:
+            return _quick(data)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            pass
+    return _thorough(data, unique_keys)
+
+
+def _thorough(data: bytes, unique_keys: bool) -> Any:
+    if data.startswith(_BOMS):
+        raise NotJsonError("json-bom", "begins with a byte order mark.")
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise NotJsonError("json-utf8", f"is not UTF-8 at byte {error.start}.", line) from None
+    if not text.strip():
+        raise NotJsonError("json-empty", "is empty.")
+    doubled: list[str] = []
+
+    def build(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            doubled.extend(_doubled(pairs))
+        return found
+
+    try:
+        value = json.loads(
+            text, parse_constant=_refuse, object_pairs_hook=build if unique_keys else None
+        )
+    except json.JSONDecodeError as error:
+        raise NotJsonError("json-invalid", f"is not JSON: {error.msg}, column {error.colno}.", error.lineno) from None  # fmt: skip
+    except RecursionError:
+        raise NotJsonError("json-invalid", "is nested too deeply to be read.") from None
+    except ValueError as error:  # a number of thousands of digits
+        raise NotJsonError("json-invalid", f"is not JSON that can be read: {error}.") from None
+    if doubled:
+        raise DoubledKeyError(value, doubled)
+    return value
+
+
+class DoubledKeyError(NotJsonError):
+    """JSON, with keys that are there twice; the value is here all the same."""
+
+    def __init__(self, value: Any, keys: list[str]) -> None:
+        names = ", ".join(repr(key[:80]) for key in keys[:5])
+        super().__init__("json-duplicate-key", f"has keys twice: {names}.")
+        self.value = value
+
+
+def _doubled(pairs: list[tuple[str, Any]]) -> Iterator[str]:
+    held: set[str] = set()
+    for key, _ in pairs:
+        if key in held:
+            yield key
+        held.add(key)
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise NotJsonError("json-nan", f"holds {constant}.")

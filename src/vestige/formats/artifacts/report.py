@@ -1,0 +1,45 @@
+"""What is wrong with one bundle, while it is being found: by rule, within the profile, bounded."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from vestige.formats.artifacts.rules import RULES, Profile, applies
+from vestige.formats.base import Problem
+from vestige.limits import ARTIFACT_FINDINGS_MAX
+
+
+class Report:
+    """Collects problems of one bundle."""
+
+    def __init__(self, name: str, profile: Profile) -> None:
+        self.profile = profile
+        self._name = name
+        self._found: list[Problem] = []
+        self._counts: Counter[tuple[str, str]] = Counter()
+
+    def add(self, rule: str, file: str, message: str, place: str = "") -> None:
+        """A rule that does not belong to the profile is passed over."""
+        known = RULES[rule]
+        if not applies(known, self.profile):
+            return
+        # Of files, every one counts; of the rest, so many in one file.
+        self._counts[rule, file] += 1
+        if self._counts[rule, file] > ARTIFACT_FINDINGS_MAX:
+            return
+        severity = "warning" if known.warning else "error"
+        self._found.append(
+            Problem(self.path(file), place, rule, message, known.hint, severity)  # type: ignore[arg-type]  # one of the two
+        )
+
+    def path(self, file: str) -> str:
+        return f"{self._name}/{file}" if file else self._name
+
+    def problems(self) -> list[Problem]:
+        """All of them, in the order of the files."""
+        for (rule, file), count in self._counts.items():
+            more = count - ARTIFACT_FINDINGS_MAX
+            if more > 0:
+                told = f"{more} more findings of {rule}."
+                self._found.append(Problem(self.path(file), "", rule, told))
+        return self._found

@@ -1,0 +1,291 @@
+"""Write a bundle: the trace event by event, and the typed files once it has ended.
+
+    trace = TraceFile(root, "checkout", "20260210_170000")
+    trace.write("suite_start", ts=...)
+    trace.write("case_start", case="test_pay", ts=...)      # counters count along
+    ...
+    finish_bundle(root, facts)                              # all typed files, bundle.json last
+
+`finish_bundle` takes what the folder holds as it is (logs, screenshots, attachments), so it also
+finishes what a killed suite left. It writes the bundle that every era of the schema accepts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET
+
+from vestige.formats.artifacts import layout, types
+from vestige.formats.artifacts.story import Case, parse_event, tell
+from vestige.formats.artifacts.tree import DirectoryTree, UnreadablePartError
+from vestige.formats.artifacts.types import Counts, Git, TraceEvent
+from vestige.formats.suites import parse_time_ns, render_time
+
+_encode = msgspec.json.Encoder().encode
+_COUNTED: Final = {"case_start": 0, "assert_pass": 1, "assert_fail": 2, "assert_skip": 3}
+
+NO_GIT: Final = Git("unknown", "unknown", False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteFacts:
+    """What the typed files say beyond the trace. Texts are redacted already."""
+
+    suite: str
+    timestamp: str
+    started_ns: int
+    ended_ns: int
+    generated_ns: int
+    command: str
+    """Re-runs the suite, or what failed in it."""
+    git: Git = NO_GIT
+    seed: int = 0
+    clock_mode: str = "wall"
+    runner: Mapping[str, Any] = field(default_factory=dict)
+    paths: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """For diagnostics/env_redacted.txt."""
+    replay_environment: Mapping[str, str] = field(default_factory=dict)
+    """For repro.env."""
+    fixture_ids: Sequence[str] = ()
+    notes: Sequence[str] = ()
+    """Lines for the transcript: why a case is unknown, ..."""
+
+
+class TraceFile:
+    """`trace/events.jsonl`, flushed event by event: a killed suite shows what was running."""
+
+    def __init__(self, root: Path, suite: str, timestamp: str) -> None:
+        self.suite = suite
+        self.timestamp = timestamp
+        self.counters = [0, 0, 0, 0]
+        path = root / layout.TRACE
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Unbuffered: an event is one write, and survives the process.
+        self._file = open(path, "ab", buffering=0)  # noqa: SIM115  # closed in `close`
+
+    def write(
+        self, kind: str, *, ts: str, case: str = "", message: str = "", **more: Any
+    ) -> TraceEvent:
+        """`more`: the optional fields of a TraceEvent."""
+        if kind in _COUNTED:
+            self.counters[_COUNTED[kind]] += 1
+        event = TraceEvent(
+            1, self.suite, self.timestamp, ts, kind, case, message, Counts(*self.counters), **more
+        )
+        self._file.write(_encode(event) + b"\n")
+        return event
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def finish_bundle(
+    root: Path, facts: SuiteFacts, known: Mapping[str, tuple[int, str]] | None = None
+) -> Path:
+    """Write every typed file, then `bundle.json`. `known`: (size, sha256) of files that were
+    hashed while they were written, by path; the others are hashed now."""
+    cases, counts = read_cases(root)
+    files = _hash_files(root, known or {})
+    writer = _Finisher(root, facts, cases, counts, files)
+    return writer.finish()
+
+
+def read_cases(root: Path) -> tuple[list[Case], Counts]:
+    """The cases that a trace tells, and its last counters. A torn line is passed over."""
+    counts = Counts(0, 0, 0, 0)
+    data = (root / layout.TRACE).read_bytes()
+    events = []
+    for line in data.split(b"\n"):
+        event = parse_event(line) if line.strip() else ""
+        if isinstance(event, TraceEvent):
+            events.append(event)
+            counts = event.counters
+    told = list(tell(events, b'"case_end"' in data))
+    return [step.case for step in told if step.action == "open" and step.case], counts
+
+
+def _hash_files(root: Path, known: Mapping[str, tuple[int, str]]) -> dict[str, tuple[int, str]]:
+    found: dict[str, tuple[int, str]] = {}
+    for item in DirectoryTree(root).items():
+        if item.path in known:
+            found[item.path] = known[item.path]
+            continue
+        written_anew = item.path in layout.PART_OF and item.path != layout.TRACE
+        if item.path in layout.UNLISTED or item.read is None or written_anew:
+            continue
+        hasher, size = hashlib.sha256(), 0
+        try:
+            for chunk in item.chunks():
+                hasher.update(chunk)
+                size += len(chunk)
+        except UnreadablePartError:
+            continue
+        found[item.path] = (size, hasher.hexdigest())
+    return found
+
+
+class _Finisher:
+    """The typed files of one bundle."""
+
+    def __init__(
+        self,
+        root: Path,
+        facts: SuiteFacts,
+        cases: list[Case],
+        counts: Counts,
+        files: dict[str, tuple[int, str]],
+    ) -> None:
+        self.root, self.facts, self.cases, self.counts, self.files = root, facts, cases, counts, files  # fmt: skip
+        self.started = render_time(facts.started_ns)
+        self.ended = render_time(facts.ended_ns)
+        self.name = (1, facts.suite, facts.timestamp)
+
+    def finish(self) -> Path:
+        self._write_facts()
+        self._write_replay()
+        self._write_later()
+        self._text("transcript/summary.txt", self._transcript())
+        for path, belongs in (
+            (layout.LOGS_INDEX, layout.is_log),
+            (layout.SCREENSHOTS_INDEX, layout.is_screenshot),
+        ):
+            entries = [
+                types.IndexEntry(name, *self.files[name])
+                for name in sorted(self.files)
+                if belongs(name)
+            ]
+            self._json(path, types.FileIndex(*self.name, entries))
+        lines = [f"{path} ({size}b)" for path, (size, _) in sorted(self.files.items())]
+        self._text("diagnostics/tree.txt", lines)
+        return self._write_bundle()
+
+    def _write_facts(self) -> None:
+        facts, counts = self.facts, self.counts
+        seconds = (facts.started_ns // 10**9, facts.ended_ns // 10**9)
+        timing = types.Timing(*seconds, max(0, seconds[1] - seconds[0]))
+        determinism = {"clock_mode": facts.clock_mode, "seed": facts.seed, "run_start_epoch_s": seconds[0]}  # fmt: skip
+        self._json("summary.json", types.Summary(*self.name, self.started, self.ended, counts.total, counts.passed, counts.fail, counts.skip))  # fmt: skip
+        self._json("meta.json", types.MetaFile(*self.name, self.started, self.ended, facts.git, dict(facts.runner), dict(facts.paths), determinism))  # fmt: skip
+        self._json("metrics.json", types.Metrics(*self.name, timing, counts))
+        self._json("fixtures.json", types.Fixtures(*self.name, sorted(set(facts.fixture_ids))))
+        environment = [
+            f"  {_one_line(key)}={_one_line(value)}" for key, value in sorted(facts.environment.items())
+        ]  # fmt: skip
+        self._text("diagnostics/env_redacted.txt", ["Environment (redacted):", *environment])
+
+    def _write_replay(self) -> None:
+        facts = self.facts
+        self._text("repro.txt", [facts.command])
+        told = [f"{key}={shlex.quote(value)}" for key, value in facts.replay_environment.items()]
+        self._text("repro.env", told)
+        seconds = facts.started_ns // 10**9
+        self._json("repro.json", types.Repro(*self.name, facts.clock_mode, facts.seed, self.started, seconds, facts.command))  # fmt: skip
+
+    def _write_later(self) -> None:
+        """What later eras want: the same facts, case by case."""
+        facts = self.facts
+        cases = [
+            types.ManifestCase(case.name, case.outcome, case.assertions, _duration_ms(case), self._artifacts(case))
+            for case in self.cases
+        ]  # fmt: skip
+        replay = {"command": facts.command, "environment": "repro.env", "metadata": "repro.json"}
+        self._json(
+            "manifest.json",
+            types.Manifest(
+                1, facts.suite, self.started, self.ended, facts.command, cases,
+                dict(facts.runner), {},
+            ),
+        )  # fmt: skip
+        statuses: dict[str, int] = {}
+        lines = []
+        for case, told in zip(self.cases, cases, strict=True):
+            statuses[told.status] = statuses.get(told.status, 0) + 1
+            failures = [{"message": message, "artifact": None} for message in case.failures]
+            scenario = types.Scenario(
+                *self.name, case.name, told.status, told.assertion_count, told.duration_ms,
+                [{"path": path} for path in told.artifacts], failures, replay=replay,
+            )  # fmt: skip
+            lines.append(_encode(scenario) + b"\n")
+        self._bytes("scenarios/scenarios.jsonl", b"".join(lines))
+        index = types.ScenariosIndex(*self.name, len(cases), statuses, "scenarios/scenarios.jsonl", replay)  # fmt: skip
+        self._json("scenarios/index.json", index)
+
+    def _artifacts(self, case: Case) -> list[str]:
+        return [path for path in dict.fromkeys(case.attachments) if path in self.files]
+
+    def _transcript(self) -> list[str]:
+        facts, counts = self.facts, self.counts
+        told = [
+            f"suite: {facts.suite}",
+            f"timestamp: {facts.timestamp}",
+            f"started_at: {self.started}",
+            f"ended_at: {self.ended}",
+            f"counts: total={counts.total} pass={counts.passed} fail={counts.fail} skip={counts.skip}",
+            f"git: commit={facts.git.commit} branch={facts.git.branch} dirty={str(facts.git.dirty).lower()}",
+            f"repro_command: {facts.command}",
+        ]
+        told += [f"note: {note}" for note in facts.notes]
+        for case in self.cases:
+            if case.outcome in ("fail", "unknown"):
+                message = f": {case.failures[0]}" if case.failures else ""
+                told.append(f"{case.outcome}: {case.name}{message}")
+        return [_one_line(line) for line in told]
+
+    def _write_bundle(self) -> Path:
+        facts = self.facts
+        entries = [
+            types.FileEntry(path, sha256, size, layout.kind_of(path), layout.schema_of(path))
+            for path, (size, sha256) in sorted(self.files.items())
+        ]
+        bundle = types.Bundle(
+            types.SchemaId(types.SCHEMA_NAME, types.SCHEMA_MAJOR, 0), facts.suite, facts.timestamp,
+            render_time(facts.generated_ns), self.started, self.ended, self.counts, facts.git,
+            layout.refs(later=True), entries,
+        )  # fmt: skip
+        path = self.root / layout.BUNDLE
+        # In place at once: a bundle.json that is there is whole.
+        half = path.with_name(f"{layout.BUNDLE}.part")
+        half.write_bytes(msgspec.json.format(_encode(bundle), indent=2) + b"\n")
+        os.replace(half, path)
+        return self.root
+
+    def _json(self, path: str, value: Any) -> None:
+        self._bytes(path, msgspec.json.format(_encode(value), indent=2) + b"\n")
+
+    def _text(self, path: str, lines: Sequence[str]) -> None:
+        text = "".join(f"{line}\n" for line in lines)
+        self._bytes(path, text.encode(errors="backslashreplace"))
+
+    def _bytes(self, path: str, data: bytes) -> None:
+        place = self.root / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(data)
+        self.files[path] = (len(data), hashlib.sha256(data).hexdigest())
+
+
+def _duration_ms(case: Case) -> int:
+    end = case.end
+    if end is not None and end.elapsed_ms is not UNSET:
+        return max(0, int(end.elapsed_ms))
+    began, ended = parse_time_ns(case.start.ts), parse_time_ns(end.ts) if end else None
+    return max(0, (ended - began) // 1_000_000) if began is not None and ended is not None else 0
+
+
+def _one_line(text: str) -> str:
+    """Control characters as escapes: a value must not look like two, or move a cursor."""
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape", "surrogatepass").decode()
+        for char in text
+    )
+
+
+__all__ = ["NO_GIT", "SuiteFacts", "TraceFile", "finish_bundle", "read_cases"]
