@@ -78,9 +78,14 @@ class Redactor:
 
     def add_secret(self, value: str) -> None:
         """Mask this value wherever it appears, in every form that escaping gives it."""
-        if len(value) < _REGISTERED_MIN:
+        self.add_secrets((value,))
+
+    def add_secrets(self, values: Iterable[str]) -> None:
+        """Several at once: the scanner is built anew each time."""
+        known = (value for value in values if len(value) >= _REGISTERED_MIN)
+        forms = {form for value in known for form in _forms(value)}
+        if not forms:
             return
-        forms = _forms(value)
         with self._learning:
             # Longest first: a form may be the beginning of another.
             self._needles = tuple(sorted({*self._needles, *forms}, key=len, reverse=True))

@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -58,6 +58,10 @@ class SuiteFacts:
     fixture_ids: Sequence[str] = ()
     notes: Sequence[str] = ()
     """Lines for the transcript: why a case is unknown, ..."""
+    case_command: Callable[[str], str] | None = None
+    """Re-runs one case by its name; None: `command` is all there is."""
+    replay_keys: Mapping[str, Any] = field(default_factory=dict)
+    """What repro.json has beyond the contract."""
 
 
 class TraceFile:
@@ -188,16 +192,19 @@ class _Finisher:
         told = [f"{key}={shlex.quote(value)}" for key, value in facts.replay_environment.items()]
         self._text("repro.env", told)
         seconds = facts.started_ns // 10**9
-        self._json("repro.json", types.Repro(*self.name, facts.clock_mode, facts.seed, self.started, seconds, facts.command))  # fmt: skip
+        repro = types.Repro(*self.name, facts.clock_mode, facts.seed, self.started, seconds, facts.command)  # fmt: skip
+        self._json("repro.json", {**msgspec.to_builtins(repro), **facts.replay_keys})
 
     def _write_later(self) -> None:
         """What later eras want: the same facts, case by case."""
         facts = self.facts
+        told = list(_last_attempts(self.cases).values())
         cases = [
             types.ManifestCase(case.name, case.outcome, case.assertions, _duration_ms(case), self._artifacts(case))
-            for case in self.cases
+            for case in told
         ]  # fmt: skip
         replay = {"command": facts.command, "environment": "repro.env", "metadata": "repro.json"}
+        diagnostics = {"env_redacted": "diagnostics/env_redacted.txt"}
         self._json(
             "manifest.json",
             types.Manifest(
@@ -207,16 +214,22 @@ class _Finisher:
         )  # fmt: skip
         statuses: dict[str, int] = {}
         lines = []
-        for case, told in zip(self.cases, cases, strict=True):
-            statuses[told.status] = statuses.get(told.status, 0) + 1
+        for case, entry in zip(told, cases, strict=True):
+            statuses[entry.status] = statuses.get(entry.status, 0) + 1
             failures = [{"message": message, "artifact": None} for message in case.failures]
+            command = facts.case_command(case.name) if facts.case_command else facts.command
             scenario = types.Scenario(
-                *self.name, case.name, told.status, told.assertion_count, told.duration_ms,
-                [{"path": path} for path in told.artifacts], failures, replay=replay,
+                *self.name, case.name, entry.status, entry.assertion_count, entry.duration_ms,
+                [{"path": path} for path in entry.artifacts], failures,
+                artifact_dir=str(facts.paths.get("artifact_dir", "")), diagnostics=diagnostics,
+                replay={**replay, "command": command}, trace={"events": layout.TRACE},
             )  # fmt: skip
             lines.append(_encode(scenario) + b"\n")
         self._bytes("scenarios/scenarios.jsonl", b"".join(lines))
-        index = types.ScenariosIndex(*self.name, len(cases), statuses, "scenarios/scenarios.jsonl", replay)  # fmt: skip
+        index = types.ScenariosIndex(
+            *self.name, len(cases), statuses, "scenarios/scenarios.jsonl", replay, diagnostics,
+            {"manifest": "manifest.json", "trace": layout.TRACE},
+        )  # fmt: skip
         self._json("scenarios/index.json", index)
 
     def _artifacts(self, case: Case) -> list[str]:
@@ -234,7 +247,7 @@ class _Finisher:
             f"repro_command: {facts.command}",
         ]
         told += [f"note: {note}" for note in facts.notes]
-        for case in self.cases:
+        for case in _last_attempts(self.cases).values():
             if case.outcome in ("fail", "unknown"):
                 message = f": {case.failures[0]}" if case.failures else ""
                 told.append(f"{case.outcome}: {case.name}{message}")
@@ -270,6 +283,17 @@ class _Finisher:
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(data)
         self.files[path] = (len(data), hashlib.sha256(data).hexdigest())
+
+
+def _last_attempts(cases: Sequence[Case]) -> dict[str, Case]:
+    """One a name, as later eras want it; what earlier attempts attached stays with the case."""
+    found: dict[str, Case] = {}
+    for case in cases:
+        earlier = found.get(case.name)
+        if earlier is not None and earlier is not case:
+            case.attachments = [*dict.fromkeys((*earlier.attachments, *case.attachments))]
+        found[case.name] = case
+    return found
 
 
 def _duration_ms(case: Case) -> int:

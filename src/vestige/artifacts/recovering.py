@@ -1,0 +1,90 @@
+"""Finish what a killed suite left: a valid bundle that says which cases were running.
+
+    for found in recover(Path("tests/artifacts")): found.folder, found.running
+
+Such a case is `unknown`, and the transcript says why. Nothing but the folder is needed, and a
+suite that still runs is left alone: its writer holds the lock of its trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from vestige.artifacts.attach import PARTIAL, is_json, is_valid_json
+from vestige.artifacts.finishing import finish
+from vestige.artifacts.merging import rebuild_trace, worker_files
+from vestige.errors import UsageError
+from vestige.formats.artifacts import layout
+from vestige.formats.artifacts.places import folders
+from vestige.journal.locks import is_held
+from vestige.limits import ARTIFACT_JSON_MAX
+
+_DEPTH_MAX = 3
+"""From a tree of suites to a bundle: tree, suite, timestamp."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """A bundle that is finished now."""
+
+    folder: Path
+    running: list[str]
+    """The cases that were running when the suite was killed."""
+
+
+def is_unfinished(folder: Path) -> bool:
+    """Does a folder hold a suite without its `bundle.json`? Cheap, and never raises."""
+    try:
+        if (folder / layout.BUNDLE).exists():
+            return False
+        return (folder / layout.TRACE).is_file() or (
+            (folder / "trace").is_dir() and layout.SEED_TIMESTAMP.fullmatch(folder.name) is not None
+        )
+    except OSError:
+        return False
+
+
+def find_unfinished(path: Path, depth: int = _DEPTH_MAX) -> Iterator[Path]:
+    """The unfinished bundles at a path or below it."""
+    if is_unfinished(path):
+        yield path
+    elif depth > 0 and path.is_dir() and not (path / layout.BUNDLE).exists():
+        for folder in folders(path):
+            yield from find_unfinished(folder, depth - 1)
+
+
+def recover(path: Path) -> list[Recovered]:
+    """Finish every unfinished bundle at a path. Those of suites that still run are refused."""
+    found = list(find_unfinished(path))
+    for folder in found:
+        for trace in (folder / layout.TRACE, *worker_files(folder)):
+            if is_held(trace):
+                raise UsageError(f"{folder}: the suite is still running. Wait for it to end.")
+    return [_recover(folder) for folder in found]
+
+
+def _recover(folder: Path) -> Recovered:
+    (folder / "trace").mkdir(exist_ok=True)
+    _keep_evidence(folder)
+    merged = rebuild_trace(folder, default=(folder.parent.name or "unknown", folder.name))
+    running = list(merged.running)
+    notes = [f"the suite was killed while {case} was running" for case in running]
+    if not running:
+        notes = ["the suite was killed; no case was running"]
+    finish(folder, merged, [*notes, "finished by `vestige recover`"])
+    return Recovered(folder, running)
+
+
+def _keep_evidence(folder: Path) -> None:
+    """A file that ends in the middle is evidence too, but no JSON: it goes on as text."""
+    for path in sorted(folder.rglob("*")):
+        relative = path.relative_to(folder).as_posix()
+        if relative in layout.PART_OF or relative.startswith("trace/") or not path.is_file():
+            continue
+        if path.name.endswith(PARTIAL) or path.is_symlink() or not is_json(path.name):
+            continue
+        large = path.stat().st_size > ARTIFACT_JSON_MAX
+        if large or not is_valid_json(path.name, path.read_bytes()):
+            path.rename(path.with_name(f"{path.name}.txt"))
