@@ -144,19 +144,6 @@ class Case:
         text = self._suite.texts.message(message) if message else ""
         trace.event("case_end", self.name, text, elapsed_ms=elapsed, status=status or self.status)
 
-    def passed_and_ended(self) -> None:
-        """`passed` and `end` in one write: what most cases of most suites come to."""
-        self._passed += 1
-        self._assertions += 1
-        self._ended = True
-        trace = self._suite.trace
-        trace.passed += 1
-        elapsed = (trace.watch.now_ns() - self._begun_ns) // 1_000_000
-        trace.write(
-            trace.render("assert_pass", self.name, elapsed_ms=elapsed, assertion_id=f"a{self._assertions}")
-            + trace.render("case_end", self.name, elapsed_ms=elapsed, status=self.status)
-        )  # fmt: skip
-
     def __enter__(self) -> Self:
         return self
 
@@ -282,7 +269,6 @@ class SuiteRecorder(SuiteWriter):
         self.cases: list[ToldCase] = []
         """When the suite has ended: what became of each case."""
         self._finished = False
-        self._done_early: list[str] = []
         more = {"run_id": run_id} if run_id else {}
         self.trace.event("suite_start", tool="vestige", **more)
 
