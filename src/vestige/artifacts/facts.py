@@ -92,6 +92,8 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     """What `read_start` found: for SuiteFacts, and how to start the suite again."""
 
     facts: dict[str, Any]
+    command: str
+    """As it is written there; empty: it is not."""
     replay: Replay | None
     replay_environment: Mapping[str, str]
 
@@ -111,6 +113,7 @@ class _Meta(msgspec.Struct):
 
 
 class _Repro(msgspec.Struct):
+    command: str = ""
     vestige: Replay | None = None
 
 
@@ -131,6 +134,7 @@ def read_start(folder: Path, suite: str, timestamp: str, started_ns: int) -> Kep
             "paths": meta.paths,
             "environment": _read_variables(folder / ENVIRONMENT),
         },
+        command=repro.command,
         replay=repro.vestige,
         replay_environment=read_environment(folder),
     )

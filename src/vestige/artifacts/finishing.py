@@ -34,7 +34,7 @@ def finish(
     cases, _ = read_cases(folder)
     failed = failed_cases(cases)
     case_command: Callable[[str], str] | None = None
-    command = "true  # how this suite was started is not known"
+    command = kept.command or "true  # how this suite was started is not known"
     if kept.replay is not None:
         command = render_command(kept.replay, kept.replay_environment, failed)
         case_command = _command_of_case(kept.replay, kept.replay_environment, command)

@@ -21,8 +21,8 @@ from vestige.formats.artifacts.places import folders
 from vestige.journal.locks import is_held
 from vestige.limits import ARTIFACT_JSON_MAX
 
-_DEPTH_MAX = 3
-"""From a tree of suites to a bundle: tree, suite, timestamp."""
+_DEPTH_MAX = 2
+"""From a tree of suites to a bundle: suite, timestamp."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,20 +39,35 @@ def is_unfinished(folder: Path) -> bool:
     try:
         if (folder / layout.BUNDLE).exists():
             return False
-        return (folder / layout.TRACE).is_file() or (
-            (folder / "trace").is_dir() and layout.SEED_TIMESTAMP.fullmatch(folder.name) is not None
-        )
+        return (folder / layout.TRACE).is_file() or (_is_named(folder) and (folder / "trace").is_dir())  # fmt: skip
     except OSError:
         return False
 
 
-def find_unfinished(path: Path, depth: int = _DEPTH_MAX) -> Iterator[Path]:
-    """The unfinished bundles at a path or below it."""
+def _is_named(folder: Path) -> bool:
+    return layout.SEED_TIMESTAMP.fullmatch(folder.name) is not None
+
+
+def find_unfinished(path: Path) -> Iterator[Path]:
+    """The unfinished bundle at a path, or those in a tree: `<suite>/<timestamp>`, and no others.
+
+    What is named after no time was put there by somebody, for some reason; only who names it wants it changed.
+    """
     if is_unfinished(path):
         yield path
-    elif depth > 0 and path.is_dir() and not (path / layout.BUNDLE).exists():
-        for folder in folders(path):
-            yield from find_unfinished(folder, depth - 1)
+    else:
+        yield from _below(path, _DEPTH_MAX)
+
+
+def _below(path: Path, depth: int) -> Iterator[Path]:
+    if depth == 0 or (path / layout.BUNDLE).exists():
+        return
+    for folder in folders(path):
+        if _is_named(folder):
+            if is_unfinished(folder):
+                yield folder
+        else:
+            yield from _below(folder, depth - 1)
 
 
 def recover(path: Path) -> list[Recovered]:

@@ -143,7 +143,7 @@ class BundlePlugin:
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
         if self._suite is None:
             return (yield)
-        self._note_fixtures(getattr(item, "fixturenames", ()))
+        self._note_fixtures(item)
         self._attempt = 0
         self._begin_case(item.nodeid)
         self._fresh = True
@@ -187,10 +187,10 @@ class BundlePlugin:
         if self._spans is not None:
             self._spans.end(status or case.status, message)
 
-    def _note_fixtures(self, names: Any) -> None:
+    def _note_fixtures(self, item: Any) -> None:
         assert self._suite is not None
-        for name in names:
-            if name not in self._fixtures:
+        for name in getattr(item, "fixturenames", ()):
+            if name not in self._fixtures and name not in _parameters(item):
                 self._fixtures.add(name)
                 self._suite.fixture(name)
 
@@ -254,6 +254,11 @@ class BundlePlugin:
         with self._suite.case(report.nodeid or "collection") as case:
             case.failed(f"collection: {pytest_reports.message_of(report)}")
             case.write("failure.txt", pytest_reports.text_of(report))
+
+
+def _parameters(item: Any) -> Any:
+    """Names that a test gets its parameters by: pytest counts them as fixtures."""
+    return getattr(getattr(item, "callspec", None), "params", ())
 
 
 def _environment_before(spans: TestSpans | None) -> dict[str, str]:

@@ -90,13 +90,17 @@ def doctor(home: Home, as_json: bool, budget: int | None) -> None:
     examples="""
   vestige recover               finish everything that dead processes left in the home
   vestige recover ./spool/x     the same for a home elsewhere
+  vestige recover tests/artifacts    finish the bundles of suites that were killed
 """,
-    exits="0 done (also when there was nothing to do), 2 no such path, 3 not a home",
+    exits="0 done (also when there was nothing to do), 1 a bundle is not valid even so, 2 no such path or still running, 3 nothing that can be recovered",
 )
 @click.argument("path", required=False, type=click.Path(path_type=Path))
 @home_option
 def recover(path: Path | None, home: Home) -> None:
-    """Finish what a dead process left: take its records in, and stamp how it ended."""
+    """Finish what a dead process left: take its records in, and stamp how it ended.
+
+    PATH is a home, or an artifact bundle of a killed test suite, or a tree of such.
+    """
     from vestige.doors.cli.read import opened
     from vestige.errors import NotFoundError, UnreadableError
     from vestige.home import get_home
@@ -106,6 +110,8 @@ def recover(path: Path | None, home: Home) -> None:
     if path is not None:
         if not path.exists():
             raise NotFoundError(f"{path}: no such file or directory.")
+        if _recover_bundles(path):
+            return
         home = get_home(path)
         if not home.journal.is_dir():
             raise UnreadableError(
@@ -124,3 +130,18 @@ def recover(path: Path | None, home: Home) -> None:
     click.echo(f"{len(finished)} interrupted runs were finished")
     for run in finished:
         click.echo(f"  {run.short_id}  {run.name}  vestige show {run.short_id}")
+
+
+def _recover_bundles(path: Path) -> bool:
+    """Artifact bundles of killed suites at a path; False: there are none to finish."""
+    from vestige.artifacts.recovering import recover as recover_bundles
+    from vestige.formats import artifacts
+
+    finished = recover_bundles(path)
+    for bundle in finished:
+        running = ", ".join(map(repr, bundle.running)) or "no case"
+        click.echo(f"{bundle.folder}: finished; {running} was running")
+    if not finished and artifacts.sniff(path):
+        click.echo(f"{path}: nothing to finish.")
+        return True
+    return bool(finished)

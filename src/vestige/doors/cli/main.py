@@ -19,6 +19,7 @@ from vestige.doors.cli.keep import pin, prune, unpin
 from vestige.doors.cli.mcp import mcp
 from vestige.doors.cli.options import Examples
 from vestige.doors.cli.read import body, list_runs, overview, show, span
+from vestige.doors.cli.repro import repro
 from vestige.doors.cli.run import run
 from vestige.doors.cli.skill import help_component, skill
 from vestige.doors.cli.transfer import export, import_runs
@@ -78,6 +79,7 @@ for command in (
     doctor,
     collect,
     recover,
+    repro,
     prune,
     pin,
     unpin,
