@@ -85,7 +85,7 @@ class Attachments:
         if place not in self._made:
             os.makedirs(self._folder / place, exist_ok=True)
             self._made.add(place)
-        name = _safe_name(name)
+        name = _safe_name(self._texts.clean(name))
         partial, fd = self._open_new(f"{place}/{name}{PARTIAL}")
         hasher, size, head = hashlib.sha256(), 0, b""
         try:

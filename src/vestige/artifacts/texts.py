@@ -53,7 +53,7 @@ class Texts:
 def secrets_of(environment: Mapping[str, str]) -> Iterator[str]:
     """Values of the environment that must appear nowhere."""
     for name, value in environment.items():
-        if is_withheld(name, value):
+        if is_withheld(name, value) or "PRIVATE KEY-----" in value:
             yield from _worth_registering(value)
         elif "://" in value and "@" in value:
             yield from _worth_registering(_password(value))
