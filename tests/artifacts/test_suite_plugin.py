@@ -109,15 +109,16 @@ def test_a_session_leaves_a_valid_bundle(tmp_path: Path, workers: str) -> None:
 
 def _assert_recorded(tmp_path: Path, events: list[dict[str, object]]) -> None:
     runs = load(Home(tmp_path / "home"))
-    suite = next(run for run in runs if run.id == events[0]["run_id"])
-    agent = next(run for run in runs if run.name == "agent")
-    tests = {span.id: span for span in suite.spans.values() if span.type == "test"}
+    suite = next(run for run in runs if run.info.id == events[0]["run_id"])
+    agent = next(run for run in runs if run.info.name == "agent")
+    tests = {span.id: span for span in suite.spans if span.type == "test"}
     started = {event["span_id"]: event["case"] for event in events if event["kind"] == "case_start"}
+    outcomes = {span.name.rpartition("::")[2]: span.attributes["outcome"] for span in tests.values()}  # fmt: skip
+    origin = next(link for link in agent.links if link.reason == "started by")
 
     assert {id: span.name for id, span in tests.items()} == started
-    assert {span.outcome if hasattr(span, "outcome") else span.attributes["outcome"] for span in tests.values()} >= {"pass", "fail"}  # fmt: skip
-    origin = next(link for link in agent.root.links if link.reason == "started by")
-    assert tests[origin.span_id].name.endswith("::test_agent")
+    assert outcomes == EXPECTED
+    assert tests[origin.target_span].name.endswith("::test_agent")
 
 
 @pytest.mark.slow
