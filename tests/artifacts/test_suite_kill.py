@@ -21,7 +21,7 @@ from suites_support import (
     vestige,
 )
 
-from vestige.artifacts import recover
+from vestige.artifacts import SuiteRecorder, recover
 from vestige.errors import UsageError
 
 # Each test tells a witness when it begins and when it ends, in one write.
@@ -115,10 +115,9 @@ def test_a_suite_that_still_runs_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_suite_in_this_process_is_left_alone_too(tmp_path: Path) -> None:
     """The lock belongs to the open file, not to the process."""
-    from vestige.artifacts import SuiteRecorder
-
-    with SuiteRecorder(tmp_path, "shop") as suite:
-        with pytest.raises(UsageError, match="still running"):
-            recover(suite.path)
+    suite = SuiteRecorder(tmp_path, "shop")
+    with pytest.raises(UsageError, match="still running"):
+        recover(suite.path)
+    suite.finish()
 
     assert_valid(suite.path)

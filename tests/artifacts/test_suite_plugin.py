@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import load
 from suites_support import (
     assert_valid,
     bytes_of,
@@ -22,6 +21,7 @@ from suites_support import (
     statuses,
 )
 
+from conftest import load
 from vestige.home import Home
 
 MIXED = """
@@ -116,7 +116,7 @@ def _assert_recorded(tmp_path: Path, events: list[dict[str, object]]) -> None:
     outcomes = {span.name.rpartition("::")[2]: span.attributes["outcome"] for span in tests.values()}  # fmt: skip
     origin = next(link for link in agent.links if link.reason == "started by")
 
-    assert {id: span.name for id, span in tests.items()} == started
+    assert {key: span.name for key, span in tests.items()} == started
     assert outcomes == EXPECTED
     assert tests[origin.target_span].name.endswith("::test_agent")
 

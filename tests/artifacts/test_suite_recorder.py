@@ -48,10 +48,9 @@ def test_a_suite_leaves_a_bundle_that_every_era_accepts(tmp_path: Path) -> None:
 
 def test_events_are_on_disk_before_the_suite_goes_on(tmp_path: Path) -> None:
     """`case_start` can be read by others while the case runs; `bundle.json` comes last."""
-    with SuiteRecorder(tmp_path, "shop") as suite:
-        with suite.case("pays"):
-            during = read_events(suite.path)
-            finished = (suite.path / "bundle.json").exists()
+    with SuiteRecorder(tmp_path, "shop") as suite, suite.case("pays"):
+        during = read_events(suite.path)
+        finished = (suite.path / "bundle.json").exists()
 
     assert [event["kind"] for event in during] == ["suite_start", "case_start"]
     assert not finished
@@ -61,9 +60,9 @@ def test_events_are_on_disk_before_the_suite_goes_on(tmp_path: Path) -> None:
 
 def test_an_exception_fails_its_case_and_the_bundle_is_written(tmp_path: Path) -> None:
     """What ends a suite early is in its transcript, and goes on its way."""
-    with pytest.raises(ZeroDivisionError), SuiteRecorder(tmp_path, "shop") as suite:
-        with suite.case("divides"):
-            1 / 0  # noqa: B018
+    suite = SuiteRecorder(tmp_path, "shop")
+    with pytest.raises(ZeroDivisionError), suite, suite.case("divides"):
+        1 / 0  # noqa: B018
 
     assert_valid(suite.path)
     assert suite.failed == ["divides"]
@@ -72,9 +71,9 @@ def test_an_exception_fails_its_case_and_the_bundle_is_written(tmp_path: Path) -
 
 def test_a_violation_fails_the_suite(tmp_path: Path) -> None:
     """A file that the suite itself put there and that breaks a rule is said, and is no success."""
-    with pytest.raises(InvalidSuiteError, match=r"bad\.json.*vestige validate") as caught:
-        with SuiteRecorder(tmp_path, "shop") as suite:
-            (suite.path / "bad.json").write_text("{")
+    suite = SuiteRecorder(tmp_path, "shop")
+    with pytest.raises(InvalidSuiteError, match=r"bad\.json.*vestige validate") as caught, suite:
+        (suite.path / "bad.json").write_text("{")
 
     assert caught.value.exit_code == 1
     assert len(caught.value.problems) == 1
@@ -179,13 +178,13 @@ def test_secrets_of_the_environment_are_nowhere_in_the_bundle(tmp_path: Path, mo
 
 def test_a_short_secret_does_not_mask_every_name(tmp_path: Path) -> None:
     """`SECRET=test` is withheld beside its name, and `test_pays` stays readable."""
-    with SuiteRecorder(tmp_path, "shop", environment={"SECRET": "test", "PWD": "/work"}) as suite:
-        with suite.case("test_pays") as case:
-            case.passed()
+    environment = {"SECRET": "test", "PWD": "/work"}
+    with SuiteRecorder(tmp_path, "shop", environment=environment) as suite:
+        suite.case("test_pays").end()
 
     assert [case.name for case in suite.cases] == ["test_pays"]
-    environment = (suite.path / "diagnostics/env_redacted.txt").read_text()
-    assert environment == "Environment (redacted):\n  PWD=/work\n  SECRET=<redacted>\n"
+    told = (suite.path / "diagnostics/env_redacted.txt").read_text()
+    assert told == "Environment (redacted):\n  PWD=/work\n  SECRET=<redacted>\n"
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])

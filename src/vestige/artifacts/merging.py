@@ -82,9 +82,12 @@ def drop_leftovers(folder: Path) -> None:
 
 
 def rebuild_trace(
-    folder: Path, end_ts: str | None = None, default: tuple[str, str] = ("", "")
+    folder: Path, end_ts: str = "", default: tuple[str, str, str] = ("", "", "")
 ) -> Merged:
-    """All events in one file, in order, counted anew; cases that did not end become unknown."""
+    """All events in one file, in order, counted anew; cases that did not end become unknown.
+
+    `default`: suite, timestamp and time, for a trace in which there is nothing.
+    """
     before = read_trace(folder)
     workers = worker_files(folder)
     sources = [] if before.complete else workers
@@ -93,7 +96,7 @@ def rebuild_trace(
     with open(folder / _PART, "wb") as out:
         counters = [0, 0, 0, 0]
         lines: list[bytes] = []
-        for event in _whole(events, merged, end_ts):
+        for event in _whole(events, merged, end_ts, default[2]):
             place = _COUNTED.get(event.kind)
             if place is not None and not (place == 0 and _again(event)):
                 counters[place] += 1
@@ -109,7 +112,9 @@ def rebuild_trace(
     return merged
 
 
-def _whole(events: Iterable[TraceEvent], merged: Merged, end_ts: str | None) -> Iterator[TraceEvent]:  # fmt: skip
+def _whole(
+    events: Iterable[TraceEvent], merged: Merged, end_ts: str, default_ts: str
+) -> Iterator[TraceEvent]:
     """The events, and what is missing for a trace that begins and ends."""
     begun = False
     for event in events:
@@ -119,7 +124,7 @@ def _whole(events: Iterable[TraceEvent], merged: Merged, end_ts: str | None) -> 
         merged.take(event)
         if event.kind != "suite_end":
             yield event
-    end_ts = max(merged.last_ts, end_ts or "")
+    end_ts = max(merged.last_ts, end_ts) or default_ts
     if not begun:
         merged.first_ts = end_ts
         yield _event(merged, "suite_start", end_ts, tool="vestige")

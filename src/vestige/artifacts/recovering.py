@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from vestige.artifacts.attach import PARTIAL, is_json, is_valid_json
@@ -83,13 +84,22 @@ def recover(path: Path) -> list[Recovered]:
 def _recover(folder: Path) -> Recovered:
     (folder / "trace").mkdir(exist_ok=True)
     _keep_evidence(folder)
-    merged = rebuild_trace(folder, default=(folder.parent.name or "unknown", folder.name))
+    default = (folder.parent.name or "unknown", folder.name, _time_of(folder.name))
+    merged = rebuild_trace(folder, default=default)
     running = list(merged.running)
     notes = [f"the suite was killed while {case} was running" for case in running]
     if not running:
         notes = ["the suite was killed; no case was running"]
     finish(folder, merged, [*notes, "finished by `vestige recover`"])
     return Recovered(folder, running)
+
+
+def _time_of(name: str) -> str:
+    """The time that a folder is named after."""
+    try:
+        return datetime.strptime(name, "%Y%m%d_%H%M%S").strftime("%Y-%m-%dT%H:%M:%SZ")
+    except ValueError:
+        return "1970-01-01T00:00:00Z"
 
 
 def _keep_evidence(folder: Path) -> None:
