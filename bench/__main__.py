@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from rich.console import Console
 from rich.table import Table
 
-from bench import emit, ingest, place, read, storage, survival, verbs
+from bench import artifacts, emit, ingest, place, read, storage, suites, survival, verbs
 from bench.figures import HEADER, Figure, figure_of
 
 SECTIONS: dict[str, tuple[str, Callable[[], Sequence[Figure]]]] = {
@@ -19,6 +19,8 @@ SECTIONS: dict[str, tuple[str, Callable[[], Sequence[Figure]]]] = {
     "storage": ("Bodies on disk", lambda: [figure_of(row) for row in storage.measure()]),
     "read": ("Reading, importing, memory", read.measure),
     "verbs": ("Asking", verbs.measure),
+    "suites": ("Test suites", suites.measure),
+    "artifacts": ("Artifact bundles", artifacts.measure),
 }
 
 HOW_TO_READ = """\

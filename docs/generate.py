@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import os
 import re
 import sys
@@ -23,27 +24,66 @@ import debugger
 
 from vestige import errors, limits, settings
 from vestige.doors.cli.main import cli
+from vestige.formats.artifacts import rules as artifact_rules
+from vestige.formats.artifacts import schemas as artifact_schemas
 from vestige.record import types
 from vestige.store import schema
 from vestige.testing import FakeRecorder
 
 FOLDER = Path(__file__).parent / "reference"
+SCHEMAS = Path(__file__).parents[1] / "schemas"
 NOTE = "<!-- Written by docs/generate.py. Do not edit: run `make docs`. -->"
 
 
 def main(arguments: list[str]) -> int:
-    pages = {name: f"{NOTE}\n\n{render()}".rstrip() + "\n" for name, render in PAGES.items()}
-    FOLDER.mkdir(exist_ok=True)
-    found = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.iterdir()}
-    stale = [name for name, text in pages.items() if found.get(name) != text]
+    made = {
+        FOLDER / name: f"{NOTE}\n\n{render()}".rstrip() + "\n" for name, render in PAGES.items()
+    }
+    made |= {SCHEMAS / name: text for name, text in schema_files()}
+    stale = [path for path, text in made.items() if _text(path) != text]
     if "--check" in arguments:
-        for name in stale:
-            sys.stderr.write(f"docs/reference/{name} is stale. Run `make docs`.\n")
+        for path in stale:
+            sys.stderr.write(f"{_named(path)} is stale. Run `make docs`.\n")
         return 1 if stale else 0
-    for name in stale:
-        (FOLDER / name).write_text(pages[name], encoding="utf-8")
-        sys.stdout.write(f"wrote docs/reference/{name}\n")
+    for path in stale:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(made[path], encoding="utf-8")
+        sys.stdout.write(f"wrote {_named(path)}\n")
     return 0
+
+
+def _text(path: Path) -> str | None:
+    return path.read_text(encoding="utf-8") if path.exists() else None
+
+
+def _named(path: Path) -> str:
+    return str(path.relative_to(SCHEMAS.parent))
+
+
+# --- bundles ----------------------------------------------------------------------------
+
+
+def schema_files() -> Iterator[tuple[str, str]]:
+    """JSON Schemas of the typed files of an artifact bundle."""
+    for name, published in artifact_schemas.published().items():
+        yield f"artifacts/{name}", json.dumps(published, indent=2) + "\n"
+
+
+def render_rules() -> str:
+    parts = ["# Rules of an artifact bundle", " ".join((artifact_rules.__doc__ or "").partition("\n")[0].split())]  # fmt: skip
+    parts.append(
+        "`vestige validate` names the rule that is broken. A rule belongs to the first profile that"
+        " enforces it: `latest` and `strict` each add to `seed`. JSON Schemas of the typed files are"
+        " in `schemas/artifacts/`."
+    )
+    for profile in artifact_rules.PROFILES:
+        rows = [
+            (f"`{rule.id}`", rule.meaning + (" *(warning)*" if rule.warning else ""), rule.clause, rule.hint)
+            for rule in artifact_rules.RULES.values()
+            if rule.profile == profile
+        ]  # fmt: skip
+        parts += [f"## {profile}", _table(("rule", "what has to hold", "clause", "what to do"), rows)]  # fmt: skip
+    return "\n\n".join(parts)
 
 
 # --- commands ---------------------------------------------------------------------------
@@ -242,6 +282,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "record.md": render_record,
     "errors.md": render_errors,
     "checks.md": lambda: debugger.render_checks(_table),
+    "rules.md": render_rules,
     "verbs.md": lambda: debugger.render_verbs(_table),
 }
 

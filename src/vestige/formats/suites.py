@@ -194,10 +194,11 @@ def parse_time_ns(text: object) -> int | None:
     return ns if ns >= 0 else None
 
 
-def render_time(time_ns: int) -> str:
-    """As the typed files write it: to the second, in UTC."""
+def render_time(time_ns: int, exact: bool = False) -> str:
+    """RFC 3339 in UTC, as the typed files write it: to the second. `exact`: to the microsecond."""
     moment = datetime.fromtimestamp(time_ns // 1_000_000_000, UTC)
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+    text = moment.strftime("%Y-%m-%dT%H:%M:%S")
+    return f"{text}.{time_ns // 1000 % 1_000_000:06d}Z" if exact else f"{text}Z"
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -20,6 +20,7 @@ from vestige.query import words
 from vestige.query.align import Change, find_changes
 from vestige.query.diff_bodies import Differences, diff_attributes
 from vestige.query.diff_spans import DiffAnswer, compare_spans, ignored, label, say
+from vestige.query.diff_tests import diff_tests
 from vestige.query.diff_words import USUAL, check_rules, normalise
 from vestige.query.evidence import Evidence
 from vestige.record.run import LogInfo, Node, SpanInfo, in_order
@@ -104,6 +105,9 @@ def diff_runs(
     root = _diff_roots(a, b, rules)
     command = f"vestige diff {a.run.info.short_id} {b.run.info.short_id}{ignored(ignore)}"
     told = _tell_runs(a, b, places, differing, root, rules)
+    tests = diff_tests(a, b)
+    if tests is not None:  # a test suite: its cases are what one came for
+        told += ["", *tests.lines()]
     if at is not None and first is not None:
         same = sum(not place.differs for place in places[:at])
         told += _tell_first(first, same, a, b, rules, _find_instead(places, at))
@@ -129,6 +133,7 @@ def diff_runs(
             "run": [difference.data() for difference in root],
             "first": None if first is None else _place_data(first),
             "differences": [_place_data(place) for place in differing],
+            **({} if tests is None else {"tests": tests.data()}),
         }
 
     return DiffAnswer(told, facts, differs=bool(differing or root), command=command)

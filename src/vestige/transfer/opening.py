@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vestige.errors import NotFoundError, UnreadableError
+from vestige.errors import NotFoundError, UnreadableError, UsageError
 from vestige.formats import NAMES
 from vestige.home import JOURNAL_SUFFIX, Home, default_root, get_home
 from vestige.query.debugger import Debugger
@@ -137,6 +137,22 @@ def _open_journal(path: Path) -> Debugger:
             raise UnreadableError(f"{path}: no records in it.")
 
     return _open_temporary(path, fill, spilled)
+
+
+def open_pair(a: Path, b: Path) -> tuple[Debugger, str, str]:
+    """Two runs of other formats in one temporary store, and their ids: to compare them."""
+    ids: list[str] = []
+
+    def fill(store: SqliteStore) -> None:
+        for path in (a, b):
+            found = [one for one in import_path(store, path) if one.run_id is not None]
+            if len(found) != 1:
+                raise UsageError(
+                    f"{path}: {len(found)} runs in it (expected one). Name one of them."
+                )
+            ids.append(str(found[0].run_id))
+
+    return _open_temporary(b, fill), ids[0], ids[1]
 
 
 def _open_foreign(path: Path) -> Debugger:

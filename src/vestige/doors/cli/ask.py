@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from pathlib import Path
 from typing import Any
 
 import click
@@ -114,6 +116,7 @@ def grep(
   vestige diff r7.s4 r7.s9       two spans, their bodies included
   vestige diff r7.s9 --prev      against the call like it before
   vestige diff r7 --vs-good      against the last good run like it
+  vestige diff BUNDLE BUNDLE     two suites: newly failing, newly passing, slower
 """,
     exits="0 the same, 1 they differ, 2 no such run or span, 3 unreadable store",
 )
@@ -131,7 +134,24 @@ def grep(
 def diff(
     a: str, b: str | None, home: Home, as_json: bool, budget: int | None, **options: Any
 ) -> None:
-    """Show how two runs or two spans differ: structure first, then the first differing bytes."""
+    """Show how two runs or two spans differ: structure first, then the first differing bytes.
+
+    A and B are ids, or the paths of two runs of other formats. Of two test suites the cases
+    come first: newly failing, newly passing, slower.
+    """
+    from vestige.transfer import is_source, open_pair
+
+    if b is not None and is_source(a) and is_source(b):
+        opened, id_a, id_b = open_pair(Path(a), Path(b))
+        with opened as debugger:
+            answer = debugger.diff(id_a, id_b, **options)
+            try:
+                print_answer(answer, as_json, budget)
+            finally:
+                # Their ids are of this comparison: to look at them, they must be kept.
+                if not as_json:
+                    click.echo(f"to go on with both: vestige import {shlex.quote(a)} {shlex.quote(b)}")  # fmt: skip
+        return
     with asked(home) as (debugger, _):
         answer = debugger.diff(a, b, **options)
     print_answer(answer, as_json, budget)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from vestige.doors.cli.github import annotate, plain, write_summary
 from vestige.doors.cli.options import Examples
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def validate(paths: tuple[Path, ...], profile: Profile, format: str) -> None:
     for line in _TELL[format](results, profile):
         click.echo(line)
     for message in absent:
-        click.echo(f"vestige: {_plain(message)}", err=True)
+        click.echo(f"vestige: {plain(message)}", err=True)
     if absent:
         sys.exit(2)
     if not all(checked.valid for _, checked in results):
@@ -71,11 +71,11 @@ def _as_text(results: Results, profile: str) -> Iterator[str]:
     for name, checked in results:
         for problem in checked.problems:
             mark = "" if problem.severity == "error" else "warning: "
-            yield f"  {mark}{_plain(str(problem))} [{problem.rule}]"
+            yield f"  {mark}{plain(str(problem))} [{problem.rule}]"
         by = f" by {profile}" if name == "artifacts" else ""
         errors = sum(problem.severity == "error" for problem in checked.problems)
         verdict = f"invalid{by}, {_counted(errors, 'error')}" if errors else f"valid{by}"
-        yield f"{_plain(checked.path)}: {verdict} ({name}, {_counted(checked.files, 'file')})"
+        yield f"{plain(checked.path)}: {verdict} ({name}, {_counted(checked.files, 'file')})"
 
 
 def _as_json(results: Results, profile: str) -> Iterator[str]:
@@ -105,39 +105,13 @@ def _problem_data(problem: Problem) -> dict[str, str]:
 
 
 def _as_github(results: Results, profile: str) -> Iterator[str]:
-    """https://docs.github.com/actions/reference/workflow-commands-for-github-actions"""
     for _, checked in results:
-        for problem in checked.problems:
-            properties = {"file": problem.file, "title": problem.rule}
-            line = re.match(r"line (\d+)", problem.place)
-            if line is not None:
-                properties["line"] = line[1]
-            told = ",".join(f"{key}={_property(value)}" for key, value in properties.items())
-            where = f"{problem.place}: " if problem.place else ""
-            message = f"{where}{problem.message} {problem.hint}".strip()
-            yield f"::{problem.severity} {told}::{_data(message)}"
+        yield from map(annotate, checked.problems)
         count = sum(problem.severity == "error" for problem in checked.problems)
         verdict = _counted(count, "error") if count else "valid"
         # Not a command: a path may not begin one.
-        yield f"vestige validate: {_plain(checked.path)}: {verdict}"
-
-
-def _data(text: str) -> str:
-    """As a workflow command's message: on one line, and nothing in it is a command."""
-    escaped = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-    return _plain(escaped)
-
-
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
-
-
-def _plain(text: str) -> str:
-    """Foreign names on a terminal: nothing that it would obey, and on one line."""
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape", "surrogatepass").decode()
-        for char in text
-    )
+        yield f"vestige validate: {plain(checked.path)}: {verdict}"
+    write_summary(results)
 
 
 def _counted(count: int, noun: str) -> str:

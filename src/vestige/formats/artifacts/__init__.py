@@ -53,7 +53,7 @@ def find(path: Path) -> Iterator[Path]:
 def read(path: Path) -> Source:
     """One bundle, as the run of a suite."""
     from vestige.errors import UnreadableError
-    from vestige.formats.artifacts.read import read_tree
+    from vestige.formats.artifacts.reading import read_tree
     from vestige.formats.artifacts.tree import (
         DirectoryTree,
         UnreadablePartError,

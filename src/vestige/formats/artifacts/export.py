@@ -76,20 +76,24 @@ def _write_trace(
     for log in source.run.logs:
         logs.setdefault(log.span_id, []).append(log)
     info = source.run.info
-    trace.write("suite_start", ts=render_time(info.started_ns), tool="vestige", run_id=info.id)
+    trace.write("suite_start", ts=_ts(info.started_ns), tool="vestige", run_id=info.id)
     for test in tests:
         outcome = _outcome(test)
         name = test.name
-        trace.write("case_start", ts=render_time(test.started_ns), case=name, span_id=test.id)
+        trace.write("case_start", ts=_ts(test.started_ns), case=name, span_id=test.id)
         said = list(_said(test, outcome, logs.get(test.id, [])))
         for time_ns, kind, message in said:
-            trace.write(kind, ts=render_time(time_ns), case=name, message=message)
+            trace.write(kind, ts=_ts(time_ns), case=name, message=message)
         ended_ns = test.started_ns + (test.duration_ns or 0)
         for path in owners.get(test.id, ()):
-            trace.write("attachment", ts=render_time(ended_ns), case=name, path=path)
+            trace.write("attachment", ts=_ts(ended_ns), case=name, path=path)
         elapsed = (test.duration_ns or 0) / 1e6
-        trace.write("case_end", ts=render_time(ended_ns), case=name, status=outcome, elapsed_ms=elapsed)  # fmt: skip
-    trace.write("suite_end", ts=render_time(info.ended_ns or info.last_ns))
+        trace.write("case_end", ts=_ts(ended_ns), case=name, status=outcome, elapsed_ms=elapsed)  # fmt: skip
+    trace.write("suite_end", ts=_ts(info.ended_ns or info.last_ns))
+
+
+def _ts(time_ns: int) -> str:
+    return render_time(time_ns, exact=True)
 
 
 def _said(test: SpanInfo, outcome: str, logs: list[LogInfo]) -> Iterator[tuple[int, str, str]]:
@@ -135,6 +139,13 @@ def _write_files(source: RunToWrite, folder: Path) -> dict[str, list[str]]:
             continue  # a name that this disk cannot hold, or a file where a folder should be
         taken.add(path)
         owners.setdefault(span.parent_id or "", []).append(path)
+    for number, span in enumerate((span for span in source.run.spans if span.type == TEST), 1):
+        output = source.body(span.output)
+        path = f"cases/{number}/output.log"
+        if output and path not in taken:
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_bytes(output)
+            owners.setdefault(span.id, []).append(path)
     return owners
 
 

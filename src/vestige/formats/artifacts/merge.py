@@ -18,7 +18,7 @@ from msgspec import UNSET
 
 from vestige.errors import UnreadableError, UsageError
 from vestige.formats.artifacts import layout, types
-from vestige.formats.artifacts.check import check_bundle
+from vestige.formats.artifacts.checking import check_bundle
 from vestige.formats.artifacts.export import new_folder
 from vestige.formats.artifacts.story import Step, parse_event, tell
 from vestige.formats.artifacts.tree import DirectoryTree
@@ -50,8 +50,9 @@ def merge_bundles(shards: Sequence[Path], target: Path, suite: str | None = None
         trace = TraceFile(folder, name, first.timestamp)
         try:
             trace.write("suite_start", ts=first.started_at, tool="vestige")
+            hashes: dict[str, str] = {}
             for number, shard in enumerate(held, 1):
-                moved = _copy_files(shard, folder, number)
+                moved = _copy_files(shard, folder, number, hashes)
                 _copy_events(shard, trace, moved)
             trace.write("suite_end", ts=max(shard.bundle.ended_at for shard in held))
         finally:
@@ -86,7 +87,7 @@ def _owned(path: Path) -> dict[str, list[str]]:
     return {case.name: case.artifacts for case in manifest.cases}
 
 
-def _copy_files(shard: _Shard, folder: Path, number: int) -> dict[str, str]:
+def _copy_files(shard: _Shard, folder: Path, number: int, hashes: dict[str, str]) -> dict[str, str]:
     """Old name to new, of those that had to move."""
     moved: dict[str, str] = {}
     for entry in shard.bundle.files:
@@ -94,7 +95,7 @@ def _copy_files(shard: _Shard, folder: Path, number: int) -> dict[str, str]:
         if path in layout.PART_OF:
             continue
         target = path
-        if (folder / path).exists() and (folder / path).read_bytes() != (shard.path / path).read_bytes():  # fmt: skip
+        if hashes.setdefault(path, entry.sha256) != entry.sha256:
             target = moved[path] = f"shard-{number}/{path}"
         (folder / target).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(shard.path / path, folder / target)

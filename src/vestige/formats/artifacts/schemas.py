@@ -4,7 +4,7 @@
     bundle_schema()                `bundle.json`: with the references that it must have
 
 `x-rule` names the rule of rules.py that a value breaks; other validators pass over it. What a
-schema cannot say (hashes of files, equal suites) is in check.py.
+schema cannot say (hashes of files, equal suites) is in checking.py.
 """
 
 from __future__ import annotations

@@ -61,8 +61,23 @@ class Tree(Protocol):
     def items(self) -> Iterator[Item]:
         """All files below the root."""
 
+    def chunks(self, path: str) -> Iterator[bytes] | None:
+        """The bytes of one file; None: there is none. UnreadablePartError, if it is no file."""
+
     def read(self, path: str, size_max: int) -> bytes | None:
         """The start of one file, one byte more than the bound at most; None: there is none."""
+
+
+def read_start(chunks: Iterator[bytes] | None, size_max: int) -> bytes | None:
+    """Of a file that may be longer than one wants: a byte more than the bound tells so."""
+    if chunks is None:
+        return None
+    found = bytearray()
+    for chunk in chunks:
+        found += chunk
+        if len(found) > size_max:
+            break
+    return bytes(found[: size_max + 1])
 
 
 class DirectoryTree:
@@ -82,19 +97,16 @@ class DirectoryTree:
                 return
             yield item
 
+    def chunks(self, path: str) -> Iterator[bytes] | None:
+        place = os.path.join(self.root, path)
+        if not os.path.lexists(place):
+            return None
+        if not self._is_inside(place) or not os.path.isfile(place):
+            raise UnreadablePartError("file-special", "is no file of this bundle.")
+        return _Reader(place)()
+
     def read(self, path: str, size_max: int) -> bytes | None:
-        try:
-            target = os.path.join(self.root, path)
-            if not os.path.lexists(target):
-                return None
-            if not self._is_inside(target) or not os.path.isfile(target):
-                raise UnreadablePartError("file-special", "is no file.")
-            with open(target, "rb") as file:
-                return file.read(size_max + 1)
-        except OSError as error:
-            raise UnreadablePartError(
-                "file-unreadable", f"cannot be read: {error.strerror}."
-            ) from None
+        return read_start(self.chunks(path), size_max)
 
     def _folder(self, folder: str, prefix: str) -> Iterator[Item]:
         """Folders as they are met, without recursion: a tree may be deeper than Python's stack."""
@@ -209,17 +221,14 @@ class ZipTree:
         except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, NotImplementedError, ValueError) as error:  # fmt: skip
             raise UnreadablePartError("zip-damaged", f"cannot be read: {error}.") from None
 
-    def read(self, path: str, size_max: int) -> bytes | None:
+    def chunks(self, path: str) -> Iterator[bytes] | None:
         try:
-            info = self._archive.getinfo(self._prefix + path)
+            return self._chunks(self._archive.getinfo(self._prefix + path))
         except KeyError:
             return None
-        found = bytearray()
-        for chunk in self._chunks(info):
-            found += chunk
-            if len(found) > size_max:
-                break
-        return bytes(found[: size_max + 1])
+
+    def read(self, path: str, size_max: int) -> bytes | None:
+        return read_start(self.chunks(path), size_max)
 
 
 def open_zip(path: Path) -> zipfile.ZipFile:

@@ -99,14 +99,11 @@ def _check_index(value: dict[str, Any], path: str, inventory: Inventory, report:
 def find_incomplete(indexes: dict[str, Any], paths: list[str], report: Report) -> None:
     """Logs and screenshots on disk that their index leaves out."""
     for path, belongs in _INDEXED.items():
-        if path not in indexes:
+        files = indexes.get(path, {}).get("files")
+        if not isinstance(files, list):
             continue
-        files = indexes[path].get("files")
-        listed = {
-            layout.plain(entry["path"])
-            for entry in (files if isinstance(files, list) else ())
-            if isinstance(entry, dict) and isinstance(entry.get("path"), str)
-        }  # fmt: skip
+        names = [entry.get("path") for entry in files if isinstance(entry, dict)]
+        listed = {layout.plain(name) for name in names if isinstance(name, str)}
         for name in paths:
             if belongs(name) and name not in listed:
                 report.add("index-incomplete", path, f"{shown(name)} is not listed.", "/files")

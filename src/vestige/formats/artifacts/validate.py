@@ -10,7 +10,7 @@ from pathlib import Path
 
 from vestige.errors import NotFoundError
 from vestige.formats.artifacts import layout
-from vestige.formats.artifacts.check import check_bundle
+from vestige.formats.artifacts.checking import check_bundle
 from vestige.formats.artifacts.places import find_places
 from vestige.formats.artifacts.report import Report
 from vestige.formats.artifacts.rules import Profile

@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -28,8 +28,9 @@ from vestige.formats.artifacts.story import Case, parse_event, tell
 from vestige.formats.artifacts.tree import DirectoryTree, UnreadablePartError
 from vestige.formats.artifacts.types import Counts, Git, TraceEvent
 from vestige.formats.suites import parse_time_ns, render_time
+from vestige.record.values import clean_text
 
-_encode = msgspec.json.Encoder().encode
+_quick = msgspec.json.Encoder().encode
 _COUNTED: Final = {"case_start": 0, "assert_pass": 1, "assert_fail": 2, "assert_skip": 3}
 
 NO_GIT: Final = Git("unknown", "unknown", False)
@@ -105,16 +106,23 @@ def finish_bundle(
 
 def read_cases(root: Path) -> tuple[list[Case], Counts]:
     """The cases that a trace tells, and its last counters. A torn line is passed over."""
-    counts = Counts(0, 0, 0, 0)
-    data = (root / layout.TRACE).read_bytes()
-    events = []
-    for line in data.split(b"\n"):
-        event = parse_event(line) if line.strip() else ""
-        if isinstance(event, TraceEvent):
-            events.append(event)
-            counts = event.counters
-    told = list(tell(events, b'"case_end"' in data))
+    path = root / layout.TRACE
+    told = list(tell(_read_events(path), _has_ends(path)))
+    counts = told[-1].event.counters if told else Counts(0, 0, 0, 0)
     return [step.case for step in told if step.action == "open" and step.case], counts
+
+
+def _read_events(path: Path) -> Iterator[TraceEvent]:
+    with open(path, "rb") as file:
+        for line in file:
+            event = parse_event(line) if not line.isspace() else ""
+            if isinstance(event, TraceEvent):
+                yield event
+
+
+def _has_ends(path: Path) -> bool:
+    with open(path, "rb") as file:
+        return any(b'"case_end"' in line for line in file)
 
 
 def _hash_files(root: Path, known: Mapping[str, tuple[int, str]]) -> dict[str, tuple[int, str]]:
@@ -302,6 +310,22 @@ def _duration_ms(case: Case) -> int:
         return max(0, int(end.elapsed_ms))
     began, ended = parse_time_ns(case.start.ts), parse_time_ns(end.ts) if end else None
     return max(0, (ended - began) // 1_000_000) if began is not None and ended is not None else 0
+
+
+def _encode(value: Any) -> bytes:
+    """As JSON; lone surrogates, which UTF-8 cannot hold, as text that tells them."""
+    try:
+        return _quick(value)
+    except UnicodeEncodeError:
+        return _quick(_cleaned(msgspec.to_builtins(value)))
+
+
+def _cleaned(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, dict):
+        return {_cleaned(key): _cleaned(inner) for key, inner in value.items()}
+    return [_cleaned(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _one_line(text: str) -> str:

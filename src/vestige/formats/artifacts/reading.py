@@ -25,6 +25,9 @@ from vestige.formats.suites import SuiteRecords, parse_time_ns
 from vestige.limits import ARTIFACT_BODY_MAX, ARTIFACT_JSON_MAX, ARTIFACT_LINE_MAX
 from vestige.record.types import Attributes, KnownRecord, Link
 
+IDENTITY_LINES = 8
+"""Of a foreign trace: enough to tell two apart, few enough that one that grows stays itself."""
+
 _LEVELS = {"assert_fail": "error", "expected_actual_diff": "warn"}
 _OWN = frozenset((*layout.UNLISTED, *(part.path for part in layout.PART_OF.values() if part.type)))
 """Told by the trace and the root span; not files to look at."""
@@ -45,7 +48,7 @@ def read_tree(tree: Tree) -> Source:
     suite = first.suite if isinstance(first, TraceEvent) and first.suite else tree.name
     run_id = first.run_id if isinstance(first, TraceEvent) and first.run_id is not UNSET else None
     recorded = run_id if isinstance(run_id, str) and is_uuid4(run_id) else None
-    # Two bundles of one suite and second differ in what they ran first.
+    # Ours has an id. Of others, two of one suite and second differ in how they begin.
     identity = recorded or hashlib.sha256(b"\n".join(head)).hexdigest()
     records = SuiteRecords("artifacts", identity, suite)
     reader = _Reader(tree, records, problems, recorded)
@@ -53,10 +56,10 @@ def read_tree(tree: Tree) -> Source:
 
 
 def _read_head(tree: Tree) -> list[bytes]:
-    """The first two lines that are not empty."""
+    """The first lines that are not empty."""
     data = tree.read(layout.TRACE, 2 * ARTIFACT_LINE_MAX) or b""
     lines = [line for line in data.split(b"\n")[:64] if line.strip()]
-    return lines[:2]
+    return lines[:IDENTITY_LINES]
 
 
 class _Reader:
@@ -129,13 +132,10 @@ class _Reader:
         yield number + 1, rest
 
     def _chunks(self, path: str) -> Iterator[bytes]:
-        for item in self._tree.items():
-            if item.path == path and item.read is not None:
-                try:
-                    yield from item.chunks()
-                except UnreadablePartError as error:
-                    self._problems.append(Problem(self._in(path), "", error.rule, error.message))
-                return
+        try:
+            yield from self._tree.chunks(path) or ()
+        except UnreadablePartError as error:
+            self._problems.append(Problem(self._in(path), "", error.rule, error.message))
 
     def _has_ends(self) -> bool:
         held = b""

@@ -1,0 +1,179 @@
+"""JUnit XML: what nearly every test runner can write, and every CI can read.
+
+A report is a run, a `testcase` a span of type `test`. Files that a case names in its output as
+`[[ATTACHMENT|path]]` come along, if they lie beside the report.
+
+The one hard fact: XML is not trusted. A report with a DOCTYPE is refused before any entity is
+read, and attachments outside the report's own folder are passed over.
+
+Elsewhere: the XML itself in junit_xml.py.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from vestige.errors import UnreadableError, UsageError
+from vestige.formats.base import Problem, RunToWrite, Source
+from vestige.formats.junit_xml import JunitCase, Report, XmlError, parse_report, render_report
+from vestige.formats.suites import TEST, SuiteRecords, parse_time_ns, render_time
+from vestige.limits import ARTIFACT_BODY_MAX, JUNIT_MAX, MIB, STACK_MAX
+from vestige.record.run import SpanInfo
+from vestige.record.types import Attributes, KnownRecord
+
+_ATTACHMENT = re.compile(r"\[\[ATTACHMENT\|([^\]\n]+)\]\]")
+_SNIFFED = 4096
+
+
+def sniff(path: Path) -> bool:
+    try:
+        if not path.is_file():
+            return False
+        with open(path, "rb") as file:
+            start = file.read(_SNIFFED)
+    except OSError:
+        return False
+    return b"<testsuite" in start and start.lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"<")
+
+
+def find(path: Path) -> Iterator[Path]:
+    """The report; in a folder, every report in it."""
+    if path.is_dir():
+        yield from (place for place in sorted(path.glob("*.xml")) if sniff(place))
+    else:
+        yield path
+
+
+def read(path: Path) -> Source:
+    report, digest = _parse(path)
+    name = report.name or path.stem
+    suite = SuiteRecords("junit", digest, name)
+    problems: list[Problem] = []
+    return Source(suite.run_id, suite.writer, _records(report, suite, path, problems), problems)
+
+
+def check(path: Path) -> Sequence[Problem]:
+    """Is it a report, and are the attachments there?"""
+    try:
+        source = read(path)
+    except UnreadableError as error:
+        return [Problem(str(path), "", "junit-unreadable", str(error))]
+    for _ in source.records:
+        pass
+    return source.problems
+
+
+def write(run: RunToWrite, target: Path) -> Path:
+    """The cases of a run as a report; the target is a file that is not there yet."""
+    tests = [span for span in run.run.spans if span.type == TEST]
+    if not tests:
+        raise UsageError(
+            f"{run.run.info.short_id}: no spans of type `test` in it: it is no suite. Export it as another format."
+        )
+    if target.is_dir():
+        raise UsageError(f"{target}: is a directory (expected a file). Name one in it.")
+    report = Report(run.run.info.name, render_time(run.run.info.started_ns))
+    report.cases = [_case_of(span, run) for span in tests]
+    half = target.with_name(f".{target.name}.part")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        half.write_bytes(render_report(report))
+        os.replace(half, target)
+    finally:
+        half.unlink(missing_ok=True)
+    return target
+
+
+def _parse(path: Path) -> tuple[Report, str]:
+    try:
+        with open(path, "rb") as file:
+            data = file.read(JUNIT_MAX + 1)
+    except OSError as error:
+        raise UnreadableError(f"{path}: cannot be read: {error.strerror}.") from None
+    if len(data) > JUNIT_MAX:
+        raise UnreadableError(f"{path}: larger than {JUNIT_MAX // MIB} MiB.")
+    try:
+        return parse_report(data), hashlib.sha256(data).hexdigest()
+    except XmlError as error:
+        raise UnreadableError(f"{path}: {error}") from None
+
+
+def _records(
+    report: Report, suite: SuiteRecords, path: Path, problems: list[Problem]
+) -> Iterator[KnownRecord]:
+    """One after the other: a report has durations, and at best when a suite began."""
+    now_ns = parse_time_ns(report.timestamp) or 0
+    yield suite.open(now_ns, {"suite": suite.name, "report": path.name})
+    failed = 0
+    for number, case in enumerate(report.cases, 1):
+        key = str(number)
+        attributes: Attributes = dict(case.attributes)
+        yield suite.open_case(key, case.title, now_ns, attributes)
+        ended_ns = now_ns + case.duration_ns
+        for level, text in case.said:
+            yield suite.log(key, level, text, ended_ns)
+        failed += case.outcome == "fail"
+        yield suite.close_case(key, case.outcome, ended_ns, case.duration_ns, _facts(case), case.output or None)  # fmt: skip
+        for name in dict.fromkeys(_ATTACHMENT.findall(case.output)):
+            yield from _attach(name.strip(), key, ended_ns, suite, path, problems)
+        now_ns = ended_ns
+    counts = {outcome: sum(case.outcome == outcome for case in report.cases) for outcome in ("pass", "fail", "skip")}  # fmt: skip
+    yield suite.close("error" if failed else "ok", now_ns, {"total": len(report.cases), **counts})
+
+
+def _facts(case: JunitCase) -> Attributes:
+    facts: Attributes = {}
+    if case.outcome == "fail":
+        facts["error.type"] = case.type or "TestFailed"
+    if case.message:
+        facts["error.message" if case.outcome == "fail" else "message"] = case.message
+    if case.text:
+        facts["error.stack" if case.outcome == "fail" else "reason"] = case.text[:STACK_MAX]
+    return facts
+
+
+def _attach(
+    name: str, key: str, time_ns: int, suite: SuiteRecords, report: Path, problems: list[Problem]
+) -> Iterator[KnownRecord]:
+    folder = os.path.realpath(report.parent)
+    place = os.path.realpath(os.path.join(folder, name))
+    if not place.startswith(folder + os.sep):
+        problems.append(Problem(str(report), "", "attachment-outside", f"the attachment {name!r} lies outside the report's folder.", "Copy it beside the report.", "warning"))  # fmt: skip
+        return
+    try:
+        if not os.path.isfile(place):
+            raise OSError
+        size = os.path.getsize(place)
+        with open(place, "rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            file.seek(0)
+            data = file.read() if size <= ARTIFACT_BODY_MAX else None
+    except OSError:
+        problems.append(Problem(str(report), "", "attachment-missing", f"the attachment {name!r} is not there.", severity="warning"))  # fmt: skip
+        return
+    yield from suite.file(os.path.relpath(place, folder), key, time_ns, size, digest, data)
+
+
+def _case_of(span: SpanInfo, run: RunToWrite) -> JunitCase:
+    told = span.attributes
+    classname = told.get("classname")
+    prefix = f"{classname}." if isinstance(classname, str) else ""
+    outcome = told.get("outcome")
+    case = JunitCase(str(classname or ""), span.name.removeprefix(prefix))
+    case.duration_ns = span.duration_ns or 0
+    if outcome in ("pass", "fail", "skip"):
+        case.outcome = outcome  # type: ignore[assignment]  # one of the three
+    else:
+        case.outcome = "pass" if span.status == "ok" else "fail"
+    case.type = str(told.get("error.type") or "")
+    case.message = str(told.get("error.message") or told.get("message") or "")
+    if case.outcome == "fail" and not case.message and span.status != "ok":
+        case.message = span.status or "did not end"
+    case.text = str(told.get("error.stack") or "")
+    output = run.body(span.output)
+    case.output = output.decode(errors="replace") if output else ""
+    return case

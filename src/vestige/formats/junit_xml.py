@@ -1,0 +1,189 @@
+"""The XML of a JUnit report: read without ever meeting an entity, written so that it parses. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Final
+from xml.etree import ElementTree
+from xml.sax.saxutils import escape, quoteattr
+
+from vestige.formats.suites import CaseOutcome
+
+DEPTH_MAX: Final = 64
+"""Elements inside each other; a report has five or six."""
+
+_RESULTS: Final = ("failure", "error", "skipped")
+_OUTPUTS: Final = ("system-out", "system-err")
+_READ: Final = (*_RESULTS, *_OUTPUTS, "rerun", "flaky")
+_ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_KEPT: Final = ("classname", "file", "line")
+
+
+class XmlError(Exception):
+    """Why bytes are no report."""
+
+
+@dataclass(slots=True)
+class JunitCase:
+    """One `testcase`."""
+
+    classname: str
+    name: str
+    duration_ns: int = 0
+    outcome: CaseOutcome = "pass"
+    type: str = ""
+    message: str = ""
+    text: str = ""
+    output: str = ""
+    said: list[tuple[str, str]] = field(default_factory=list)
+    """Further failures, reruns: (level, text)."""
+    attributes: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        return f"{self.classname}.{self.name}" if self.classname else self.name
+
+
+@dataclass(slots=True)
+class Report:
+    name: str = ""
+    timestamp: str = ""
+    cases: list[JunitCase] = field(default_factory=list)
+
+
+def parse_report(data: bytes) -> Report:
+    """XmlError: it is no report, or one that we do not trust."""
+    target = _Target()
+    parser = ElementTree.XMLParser(target=target)
+    try:
+        parser.feed(data)
+        parser.close()
+    except (ElementTree.ParseError, ValueError, LookupError) as error:
+        raise XmlError(f"is not XML: {error}.") from None
+    if not target.is_report:
+        raise XmlError("is no JUnit report (expected a testsuite element).")
+    return target.report
+
+
+class _Target:
+    """What the parser tells, as it goes."""
+
+    def __init__(self) -> None:
+        self.report = Report()
+        self.is_report = False
+        self._case: JunitCase | None = None
+        self._depth = 0
+        self._text: list[str] | None = None
+        self._result: tuple[str, dict[str, str]] | None = None
+
+    def doctype(self, name: str, public: str | None, system: str | None) -> None:
+        # Called before anything inside it is read: no entity is ever defined, let alone expanded.
+        raise XmlError("has a DOCTYPE, which a report does not need. It was not read.")
+
+    def start(self, tag: str, attributes: dict[str, str]) -> None:
+        self._depth += 1
+        if self._depth > DEPTH_MAX:
+            raise XmlError(f"is nested more than {DEPTH_MAX} deep.")
+        tag = tag.rpartition("}")[2]
+        if tag in ("testsuites", "testsuite"):
+            self.is_report = True
+            self.report.name = self.report.name or attributes.get("name", "")
+            self.report.timestamp = self.report.timestamp or attributes.get("timestamp", "")
+        elif tag == "testcase":
+            self._case = JunitCase(attributes.get("classname", ""), attributes.get("name", ""))
+            self._case.duration_ns = _duration(attributes.get("time", ""))
+            self._case.attributes = {key: attributes[key] for key in _KEPT if attributes.get(key)}
+        elif self._case is not None and tag.startswith(_READ):
+            self._result = (tag, attributes)
+            self._text = []
+
+    def data(self, text: str) -> None:
+        if self._text is not None:
+            self._text.append(text)
+
+    def end(self, tag: str) -> None:
+        self._depth -= 1
+        tag = tag.rpartition("}")[2]
+        if tag == "testcase" and self._case is not None:
+            self.report.cases.append(self._case)
+            self._case = None
+        elif self._result is not None and tag == self._result[0]:
+            if self._case is not None:
+                self._take(self._case, *self._result, "".join(self._text or ()))
+            self._result = self._text = None
+
+    def close(self) -> None:
+        return None
+
+    def _take(self, case: JunitCase, tag: str, attributes: dict[str, str], text: str) -> None:
+        if tag in _OUTPUTS:
+            case.output += text
+            return
+        message = attributes.get("message") or text.strip().partition("\n")[0]
+        if tag == "skipped":
+            case.outcome = "skip" if case.outcome == "pass" else case.outcome
+        elif tag in _RESULTS and case.outcome != "fail":
+            case.outcome = "fail"
+        else:
+            case.said.append(("error" if tag in _RESULTS else "warn", message or tag))
+            return
+        case.type, case.message, case.text = attributes.get("type", ""), message, text.strip()
+
+
+def _duration(text: str) -> int:
+    """Seconds, as runners write them: `0.012`, `1,234.5`."""
+    try:
+        seconds = float(text.replace(",", ""))
+    except ValueError:
+        return 0
+    return int(seconds * 1e9) if 0 <= seconds < 1e9 else 0
+
+
+# --- out --------------------------------------------------------------------------------------------
+
+
+def render_report(report: Report) -> bytes:
+    cases = report.cases
+    failed = sum(case.outcome == "fail" for case in cases)
+    skipped = sum(case.outcome == "skip" for case in cases)
+    seconds = sum(case.duration_ns for case in cases) / 1e9
+    head = {
+        "name": report.name, "tests": str(len(cases)), "failures": str(failed), "errors": "0",
+        "skipped": str(skipped), "time": f"{seconds:.3f}", "timestamp": report.timestamp,
+    }  # fmt: skip
+    lines = ['<?xml version="1.0" encoding="utf-8"?>', "<testsuites>", _tag("testsuite", head)]
+    for case in cases:
+        lines += _render_case(case)
+    lines += ["</testsuite>", "</testsuites>", ""]
+    return "\n".join(lines).encode(errors="backslashreplace")
+
+
+def _render_case(case: JunitCase) -> list[str]:
+    own = {"classname": case.classname, "name": case.name, "time": f"{case.duration_ns / 1e9:.6f}"}
+    lines = [_tag("testcase", own)]
+    if case.outcome == "fail":
+        told = {"message": case.message, "type": case.type}
+        lines.append(f"{_tag('failure', told)}{_text(case.text)}</failure>")
+    elif case.outcome == "skip":
+        lines.append(f"{_tag('skipped', {'message': case.message})}</skipped>")
+    if case.output:
+        lines.append(f"<system-out>{_text(case.output)}</system-out>")
+    return [*lines, "</testcase>"]
+
+
+def _tag(name: str, attributes: dict[str, str]) -> str:
+    told = "".join(f" {key}={quoteattr(_legal(value), _QUOTED)}" for key, value in attributes.items())  # fmt: skip
+    return f"<{name}{told}>"
+
+
+def _text(text: str) -> str:
+    return escape(_legal(text))
+
+
+def _legal(text: str) -> str:
+    """What XML 1.0 has no way to write, as an escape that one can read."""
+    return _ILLEGAL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+
+
+_QUOTED = {"\n": "&#10;", "\t": "&#9;", "\r": "&#13;"}

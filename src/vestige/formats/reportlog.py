@@ -1,0 +1,216 @@
+"""pytest-reportlog: one JSON object a line, written by pytest while it runs.
+
+A session is a run, a test (its setup, call and teardown) a span of type `test`. A log that ends
+without `SessionFinish` was killed: what was running is interrupted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from vestige.errors import UnreadableError, UsageError
+from vestige.formats.base import Problem, RunToWrite, Source
+from vestige.formats.suites import CaseOutcome, SuiteRecords
+from vestige.limits import ARTIFACT_LINE_MAX, BODY_INLINE_MAX, STACK_MAX
+from vestige.record.types import Attributes, KnownRecord
+
+_decode = msgspec.json.Decoder().decode
+_TYPE = "$report_type"
+_HEAD_LINES = 10_000
+"""How far the first test may be from the start: every file that was collected has a line."""
+
+
+def sniff(path: Path) -> bool:
+    try:
+        if not path.is_file():
+            return False
+        with open(path, "rb") as file:
+            start = file.read(4096)
+    except OSError:
+        return False
+    line = start.partition(b"\n")[0]
+    return line.startswith(b"{") and b'"$report_type"' in line
+
+
+def find(path: Path) -> Iterator[Path]:
+    if path.is_dir():
+        yield from (place for place in sorted(path.glob("*.jsonl")) if sniff(place))
+    else:
+        yield path
+
+
+def read(path: Path) -> Source:
+    if not sniff(path):
+        raise UnreadableError(f"{path}: no report log (expected lines with {_TYPE!r}).")
+    suite = SuiteRecords("reportlog", _identity(path), "pytest")
+    problems: list[Problem] = []
+    return Source(suite.run_id, suite.writer, _Reader(path, suite, problems).records(), problems)
+
+
+def check(path: Path) -> Sequence[Problem]:
+    """Is every line a report?"""
+    try:
+        source = read(path)
+    except UnreadableError as error:
+        return [Problem(str(path), "", "reportlog-unreadable", str(error))]
+    for _ in source.records:
+        pass
+    return source.problems
+
+
+def write(run: RunToWrite, target: Path) -> Path:
+    raise UsageError("reportlog: pytest alone writes it. Export as junit or artifacts.")
+
+
+def _identity(path: Path) -> str:
+    """The first test's line: it has a time, and stays the first when the log grows."""
+    with open(path, "rb") as file:
+        for number, line in enumerate(_lines(file)):
+            if b'"TestReport"' in line:
+                return hashlib.sha256(line).hexdigest()
+            if number > _HEAD_LINES:
+                break
+        file.seek(0)
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _lines(file: Any) -> Iterator[bytes]:
+    """Whole lines; one that is too long comes empty."""
+    while line := file.readline(ARTIFACT_LINE_MAX + 1):
+        if len(line) > ARTIFACT_LINE_MAX and not line.endswith(b"\n"):
+            while line and not line.endswith(b"\n"):
+                line = file.readline(ARTIFACT_LINE_MAX + 1)
+            yield b""
+        else:
+            yield line.rstrip(b"\r\n")
+
+
+class _Reader:
+    def __init__(self, path: Path, suite: SuiteRecords, problems: list[Problem]) -> None:
+        self._path, self._suite, self._problems = path, suite, problems
+        self._time_ns = 0
+        self._running: dict[str, dict[str, Any]] = {}
+        """By nodeid: its key, and what is known of how it goes."""
+        self._count = 0
+        self._counts = {"pass": 0, "fail": 0, "skip": 0, "unknown": 0}
+        self._opened = self._ended = False
+
+    def records(self) -> Iterator[KnownRecord]:
+        for report in self._reports():
+            kind = report.get(_TYPE)
+            if kind == "TestReport":
+                yield from self._test(report)
+            elif kind == "CollectReport" and report.get("outcome") == "failed":
+                yield from self._begin()
+                message = f"collecting {report.get('nodeid')}: {_message(report)[0]}"
+                yield self._suite.log(None, "error", message, self._time_ns)
+                self._counts["fail"] += 1
+            elif kind == "WarningMessage":
+                yield from self._begin()
+                yield self._suite.log(None, "warn", str(report.get("message")), self._time_ns)
+            elif kind == "SessionFinish":
+                self._ended = True
+                yield from self._begin()
+                bad = self._counts["fail"] or report.get("exitstatus") not in (0, 5)
+                facts: Attributes = {"total": self._count, **self._counts}
+                if isinstance(report.get("exitstatus"), int):
+                    facts["exit_status"] = report["exitstatus"]
+                yield self._suite.close("error" if bad else "ok", self._time_ns, facts)
+        if not self._ended:
+            yield from self._begin()
+            told: Attributes = {"error.type": "Interrupted", "error.message": "the log has no SessionFinish"}  # fmt: skip
+            keys = [case["key"] for case in self._running.values()]
+            yield from self._suite.interrupt(keys, self._time_ns, told)
+
+    def _reports(self) -> Iterator[dict[str, Any]]:
+        with open(self._path, "rb") as file:
+            for number, line in enumerate(_lines(file), 1):
+                try:
+                    report = _decode(line) if line.strip() else {}
+                except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+                    report = None
+                if isinstance(report, dict):
+                    yield report
+                else:
+                    self._problems.append(Problem(str(self._path), f"line {number}", "reportlog-line", "is no report."))  # fmt: skip
+
+    def _begin(self) -> Iterator[KnownRecord]:
+        if not self._opened:
+            self._opened = True
+            yield self._suite.open(self._time_ns, {"suite": "pytest"})
+
+    def _test(self, report: dict[str, Any]) -> Iterator[KnownRecord]:
+        nodeid, when = str(report.get("nodeid")), report.get("when")
+        began = _ns(report.get("start")) or self._time_ns
+        self._time_ns = max(self._time_ns, began) if not self._opened else self._time_ns
+        yield from self._begin()
+        case = self._running.get(nodeid)
+        if case is None:
+            self._count += 1
+            case = self._running[nodeid] = {"key": str(self._count), "began": began, "outcome": "pass", "output": [], "facts": {}}  # fmt: skip
+            yield self._suite.open_case(case["key"], nodeid, began)
+        self._time_ns = max(self._time_ns, _ns(report.get("stop")) or began)
+        self._fold(case, report)
+        if when == "teardown":
+            del self._running[nodeid]
+            outcome: CaseOutcome = case["outcome"]
+            self._counts[outcome] += 1
+            output = "".join(case["output"])[:BODY_INLINE_MAX]
+            yield self._suite.close_case(
+                case["key"], outcome, self._time_ns, max(0, self._time_ns - case["began"]),
+                case["facts"], output or None,
+            )  # fmt: skip
+
+    def _fold(self, case: dict[str, Any], report: dict[str, Any]) -> None:
+        outcome, when = report.get("outcome"), report.get("when")
+        message, stack = _message(report)
+        facts: Attributes = case["facts"]
+        if isinstance(report.get("duration"), (int, float)):
+            facts[f"{when}_s"] = report["duration"]
+        if outcome == "failed" and case["outcome"] != "fail":
+            case["outcome"] = "fail"
+            facts["error.type"] = "TestFailed" if when == "call" else f"TestFailed in {when}"
+            facts["error.message"], facts["error.stack"] = message, stack[:STACK_MAX]
+        elif outcome == "skipped" and case["outcome"] == "pass":
+            case["outcome"] = "skip"
+            facts["message"] = str(report.get("wasxfail") or message)
+        elif outcome == "rerun":
+            count = facts.get("reruns", 0)
+            facts["reruns"] = (count if isinstance(count, int) else 0) + 1
+        # A later phase repeats the sections of the earlier ones.
+        said = [
+            f"----- {section[0]} -----\n{section[1]}\n"
+            for section in report.get("sections") or ()
+            if isinstance(section, list) and len(section) == 2
+        ]
+        case["output"] = said or case["output"]
+
+
+def _message(report: dict[str, Any]) -> tuple[str, str]:
+    """(one line, the whole) of why a test failed or was skipped."""
+    found = report.get("longrepr")
+    if isinstance(found, str):
+        return found.strip().rpartition("\n")[2], found
+    if isinstance(found, list) and found:
+        return str(found[-1]), ""
+    if not isinstance(found, dict):
+        return "", ""
+    crash = found.get("reprcrash")
+    message = str(crash.get("message", "")) if isinstance(crash, dict) else ""
+    traceback = found.get("reprtraceback")
+    entries = traceback.get("reprentries") if isinstance(traceback, dict) else None
+    lines: list[str] = []
+    for entry in entries if isinstance(entries, list) else ():
+        data = entry.get("data") if isinstance(entry, dict) else None
+        own = data.get("lines") if isinstance(data, dict) else None
+        lines.extend(str(line) for line in (own if isinstance(own, list) else ()))
+    return message, "\n".join(lines)
+
+
+def _ns(value: object) -> int | None:
+    return int(value * 1e9) if isinstance(value, (int, float)) and 0 < value < 1e11 else None
