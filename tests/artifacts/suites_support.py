@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from vestige.formats.artifacts.check import check_bundle
+from vestige.formats.artifacts.checking import check_bundle
 from vestige.formats.artifacts.rules import PROFILES, Profile
 from vestige.formats.artifacts.tree import DirectoryTree
 

@@ -13,7 +13,7 @@ from vestige.artifacts.merging import Merged, drop_leftovers, read_trace
 from vestige.artifacts.replaying import Replay, render_command
 from vestige.artifacts.texts import one_line
 from vestige.errors import InvalidSuiteError
-from vestige.formats.artifacts.check import check_bundle
+from vestige.formats.artifacts.checking import check_bundle
 from vestige.formats.artifacts.story import Case
 from vestige.formats.artifacts.tree import DirectoryTree
 from vestige.formats.artifacts.writing import finish_bundle, read_cases
