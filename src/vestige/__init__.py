@@ -14,6 +14,8 @@
 
 This import loads msgspec and the standard library, nothing else. What needs more
 (`LoggingHandler`, `open`) loads when it is first asked for.
+
+PYTEST_DONT_REWRITE: pytest would rewrite the package of a plugin, and warn where it is loaded already.
 """
 
 from __future__ import annotations
