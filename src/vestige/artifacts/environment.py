@@ -10,7 +10,7 @@ from vestige.record.mask import MARK
 _REPLAYED = frozenset(
     ("TZ", "LANG", "LANGUAGE", "SOURCE_DATE_EPOCH", "PYTEST_ADDOPTS", "PYTEST_PLUGINS", "CI")
 )
-_REPLAYED_PREFIXES = ("LC_", "PYTHON", "E2E_", "HYPOTHESIS_", "VESTIGE_BUNDLE_")
+_REPLAYED_PREFIXES = ("LC_", "PYTHON", "E2E_", "HYPOTHESIS_")
 
 
 def redacted(environment: Mapping[str, str], texts: Texts) -> dict[str, str]:

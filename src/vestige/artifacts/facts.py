@@ -6,10 +6,9 @@ written first, with the end left open, so that `recover` needs nothing but the f
 
 from __future__ import annotations
 
-import getpass
 import os
-import platform
 import shlex
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -46,17 +45,13 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
 
 def describe_runner() -> dict[str, Any]:
     """The machine, for meta.json."""
-    try:
-        user = getpass.getuser()
-    except (OSError, KeyError, ImportError):
-        user = ""
     system = os.uname()
     return {
-        "user": user,
+        "user": os.environ.get("USER") or os.environ.get("LOGNAME") or str(os.getuid()),
         "hostname": system.nodename,
         "os": system.sysname,
         "arch": system.machine,
-        "python": f"Python {platform.python_version()}",
+        "python": f"Python {sys.version.split()[0]}",
     }
 
 

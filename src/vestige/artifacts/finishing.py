@@ -10,7 +10,7 @@ from pathlib import Path
 
 from vestige.artifacts.facts import read_start, replay_keys
 from vestige.artifacts.merging import Merged, drop_leftovers, read_trace
-from vestige.artifacts.replaying import Replay, render_command
+from vestige.artifacts.replaying import command_of_case, render_command
 from vestige.artifacts.texts import one_line
 from vestige.errors import InvalidSuiteError
 from vestige.formats.artifacts.checking import check_bundle
@@ -31,13 +31,14 @@ def finish(
     started_ns = parse_time_ns(merged.first_ts) or 0
     ended_ns = max(started_ns, parse_time_ns(merged.last_ts) or 0)
     kept = read_start(folder, merged.suite, merged.timestamp, started_ns)
-    cases, _ = read_cases(folder)
+    told = read_cases(folder)
+    cases = told[0]
     failed = failed_cases(cases)
     case_command: Callable[[str], str] | None = None
     command = kept.command or "true  # how this suite was started is not known"
     if kept.replay is not None:
         command = render_command(kept.replay, kept.replay_environment, failed)
-        case_command = _command_of_case(kept.replay, kept.replay_environment, command)
+        case_command = command_of_case(kept.replay, kept.replay_environment)
     facts = kept.to_facts(
         command,
         ended_ns,
@@ -46,17 +47,9 @@ def finish(
         case_command=case_command,
         replay_keys=replay_keys(kept.replay) if kept.replay else {},
     )
-    finish_bundle(folder, facts, known)
+    finish_bundle(folder, facts, known, told)
     validate(folder)
     return cases
-
-
-def _command_of_case(
-    replay: Replay, environment: Mapping[str, str], whole: str
-) -> Callable[[str], str]:
-    if not replay.by_case:
-        return lambda case: whole
-    return lambda case: render_command(replay, environment, [case])
 
 
 def failed_cases(cases: Sequence[Case]) -> list[str]:

@@ -13,7 +13,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -70,8 +70,21 @@ def _selector(case: str) -> str:
 
 def render_command(replay: Replay, environment: Mapping[str, str], cases: Sequence[str]) -> str:
     """One line for a shell."""
+    return " ".join((_beginning(replay, environment), *map(shlex.quote, selected(replay, cases))))
+
+
+def command_of_case(replay: Replay, environment: Mapping[str, str]) -> Callable[[str], str]:
+    """The same for one case of many: what they share is put together once."""
+    beginning = _beginning(replay, environment)
+    if not replay.by_case:
+        whole = render_command(replay, environment, ())
+        return lambda case: whole
+    return lambda case: f"{beginning} {shlex.quote(replay.prefix + _selector(case))}"
+
+
+def _beginning(replay: Replay, environment: Mapping[str, str]) -> str:
     variables = [f"{name}={value}" for name, value in environment.items()]
-    words = [*(["env", *variables] if variables else []), *replay.argv, *selected(replay, cases)]
+    words = [*(["env", *variables] if variables else []), *replay.argv]
     return f"cd {shlex.quote(replay.cwd)} && {shlex.join(words)}"
 
 

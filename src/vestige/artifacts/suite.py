@@ -182,9 +182,14 @@ class SuiteWriter:
         name = f"trace/{WORKER_PREFIX}{file_name(worker)}.jsonl"
         return cls(folder, suite, timestamp, trace=name)
 
-    def case(self, name: object, *, attempt: int = 1, **more: Any) -> Case:
-        """A case begins; on disk when this returns. `more`: `span_id`."""
-        return Case(self, self.texts.message(name), attempt, more)
+    def case(self, name: object) -> Case:
+        """A case begins; on disk when this returns."""
+        return Case(self, self.texts.message(name), 1, {})
+
+    def clean_case(self, name: str, attempt: int, **more: Any) -> Case:
+        """As `case`, with a name that `texts` has cleaned. `attempt`: above 1, it is the same case
+        once more. `more`: `span_id`."""
+        return Case(self, name, attempt, more)
 
     def fixture(self, fixture_id: object) -> None:
         """A fixture that the suite uses."""
@@ -225,7 +230,7 @@ class SuiteRecorder(SuiteWriter):
     `root`: where bundles are, one folder a suite, one folder a time.
     `replay`: how the suite is started; default: as this program was.
     `seed`, `clock_mode`: what made it deterministic. `repro_env`: more variables that a replay needs.
-    `run_id`: of the run that records the suite too.
+    `run_id`: of the run that records the suite too. `texts`: what cleans names, if there is one already.
     """
 
     def __init__(
@@ -240,10 +245,11 @@ class SuiteRecorder(SuiteWriter):
         environment: Mapping[str, str] | None = None,
         repro_env: Sequence[str] = (),
         run_id: str | None = None,
+        texts: Texts | None = None,
         clock: Clock = SYSTEM,
     ) -> None:
         variables = dict(os.environ if environment is None else environment)
-        texts = Texts(variables)
+        texts = texts or Texts(variables)
         name = texts.message(suite)
         if not name:
             raise UsageError("suite: has no name.")

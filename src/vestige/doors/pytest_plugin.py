@@ -25,6 +25,7 @@ import pytest
 
 from vestige.artifacts.github import write_step_summary
 from vestige.artifacts.suite import Case, SuiteRecorder, SuiteWriter
+from vestige.artifacts.texts import Texts
 from vestige.doors import pytest_replay, pytest_reports
 from vestige.doors.pytest_spans import TestSpans
 from vestige.errors import VestigeError
@@ -71,19 +72,23 @@ class BundlePlugin:
         ini = cast(str, config.getini("vestige_bundle"))
         root = Path(given) if given else config.rootpath / ini
         name = config.getoption("vestige_suite") or config.getini("vestige_suite") or config.rootpath.name  # fmt: skip
+        environment = dict(os.environ)  # before the recorder puts its own into it
+        texts = Texts(environment)
+        name = texts.message(name or "tests")
         spans = TestSpans.start_suite(name) if config.getini("vestige_record") else None
         self._suite = SuiteRecorder(
             root,
-            name or "tests",
+            name,
             replay=pytest_replay.replay_of(config),
             seed=pytest_replay.seed_of(config),
             project=config.rootpath,
-            environment=_environment_before(spans),
+            environment=environment,
+            texts=texts,
             repro_env=cast(list[str], config.getini("vestige_repro_env")),
             run_id=spans.run_id if spans else None,
         )
         if spans is not None:
-            spans.tell_bundle(self._suite.path)
+            spans.tell_bundle(texts.clean(self._suite.path))
         self._spans = spans
 
     def _start_worker(self, shared: dict[str, Any]) -> None:
@@ -171,11 +176,11 @@ class BundlePlugin:
         self._attempt += 1
         self._subtest_failed = False
         self._rerun = ""
+        name = self._suite.texts.message(nodeid)
         more = {}
         if self._spans is not None:
-            name = self._suite.texts.message(nodeid)
             more["span_id"] = self._spans.begin(name, self._attempt)
-        self._case = self._suite.case(nodeid, attempt=self._attempt, **more)
+        self._case = self._suite.clean_case(name, self._attempt, **more)
 
     def _end_case(self, status: Any = None, message: str = "") -> None:
         case, self._case = self._case, None
@@ -212,7 +217,8 @@ class BundlePlugin:
             return
         outcome = cast(str, report.outcome)
         if outcome == "rerun":
-            self._rerun = pytest_reports.message_of(report) or "rerun"
+            assert self._suite is not None
+            self._rerun = self._suite.texts.message(pytest_reports.message_of(report)) or "rerun"
             case.note(self._rerun, "case_rerun")
             self._keep_output(case, report)
             return
@@ -221,7 +227,8 @@ class BundlePlugin:
             return  # the subtests have said it
         if outcome == "failed":
             self._subtest_failed = subtest is not None or self._subtest_failed
-            message = pytest_reports.message_of(report)
+            assert self._suite is not None
+            message = self._suite.texts.message(pytest_reports.message_of(report))
             case.failed(f"{subtest}: {message}" if subtest else message)
             self._keep_output(case, report)
             if self._spans is not None:
@@ -259,11 +266,3 @@ class BundlePlugin:
 def _parameters(item: Any) -> Any:
     """Names that a test gets its parameters by: pytest counts them as fixtures."""
     return getattr(getattr(item, "callspec", None), "params", ())
-
-
-def _environment_before(spans: TestSpans | None) -> dict[str, str]:
-    """The environment without what the recorder of this session put into it."""
-    environment = dict(os.environ)
-    if spans is not None:
-        environment.pop(spans.variable, None)
-    return environment

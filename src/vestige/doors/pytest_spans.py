@@ -1,12 +1,12 @@
 """A pytest session as a run: a span of type `test` for each test, ambient while it runs.
 
-Off when recording is off (`VESTIGE_DISABLED`, `vestige_record = false`).
+Off when recording is off (`VESTIGE_DISABLED`, `vestige_record = false`). All texts that come in here
+are clean: the bundle masks them first (artifacts/texts.py).
 """
 
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from vestige.emit import current
 from vestige.emit.logger import Logger
@@ -19,11 +19,16 @@ _COMPONENT = "pytest"
 _STATUS = {"pass": "ok", "skip": "ok", "fail": "error", "unknown": "interrupted"}
 
 
+def _recorder() -> Recorder:
+    # No last words: pytest has a faulthandler of its own, and the bundle tells how it ended. No
+    # second look for secrets: building its scanner would cost more than a small session.
+    return Recorder(last_words=False, redact=False)
+
+
 class TestSpans:
     """The spans of one process's part of a session."""
 
     __test__ = False  # pytest looks at classes by their name
-    variable = PARENT_VARIABLE
 
     def __init__(self, recorder: Recorder, run: Span | None, logger: Logger) -> None:
         self._recorder = recorder
@@ -36,8 +41,7 @@ class TestSpans:
     @classmethod
     def start_suite(cls, name: str) -> TestSpans | None:
         """The session's own process: its run."""
-        # No last words: pytest has a faulthandler of its own, and the bundle tells how it ended.
-        recorder = Recorder(last_words=False)
+        recorder = _recorder()
         if not recorder.enabled:
             return None
         run = recorder.run(name, component=_COMPONENT)
@@ -48,16 +52,16 @@ class TestSpans:
     @classmethod
     def start_worker(cls) -> TestSpans | None:
         """A worker: its process span stands in the run that its environment names."""
-        recorder = Recorder(last_words=False)
+        recorder = _recorder()
         return cls(recorder, None, recorder.logger(_COMPONENT)) if recorder.enabled else None
 
     @property
     def run_id(self) -> str:
         return self._run.run_id if self._run is not None else ""
 
-    def tell_bundle(self, path: Path) -> None:
+    def tell_bundle(self, path: str) -> None:
         if self._run is not None:
-            self._run.set_attributes(bundle=str(path))
+            self._run.set_attributes(bundle=path)
 
     def begin(self, name: str, attempt: int) -> str:
         """A test begins; the id of its span."""

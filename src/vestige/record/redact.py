@@ -22,6 +22,7 @@ import base64
 import binascii
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -56,9 +57,6 @@ _TEXTS = ("component", "type", "name", "message", "level", "status", "conversati
 class Redactor:
     """Finds secrets in records and masks them. Shared by all threads of a recorder."""
 
-    suspicious: Callable[[bytes], bool]
-    """Whether an encoded line might hold a secret. Never wrong when it says no."""
-
     def __init__(
         self,
         *,
@@ -68,13 +66,26 @@ class Redactor:
     ) -> None:
         """`scanner`: the engine to use, for tests. `key_rules=False`: only shapes and registered values."""
         extra_keys = tuple(extra_keys)
-        self._scanner = Scanner(scanner, extra_keys)
-        self.suspicious = self._scanner.suspicious
+        self._make_scanner = partial(Scanner, scanner, extra_keys)
+        self._scanner: Scanner | None = None
         self._word = KeyRule(extra_keys).find if key_rules else None
         self._extra = tuple(words[-1] for words in map(words_of, extra_keys) if words)
         self._needles: tuple[str, ...] = ()
         self._learning = threading.Lock()
         self._hits_in: Callable[[str], list[Hit]] | None = None
+
+    @property
+    def suspicious(self) -> Callable[[bytes], bool]:
+        """Whether an encoded line might hold a secret. Never wrong when it says no."""
+        if self._scanner is None:
+            with self._learning:
+                # Not before it is asked for: the quickest engine takes its time to be built.
+                if self._scanner is None:
+                    scanner = self._make_scanner()
+                    if self._needles:
+                        scanner.learn(map(_encoded, self._needles))
+                    self._scanner = scanner
+        return self._scanner.suspicious
 
     def add_secret(self, value: str) -> None:
         """Mask this value wherever it appears, in every form that escaping gives it."""
@@ -89,7 +100,8 @@ class Redactor:
         with self._learning:
             # Longest first: a form may be the beginning of another.
             self._needles = tuple(sorted({*self._needles, *forms}, key=len, reverse=True))
-            self._scanner.learn(_encoded(form) for form in forms)
+            if self._scanner is not None:
+                self._scanner.learn(map(_encoded, forms))
 
     # --- records ------------------------------------------------------------------------
 

@@ -94,11 +94,15 @@ class TraceFile:
 
 
 def finish_bundle(
-    root: Path, facts: SuiteFacts, known: Mapping[str, tuple[int, str]] | None = None
+    root: Path,
+    facts: SuiteFacts,
+    known: Mapping[str, tuple[int, str]] | None = None,
+    told: tuple[list[Case], Counts] | None = None,
 ) -> Path:
     """Write every typed file, then `bundle.json`. `known`: (size, sha256) of files that were
-    hashed while they were written, by path; the others are hashed now."""
-    cases, counts = read_cases(root)
+    hashed while they were written, by path; the others are hashed now. `told`: what `read_cases`
+    gave, if it was asked."""
+    cases, counts = told or read_cases(root)
     files = _hash_files(root, known or {})
     writer = _Finisher(root, facts, cases, counts, files)
     return writer.finish()
