@@ -26,7 +26,7 @@ from bench.figures import Figure, at_most_floor, less_than_peer
 FILES = 10_000
 FILE_BYTES = 4096
 TESTS = 2_000
-ROUNDS = 5
+ROUNDS = 3
 
 _TESTS = f"""
 import pytest

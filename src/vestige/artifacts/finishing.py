@@ -16,7 +16,7 @@ from vestige.errors import InvalidSuiteError
 from vestige.formats.artifacts.checking import check_bundle
 from vestige.formats.artifacts.story import Case
 from vestige.formats.artifacts.tree import DirectoryTree
-from vestige.formats.artifacts.writing import finish_bundle, read_cases
+from vestige.formats.artifacts.writing import finish_bundle, hash_files, read_cases
 from vestige.formats.suites import parse_time_ns
 
 Known = Mapping[str, tuple[int, str]]
@@ -47,8 +47,9 @@ def finish(
         case_command=case_command,
         replay_keys=replay_keys(kept.replay) if kept.replay else {},
     )
-    finish_bundle(folder, facts, known, told)
-    validate(folder)
+    files = hash_files(folder, known or {})
+    finish_bundle(folder, facts, told=told, files=files)
+    validate(folder, files)
     return cases
 
 
@@ -58,9 +59,9 @@ def failed_cases(cases: Sequence[Case]) -> list[str]:
     return [name for name, outcome in last.items() if outcome in ("fail", "unknown")]
 
 
-def validate(folder: Path) -> None:
-    """InvalidSuiteError, with everything that is wrong."""
-    _, problems = check_bundle(DirectoryTree(folder))
+def validate(folder: Path, hashed: Known | None = None) -> None:
+    """InvalidSuiteError, with everything that is wrong. `hashed`: what was read a moment ago."""
+    _, problems = check_bundle(DirectoryTree(folder), hashed=hashed)
     errors = [one_line(str(problem)) for problem in problems if problem.severity == "error"]
     if errors:
         more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""

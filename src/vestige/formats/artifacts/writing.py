@@ -98,12 +98,13 @@ def finish_bundle(
     facts: SuiteFacts,
     known: Mapping[str, tuple[int, str]] | None = None,
     told: tuple[list[Case], Counts] | None = None,
+    files: dict[str, tuple[int, str]] | None = None,
 ) -> Path:
     """Write every typed file, then `bundle.json`. `known`: (size, sha256) of files that were
-    hashed while they were written, by path; the others are hashed now. `told`: what `read_cases`
-    gave, if it was asked."""
+    hashed while they were written, by path; the others are hashed now. `told` and `files`: what
+    `read_cases` and `hash_files` gave, if they were asked."""
     cases, counts = told or read_cases(root)
-    files = _hash_files(root, known or {})
+    files = hash_files(root, known or {}) if files is None else files
     writer = _Finisher(root, facts, cases, counts, files)
     return writer.finish()
 
@@ -129,7 +130,8 @@ def _has_ends(path: Path) -> bool:
         return any(b'"case_end"' in line for line in file)
 
 
-def _hash_files(root: Path, known: Mapping[str, tuple[int, str]]) -> dict[str, tuple[int, str]]:
+def hash_files(root: Path, known: Mapping[str, tuple[int, str]]) -> dict[str, tuple[int, str]]:
+    """Size and sha256 of every file that is not written anew by `finish_bundle`."""
     found: dict[str, tuple[int, str]] = {}
     for item in DirectoryTree(root).items():
         if item.path in known:
@@ -340,4 +342,4 @@ def _one_line(text: str) -> str:
     )
 
 
-__all__ = ["NO_GIT", "SuiteFacts", "TraceFile", "finish_bundle", "read_cases"]
+__all__ = ["NO_GIT", "SuiteFacts", "TraceFile", "finish_bundle", "hash_files", "read_cases"]
