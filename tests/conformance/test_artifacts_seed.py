@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,8 @@ import pytest
 from artifact_bundle import DATA, BrokenBundle
 from vestige.formats.artifacts.checking import check_bundle
 from vestige.formats.artifacts.rules import RULES, Profile
+from vestige.formats.artifacts.schemas import published
+from vestige.formats.artifacts.shapes import find_faults
 from vestige.formats.artifacts.tree import DirectoryTree
 
 Break = Callable[[BrokenBundle], Any]
@@ -399,3 +401,30 @@ def test_published_schemas_and_the_validator_agree_on_the_real_bundles() -> None
             texts = place.read_text().splitlines() if name.endswith("jsonl") else [place.read_text()]  # fmt: skip
             for text in texts:
                 jsonschema.validate(json.loads(text), schema)
+
+
+@pytest.mark.parametrize("name", ["summary", "meta", "metrics", "fixtures", "repro", "logs-index", "trace-events", "bundle"])  # fmt: skip
+def test_published_schemas_and_the_validator_agree_on_what_is_wrong(name: str) -> None:
+    """Each value taken away, or put in place of another: both refuse, or neither does."""
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = published()[f"{name}.schema.json"]
+    validator = jsonschema.Draft202012Validator(schema)
+    file = {"logs-index": "logs/index", "trace-events": "trace/events"}.get(name, name)
+    place = next((DATA / "seed_logs_screens").glob(f"{file}.json*"))
+    right = json.loads(place.read_text().splitlines()[1] if name == "trace-events" else place.read_text())  # fmt: skip
+
+    for wrong in _variations(right):
+        refused = any(find_faults(wrong, schema))
+
+        assert refused == (not validator.is_valid(wrong)), wrong
+
+
+def _variations(value: Any) -> Iterator[Any]:
+    """A value with one part of it gone or changed, down to the first item of each list."""
+    yield from (None, True, -1, 2, "x", "../x", [], ["a", "a"], {})
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield {k: v for k, v in value.items() if k != key}
+            yield from ({**value, key: each} for each in _variations(inner))
+    elif isinstance(value, list) and value:
+        yield from ([each, *value[1:]] for each in _variations(value[0]))

@@ -17,7 +17,10 @@ from vestige.formats.artifacts import places
 from vestige.formats.artifacts.rules import PROFILES, Profile
 
 if TYPE_CHECKING:
+    from zipfile import ZipFile
+
     from vestige.formats.base import Checked, Problem, RunToWrite, Source
+    from vestige.record.types import KnownRecord
 
 __all__ = ["PROFILES", "check", "check_profile", "find", "read", "sniff", "write"]
 
@@ -72,7 +75,14 @@ def read(path: Path) -> Source:
     if len(prefixes) != 1:
         archive.close()
         raise UnreadableError(f"{path}: {len(prefixes)} bundles in it (expected one). Unpack it.")
-    return read_tree(ZipTree(archive, prefixes[0], str(path)))
+    source = read_tree(ZipTree(archive, prefixes[0], str(path)))
+    source.records = _closing(archive, source.records)
+    return source
+
+
+def _closing(archive: ZipFile, records: Iterator[KnownRecord]) -> Iterator[KnownRecord]:
+    with archive:
+        yield from records
 
 
 def write(run: RunToWrite, target: Path) -> Path:

@@ -80,7 +80,7 @@ SEED_TIMESTAMP = re.compile(r"\d{8}_\d{6}")
 
 RFC3339 = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})")
 
-_LOG = re.compile(r"\.log(\.[^/]*)?\Z", re.IGNORECASE)
+_LOG = re.compile(r"\.log(\.[^/]*)?\Z")
 _SCREENSHOT = re.compile(r"\.(png|jpe?g|webp|gif|bmp)\Z", re.IGNORECASE)
 _DRIVE = re.compile(r"[A-Za-z]:")
 _KIND_BY_FOLDER: Final = {

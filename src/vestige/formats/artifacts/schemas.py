@@ -37,7 +37,7 @@ def bundle_schema(later: bool = False) -> Schema:
     identity = properties["schema"]
     constants = {
         "name": _constant(types.SCHEMA_NAME, "schema-name"),
-        "major": {**_constant(types.SCHEMA_MAJOR, "schema-major"), "type": "integer"},
+        "major": _constant(types.SCHEMA_MAJOR, "schema-major"),
     }
     properties["schema"] = {**identity, "properties": {**identity["properties"], **constants}}
     properties["artifacts"] = _sections(layout.refs(), "ref-missing")
@@ -92,14 +92,13 @@ def _sections(sections: dict[str, Any], missing: str) -> Schema:
 
 
 def _reference(ref: dict[str, str]) -> Schema:
-    properties = {
-        name: {**_constant(value, f"ref-{name}"), "type": "string"} for name, value in ref.items()
-    }
+    properties = {name: _constant(value, f"ref-{name}") for name, value in ref.items()}
     return {"type": "object", "properties": properties, "required": list(properties)}
 
 
 def _constant(value: str | int, rule: str) -> Schema:
-    return {"const": value, "x-rule": rule}
+    kind = "integer" if isinstance(value, int) else "string"
+    return {"type": kind, "const": value, "x-rule": rule}
 
 
 def _inlined(schema: Any, definitions: dict[str, Any]) -> Any:
