@@ -20,6 +20,7 @@ from bench import (
     place,
     read,
     storage,
+    suites,
     survival,
     verbs,
     wire,
@@ -38,6 +39,7 @@ SECTIONS: dict[str, tuple[str, Callable[[], Sequence[Figure]]]] = {
     "verbs": ("Asking", verbs.measure),
     "wire": ("Model calls, recorded at the wire", wire.measure),
     "agentdbg": ("Runs of AgentDbg", agentdbg.measure),
+    "suites": ("Test suites", suites.measure),
     "artifacts": ("Artifact bundles", artifacts.measure),
 }
 

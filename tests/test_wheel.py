@@ -77,7 +77,8 @@ def test_the_wheel_has_what_runs_and_nothing_else(wheel: Path) -> None:
     assert "vestige/boot/path/sitecustomize.py" in names
     assert "vestige/py.typed" in names
     assert "vestige = vestige.doors.cli.main:main" in entry_points
-    assert all(name.startswith(("vestige/", "vestige-")) for name in names)
+    assert "[pytest11]\nvestige_pytest = vestige_pytest" in entry_points
+    assert all(name.startswith(("vestige/", "vestige-", "vestige_pytest.py")) for name in names)
 
 
 def test_the_installed_package_is_the_wheels_own(installed: Path, tmp_path: Path) -> None:
@@ -138,3 +139,20 @@ def test_the_companion_collector_starts_from_the_wheel(installed: Path, tmp_path
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "home" / "store.db").exists()
     assert list((tmp_path / "home" / "journal").iterdir()) == []
+
+
+def test_pytest_finds_the_plugin_and_it_is_quiet(installed: Path, tmp_path: Path) -> None:
+    """By its entry point, without a word about rewriting, also where vestige is loaded before pytest."""
+    (tmp_path / "test_it.py").write_text("def test_ok(): pass\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
+    session = [str(installed), "-m", "pytest", "-p", "no:cacheprovider", "--vestige-bundle", "art"]
+    for command in (session, [str(installed), "-m", "vestige", "run", "--", *session]):
+        done = subprocess.run(
+            command, cwd=tmp_path, capture_output=True, text=True, timeout=120,
+            env=quiet_environment(VESTIGE_HOME=str(tmp_path / "home")),
+        )  # fmt: skip
+
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "warning" not in done.stdout.lower()
+
+    assert len(list(tmp_path.glob("art/*/*/bundle.json"))) == 2

@@ -16,7 +16,9 @@
         print(debugger.overview("r7"))
 
 This import loads msgspec and the standard library, nothing else. What needs more
-(`LoggingHandler`, `open`, `instrument_*`) loads when it is first asked for.
+(`LoggingHandler`, `open`, `instrument_*`, `capture_http`) loads when it is first asked for.
+
+PYTEST_DONT_REWRITE: pytest would rewrite the package of a plugin, and warn where it is loaded already.
 """
 
 from __future__ import annotations

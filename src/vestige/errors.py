@@ -5,6 +5,7 @@
     │   └── SettingError                2   a VESTIGE_* variable or config.toml line
     ├── NotFoundError (LookupError)     2   no such run, span, body, path
     │   └── AmbiguousIdError            2   several things have that id
+    ├── InvalidSuiteError               1   a suite's own bundle breaks the rules of its format
     └── UnreadableError (RuntimeError)  3   bytes from outside that we cannot use
         ├── StoreError                  3   a store that is newer, damaged or locked
         └── WinkError                   3   the seed's name for what concerns debug bundles
@@ -52,6 +53,14 @@ class AmbiguousIdError(NotFoundError):
     def __init__(self, message: str, candidates: list[str]) -> None:
         super().__init__(message)
         self.candidates = candidates
+
+
+class InvalidSuiteError(VestigeError, RuntimeError):
+    """What a suite left is no valid bundle: `problems` has all of it, a line each."""
+
+    def __init__(self, message: str, problems: list[str]) -> None:
+        super().__init__(message)
+        self.problems = problems
 
 
 class UnreadableError(VestigeError, RuntimeError):

@@ -57,9 +57,6 @@ _TEXTS = ("component", "type", "name", "message", "level", "status", "conversati
 class Redactor:
     """Finds secrets in records and masks them. Shared by all threads of a recorder."""
 
-    suspicious: Callable[[bytes], bool]
-    """Whether an encoded line might hold a secret. Never wrong when it says no."""
-
     def __init__(
         self,
         *,
@@ -68,31 +65,51 @@ class Redactor:
         key_rules: bool = True,
     ) -> None:
         """`scanner`: the engine to use, for tests. `key_rules=False`: only shapes and registered values."""
+        self._engine = scanner
         self._extra_keys = extra_keys = tuple(extra_keys)
-        self._scanner = Scanner(scanner, extra_keys)
-        self.suspicious = self._scanner.suspicious
+        self._scanner: Scanner | None = None
         self._word = KeyRule(extra_keys).find if key_rules else None
         self._extra = tuple(words[-1] for words in map(words_of, extra_keys) if words)
         self._needles: tuple[str, ...] = ()
         self._learning = threading.Lock()
         self._hits_in: Callable[[str], list[Hit]] | None = None
 
+    @property
+    def suspicious(self) -> Callable[[bytes], bool]:
+        """Whether an encoded line might hold a secret. Never wrong when it says no."""
+        if self._scanner is None:
+            with self._learning:
+                # Not before it is asked for: the quickest engine takes its time to be built.
+                if self._scanner is None:
+                    scanner = Scanner(self._engine, self._extra_keys)
+                    if self._needles:
+                        scanner.learn(map(_encoded, self._needles))
+                    self._scanner = scanner
+        return self._scanner.suspicious
+
     def add_secret(self, value: str) -> None:
         """Mask this value wherever it appears, in every form that escaping gives it."""
-        if len(value) < _REGISTERED_MIN:
+        self.add_secrets((value,))
+
+    def add_secrets(self, values: Iterable[str]) -> None:
+        """Several at once: the scanner is built anew each time."""
+        known = (value for value in values if len(value) >= _REGISTERED_MIN)
+        forms = {form for value in known for form in _forms(value)}
+        if not forms:
             return
-        forms = _forms(value)
         with self._learning:
             # Longest first: a form may be the beginning of another.
             self._needles = tuple(sorted({*self._needles, *forms}, key=len, reverse=True))
-            self._scanner.learn(_encoded(form) for form in forms)
+            if self._scanner is not None:
+                self._scanner.learn(map(_encoded, forms))
 
     def add_keys(self, keys: Iterable[str]) -> None:
         """From now on, what stands under these keys is a secret too."""
         with self._learning:
             self._extra_keys = tuple(dict.fromkeys((*self._extra_keys, *keys)))
             self._extra = tuple(words[-1] for words in map(words_of, self._extra_keys) if words)
-            self._scanner.learn_keys(self._extra_keys)
+            if self._scanner is not None:
+                self._scanner.learn_keys(self._extra_keys)
             if self._word is not None:
                 self._word = KeyRule(self._extra_keys).find
             self._hits_in = None  # made anew, with the new keys, when next needed
@@ -115,7 +132,8 @@ class Redactor:
         with self._learning:
             needles = {*self._needles, *other._needles}
             self._needles = tuple(sorted(needles, key=len, reverse=True))
-            self._scanner.learn(map(_encoded, other._needles))
+            if self._scanner is not None:
+                self._scanner.learn(map(_encoded, other._needles))
 
     # --- records ------------------------------------------------------------------------
 

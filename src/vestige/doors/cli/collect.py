@@ -1,10 +1,9 @@
-"""`vestige collect`, `doctor`, `recover`: the way from journals to the store."""
+"""`vestige collect`, `doctor`: the way from journals to the store."""
 
 from __future__ import annotations
 
 import sys
 import threading
-from pathlib import Path
 
 import click
 
@@ -82,103 +81,3 @@ def doctor(home: Home, as_json: bool, budget: int | None) -> None:
     with asked(home) as (debugger, _):
         answer = debugger.doctor()
     print_answer(answer, as_json, budget)
-
-
-@click.command(
-    "recover",
-    cls=Examples,
-    examples="""
-  vestige recover               finish everything that dead processes left in the home
-  vestige recover -o ./debug    the same, with the bundles of dead captures in ./debug
-  vestige recover ./spool/x     one capture, a folder of them, or a home elsewhere
-  vestige recover ~/.agentdbg   finish AgentDbg runs that were left `running`
-""",
-    exits="0 done (also when there was nothing to do), 1 some could not be recovered,"
-    " 2 no such path, 3 nothing that can be recovered",
-)
-@click.argument("path", required=False, type=click.Path(path_type=Path))
-@click.option(
-    "-o", "--output", "target", type=click.Path(path_type=Path), metavar="DIR",
-    help="Where bundles go. Default: bundles/ in the home.",
-)  # fmt: skip
-@home_option
-def recover(path: Path | None, target: Path | None, home: Home) -> None:
-    """Finish what a dead process left: take its records in, and stamp how it ended.
-
-    PATH is a home, a capture, or runs of another tool: an AgentDbg run, a folder of them, a
-    data directory. Those are finished on disk, as their format has it; a live one is left alone.
-    A debug bundle that was being captured is completed, with all that was captured up to then
-    and the outcome `interrupted`, and written as a .wink file.
-    """
-    from vestige.errors import NotFoundError
-    from vestige.home import get_home
-
-    if path is not None and not path.exists():
-        raise NotFoundError(f"{path}: no such file or directory.")
-    spools = home.spool if path is None else path
-    failed = _recover_captures(spools, target or home.bundles)
-    if path is not None:
-        if failed is not None:
-            sys.exit(1 if failed else 0)
-        home = get_home(path)
-        if not home.journal.is_dir():
-            _recover_foreign(path)
-            return
-        failed = _recover_captures(home.spool, target or home.bundles)
-    _finish_runs(home)
-    if failed:
-        sys.exit(1)
-
-
-def _recover_captures(path: Path, target: Path) -> int | None:
-    """Bundles of the captures at a path; how many failed, None if there are no captures at all."""
-    from vestige.debug.recover import is_spool, recover_spool, recover_spools
-
-    if is_spool(path):
-        one = recover_spool(path, target)
-        if one is None:
-            click.echo(f"{path}: its process is alive, and still captures")
-        recovered = [] if one is None else [one]
-    else:
-        recovered = list(recover_spools(path, target))
-        if not recovered:
-            return None
-    for one in recovered:
-        if one.bundle is not None:
-            click.echo(f"{one.outcome} capture  {one.bundle}  vestige debug {one.bundle}")
-        elif one.problem is not None:
-            click.echo(f"vestige: {one.spool}: {one.problem}", err=True)
-    return sum(one.problem is not None for one in recovered)
-
-
-def _finish_runs(home: Home) -> None:
-    from vestige.doors.cli.read import opened
-    from vestige.store.base import RunFilter
-    from vestige.store.sqlite import SqliteStore
-
-    before: set[str] = set()
-    if home.store.exists():
-        with SqliteStore.open(home.store) as store:
-            before = {run.id for run in store.list_runs(RunFilter(failed=True))}
-    with opened(home) as store:
-        finished = [
-            run
-            for run in store.list_runs(RunFilter(failed=True))
-            if run.outcome == "interrupted" and run.id not in before
-        ]
-    click.echo(f"{len(finished)} interrupted runs were finished")
-    for run in finished:
-        click.echo(f"  {run.short_id}  {run.name}  vestige show {run.short_id}")
-
-
-def _recover_foreign(path: Path) -> None:
-    from vestige.transfer import recover_source
-
-    unfinished = list(recover_source(path))
-    finished = [run for run, left in unfinished if not left]
-    click.echo(f"{len(finished)} interrupted runs were finished")
-    for run in finished:
-        click.echo(f"  {run}  vestige show {run}")
-    for run, left in unfinished:
-        if left:
-            click.echo(f"  {run}: left alone, {left}", err=True)

@@ -14,13 +14,15 @@ import click
 from vestige._version import __version__
 from vestige.doors.cli.artifacts import artifacts
 from vestige.doors.cli.ask import check, compare, diff, grep, schema, sql, stats, why
-from vestige.doors.cli.collect import collect, doctor, recover
+from vestige.doors.cli.collect import collect, doctor
 from vestige.doors.cli.debug import debug
 from vestige.doors.cli.keep import pin, prune, unpin
 from vestige.doors.cli.mcp import mcp
 from vestige.doors.cli.options import Examples
 from vestige.doors.cli.read import body, list_runs, overview, show, span
+from vestige.doors.cli.recover import recover
 from vestige.doors.cli.replay import replay
+from vestige.doors.cli.repro import repro
 from vestige.doors.cli.run import run
 from vestige.doors.cli.skill import help_component, skill
 from vestige.doors.cli.transfer import export, import_runs
@@ -81,6 +83,7 @@ for command in (
     doctor,
     collect,
     recover,
+    repro,
     prune,
     pin,
     unpin,

@@ -11,6 +11,7 @@ Elsewhere: the rules in rules.py; where bundles are in a path in places.py.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from vestige.formats.artifacts import layout
@@ -26,14 +27,17 @@ from vestige.formats.base import Problem
 from vestige.limits import ARTIFACT_JSON_MAX, MIB
 
 
-def check_bundle(tree: Tree, profile: Profile = "seed") -> tuple[int, list[Problem]]:
-    """How many files were looked at, and all that is wrong."""
+def check_bundle(
+    tree: Tree, profile: Profile = "seed", hashed: Mapping[str, tuple[int, str]] | None = None
+) -> tuple[int, list[Problem]]:
+    """How many files were looked at, and all that is wrong. `hashed`: size and sha256 of files that
+    the caller read a moment ago; of these, only those whose content is checked are read again."""
     report = Report(tree.name, profile)
     try:
         inventory = read_inventory(tree, report)
         if inventory is None:
             return 0, report.problems()
-        walk = _Walk(inventory, report)
+        walk = _Walk(inventory, report, hashed or {})
         for item in tree.items():
             walk.meet(item)
         walk.end()
@@ -54,9 +58,12 @@ class _Reader(Protocol):
 class _Walk:
     """One bundle, file by file."""
 
-    def __init__(self, inventory: Inventory, report: Report) -> None:
+    def __init__(
+        self, inventory: Inventory, report: Report, hashed: Mapping[str, tuple[int, str]]
+    ) -> None:
         self.inventory = inventory
         self.report = report
+        self.hashed = hashed
         self.count = 0
         later = report.profile == "latest"
         self._parts = {part.path: part for part in layout.parts(later)}
@@ -85,8 +92,12 @@ class _Walk:
             self.report.add("file-unlisted", path, "is not in bundle.json.")
         if layout.is_log(path) or layout.is_screenshot(path):
             self._indexed.append(path)
+        reader = self._reader(path)
         try:
-            size, sha256 = self._read(item, self._reader(path))
+            if reader is None and path in self.hashed:
+                size, sha256 = self.hashed[path]
+            else:
+                size, sha256 = self._read(item, reader)
         except UnreadablePartError as error:
             self.report.add(error.rule, path, error.message)
             return

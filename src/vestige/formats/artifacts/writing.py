@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -59,6 +59,10 @@ class SuiteFacts:
     fixture_ids: Sequence[str] = ()
     notes: Sequence[str] = ()
     """Lines for the transcript: why a case is unknown, ..."""
+    case_command: Callable[[str], str] | None = None
+    """Re-runs one case by its name; None: `command` is all there is."""
+    replay_keys: Mapping[str, Any] = field(default_factory=dict)
+    """What repro.json has beyond the contract."""
 
 
 class TraceFile:
@@ -90,12 +94,17 @@ class TraceFile:
 
 
 def finish_bundle(
-    root: Path, facts: SuiteFacts, known: Mapping[str, tuple[int, str]] | None = None
+    root: Path,
+    facts: SuiteFacts,
+    known: Mapping[str, tuple[int, str]] | None = None,
+    told: tuple[list[Case], Counts] | None = None,
+    files: dict[str, tuple[int, str]] | None = None,
 ) -> Path:
     """Write every typed file, then `bundle.json`. `known`: (size, sha256) of files that were
-    hashed while they were written, by path; the others are hashed now."""
-    cases, counts = read_cases(root)
-    files = _hash_files(root, known or {})
+    hashed while they were written, by path; the others are hashed now. `told` and `files`: what
+    `read_cases` and `hash_files` gave, if they were asked."""
+    cases, counts = told or read_cases(root)
+    files = hash_files(root, known or {}) if files is None else files
     writer = _Finisher(root, facts, cases, counts, files)
     return writer.finish()
 
@@ -121,7 +130,8 @@ def _has_ends(path: Path) -> bool:
         return any(b'"case_end"' in line for line in file)
 
 
-def _hash_files(root: Path, known: Mapping[str, tuple[int, str]]) -> dict[str, tuple[int, str]]:
+def hash_files(root: Path, known: Mapping[str, tuple[int, str]]) -> dict[str, tuple[int, str]]:
+    """Size and sha256 of every file that is not written anew by `finish_bundle`."""
     found: dict[str, tuple[int, str]] = {}
     for item in DirectoryTree(root).items():
         if item.path in known:
@@ -196,16 +206,19 @@ class _Finisher:
         told = [f"{key}={shlex.quote(value)}" for key, value in facts.replay_environment.items()]
         self._text("repro.env", told)
         seconds = facts.started_ns // 10**9
-        self._json("repro.json", types.Repro(*self.name, facts.clock_mode, facts.seed, self.started, seconds, facts.command))  # fmt: skip
+        repro = types.Repro(*self.name, facts.clock_mode, facts.seed, self.started, seconds, facts.command)  # fmt: skip
+        self._json("repro.json", {**msgspec.to_builtins(repro), **facts.replay_keys})
 
     def _write_later(self) -> None:
         """What later eras want: the same facts, case by case."""
         facts = self.facts
+        told = list(_last_attempts(self.cases).values())
         cases = [
             types.ManifestCase(case.name, case.outcome, case.assertions, _duration_ms(case), self._artifacts(case))
-            for case in self.cases
+            for case in told
         ]  # fmt: skip
         replay = {"command": facts.command, "environment": "repro.env", "metadata": "repro.json"}
+        diagnostics = {"env_redacted": "diagnostics/env_redacted.txt"}
         self._json(
             "manifest.json",
             types.Manifest(
@@ -215,16 +228,22 @@ class _Finisher:
         )  # fmt: skip
         statuses: dict[str, int] = {}
         lines = []
-        for case, told in zip(self.cases, cases, strict=True):
-            statuses[told.status] = statuses.get(told.status, 0) + 1
+        for case, entry in zip(told, cases, strict=True):
+            statuses[entry.status] = statuses.get(entry.status, 0) + 1
             failures = [{"message": message, "artifact": None} for message in case.failures]
+            command = facts.case_command(case.name) if facts.case_command else facts.command
             scenario = types.Scenario(
-                *self.name, case.name, told.status, told.assertion_count, told.duration_ms,
-                [{"path": path} for path in told.artifacts], failures, replay=replay,
+                *self.name, case.name, entry.status, entry.assertion_count, entry.duration_ms,
+                [{"path": path} for path in entry.artifacts], failures,
+                artifact_dir=str(facts.paths.get("artifact_dir", "")), diagnostics=diagnostics,
+                replay={**replay, "command": command}, trace={"events": layout.TRACE},
             )  # fmt: skip
             lines.append(_encode(scenario) + b"\n")
         self._bytes("scenarios/scenarios.jsonl", b"".join(lines))
-        index = types.ScenariosIndex(*self.name, len(cases), statuses, "scenarios/scenarios.jsonl", replay)  # fmt: skip
+        index = types.ScenariosIndex(
+            *self.name, len(cases), statuses, "scenarios/scenarios.jsonl", replay, diagnostics,
+            {"manifest": "manifest.json", "trace": layout.TRACE},
+        )  # fmt: skip
         self._json("scenarios/index.json", index)
 
     def _artifacts(self, case: Case) -> list[str]:
@@ -242,7 +261,7 @@ class _Finisher:
             f"repro_command: {facts.command}",
         ]
         told += [f"note: {note}" for note in facts.notes]
-        for case in self.cases:
+        for case in _last_attempts(self.cases).values():
             if case.outcome in ("fail", "unknown"):
                 message = f": {case.failures[0]}" if case.failures else ""
                 told.append(f"{case.outcome}: {case.name}{message}")
@@ -280,6 +299,17 @@ class _Finisher:
         self.files[path] = (len(data), hashlib.sha256(data).hexdigest())
 
 
+def _last_attempts(cases: Sequence[Case]) -> dict[str, Case]:
+    """One a name, as later eras want it; what earlier attempts attached stays with the case."""
+    found: dict[str, Case] = {}
+    for case in cases:
+        earlier = found.get(case.name)
+        if earlier is not None and earlier is not case:
+            case.attachments = [*dict.fromkeys((*earlier.attachments, *case.attachments))]
+        found[case.name] = case
+    return found
+
+
 def _duration_ms(case: Case) -> int:
     end = case.end
     if end is not None and end.elapsed_ms is not UNSET:
@@ -312,4 +342,4 @@ def _one_line(text: str) -> str:
     )
 
 
-__all__ = ["NO_GIT", "SuiteFacts", "TraceFile", "finish_bundle", "read_cases"]
+__all__ = ["NO_GIT", "SuiteFacts", "TraceFile", "finish_bundle", "hash_files", "read_cases"]

@@ -1,0 +1,165 @@
+"""Test suites: writing a bundle beside walk + sha256, and what the pytest plugin costs beside its peers.
+
+    python -m bench suites
+
+Files are of 4 KB, in folders of a hundred. The least work for what a suite has left in its folder is
+to walk it and hash it; for what is attached by path, to copy it as well. Both of ours include the
+validation at the end. Pytest is timed as CPU of whole processes, in turns; its own part is taken off.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from bench import place
+from bench.figures import Figure, at_most_floor, less_than_peer
+
+FILES = 10_000
+FILE_BYTES = 4096
+TESTS = 2_000
+ROUNDS = 3
+
+_TESTS = f"""
+import pytest
+
+@pytest.mark.parametrize("number", range({TESTS}))
+def test_number(number):
+    assert number >= 0
+"""
+
+
+def measure() -> Sequence[Figure]:
+    return [*_writing(), *_overhead()]
+
+
+# --- writing -----------------------------------------------------------------------------------
+
+
+def _writing() -> list[Figure]:
+    from vestige.artifacts import SuiteRecorder
+
+    left: list[tuple[float, float]] = []
+    attached: list[tuple[float, float]] = []
+    with place.folder() as folder:
+        source = folder / "source"
+        _make_files(source)
+        paths = sorted(path for path in source.rglob("*") if path.is_file())
+        for turn in range(ROUNDS):
+            floor = _timed(lambda: _walk_and_hash(source))
+            suite = SuiteRecorder(folder / f"left-{turn}", "bench", environment={})
+            shutil.copytree(source, suite.path / "files")
+            left.append((_timed(suite.finish), floor))
+            shutil.rmtree(suite.path)
+
+            copy = folder / f"copy-{turn}"
+            floor = _timed(lambda copy=copy: _copy_and_hash(paths, source, copy))  # type: ignore[misc]
+            ours = _timed(lambda turn=turn: _attach(paths, folder / f"attached-{turn}"))  # type: ignore[misc]
+            attached.append((ours, floor))
+            shutil.rmtree(copy)
+            shutil.rmtree(folder / f"attached-{turn}")
+    return [
+        _beside(f"bundle of {FILES:,} files that a suite left, validated", left),
+        _beside(f"bundle of {FILES:,} files attached by path, masked, validated", attached),
+    ]
+
+
+def _beside(name: str, pairs: list[tuple[float, float]]) -> Figure:
+    ours = min(pair[0] for pair in pairs)
+    floor = min(pair[1] for pair in pairs)
+    return Figure(name, "s", ours, floor, goal=at_most_floor(2))
+
+
+def _attach(paths: Sequence[Path], root: Path) -> None:
+    from vestige.artifacts import SuiteRecorder
+
+    with SuiteRecorder(root, "bench", environment={}) as suite, suite.case("all") as case:
+        for path in paths:
+            case.attach(path)
+        case.passed()
+
+
+def _make_files(folder: Path) -> None:
+    text = ("a line of a log that says what happened to order 17 at the till\n" * 64).encode()
+    for number in range(FILES):
+        path = folder / f"{number // 100:03}" / f"{number}.txt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"%08d " % number + text[: FILE_BYTES - 9])
+
+
+def _walk_and_hash(folder: Path) -> list[tuple[str, str]]:
+    found = []
+    for root, _, names in os.walk(folder):
+        for name in names:
+            path = os.path.join(root, name)
+            with open(path, "rb") as file:
+                found.append((path, hashlib.sha256(file.read()).hexdigest()))
+    return found
+
+
+def _copy_and_hash(paths: Sequence[Path], source: Path, target: Path) -> None:
+    for path in paths:
+        place_there = target / path.relative_to(source)
+        os.makedirs(place_there.parent, exist_ok=True)
+        shutil.copyfile(path, place_there)
+    _walk_and_hash(target)
+
+
+def _timed(work: Callable[[], object]) -> float:
+    begun = time.process_time()
+    work()
+    return time.process_time() - begun
+
+
+# --- pytest ------------------------------------------------------------------------------------
+
+
+def _overhead() -> list[Figure]:
+    with place.folder() as folder:
+        (folder / "test_many.py").write_text(_TESTS)
+        (folder / "pytest.ini").write_text("[pytest]\n")
+        arguments = {
+            "bare": [],
+            "ours": ["--vestige-bundle", "art"],
+            "ours, no run": ["--vestige-bundle", "art", "-o", "vestige_record=false"],
+            "junitxml": ["--junitxml", "junit.xml"],
+            "reportlog": ["-p", "pytest_reportlog.plugin", "--report-log", "log.jsonl"],
+            "allure": ["-p", "allure_pytest.plugin", "--alluredir", "allure"],
+        }
+        seconds: dict[str, list[float]] = {name: [] for name in arguments}
+        for _ in range(ROUNDS):
+            for name, more in arguments.items():
+                spent = _pytest(folder, more)
+                if spent is not None:
+                    seconds[name].append(spent)
+    bare = statistics.median(seconds["bare"])
+    cost = {name: 1e3 * (statistics.median(found) - bare) if found else None for name, found in seconds.items()}  # fmt: skip
+    what = f"{TESTS:,} trivial tests in pytest, added"
+    return [
+        Figure(f"{what}; peer junitxml", "ms CPU", cost["ours"], peer=cost["junitxml"], goal=less_than_peer(1)),
+        Figure(f"{what}, without the run; peer junitxml", "ms CPU", cost["ours, no run"], peer=cost["junitxml"], goal=less_than_peer(1)),
+        Figure(f"{what}; peer pytest-reportlog", "ms CPU", cost["ours"], peer=cost["reportlog"]),
+        Figure(f"{what}; peer allure-pytest", "ms CPU", cost["ours"], peer=cost["allure"]),
+    ]  # fmt: skip
+
+
+def _pytest(folder: Path, arguments: Sequence[str]) -> float | None:
+    """CPU seconds of a session; None: the peer is not installed."""
+    environment = place.environment() | {"VESTIGE_HOME": str(folder / "home"), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # fmt: skip
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "vestige_pytest", *arguments],
+        cwd=folder, env=environment, capture_output=True, check=False,
+    )  # fmt: skip
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if done.returncode:
+        return None
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

@@ -1,0 +1,27 @@
+"""Artifact bundles for test suites: write one while the suite runs, finish a killed one, run it again.
+
+    from vestige.artifacts import SuiteRecorder
+
+    with SuiteRecorder("tests/artifacts", "checkout") as suite:
+        with suite.case("pays by card") as case:
+            case.check(2 + 2 == 4, "sums add up")
+
+Elsewhere: the format and its rules in formats/artifacts; pytest in doors/pytest_plugin.py.
+"""
+
+from vestige.artifacts.github import write_step_summary
+from vestige.artifacts.recovering import Recovered, recover
+from vestige.artifacts.replaying import Replay
+from vestige.artifacts.suite import Case, SuiteRecorder, SuiteWriter
+from vestige.errors import InvalidSuiteError
+
+__all__ = [
+    "Case",
+    "InvalidSuiteError",
+    "Recovered",
+    "Replay",
+    "SuiteRecorder",
+    "SuiteWriter",
+    "recover",
+    "write_step_summary",
+]

@@ -1,0 +1,184 @@
+"""Bring files into a bundle: copied, masked and hashed in one pass.
+
+    attachments = Attachments(folder, texts)
+    attachments.copy("cases/pays-1f", Path("/tmp/server.log"))       # cases/pays-1f/server.log
+    attachments.write("cases/pays-1f", "stdout.txt", "...")
+
+A copy gets its name when it is complete: a killed suite leaves no half of a file under the name
+of a whole one. Text is masked like everything else; what is no text is copied as it is.
+
+A `.json` that is no JSON would make the bundle invalid, and may be the very evidence: it is kept
+under its name and `.txt`.
+"""
+
+from __future__ import annotations
+
+import codecs
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path, PurePath
+
+import msgspec
+
+from vestige.artifacts.texts import Texts, file_name
+from vestige.errors import NotFoundError
+from vestige.formats.artifacts import layout
+from vestige.limits import ARTIFACT_JSON_MAX, MIB
+from vestige.record.scan import Scanner
+
+PARTIAL = ".part"
+_CHUNK = MIB
+_NAME_MAX = 120
+
+
+class Attachments:
+    """The files that one process brings into a bundle."""
+
+    def __init__(self, folder: Path, texts: Texts) -> None:
+        self.known: dict[str, tuple[int, int, str]] = {}
+        """Path in the bundle to size, mtime_ns and sha256: what need not be hashed again."""
+        self._folder = folder
+        self._texts = texts
+        self._scanner: Scanner | None = None
+        self._needles = [secret.encode(errors="surrogateescape") for secret in texts.secrets]
+        self._made: set[str] = set()
+
+    def copy(self, place: str, source: Path, name: str | None = None, *, exact: bool = False) -> str:  # fmt: skip
+        """Copy a file into a folder of the bundle; its path there. `exact`: do not mask it."""
+        if not source.is_file():
+            raise NotFoundError(f"{source}: no such file to attach.")
+        with open(source, "rb", buffering=0) as file:
+            first = file.read(_CHUNK)
+            chunks = _rest(first, file.read)
+            name = name or source.name
+            if not exact and _is_text(first, name):
+                chunks = self._masked(first, chunks)
+            return self._store(place, name, chunks)
+
+    def write(self, place: str, name: str, content: str | bytes, *, exact: bool = False) -> str:
+        """Write what a test made into a folder of the bundle; its path there."""
+        if isinstance(content, str):
+            content = self._texts.clean(content).encode()
+        elif not exact and _is_text(content, name):
+            content = b"".join(self._masked(content, iter((content,))))
+        return self._store(place, name, iter((content,)))
+
+    def _masked(self, first: bytes, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        if len(first) < _CHUNK:  # the whole file: most are
+            chunks = iter((first,))
+            if not self._suspicious(first):
+                return chunks
+        decode = codecs.getincrementaldecoder("utf-8")("surrogateescape").decode
+        texts = (decode(chunk, not chunk) for chunk in (*chunks, b""))
+        stream = self._texts.redactor.stream(texts)
+        return (text.encode(errors="surrogateescape") for text in stream)
+
+    def _suspicious(self, data: bytes) -> bool:
+        if any(needle in data for needle in self._needles):
+            return True
+        if self._scanner is None:
+            self._scanner = Scanner()
+        return self._scanner.suspicious(msgspec.json.encode(data.decode(errors="replace")))
+
+    def _store(self, place: str, name: str, chunks: Iterator[bytes]) -> str:
+        if place not in self._made:
+            os.makedirs(self._folder / place, exist_ok=True)
+            self._made.add(place)
+        name = _safe_name(self._texts.clean(name))
+        partial, fd = self._open_new(f"{place}/{name}{PARTIAL}")
+        hasher, size, head = hashlib.sha256(), 0, b""
+        try:
+            for chunk in chunks:
+                hasher.update(chunk)
+                size += len(chunk)
+                head = chunk if size == len(chunk) else head
+                while chunk:
+                    chunk = chunk[os.write(fd, chunk) :]
+            mtime_ns = os.fstat(fd).st_mtime_ns
+        finally:
+            os.close(fd)
+        if _is_false_json(name, head if size == len(head) else None, self._folder / partial):
+            name += ".txt"
+        path = self._rename(partial, f"{place}/{name}")
+        self.known[path] = (size, mtime_ns, hasher.hexdigest())
+        return path
+
+    def _open_new(self, path: str) -> tuple[str, int]:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        for candidate in _numbered(path):
+            try:
+                return candidate, os.open(self._folder / candidate, flags, 0o644)
+            except FileExistsError:
+                continue
+        raise AssertionError("numbers do not end")
+
+    def _rename(self, partial: str, wanted: str) -> str:
+        """To the name that was asked for, or the next that is free: nothing is overwritten."""
+        for candidate in _numbered(wanted):
+            try:
+                os.link(self._folder / partial, self._folder / candidate)
+            except FileExistsError:
+                continue
+            except OSError:  # a file system without hard links
+                if os.path.lexists(self._folder / candidate):
+                    continue
+                os.rename(self._folder / partial, self._folder / candidate)
+                return candidate
+            os.unlink(self._folder / partial)
+            return candidate
+        raise AssertionError("numbers do not end")
+
+
+def is_json(name: str) -> bool:
+    return name.endswith((".json", ".jsonl", ".ndjson"))
+
+
+def is_valid_json(name: str, data: bytes) -> bool:
+    """Would a validator take these bytes under this name?"""
+    from vestige.formats.artifacts.parse import NotJsonError, parse_json
+
+    lines = [data] if name.endswith(".json") else data.split(b"\n")
+    try:
+        for line in lines:
+            if line.strip():
+                parse_json(line, False)
+    except NotJsonError:
+        return False
+    return True
+
+
+def _is_false_json(name: str, data: bytes | None, path: Path) -> bool:
+    if not is_json(name):
+        return False
+    if data is None:
+        if path.stat().st_size > ARTIFACT_JSON_MAX:
+            return True  # too large for anyone to check: it is evidence, not a document
+        data = path.read_bytes()
+    return not is_valid_json(name, data)
+
+
+def _is_text(first: bytes, name: str) -> bool:
+    return not layout.is_screenshot(name) and b"\0" not in first[:8192]
+
+
+def _rest(first: bytes, read: object) -> Iterator[bytes]:
+    chunk = first
+    while chunk:
+        yield chunk
+        chunk = read(_CHUNK)  # type: ignore[operator]  # a raw file's read
+
+
+def _safe_name(name: str) -> str:
+    stem, suffix = os.path.splitext(PurePath(name.replace("\\", "/")).name)
+    suffix = "." + file_name(suffix[1:], 20) if len(suffix) > 1 else ""
+    return file_name(stem, _NAME_MAX) + suffix
+
+
+def _numbered(path: str) -> Iterator[str]:
+    yield path
+    stem, suffix = os.path.splitext(path)
+    number = 1
+    while True:
+        number += 1
+        yield f"{stem}-{number}{suffix}"

@@ -1,0 +1,38 @@
+"""The environment of a suite: all of it without secrets, and the part that a replay needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from vestige.artifacts.texts import MARKER, Texts, is_withheld
+from vestige.record.mask import MARK
+
+_REPLAYED = frozenset(
+    ("TZ", "LANG", "LANGUAGE", "SOURCE_DATE_EPOCH", "PYTEST_ADDOPTS", "PYTEST_PLUGINS", "CI")
+)
+_REPLAYED_PREFIXES = ("LC_", "PYTHON", "E2E_", "HYPOTHESIS_")
+
+
+def redacted(environment: Mapping[str, str], texts: Texts) -> dict[str, str]:
+    """Every variable; what its name or its value gives away is withheld."""
+    found = {}
+    for name, value in sorted(environment.items()):
+        told = MARKER if is_withheld(name, value) else texts.clean(value)
+        found[texts.clean(name)] = told
+    return found
+
+
+def replayed(
+    environment: Mapping[str, str], texts: Texts, more: Sequence[str] = ()
+) -> dict[str, str]:
+    """What changes how tests behave, and `more` by name. Never a secret: a replay takes that
+    from where it runs."""
+    found = {}
+    for name, value in sorted(environment.items()):
+        wanted = name in _REPLAYED or name in more or name.startswith(_REPLAYED_PREFIXES)
+        if not wanted or not name.isidentifier() or is_withheld(name, value):
+            continue
+        told = texts.clean(value)
+        if MARK not in told and "\n" not in told:
+            found[name] = told
+    return found

@@ -1,0 +1,74 @@
+"""Finish a bundle: one trace, every typed file, `bundle.json` last, and a look whether it is valid.
+
+The same steps whether the suite ended by itself or was killed; the folder is all they need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from vestige.artifacts.facts import read_start, replay_keys
+from vestige.artifacts.merging import Merged, drop_leftovers, read_trace
+from vestige.artifacts.replaying import command_of_case, render_command
+from vestige.artifacts.texts import one_line
+from vestige.errors import InvalidSuiteError
+from vestige.formats.artifacts.checking import check_bundle
+from vestige.formats.artifacts.story import Case
+from vestige.formats.artifacts.tree import DirectoryTree
+from vestige.formats.artifacts.writing import finish_bundle, hash_files, read_cases
+from vestige.formats.suites import parse_time_ns
+
+Known = Mapping[str, tuple[int, str]]
+_SHOWN = 20
+
+
+def finish(
+    folder: Path, merged: Merged, notes: Sequence[str] = (), known: Known | None = None
+) -> list[Case]:
+    """Write all that a bundle needs from what its folder holds. InvalidSuiteError if it is not valid then."""
+    drop_leftovers(folder)
+    started_ns = parse_time_ns(merged.first_ts) or 0
+    ended_ns = max(started_ns, parse_time_ns(merged.last_ts) or 0)
+    kept = read_start(folder, merged.suite, merged.timestamp, started_ns)
+    told = read_cases(folder)
+    cases = told[0]
+    failed = failed_cases(cases)
+    case_command: Callable[[str], str] | None = None
+    command = kept.command or "true  # how this suite was started is not known"
+    if kept.replay is not None:
+        command = render_command(kept.replay, kept.replay_environment, failed)
+        case_command = command_of_case(kept.replay, kept.replay_environment)
+    facts = kept.to_facts(
+        command,
+        ended_ns,
+        notes=[*merged.notes, *notes],
+        fixture_ids=merged.fixture_ids,
+        case_command=case_command,
+        replay_keys=replay_keys(kept.replay) if kept.replay else {},
+    )
+    files = hash_files(folder, known or {})
+    finish_bundle(folder, facts, told=told, files=files)
+    validate(folder, files)
+    return cases
+
+
+def failed_cases(cases: Sequence[Case]) -> list[str]:
+    """Names of the cases whose last attempt failed, or never ended, in the order in which they ran."""
+    last = {case.name: case.outcome for case in cases}
+    return [name for name, outcome in last.items() if outcome in ("fail", "unknown")]
+
+
+def validate(folder: Path, hashed: Known | None = None) -> None:
+    """InvalidSuiteError, with everything that is wrong. `hashed`: what was read a moment ago."""
+    _, problems = check_bundle(DirectoryTree(folder), hashed=hashed)
+    errors = [one_line(str(problem)) for problem in problems if problem.severity == "error"]
+    if errors:
+        more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+        raise InvalidSuiteError(
+            f"{folder}: the bundle is not valid: {errors[0]}{more} See `vestige validate {folder}`.",
+            errors[:_SHOWN],
+        )
+
+
+__all__ = ["failed_cases", "finish", "read_trace", "validate"]

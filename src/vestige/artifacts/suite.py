@@ -1,0 +1,356 @@
+"""SuiteRecorder: write the bundle of a test suite while it runs.
+
+    with SuiteRecorder("tests/artifacts", "checkout") as suite:
+        with suite.case("pays by card") as case:
+            case.check(total == 3, "three items in the basket")
+            case.attach("server.log")
+    suite.path                              # tests/artifacts/checkout/20260210_170000
+
+The one hard fact: what has happened is on disk. `case_start` is written before the case runs, so
+a killed suite shows what was running, and `vestige recover` makes a valid bundle of it. At the
+end the bundle is validated; InvalidSuiteError if it breaks a rule.
+
+Elsewhere: the pytest plugin over this in doors/pytest_plugin.py.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from vestige.artifacts.attach import Attachments
+from vestige.artifacts.environment import redacted, replayed
+from vestige.artifacts.facts import Start, describe_runner, write_start
+from vestige.artifacts.finishing import failed_cases, finish
+from vestige.artifacts.git import read_git
+from vestige.artifacts.merging import WORKER_PREFIX, read_trace, rebuild_trace, worker_files
+from vestige.artifacts.replaying import Replay
+from vestige.artifacts.texts import Texts, file_key, file_name
+from vestige.artifacts.trace import TraceWriter
+from vestige.clock import SYSTEM, Clock
+from vestige.errors import InvalidSuiteError, UsageError
+from vestige.formats.artifacts import layout
+from vestige.formats.artifacts.story import Case as ToldCase
+
+Status = Literal["pass", "fail", "skip", "unknown"]
+
+_FOLDERS_TRIED = 1000
+"""A suite that starts many times a second takes the next second that is free."""
+
+
+class Case:
+    """A case that is running. Made by `case` of a suite; a context manager."""
+
+    __slots__ = ("_assertions", "_begun_ns", "_ended", "_failed", "_passed", "_place", "_skipped", "_suite", "name")  # fmt: skip
+
+    def __init__(self, suite: SuiteWriter, name: str, attempt: int, more: dict[str, Any]) -> None:
+        self._suite = suite
+        self.name = name
+        self._assertions = self._passed = self._failed = self._skipped = 0
+        self._ended = False
+        self._place: str | None = None
+        trace = suite.trace
+        self._begun_ns = trace.watch.now_ns()
+        if attempt > 1:
+            more["attempt"] = attempt
+        else:
+            trace.total += 1
+        trace.event("case_start", name, **more)
+
+    # --- what happened ----------------------------------------------------------------------
+
+    def check(self, condition: object, message: object = "") -> bool:
+        """Assert, and go on: whether it held."""
+        held = bool(condition)
+        (self.passed if held else self.failed)(message)
+        return held
+
+    def passed(self, message: object = "") -> None:
+        """Something held."""
+        self._passed += 1
+        self._suite.trace.passed += 1
+        self._assert("assert_pass", message)
+
+    def failed(self, message: object = "") -> None:
+        """Something did not hold."""
+        self._failed += 1
+        self._suite.trace.failed += 1
+        self._assert("assert_fail", message)
+
+    def skipped(self, reason: object = "") -> None:
+        """Something could not be asked."""
+        self._skipped += 1
+        self._suite.trace.skipped += 1
+        self._assert("assert_skip", reason)
+
+    def note(self, message: object, kind: str = "log") -> None:
+        """A line about the case, of a kind that readers need not know."""
+        self._suite.trace.event(kind, self.name, self._suite.texts.message(message))
+
+    def _assert(self, kind: str, message: object) -> None:
+        self._assertions += 1
+        trace = self._suite.trace
+        text = self._suite.texts.message(message) if message else ""
+        elapsed = (trace.watch.now_ns() - self._begun_ns) // 1_000_000
+        trace.event(kind, self.name, text, elapsed_ms=elapsed, assertion_id=f"a{self._assertions}")
+
+    # --- its files --------------------------------------------------------------------------
+
+    def attach(self, path: str | os.PathLike[str], name: str | None = None, *, exact: bool = False) -> str:  # fmt: skip
+        """Copy a file into the bundle; its path there. Text is masked unless it is `exact`."""
+        return self._told(self._suite.attachments.copy(self._folder(), Path(path), name, exact=exact))  # fmt: skip
+
+    def write(self, name: str, content: str | bytes, *, exact: bool = False) -> str:
+        """Write a file into the bundle; its path there. `*.log` is a log, `*.png` a screenshot."""
+        return self._told(self._suite.attachments.write(self._folder(), name, content, exact=exact))
+
+    def screenshot(self, path: str | os.PathLike[str], name: str | None = None) -> str:
+        """Copy a picture into the bundle; its path there."""
+        if not layout.is_screenshot(name or str(path)):
+            raise UsageError(f"{name or path}: no name of a screenshot (expected .png, .jpg, .webp, .gif or .bmp).")  # fmt: skip
+        return self.attach(path, name, exact=True)
+
+    def _folder(self) -> str:
+        if self._place is None:
+            self._place = f"cases/{file_key(self.name)}"
+        return self._place
+
+    def _told(self, path: str) -> str:
+        self._suite.trace.event("attachment", self.name, path=path)
+        return path
+
+    # --- its end ----------------------------------------------------------------------------
+
+    @property
+    def status(self) -> Status:
+        """As the assertions so far have it."""
+        if self._failed:
+            return "fail"
+        return "skip" if self._skipped and not self._passed else "pass"
+
+    def end(self, status: Status | None = None, message: object = "") -> None:
+        """The case is over. What the assertions say stands, unless told otherwise."""
+        if self._ended:
+            return
+        self._ended = True
+        trace = self._suite.trace
+        elapsed = (trace.watch.now_ns() - self._begun_ns) // 1_000_000
+        text = self._suite.texts.message(message) if message else ""
+        trace.event("case_end", self.name, text, elapsed_ms=elapsed, status=status or self.status)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:  # fmt: skip
+        if isinstance(error, Exception):
+            self.failed(f"{type(error).__name__}: {error}")
+        elif error is not None:
+            self.end("unknown", f"interrupted by {type(error).__name__}")
+        self.end()
+
+
+class SuiteWriter:
+    """One process's part of a suite: its cases, into a folder that somebody else finishes."""
+
+    def __init__(
+        self,
+        folder: Path,
+        suite: str,
+        timestamp: str,
+        *,
+        trace: str = layout.TRACE,
+        texts: Texts | None = None,
+        clock: Clock = SYSTEM,
+    ) -> None:
+        self.path = folder
+        self.suite = suite
+        self.timestamp = timestamp
+        self.texts = texts or Texts(os.environ)
+        self.trace = TraceWriter(folder / trace, suite, timestamp, clock)
+        self.attachments = Attachments(folder, self.texts)
+        self._fixtures: set[str] = set()
+
+    @classmethod
+    def worker(cls, folder: Path, suite: str, timestamp: str, worker: str) -> SuiteWriter:
+        """The part of a worker process; the suite's own process takes it in at the end."""
+        name = f"trace/{WORKER_PREFIX}{file_name(worker)}.jsonl"
+        return cls(folder, suite, timestamp, trace=name)
+
+    def case(self, name: object) -> Case:
+        """A case begins; on disk when this returns."""
+        return Case(self, self.texts.message(name), 1, {})
+
+    def clean_case(self, name: str, attempt: int, **more: Any) -> Case:
+        """As `case`, with a name that `texts` has cleaned. `attempt`: above 1, it is the same case
+        once more. `more`: `span_id`."""
+        return Case(self, name, attempt, more)
+
+    def fixture(self, fixture_id: object) -> None:
+        """A fixture that the suite uses."""
+        text = self.texts.message(fixture_id)
+        if text not in self._fixtures:
+            self._fixtures.add(text)
+            self.trace.event("fixture", message=text)
+
+    def note(self, message: object) -> None:
+        """A line for the transcript."""
+        self.trace.event("note", message=self.texts.message(message))
+
+    def attach(self, path: str | os.PathLike[str], name: str | None = None, *, exact: bool = False) -> str:  # fmt: skip
+        """A file of the suite as a whole; its path in the bundle."""
+        return self._told(self.attachments.copy("files", Path(path), name, exact=exact))
+
+    def write(self, name: str, content: str | bytes, *, exact: bool = False) -> str:
+        """Write a file of the suite as a whole; its path in the bundle."""
+        return self._told(self.attachments.write("files", name, content, exact=exact))
+
+    def log(self, name: str, content: str | bytes) -> str:
+        """A log of the suite as a whole; its path in the bundle."""
+        name = name if layout.is_log(name) else f"{name}.log"
+        return self._told(self.attachments.write("logs", name, content))
+
+    def _told(self, path: str) -> str:
+        self.trace.event("attachment", path=path)
+        return path
+
+    def close(self) -> None:
+        """This process has no more to say."""
+        self.trace.close()
+
+
+class SuiteRecorder(SuiteWriter):
+    """A suite from its start to its valid bundle. A context manager.
+
+    `root`: where bundles are, one folder a suite, one folder a time.
+    `replay`: how the suite is started; default: as this program was.
+    `seed`, `clock_mode`: what made it deterministic. `repro_env`: more variables that a replay needs.
+    `run_id`: of the run that records the suite too. `texts`: what cleans names, if there is one already.
+    """
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        suite: str,
+        *,
+        replay: Replay | None = None,
+        seed: int = 0,
+        clock_mode: str = "wall",
+        project: str | os.PathLike[str] | None = None,
+        environment: Mapping[str, str] | None = None,
+        repro_env: Sequence[str] = (),
+        run_id: str | None = None,
+        texts: Texts | None = None,
+        clock: Clock = SYSTEM,
+    ) -> None:
+        variables = dict(os.environ if environment is None else environment)
+        texts = texts or Texts(variables)
+        name = texts.message(suite)
+        if not name:
+            raise UsageError("suite: has no name.")
+        started_ns = clock.now_ns()
+        project = Path(os.getcwd() if project is None else project)
+        git = read_git(project, Path(root))
+        folder, timestamp = _make_folder(Path(root) / file_name(name), started_ns)
+        start = Start(
+            suite=name,
+            timestamp=timestamp,
+            started_ns=started_ns,
+            replay=_clean_replay(replay or _this_program(), texts),
+            git=git,
+            seed=seed,
+            clock_mode=clock_mode,
+            runner=describe_runner(),
+            paths={"project_root": texts.clean(project), "artifact_dir": texts.clean(folder)},
+            environment=redacted(variables, texts),
+            replay_environment=replayed(variables, texts, repro_env),
+        )
+        write_start(folder, start)
+        super().__init__(folder, name, timestamp, texts=texts, clock=clock)
+        self.cases: list[ToldCase] = []
+        """When the suite has ended: what became of each case."""
+        self._finished = False
+        more = {"run_id": run_id} if run_id else {}
+        self.trace.event("suite_start", tool="vestige", **more)
+
+    @property
+    def failed(self) -> list[str]:
+        """When the suite has ended: the cases that failed or never ended."""
+        return failed_cases(self.cases)
+
+    def finish(self, notes: Sequence[str] = ()) -> Path:
+        """The suite is over: write and validate the bundle. InvalidSuiteError if it is not valid."""
+        if self._finished:
+            return self.path
+        self._finished = True
+        told = [self.texts.message(note) for note in notes]
+        trace = self.trace
+        now = trace.watch.stamp()
+        if worker_files(self.path):
+            merged = rebuild_trace(self.path, now)
+            told += [f"{case} did not end" for case in merged.running]
+        else:
+            trace.event("suite_end")
+            merged = read_trace(self.path)
+            if merged.running:
+                merged = rebuild_trace(self.path, now)
+        self.cases = finish(self.path, merged, told, self._known())
+        trace.close()
+        if trace.lost:
+            raise InvalidSuiteError(f"{self.path}: {trace.lost} events could not be written. Is the disk full?", [])  # fmt: skip
+        return self.path
+
+    def _known(self) -> dict[str, tuple[int, str]]:
+        """What was hashed while it was written, and has not changed since."""
+        found = {}
+        for path, (size, mtime_ns, sha256) in self.attachments.known.items():
+            with suppress(OSError):
+                now = os.stat(self.path / path)
+                if (now.st_size, now.st_mtime_ns) == (size, mtime_ns):
+                    found[path] = (size, sha256)
+        return found
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:  # fmt: skip
+        if error is None:
+            self.finish()
+            return
+        try:
+            self.finish([f"the suite ended with {type(error).__name__}: {error}"])
+        except InvalidSuiteError as invalid:
+            error.add_note(str(invalid))  # what ended the suite matters more
+
+
+def _make_folder(root: Path, started_ns: int) -> tuple[Path, str]:
+    """A new folder that is named after the second, or after the next one that is free."""
+    second = started_ns // 1_000_000_000
+    for more in range(_FOLDERS_TRIED):
+        timestamp = datetime.fromtimestamp(second + more, UTC).strftime("%Y%m%d_%H%M%S")
+        folder = root / timestamp
+        try:
+            (folder / "trace").mkdir(parents=True)
+        except FileExistsError:
+            continue
+        return folder.resolve(), timestamp
+    raise UsageError(f"{root}: no free name for a bundle. Remove old ones.")
+
+
+def _this_program() -> Replay:
+    return Replay(argv=[sys.executable, *sys.orig_argv[1:]], cwd=os.getcwd())
+
+
+def _clean_replay(replay: Replay, texts: Texts) -> Replay:
+    return Replay(
+        argv=texts.redactor.argv([texts.clean(word) for word in replay.argv]),
+        cwd=texts.clean(replay.cwd),
+        tests=[texts.clean(word) for word in replay.tests],
+        by_case=replay.by_case,
+        prefix=texts.clean(replay.prefix),
+    )

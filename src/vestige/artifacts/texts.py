@@ -1,0 +1,107 @@
+"""Names and messages on their way into a bundle: no secret in clear, nothing that UTF-8 cannot hold.
+
+The redactor here knows more than shapes and keys: the values of every variable whose name says
+that it holds a secret are masked wherever they turn up, in a test's id or in what it printed.
+
+Elsewhere: what counts as a secret's key or shape in record/redact.py.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Mapping
+from urllib.parse import unquote, urlsplit
+
+from vestige.limits import MESSAGE_MAX
+from vestige.record.mask import is_secret_key
+from vestige.record.patterns import is_placeholder
+from vestige.record.redact import Redactor
+from vestige.record.values import clean_text, cut
+
+MARKER = "<redacted>"
+"""How the bundles of this format write a value that is withheld."""
+
+_REGISTERED_MIN = 8
+"""Characters. `SECRET=test` must not mask every test's name; such a value is masked beside its name only."""
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+_CONTROL_KEPT = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+class Texts:
+    """Cleans what goes into one bundle."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        # Short texts are looked at exactly, without the scanner; its quickest engine would take
+        # longer to build than a small suite to run.
+        self.redactor = Redactor(scanner="re")
+        self.secrets = tuple(dict.fromkeys(secrets_of(environment)))
+        self.redactor.add_secrets(self.secrets)
+
+    def clean(self, text: object) -> str:
+        """A text of any length."""
+        return self.redactor.text(clean_text(str(text)))
+
+    def message(self, text: object) -> str:
+        """A text of bounded length: what a line of the trace holds."""
+        return cut(self.clean(text), MESSAGE_MAX)
+
+
+def secrets_of(environment: Mapping[str, str]) -> Iterator[str]:
+    """Values of the environment that must appear nowhere."""
+    for name, value in environment.items():
+        if is_withheld(name, value) or "PRIVATE KEY-----" in value:
+            yield from _worth_registering(value)
+        elif "://" in value and "@" in value:
+            yield from _worth_registering(_password(value))
+
+
+def is_withheld(name: str, value: str) -> bool:
+    """Does a variable's name say that its value is secret?"""
+    if not value or not is_secret_key(name):
+        return False
+    return not (name.lower().endswith("pwd") and value[0] in "/~")
+
+
+def _worth_registering(value: str) -> Iterator[str]:
+    lines = [value, *value.split("\n")] if "\n" in value else [value]
+    for text in map(str.strip, lines):
+        known = text.startswith("-----") or is_placeholder(text) or os.path.exists(text)
+        if len(text) >= _REGISTERED_MIN and not known:
+            yield text
+
+
+def _password(url: str) -> str:
+    try:
+        return unquote(urlsplit(url.strip()).password or "")
+    except ValueError:
+        return ""
+
+
+def one_line(text: str) -> str:
+    """A text that stays on its line and cannot steer a terminal."""
+    return _CONTROL.sub(_escaped, text)
+
+
+def plain_lines(text: str) -> str:
+    """As `one_line`, but line breaks and tabs stay."""
+    return _CONTROL_KEPT.sub(_escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode()
+
+
+def file_name(text: str, length_max: int = 80) -> str:
+    """A name that every file system takes. Not unique: `file_key` is."""
+    name = _UNSAFE.sub("_", text).strip("._")
+    return name[:length_max].rstrip("._") or "_"
+
+
+def file_key(text: str) -> str:
+    """A folder's name for any text: readable, and different for different texts."""
+    digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:10]
+    return f"{file_name(text.rpartition('/')[2], 60)}-{digest}"

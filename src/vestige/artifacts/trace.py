@@ -1,0 +1,99 @@
+"""The trace of a suite: events appended while it runs, each on disk before the suite goes on.
+
+    trace = TraceWriter(folder / "trace/events.jsonl", "checkout", "20260210_170000", texts)
+    trace.event("case_start", case="pays", total=1)
+
+One `os.write` with `O_APPEND` per call, so a killed suite shows which case was running. The
+writer holds the lock of its file while it lives: nobody finishes a suite that still runs.
+
+Nothing here raises into a test. What could not be written is counted in `lost`, and a suite
+that lost something does not end as if nothing had been.
+
+Elsewhere: what the events say about cases is read back in cases.py.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from vestige.clock import Clock
+from vestige.formats.artifacts.types import Counts, TraceEvent
+from vestige.journal.locks import hold
+
+TRACE_VERSION = 1
+"""Every era of the schema accepts it; later ones know a 2 that adds nothing which we need."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Stopwatch:
+    """Wall time that never steps back: the clock is read once, then monotonic time is added."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._monotonic_ns = clock.monotonic_ns
+        self._ahead_ns = clock.now_ns() - clock.monotonic_ns()
+        self._second = -1
+        self._text = ""
+
+    def now_ns(self) -> int:
+        return self._monotonic_ns() + self._ahead_ns
+
+    def stamp(self) -> str:
+        """`2026-02-10T17:00:05.123456Z`: of one length, so that texts sort as times do."""
+        second, rest_ns = divmod(self.now_ns(), 1_000_000_000)
+        if second != self._second:
+            self._second, self._text = second, render_time(second)[:-1]
+        return f"{self._text}.{rest_ns // 1000:06d}Z"
+
+
+def render_time(epoch_s: int) -> str:
+    """RFC 3339 in UTC, to the second."""
+    return datetime.fromtimestamp(epoch_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class TraceWriter:
+    """Appends the events of one process to one file."""
+
+    def __init__(self, path: Path, suite: str, timestamp: str, clock: Clock) -> None:
+        self.watch = Stopwatch(clock)
+        self.lost = 0
+        self.total = self.passed = self.failed = self.skipped = 0
+        self._suite = suite
+        self._timestamp = timestamp
+        self._pid = os.getpid()
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        self._fd = os.open(path, flags, 0o644)
+        hold(self._fd)
+
+    def event(self, kind: str, case: str = "", message: str = "", **more: Any) -> None:
+        """One event, on disk when this returns."""
+        self.write(self.render(kind, case, message, **more))
+
+    def render(self, kind: str, case: str = "", message: str = "", **more: Any) -> bytes:
+        """An event as its line. Counters are as they stand now: count first."""
+        counts = Counts(self.total, self.passed, self.failed, self.skipped)
+        event = TraceEvent(
+            TRACE_VERSION, self._suite, self._timestamp, self.watch.stamp(), kind, case, message,
+            counts, **more,
+        )  # fmt: skip
+        return _encode(event) + b"\n"
+
+    def write(self, lines: bytes) -> None:
+        """Whole lines, at once. A child that a test forked does not speak for the suite."""
+        if os.getpid() != self._pid:
+            return
+        try:
+            while lines:
+                lines = lines[os.write(self._fd, lines) :]
+        except OSError:
+            self.lost += 1
+
+    def close(self) -> None:
+        if self._fd >= 0 and os.getpid() == self._pid:
+            os.close(self._fd)
+            self._fd = -1

@@ -1,0 +1,268 @@
+"""The pytest plugin, once it is on: the bundle of a session, written while it runs.
+
+A session is a suite, a test a case, a report an assertion. One process writes its cases straight
+into the trace; under xdist each worker writes a trace of its own, before its tests run, and the
+controller takes them in at the end.
+
+    case_start    before a test runs (pytest_runtest_protocol, logstart of a rerun)
+    assert_*      a report: the call, a phase that failed, a subtest
+    case_end      when the test is over, reruns one by one
+
+The session is also a run in the home of vestige, each test a span of type `test` in it, and
+that span is the ambient one while the test runs: agents that are tested have it as their origin.
+
+Elsewhere: what pytest loads in every session in vestige_pytest.py; spans in pytest_spans.py.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from vestige.artifacts.github import write_step_summary
+from vestige.artifacts.suite import Case, SuiteRecorder, SuiteWriter
+from vestige.artifacts.texts import Texts
+from vestige.doors import pytest_replay, pytest_reports
+from vestige.doors.pytest_spans import TestSpans
+from vestige.errors import VestigeError
+
+_NO_SESSION = ("collectonly", "showfixtures", "show_fixtures_per_test", "setupplan")
+
+
+class BundlePlugin:
+    """Hooks of one session in one process."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._shared: dict[str, Any] | None = getattr(config, "workerinput", {}).get("vestige")
+        """In a worker: what the controller says about the suite."""
+        self._suite: SuiteWriter | None = None
+        self._spans: TestSpans | None = None
+        self._case: Case | None = None
+        self._attempt = 0
+        self._fresh = False
+        """The case was begun by the protocol, and its logstart has not come yet."""
+        self._subtest_failed = False
+        self._rerun = ""
+        self._fixtures: set[str] = set()
+        self._told = ""
+        self._problems: list[str] = []
+
+    # --- the session --------------------------------------------------------------------------
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        if any(session.config.getoption(name, False) for name in _NO_SESSION):
+            return
+        try:
+            if self._shared is not None:
+                self._start_worker(self._shared)
+            else:
+                self._start_suite()
+        except (OSError, VestigeError) as error:
+            raise pytest.UsageError(f"vestige: {error}") from None
+
+    def _start_suite(self) -> None:
+        config = self._config
+        given = config.getoption("vestige_bundle")
+        ini = cast(str, config.getini("vestige_bundle"))
+        root = Path(given) if given else config.rootpath / ini
+        name = config.getoption("vestige_suite") or config.getini("vestige_suite") or config.rootpath.name  # fmt: skip
+        environment = dict(os.environ)  # before the recorder puts its own into it
+        texts = Texts(environment)
+        name = texts.message(name or "tests")
+        spans = TestSpans.start_suite(name) if config.getini("vestige_record") else None
+        self._suite = SuiteRecorder(
+            root,
+            name,
+            replay=pytest_replay.replay_of(config),
+            seed=pytest_replay.seed_of(config),
+            project=config.rootpath,
+            environment=environment,
+            texts=texts,
+            repro_env=cast(list[str], config.getini("vestige_repro_env")),
+            run_id=spans.run_id if spans else None,
+        )
+        if spans is not None:
+            spans.tell_bundle(texts.clean(self._suite.path))
+        self._spans = spans
+
+    def _start_worker(self, shared: dict[str, Any]) -> None:
+        folder = Path(shared["folder"])
+        if not folder.is_dir():
+            return  # a worker on another machine
+        worker = self._config.workerinput["workerid"]  # type: ignore[attr-defined]  # xdist's
+        self._suite = SuiteWriter.worker(folder, shared["suite"], shared["timestamp"], worker)
+        self._spans = TestSpans.start_worker() if shared["record"] else None
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """xdist is about to start a worker."""
+        suite = self._suite
+        if suite is not None:
+            node.workerinput["vestige"] = {
+                "folder": str(suite.path),
+                "suite": suite.suite,
+                "timestamp": suite.timestamp,
+                "record": self._spans is not None,
+            }
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """After xdist has stopped its workers, before the terminal's summary."""
+        suite = self._suite
+        if suite is None:
+            return
+        self._end_case("unknown", "the session ended")
+        if isinstance(suite, SuiteRecorder):
+            try:
+                suite.finish()
+                self._told = f"bundle: {suite.path}"
+                if suite.failed:
+                    self._told += f"\nrun the failures again: vestige repro {suite.path}"
+            except (OSError, VestigeError) as error:
+                self._problems = [str(error), *getattr(error, "problems", ())[1:]]
+                session.exitstatus = max(int(exitstatus), pytest.ExitCode.TESTS_FAILED)
+            write_step_summary(suite.path, suite.cases)
+        suite.close()
+        if self._spans is not None:
+            self._spans.end_session(failed=exitstatus != 0)
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        if self._problems:
+            terminalreporter.section("vestige: the bundle is not valid", red=True)
+        elif self._told:
+            terminalreporter.section("vestige")
+            if self._spans is not None:
+                self._told += f"\nlook into the run: vestige show {self._spans.run_id}"
+        for line in self._problems or self._told.splitlines():
+            terminalreporter.write_line(line)
+
+    # --- a test ---------------------------------------------------------------------------------
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        if self._suite is None:
+            return (yield)
+        self._note_fixtures(item)
+        self._attempt = 0
+        self._begin_case(item.nodeid)
+        self._fresh = True
+        try:
+            return (yield)
+        except BaseException as error:
+            self._end_case("unknown", f"interrupted by {type(error).__name__}")
+            raise
+        finally:
+            self._end_case()
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        if self._fresh:
+            self._fresh = False
+        elif self._attempt:  # the same test once more
+            self._end_case()
+            self._begin_case(nodeid)
+
+    def pytest_runtest_logfinish(self) -> None:
+        if self._rerun and not self._fresh:
+            self._end_case("fail", self._rerun)
+
+    def _begin_case(self, nodeid: str) -> None:
+        assert self._suite is not None
+        self._attempt += 1
+        self._subtest_failed = False
+        self._rerun = ""
+        name = self._suite.texts.message(nodeid)
+        more = {}
+        if self._spans is not None:
+            more["span_id"] = self._spans.begin(name, self._attempt)
+        self._case = self._suite.clean_case(name, self._attempt, **more)
+
+    def _end_case(self, status: Any = None, message: str = "") -> None:
+        case, self._case = self._case, None
+        if case is None:
+            return
+        if self._rerun and status is None:
+            status, message = "fail", self._rerun
+        case.end(status, message)
+        if self._spans is not None:
+            self._spans.end(status or case.status, message)
+
+    def _note_fixtures(self, item: Any) -> None:
+        assert self._suite is not None
+        for name in getattr(item, "fixturenames", ()):
+            if name not in self._fixtures and name not in _parameters(item):
+                self._fixtures.add(name)
+                self._suite.fixture(name)
+
+    def attach(self, source: str | bytes | os.PathLike[str], name: str | None = None, *, exact: bool = False) -> str | None:  # fmt: skip
+        """For the fixture `vestige_attach`. With a name, text and bytes are the content itself."""
+        if self._case is None:
+            return None
+        if isinstance(source, bytes) or (isinstance(source, str) and name and not os.path.isfile(source)):  # fmt: skip
+            return self._case.write(name or "attachment.bin", source, exact=exact)
+        return self._case.attach(source, name, exact=exact)
+
+    # --- its reports ------------------------------------------------------------------------------
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        case = self._case
+        if case is None:
+            if str(report.when) == "???":  # xdist: a worker died in the middle of a test
+                self._take_crash(report)
+            return
+        outcome = cast(str, report.outcome)
+        if outcome == "rerun":
+            assert self._suite is not None
+            self._rerun = self._suite.texts.message(pytest_reports.message_of(report)) or "rerun"
+            case.note(self._rerun, "case_rerun")
+            self._keep_output(case, report)
+            return
+        subtest = pytest_reports.subtest_of(report)
+        if subtest is None and report.when == "call" and self._subtest_failed:
+            return  # the subtests have said it
+        if outcome == "failed":
+            self._subtest_failed = subtest is not None or self._subtest_failed
+            assert self._suite is not None
+            message = self._suite.texts.message(pytest_reports.message_of(report))
+            case.failed(f"{subtest}: {message}" if subtest else message)
+            self._keep_output(case, report)
+            if self._spans is not None:
+                self._spans.failed(message)
+        elif outcome == "skipped":
+            case.skipped(pytest_reports.reason_of(report))
+        elif report.when == "call":
+            case.passed(subtest or pytest_reports.reason_of_pass(report))
+
+    def _keep_output(self, case: Case, report: pytest.TestReport) -> None:
+        for name, content in pytest_reports.files_of(report):
+            try:
+                case.write(name, content)
+            except OSError as error:
+                case.note(f"{name} could not be written ({error.strerror})")
+
+    def _take_crash(self, report: pytest.TestReport) -> None:
+        assert self._suite is not None
+        # The worker wrote `case_start`; here is what it could not write any more.
+        message = self._suite.texts.message(str(report.longrepr))
+        trace, case = self._suite.trace, self._suite.texts.message(report.nodeid)
+        trace.failed += 1
+        trace.event("assert_fail", case, message)
+        trace.event("case_end", case, status="fail")
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """A file that cannot be collected is a case that failed. (Workers leave it to the controller.)"""
+        if not report.failed or not isinstance(self._suite, SuiteRecorder):
+            return
+        with self._suite.case(report.nodeid or "collection") as case:
+            case.failed(f"collection: {pytest_reports.message_of(report)}")
+            case.write("failure.txt", pytest_reports.text_of(report))
+
+
+def _parameters(item: Any) -> Any:
+    """Names that a test gets its parameters by: pytest counts them as fixtures."""
+    return getattr(getattr(item, "callspec", None), "params", ())

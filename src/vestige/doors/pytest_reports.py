@@ -1,0 +1,67 @@
+"""What a report of pytest says, as text: pure functions over reports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+_FILES = {"stdout": "stdout.txt", "stderr": "stderr.txt", "log": "captured.log"}
+
+
+def message_of(report: Any) -> str:
+    """Why it failed, without the traceback; the phase first where it is not the call."""
+    crash = getattr(getattr(report, "longrepr", None), "reprcrash", None)
+    message = getattr(crash, "message", None) or text_of(report).strip().rpartition("\n")[2]
+    when = getattr(report, "when", "call")
+    return f"{when}: {message}" if when in ("setup", "teardown") else str(message)
+
+
+def text_of(report: Any) -> str:
+    """The whole failure, as the terminal shows it."""
+    return str(getattr(report, "longreprtext", "") or getattr(report, "longrepr", "") or "")
+
+
+def reason_of(report: Any) -> str:
+    """Why it was skipped, or failed as expected."""
+    expected = getattr(report, "wasxfail", None)
+    if expected is not None:
+        return f"xfail: {expected}" if expected else "xfail"
+    longrepr = report.longrepr
+    if isinstance(longrepr, tuple) and len(longrepr) == 3:
+        return str(longrepr[2]).removeprefix("Skipped: ")
+    return str(longrepr or "")
+
+
+def reason_of_pass(report: Any) -> str:
+    """Empty, unless it was expected to fail."""
+    expected = getattr(report, "wasxfail", None)
+    return "" if expected is None else f"xpass: {expected}"
+
+
+def subtest_of(report: Any) -> str | None:
+    """What a subtest is called; None: the report is the test's own."""
+    context = getattr(report, "context", None)
+    if context is None:
+        return None
+    described = [f"[{context.msg}]"] if context.msg is not None else []
+    if context.kwargs:
+        told = ", ".join(f"{name}={value}" for name, value in context.kwargs.items())
+        described.append(f"({told})")
+    return " ".join(described) or "(<subtest>)"
+
+
+def files_of(report: Any) -> Iterator[tuple[str, str]]:
+    """Name and content of what is kept of a failure: the failure, what was printed and logged."""
+    text = text_of(report)
+    if text:
+        yield "failure.txt", text
+    for kind, name in _FILES.items():
+        parts = [
+            (title, content)
+            for title, content in getattr(report, "sections", ())
+            if title.startswith(f"Captured {kind} ") and content
+        ]
+        if len(parts) == 1:
+            yield name, parts[0][1]
+        elif parts:
+            yield name, "\n".join(f"--- {title} ---\n{content}" for title, content in parts)

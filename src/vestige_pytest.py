@@ -1,0 +1,67 @@
+"""What pytest loads in every session: options and a fixture, and nothing of Vestige until it is on.
+
+    pytest --vestige-bundle tests/artifacts
+
+A module of its own, beside the package: importing anything inside the package imports the recorder.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+PLUGIN = "vestige-bundle"
+"""The name under which the real plugin is registered when it is on."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("vestige", "artifact bundles")
+    group.addoption(
+        "--vestige-bundle",
+        metavar="DIR",
+        help="Write an artifact bundle of this session to DIR/SUITE/TIMESTAMP.",
+    )
+    group.addoption(
+        "--vestige-suite", metavar="NAME", help="The suite's name. Default: the root folder's."
+    )
+    parser.addini("vestige_bundle", "As --vestige-bundle; relative to the root folder.")
+    parser.addini("vestige_suite", "As --vestige-suite.")
+    parser.addini(
+        "vestige_record",
+        "Also record the session as a run in the home of vestige.",
+        type="bool",
+        default=True,
+    )
+    parser.addini(
+        "vestige_repro_env", "More variables that a replay of the bundle needs.", type="args"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    worker = getattr(config, "workerinput", None)
+    on = (
+        "vestige" in worker
+        if worker is not None
+        else config.getoption("vestige_bundle") or config.getini("vestige_bundle")
+    )
+    if on:
+        from vestige.doors.pytest_plugin import BundlePlugin
+
+        config.pluginmanager.register(BundlePlugin(config), PLUGIN)
+
+
+@pytest.fixture
+def vestige_attach(request: pytest.FixtureRequest) -> Callable[..., str | None]:
+    """`vestige_attach(path)` or `vestige_attach(content, "name.txt")`: a file for this case.
+
+    Copied into the bundle; its path there. Without a bundle it does nothing.
+    """
+    plugin: Any = request.config.pluginmanager.get_plugin(PLUGIN)
+    if plugin is None:
+        return lambda *_, **__: None
+    attach: Callable[..., str | None] = plugin.attach
+    return attach
