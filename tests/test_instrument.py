@@ -84,7 +84,7 @@ class Provider(BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Provider)
+    server = Server(("127.0.0.1", 0), Provider)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}"
@@ -100,6 +100,10 @@ def rewritten(request: httpx2.Request) -> httpx2.Request:
     span.end()
     headers = {**request.headers, "content-length": str(len(changed))}
     return httpx2.Request(request.method, request.url, headers=headers, content=changed, extensions=request.extensions)  # fmt: skip
+
+
+class Server(ThreadingHTTPServer):
+    request_queue_size = 128  # twenty clients at once must not be refused
 
 
 class Middleware(httpx2.HTTPTransport):

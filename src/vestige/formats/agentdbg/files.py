@@ -19,6 +19,7 @@ from typing import BinaryIO
 
 from vestige.errors import UnreadableError
 from vestige.formats.agentdbg.events import EVENTS_FILE, RUN_FILE
+from vestige.formats.base import is_uuid4
 from vestige.limits import EVENT_LINE_MAX, FOREIGN_FILE_MAX, FOREIGN_RUNS_MAX
 
 META_FILE = "meta.json"
@@ -39,16 +40,29 @@ def is_linked_run(path: Path) -> bool:
 
 
 def _holds_run(path: Path) -> bool:
-    if any((path / name).is_file() for name in (EVENTS_FILE, SPANS_FILE)):
+    """Others use these names of files too: the directory's name or what is inside has to agree."""
+    if is_uuid4(path.name) and any((path / name).is_file() for name in (EVENTS_FILE, SPANS_FILE)):
         return True
-    run_file = path / RUN_FILE  # a name that others use too
-    if not run_file.is_file() or run_file.is_symlink():
+    return any(_holds(path / name, word) for name, word in _SIGNS.items())
+
+
+def _holds(path: Path, word: bytes) -> bool:
+    """Does a file begin with what only this format has?"""
+    if not path.is_file() or path.is_symlink():
         return False
     try:
-        with open_file(run_file) as file:
-            return b'"spec_version"' in file.read(_PEEK)
+        with open_file(path) as file:
+            return word in file.read(_PEEK)
     except UnreadableError:
         return False
+
+
+_SIGNS = {
+    RUN_FILE: b'"spec_version"',
+    EVENTS_FILE: b'"event_type"',
+    SPANS_FILE: b'"span_id"',
+    META_FILE: b'"spec_version"',
+}
 
 
 def is_v2(path: Path) -> bool:
