@@ -99,8 +99,10 @@ class BundleAnswer(Asked):
         steps = [
             self.command("debug", self.source, "--view") + f" {others}",
             self.command("show", self.source),
-            self.command("diff", f"{self.source}#0", f"{self.source}#1"),
         ]
+        snapshots = self.manifest.component("snapshots")
+        if snapshots is not None and (snapshots.entry_count or 0) > 1:
+            steps.append(self.command("diff", f"{self.source}#0", f"{self.source}#1"))
         return ["next: " + " | ".join(steps)]
 
     def data(self) -> dict[str, Any]:

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from vestige.formats.base import Checked, Problem
-
-CASES_SHOWN = 50
-"""Failing cases of one bundle in a summary, which GitHub cuts at a megabyte."""
 
 
 def annotate(problem: Problem) -> str:
@@ -39,27 +36,14 @@ def write_summary(results: Iterable[tuple[str, Checked]]) -> None:
         for format, checked in results:  # noqa: A001  # the word for it
             verdict = "valid" if checked.valid else "**invalid**"
             file.write(f"### {_code(checked.path)}: {verdict} ({format})\n\n")
-            for line in _failing(Path(checked.path)):
-                file.write(f"{line}\n")
-            file.write("\n")
+            file.write(_cases_of(Path(checked.path)))
 
 
-def _failing(path: Path) -> Iterator[str]:
+def _cases_of(path: Path) -> str:
+    from vestige.artifacts.github import render_step_summary
     from vestige.formats.artifacts.layout import TRACE
-    from vestige.formats.artifacts.writing import read_cases
 
-    if not (path / TRACE).is_file():
-        return
-    cases, counts = read_cases(path)
-    yield f"{counts.total} cases; {counts.passed} assertions passed, {counts.fail} failed, {counts.skip} skipped."  # fmt: skip
-    failing = [case for case in cases if case.outcome in ("fail", "unknown")]
-    if failing:
-        yield ""
-    for case in failing[:CASES_SHOWN]:
-        why = f": {_code(case.failures[0])}" if case.failures else ""
-        yield f"- {case.outcome} {_code(case.name)}{why}"
-    if len(failing) > CASES_SHOWN:
-        yield f"- {len(failing) - CASES_SHOWN} more"
+    return render_step_summary(path) if (path / TRACE).is_file() else ""
 
 
 def plain(text: str) -> str:
