@@ -31,6 +31,7 @@ LARGE = """
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_POST(self):
+            self.rfile.read(int(self.headers["Content-Length"]))  # unread, it would reset the connection
             self.send_response(200)
             self.send_header("Content-Length", str(SIZE))
             self.end_headers()
