@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vestige.record.mask import MARK
+from vestige.record.patterns import is_placeholder
 from vestige.record.redact import Redactor
 
 REDACTOR = Redactor()
@@ -200,3 +201,11 @@ def test_a_megabyte_made_to_hurt_is_read_in_linear_time(part: str) -> None:
     text = part * (1_000_000 // len(part))
 
     REDACTOR.text(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["__REDACTED__", "[REDACTED]", "redacted", "****", "${KEY}", "<token>"]
+)
+def test_what_only_stands_for_a_secret_stays(text: str) -> None:
+    """Other tools' marks too: masked again they would count as secrets that were found."""
+    assert is_placeholder(text)

@@ -66,7 +66,7 @@ def _compiled(expression: str) -> re.Pattern[str]:
 _START = r"(?:(?<![A-Za-z0-9])|(?<=\\[bfnrt])|(?<=%[0-9A-Fa-f]{2})|(?<=\\u00[0-9a-f]{2})|(?<=\[\dm)|(?<=\[\d\dm))"
 
 _PLACEHOLDER = re.compile(
-    r"(?i:none|null|nil|true|false|undefined|\*+|\.{3}|…|\[?redacted\]?)|\$\{[^}]*\}|\$\([^)]*\)"
+    r"(?i:none|null|nil|true|false|undefined|\*+|\.{3}|…|\[?_*redacted_*\]?)|\$\{[^}]*\}|\$\([^)]*\)"
     r"|\{\{?[\w .:!$-]*\}?\}|<[\w .-]*>|%\(?\w*\)?s"
 )
 
