@@ -32,7 +32,8 @@ from vestige.debug.spool import Spool
 from vestige.errors import DebugBundleError, UsageError
 from vestige.home import Home
 from vestige.store.base import RunFilter
-from vestige.transfer import open_path
+from vestige.store.sqlite import SqliteStore
+from vestige.transfer import export_run, import_path, open_path
 
 AGENT = AgentInfo("reviewer", "openai", "gpt-4o")
 SECRET = "sk-ant-REDACTED"
@@ -392,6 +393,31 @@ def test_a_run_of_a_recorder_travels_in_the_bundle(home: Home, tmp_path: Path) -
 
     assert DebugBundle.load(path).manifest.component("records") is not None
     assert answer == b"the answer " * 500
+
+
+def test_a_bundle_comes_back_where_its_run_was_recorded(home: Home, tmp_path: Path) -> None:
+    """That run stays as it is; the state, the log and the files are a run beside it, and once."""
+    session = Session()
+    recorder = vestige.Recorder()
+    made = builder(session, recorder=recorder)
+    with made.capture():
+        logging.getLogger("app").debug("working")
+        made.add_artifact("a.txt", b"text")
+    path = made.finalize().export(tmp_path / "x.wink")
+    recorder.close()
+    with open_path(home) as debugger:
+        before = {run.id for run in debugger.store.list_runs(RunFilter())}
+    with SqliteStore.open(home.store) as store:
+        first, again = [*import_path(store, path), *import_path(store, path)]
+        back = export_run(store, str(first.run_id), "wink", tmp_path / "y.wink")
+    one, two = DebugBundle.load(path), DebugBundle.load(back)
+
+    assert first.run_id not in before
+    assert (first.known, again.known, again.records) == (False, True, 0)
+    assert (two.bundle_id, two.session_id) == (one.bundle_id, one.session_id)
+    assert [each.raw for each in two.snapshots] == [each.raw for each in one.snapshots]
+    assert list(two.logs) == list(one.logs)
+    assert two.read_file("artifacts/a.txt") == b"text"
 
 
 def test_a_spool_folder_of_ones_own(tmp_path: Path) -> None:

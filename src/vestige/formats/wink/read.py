@@ -89,14 +89,17 @@ def read(path: Path) -> Source:
     content = open_content(path)
     content.verify()  # before the first record: half a run would be worse than none
     bundle_id = content.manifest.bundle_id
+    parts = _Parts(content, derived_run_id(FORMAT, bundle_id), derived_writer(FORMAT, bundle_id))
+    alone = Source(parts.run_id, parts.writer, parts.records(), content.problems)
     if isinstance(content, ZipContent) and has_records(content):
         run_id = find_run_id(content)
         if run_id is not None:
             writer = derived_writer(FORMAT, f"{run_id}\0{0}")
             reader = _WithRecords(content, run_id)
-            return Source(run_id, writer, reader.records(), content.problems)
-    parts = _Parts(content, derived_run_id(FORMAT, bundle_id), derived_writer(FORMAT, bundle_id))
-    return Source(parts.run_id, parts.writer, parts.records(), content.problems)
+            # A builder's bundle holds more than the run that it watched; one of that run does not.
+            more = alone if run_id not in (bundle_id, parts.run_id) else None
+            return Source(run_id, writer, reader.records(), content.problems, beside=more)
+    return alone
 
 
 class _Parts:
