@@ -22,15 +22,8 @@ import msgspec
 
 from vestige._version import __version__
 from vestige.clock import SYSTEM
-from vestige.debug.content import (
-    FAILED,
-    FILE_SKIPPED,
-    CapturedRun,
-    Ending,
-    Opening,
-    SpoolContent,
-    error_of,
-)
+from vestige.debug.content import SpoolContent
+from vestige.debug.facts import FAILED, FILE_SKIPPED, CapturedRun, Ending, Opening, error_of
 from vestige.debug.filesystem import chunks, walk
 from vestige.debug.logs import Sink, listening
 from vestige.debug.recording import SnapshotWriter, family
