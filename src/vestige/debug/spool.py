@@ -10,7 +10,7 @@
 What was captured before a kill is in the journal, as with any recorder. A spool whose lock is free
 was left by a dead process: `vestige recover` makes a bundle of it (recover.py).
 
-Elsewhere: what is written as which record in recording.py, read back in content.py.
+Elsewhere: what is written as which record in recording.py, read back in index.py.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ from vestige.formats.wink.manifest import Manifest, render_manifest
 from vestige.formats.wink.others import LATER_MANIFEST, JsonlContent, LaterContent
 from vestige.formats.wink.records import find_run_id, has_records, read_records
 from vestige.formats.wink.unpack import Members, ZipContent
-from vestige.limits import BUNDLE_ENTRY_MAX, BUNDLE_PROBLEMS_MAX
+from vestige.limits import BUNDLE_ENTRY_MAX, BUNDLE_KEPT_MAX, BUNDLE_PROBLEMS_MAX
 from vestige.record.types import (
     VERSION,
     Attributes,
@@ -72,8 +72,11 @@ class ReadContent(BundleContent, Protocol):
     path: Path
     problems: list[Problem]
 
-    def verify(self) -> None:
-        """BundleCorruptedError if anything is not what the bundle says."""
+    def verify(self, keep: int = 0) -> None:
+        """BundleCorruptedError if anything is not what the bundle says.
+
+        Who reads it right afterwards may have so many bytes of it kept, to be unpacked once.
+        """
 
 
 def open_content(path: Path) -> ReadContent:
@@ -87,7 +90,7 @@ def open_content(path: Path) -> ReadContent:
 def read(path: Path) -> Source:
     """One bundle: read through once to see that it is whole, then as its records are taken."""
     content = open_content(path)
-    content.verify()  # before the first record: half a run would be worse than none
+    content.verify(BUNDLE_KEPT_MAX)  # before the first record: half a run would be worse than none
     bundle_id = content.manifest.bundle_id
     parts = _Parts(content, derived_run_id(FORMAT, bundle_id), derived_writer(FORMAT, bundle_id))
     alone = Source(parts.run_id, parts.writer, parts.records(), content.problems)
