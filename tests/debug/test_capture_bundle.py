@@ -6,6 +6,7 @@ import gc
 import json
 import logging
 import os
+import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from click.testing import CliRunner
 
 import vestige
 from conftest import RunProgram
@@ -29,6 +31,7 @@ from vestige.debug import (
     ToolInvoked,
 )
 from vestige.debug.spool import Spool
+from vestige.doors.cli.main import cli
 from vestige.errors import DebugBundleError, UsageError
 from vestige.home import Home
 from vestige.store.base import RunFilter
@@ -460,18 +463,22 @@ with builder.capture():
     builder.add_snapshot()
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     session[Note].append(Note("after"))
-for snapshot in builder.finalize().snapshots:
+bundle = builder.finalize()
+for snapshot in bundle.snapshots:
     print(snapshot.valid, [item["text"] for one in snapshot.slices for item in one.items])
+bundle.export("full.wink")
 """
 
 
-def test_what_a_full_disk_swallowed_is_not_referred_to(run_program: RunProgram) -> None:
-    """The snapshot of that moment is lost; the next one is whole again."""
+def test_what_a_full_disk_swallowed_is_not_referred_to_but_told(run_program: RunProgram) -> None:
+    """The snapshot of that moment is lost; the next one is whole again. The manifest counts it."""
     done = run_program(FULL_DISK)
 
     assert done.stdout.splitlines() == [
         "True []", "True ['before']", "True ['before', 'while the disk is full', 'after']",
     ], done.stderr  # fmt: skip
+    told = CliRunner().invoke(cli, ["debug", "full.wink"]).output
+    assert re.search(r"! \d+ state or file records? could not be written", told), told
 
 
 def test_times_are_those_of_the_execution() -> None:

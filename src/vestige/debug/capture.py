@@ -197,7 +197,11 @@ class Capture:
         else:
             found = None
         now = SYSTEM.now_ns()
-        ending = Ending(outcome, _json(found), to_iso(self._ended_ns or now), to_iso(now))
+        lost, lost_logs = self._recorder.unwritten
+        ending = Ending(
+            outcome, _json(found), to_iso(self._ended_ns or now), to_iso(now),
+            lost, lost_logs + self._sink.failed,
+        )  # fmt: skip
         if self._sink.failed:
             self._recorder.fault(f"log records lost: {self._sink.failed}")
         told = msgspec.json.encode(ending).decode()

@@ -123,12 +123,14 @@ class SpoolContent:
             for name, counts in index.dropped.items()
             if not (self._home.journal / name).exists()
         ]
+        ending = index.ending
         components = {
-            "snapshots": Component(SNAPSHOTS),
+            "snapshots": Component(SNAPSHOTS, lost_records=(ending and ending.lost) or None),
             "logs": Component(
                 LOGS,
                 dropped_entries=sum(entries for entries, _ in gone) or None,
                 dropped_bytes=sum(size for _, size in gone) or None,
+                lost_records=(ending and ending.lost_logs) or None,
             ),
         }
         if index.files or index.skipped:

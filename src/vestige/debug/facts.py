@@ -42,6 +42,9 @@ class Ending(msgspec.Struct, frozen=True):
     error: dict[str, Any] | None
     ended_at: str
     created_at: str
+    lost: int = 0
+    """Records of states and files that could not be written."""
+    lost_logs: int = 0
 
 
 def error_of(attributes: dict[str, Any]) -> dict[str, Any]:

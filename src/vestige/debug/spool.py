@@ -177,6 +177,11 @@ class SpoolRecorder(Recorder):
         return self._writer.journal.dropped + sum(self._emitter.faults.values())
 
     @property
+    def unwritten(self) -> tuple[int, int]:
+        """Records of states and files, and log lines, that the disk did not take."""
+        return self._writer.journal.dropped, self._lane.dropped
+
+    @property
     def secrets(self) -> int:
         """Grows with every value that is to be masked from now on."""
         assert self._redactor is not None
