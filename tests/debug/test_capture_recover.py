@@ -109,8 +109,8 @@ def test_doctor_tells_of_a_dead_capture_and_how_to_recover_it(
     after = vestige("doctor")
 
     assert told.exit_code == 1
-    assert "when it died: 1 (make them: vestige recover)" in told.output
-    assert "when it died" not in after.output
+    assert "never exported: 1 (make them: vestige recover)" in told.output
+    assert "never exported" not in after.output
 
 
 def test_a_home_elsewhere_with_nothing_but_a_capture_is_recovered_by_its_path(

@@ -90,7 +90,7 @@ def _problems(
         problems.append(f"{malformed} journal lines could not be read (torn by a kill, or damaged)")
     if captures_dead:
         problems.append(
-            f"debug bundles that a process was capturing when it died: {captures_dead}"
+            f"debug bundles that ended processes captured, but never exported: {captures_dead}"
             " (make them: vestige recover)"
         )
     if scanner == "re":

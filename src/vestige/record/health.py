@@ -24,7 +24,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     writers_alive: int
     writers_dead: int
     captures_dead: int
-    """Debug bundles that a dead process was capturing."""
+    """Debug bundles that a process which is gone captured, but never exported."""
     dropped: int
     missing: int
     malformed: int
