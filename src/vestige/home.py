@@ -68,6 +68,11 @@ class Home(msgspec.Struct, frozen=True):
         """There in the private home of a capture, and locked while its process lives."""
         return self.root / "capture"
 
+    @property
+    def exported(self) -> Path:
+        """There in a capture's home, and says where, once its bundle was written."""
+        return self.root / "exported"
+
     def journal_file(self, writer: str, generation: int) -> Path:
         return self.journal / f"{writer}.{generation:06d}{JOURNAL_SUFFIX}"
 

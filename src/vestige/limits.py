@@ -159,6 +159,9 @@ BUNDLE_ENTRY_MAX = 64 * MIB
 BUNDLE_VERIFIED_MAX = 16 * MIB
 """A bundle up to this size is read through when it is loaded; a larger one as it is used."""
 
+BUNDLE_KEPT_MAX = 16 * MIB
+"""Of what is unpacked to verify a bundle, so much stays in memory until it is taken in."""
+
 BUNDLE_PROBLEMS_MAX = 1_000
 """Problems of one bundle that are told; a damaged file may have one on each line."""
 

@@ -6,6 +6,7 @@ import gc
 import json
 import logging
 import os
+import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from click.testing import CliRunner
 
 import vestige
 from conftest import RunProgram
@@ -29,10 +31,12 @@ from vestige.debug import (
     ToolInvoked,
 )
 from vestige.debug.spool import Spool
+from vestige.doors.cli.main import cli
 from vestige.errors import DebugBundleError, UsageError
 from vestige.home import Home
 from vestige.store.base import RunFilter
-from vestige.transfer import open_path
+from vestige.store.sqlite import SqliteStore
+from vestige.transfer import export_run, import_path, open_path
 
 AGENT = AgentInfo("reviewer", "openai", "gpt-4o")
 SECRET = "sk-ant-REDACTED"
@@ -394,6 +398,31 @@ def test_a_run_of_a_recorder_travels_in_the_bundle(home: Home, tmp_path: Path) -
     assert answer == b"the answer " * 500
 
 
+def test_a_bundle_comes_back_where_its_run_was_recorded(home: Home, tmp_path: Path) -> None:
+    """That run stays as it is; the state, the log and the files are a run beside it, and once."""
+    session = Session()
+    recorder = vestige.Recorder()
+    made = builder(session, recorder=recorder)
+    with made.capture():
+        logging.getLogger("app").debug("working")
+        made.add_artifact("a.txt", b"text")
+    path = made.finalize().export(tmp_path / "x.wink")
+    recorder.close()
+    with open_path(home) as debugger:
+        before = {run.id for run in debugger.store.list_runs(RunFilter())}
+    with SqliteStore.open(home.store) as store:
+        first, again = [*import_path(store, path), *import_path(store, path)]
+        back = export_run(store, str(first.run_id), "wink", tmp_path / "y.wink")
+    one, two = DebugBundle.load(path), DebugBundle.load(back)
+
+    assert first.run_id not in before
+    assert (first.known, again.known, again.records) == (False, True, 0)
+    assert (two.bundle_id, two.session_id) == (one.bundle_id, one.session_id)
+    assert [each.raw for each in two.snapshots] == [each.raw for each in one.snapshots]
+    assert list(two.logs) == list(one.logs)
+    assert two.read_file("artifacts/a.txt") == b"text"
+
+
 def test_a_spool_folder_of_ones_own(tmp_path: Path) -> None:
     """`spool=` says where; without any place that can be written, the temporary folder."""
     made = builder(spool=tmp_path / "mine")
@@ -434,18 +463,22 @@ with builder.capture():
     builder.add_snapshot()
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     session[Note].append(Note("after"))
-for snapshot in builder.finalize().snapshots:
+bundle = builder.finalize()
+for snapshot in bundle.snapshots:
     print(snapshot.valid, [item["text"] for one in snapshot.slices for item in one.items])
+bundle.export("full.wink")
 """
 
 
-def test_what_a_full_disk_swallowed_is_not_referred_to(run_program: RunProgram) -> None:
-    """The snapshot of that moment is lost; the next one is whole again."""
+def test_what_a_full_disk_swallowed_is_not_referred_to_but_told(run_program: RunProgram) -> None:
+    """The snapshot of that moment is lost; the next one is whole again. The manifest counts it."""
     done = run_program(FULL_DISK)
 
     assert done.stdout.splitlines() == [
         "True []", "True ['before']", "True ['before', 'while the disk is full', 'after']",
     ], done.stderr  # fmt: skip
+    told = CliRunner().invoke(cli, ["debug", "full.wink"]).output
+    assert re.search(r"! \d+ state or file records? could not be written", told), told
 
 
 def test_times_are_those_of_the_execution() -> None:

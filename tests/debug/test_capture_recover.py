@@ -96,6 +96,35 @@ def test_a_bundle_that_was_finalized_but_not_exported_is_what_it_would_have_been
     assert recovered(home).execution.outcome == "success"
 
 
+def test_doctor_tells_of_a_dead_capture_and_how_to_recover_it(
+    home: Home, run_program: RunProgram
+) -> None:
+    """Nobody need know of spools to learn that there is a bundle to be had; once made, it is quiet."""
+    run_program("import vestige; vestige.Recorder().run('r').end()")
+    run_program(PROGRAM, "inside")
+    run_program(PROGRAM, "exported")
+    with DebugBundleBuilder(session=Session(), agent=AgentInfo("a", "b", "c")).capture():
+        told = vestige("doctor")
+    vestige("recover")
+    after = vestige("doctor")
+
+    assert told.exit_code == 1
+    assert "never exported: 1 (make them: vestige recover)" in told.output
+    assert "never exported" not in after.output
+
+
+def test_a_home_elsewhere_with_nothing_but_a_capture_is_recovered_by_its_path(
+    home: Home, run_program: RunProgram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No recorder wrote there yet, so there is no journal; it is a home all the same."""
+    run_program(PROGRAM, "inside")
+    monkeypatch.setenv("VESTIGE_HOME", str(tmp_path / "another"))
+    done = vestige("recover", str(home.root), "-o", str(tmp_path / "made"))
+
+    assert done.exit_code == 0, done.output
+    assert len(list((tmp_path / "made").iterdir())) == 1
+
+
 def test_an_exported_bundle_is_not_made_twice(home: Home, run_program: RunProgram) -> None:
     """Killed after the export: the spool goes, and there is one bundle."""
     run_program(PROGRAM, "exported")

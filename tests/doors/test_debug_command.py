@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from vestige.debug import AgentInfo, DebugBundleBuilder, Session
 from vestige.doors.cli.main import cli
 from vestige.doors.cli.wink import wink
 from vestige.home import Home
@@ -227,6 +228,19 @@ def test_a_link_in_the_folder_does_not_lead_out_of_it(bundle: Path, tmp_path: Pa
     assert result.exit_code == 1
     assert "a link is on the way" in result.stderr
     assert list(outside.iterdir()) == []
+
+
+def test_a_name_too_long_for_the_disk_costs_only_its_own_file(home: Home, tmp_path: Path) -> None:
+    """The others are written, and it says which was not."""
+    made = DebugBundleBuilder(session=Session(), agent=AgentInfo("a", "b", "c"))
+    made.add_artifact("n" * 400, b"1")
+    made.add_artifact("z.txt", b"2")
+    path = made.finalize().export(tmp_path / "x.wink")
+    result = run("debug", path, "--export-files", tmp_path / "files")
+
+    assert result.exit_code == 1
+    assert "File name too long; not written" in result.stderr
+    assert (tmp_path / "files" / "artifacts" / "z.txt").read_bytes() == b"2"
 
 
 def test_nothing_of_a_damaged_bundle_is_written(bundle: Path, tmp_path: Path) -> None:

@@ -437,7 +437,10 @@ def test_examples_are_right_and_every_argument_is_one_of_the_verb() -> None:
 
 
 def test_every_option_of_a_command_is_an_argument_of_its_tool() -> None:
-    """An answer's next command is a call: `--before-after` is `before_after`."""
+    """An answer's next command is a call: `--before-after` is `before_after`.
+
+    But for where to look (`--home`, `--on`): one server answers for one home.
+    """
     for tool in TOOLS:
         options = {
             max(one.opts, key=len).removeprefix("--").replace("-", "_")
@@ -446,7 +449,8 @@ def test_every_option_of_a_command_is_an_argument_of_its_tool() -> None:
         }
         here = {one.name for one in tool.all_parameters}
 
-        assert options - here - {"home", "json"} == set(), tool.name
+        assert options - here - {"home", "on", "json"} == set(), tool.name
+        assert here.isdisjoint({"home", "on"}), tool.name
 
 
 def test_a_path_is_not_taken_for_an_id_of_this_home(recorded: Home) -> None:
@@ -455,6 +459,14 @@ def test_a_path_is_not_taken_for_an_id_of_this_home(recorded: Home) -> None:
     text, is_error = call(recorded, "show", {"id": str(recorded.store)})
 
     assert is_error and "vestige mcp --home PATH" in text
+
+
+def test_sql_asks_no_bundle_elsewhere_on_the_machine(recorded: Home) -> None:
+    """A client may read the home that is served, and no other file."""
+    arguments = {"query": "SELECT 1", "on": str(recorded.store)}
+    text, is_error = call(recorded, "sql", arguments)
+
+    assert is_error and "'on' is no argument of sql" in text
 
 
 def test_a_bug_of_ours_is_told_and_does_not_end_the_session(

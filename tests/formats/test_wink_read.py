@@ -15,6 +15,7 @@ from vestige.formats import NAMES, get_format
 from vestige.formats.wink import check, find, read, sniff
 from vestige.formats.wink.entries import parse_snapshot
 from vestige.formats.wink.manifest import nesting
+from vestige.formats.wink.unpack import ZipContent
 from vestige.store.sqlite import SqliteStore
 from vestige.transfer import import_path
 from vestige.transfer.opening import open_path
@@ -52,6 +53,21 @@ def test_a_bundle_becomes_a_run_with_its_parts(tmp_path: Path) -> None:
     assert len(run.logs) == 82
     assert run.logs[0].component == "weakincentives.resources.context"
     assert run.logs[0].attributes["protocol"] == "Filesystem"
+
+
+@pytest.mark.parametrize("keep", [0, 500, 10**6])
+def test_what_is_kept_from_verifying_reads_the_same_and_only_once(
+    tmp_path: Path, keep: int
+) -> None:
+    """A small bundle is unpacked once; what does not fit is read again, and never held for good."""
+    path = make_bundle().export(tmp_path / "x.wink")
+    plain, content = ZipContent(path), ZipContent(path)
+    content.verify(keep)
+
+    for _ in range(2):
+        assert list(content.snapshots()) == list(plain.snapshots())
+        assert list(content.logs()) == list(plain.logs())
+    assert content._kept.keys().isdisjoint({"snapshots.jsonl", "logs.jsonl"})
 
 
 def _any() -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from vestige.home import Home
 from vestige.journal import locks
 from vestige.record.health import Health
@@ -32,6 +34,7 @@ def examine(home: Home, store: SqliteStore) -> Health:
     sizes = store.sizes()
     settings = read_settings(home)
     scanner = Scanner().engine
+    captures_dead = _count_dead_captures(home)
     return Health(
         home=str(home.root),
         store=str(home.store),
@@ -47,17 +50,35 @@ def examine(home: Home, store: SqliteStore) -> Health:
         collecting=locks.is_held(home.lock),
         writers_alive=len(alive),
         writers_dead=sum(writer.ended == "interrupted" for writer in writers),
+        captures_dead=captures_dead,
         dropped=dropped,
         missing=missing,
         malformed=malformed,
         scanner=scanner,
         retention_age_s=settings.retention_age_s,
         retention_body_bytes=settings.retention_body_bytes,
-        problems=_problems(dropped, missing, malformed, scanner),
+        problems=_problems(dropped, missing, malformed, scanner, captures_dead),
     )
 
 
-def _problems(dropped: int, missing: int, malformed: int, scanner: str) -> list[str]:
+def _count_dead_captures(home: Home) -> int:
+    """Spools that nobody writes to any more, and of which no bundle was made."""
+    try:
+        names = os.listdir(home.spool)
+    except OSError:
+        return 0
+    return sum(_is_dead_capture(Home(home.spool / name)) for name in names if name[0] != ".")
+
+
+def _is_dead_capture(spool: Home) -> bool:
+    return (
+        spool.capture.is_file() and not spool.exported.exists() and not locks.is_held(spool.capture)
+    )
+
+
+def _problems(
+    dropped: int, missing: int, malformed: int, scanner: str, captures_dead: int
+) -> list[str]:
     problems = []
     if dropped:
         problems.append(
@@ -67,6 +88,11 @@ def _problems(dropped: int, missing: int, malformed: int, scanner: str) -> list[
         problems.append(f"{missing - dropped} records never arrived (journal files lost?)")
     if malformed:
         problems.append(f"{malformed} journal lines could not be read (torn by a kill, or damaged)")
+    if captures_dead:
+        problems.append(
+            f"debug bundles that ended processes captured, but never exported: {captures_dead}"
+            " (make them: vestige recover)"
+        )
     if scanner == "re":
         problems.append(
             "no quick scanner for secrets is installed: recording is slow (pip install hyperscan)"

@@ -21,8 +21,8 @@ from typing import Any, Final
 
 import msgspec
 
-from vestige.debug.content import render_entry
 from vestige.debug.filesystem import chunks, walk
+from vestige.debug.log_lines import render_entry
 from vestige.debug.logs import Sink, listening
 from vestige.debug.recording import family, invalid_snapshot, take_snapshot
 from vestige.errors import DebugBundleError

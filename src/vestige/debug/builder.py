@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from vestige.debug.bundle import AgentInfo, DebugBundle
 from vestige.debug.capture import OUTCOME_OF, Capture
-from vestige.debug.content import CapturedRun
+from vestige.debug.facts import CapturedRun
 from vestige.debug.spool import LogRotationConfig
 from vestige.emit.span import Span
 from vestige.errors import DebugBundleError, UsageError

@@ -22,15 +22,8 @@ import msgspec
 
 from vestige._version import __version__
 from vestige.clock import SYSTEM
-from vestige.debug.content import (
-    FAILED,
-    FILE_SKIPPED,
-    CapturedRun,
-    Ending,
-    Opening,
-    SpoolContent,
-    error_of,
-)
+from vestige.debug.content import SpoolContent
+from vestige.debug.facts import FAILED, FILE_SKIPPED, CapturedRun, Ending, Opening, error_of
 from vestige.debug.filesystem import chunks, walk
 from vestige.debug.logs import Sink, listening
 from vestige.debug.recording import SnapshotWriter, family
@@ -204,7 +197,11 @@ class Capture:
         else:
             found = None
         now = SYSTEM.now_ns()
-        ending = Ending(outcome, _json(found), to_iso(self._ended_ns or now), to_iso(now))
+        lost, lost_logs = self._recorder.unwritten
+        ending = Ending(
+            outcome, _json(found), to_iso(self._ended_ns or now), to_iso(now),
+            lost, lost_logs + self._sink.failed,
+        )  # fmt: skip
         if self._sink.failed:
             self._recorder.fault(f"log records lost: {self._sink.failed}")
         told = msgspec.json.encode(ending).decode()

@@ -40,7 +40,6 @@ _STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {
 _OWN_FIELDS: Final = len(logging.makeLogRecord({}).__dict__)
 """What every record has; what `extra` gave comes behind."""
 _SCALARS: Final = frozenset((str, int, bool, type(None)))
-_TEXT: Final = frozenset((str,))
 _PLAIN_LEVELS: Final = {name: level for level, name in LEVELS.items()}
 
 WHOLE: Final = "entry.body"
@@ -74,27 +73,30 @@ class Sink:
             if event is not None and event.__class__ is not str:
                 context["event"] = event  # then it is no name, but something of the program's
                 event = None
-            level = _PLAIN_LEVELS.get(record.levelname)
             message = message_of(record)
-            if (
-                level is not None
-                and _SCALARS.issuperset(map(type, context.values()))
-                and _TEXT.issuperset(map(type, context))
-                and RESERVED.isdisjoint(context)
-                and len(message) <= MESSAGE_MAX
-            ):
-                if event is not None:
-                    context["event"] = event
-                if self._write(
-                    name_of(record), level, message, int(record.created * 1e9), context, None
-                ):
-                    self.count += 1
-                    return
-                context.pop("event", None)
-            self._keep_whole(record, message, event, context)
+            if not self._keep_flat(record, message, event, context):
+                self._keep_whole(record, message, event, context)
             self.count += 1
         except Exception:  # noqa: BLE001  # a value's own code; it is counted
             self.failed += 1
+
+    def _keep_flat(
+        self, record: logging.LogRecord, message: str, event: str | None, context: dict[str, Any]
+    ) -> bool:
+        """As nearly all records are: everything fits into one short line. False: this one is not."""
+        level = _PLAIN_LEVELS.get(record.levelname)
+        if level is None or len(message) > MESSAGE_MAX:
+            return False
+        for key, value in context.items():
+            if value.__class__ not in _SCALARS or key.__class__ is not str or key in RESERVED:
+                return False
+        if event is not None:
+            context["event"] = event
+        time_ns = int(record.created * 1e9)
+        if self._write(name_of(record), level, message, time_ns, context, None):
+            return True
+        context.pop("event", None)
+        return False
 
     def _keep_whole(
         self, record: logging.LogRecord, message: str, event: str | None, context: dict[str, Any]

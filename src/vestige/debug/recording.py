@@ -7,7 +7,7 @@
 
 A snapshot per tool call repeats all that was there before, so writing each in full would be
 quadratic. An item that was written before is a number, and a recipe says only how its lists
-differ from the same session's last one. content.py puts the text together again.
+differ from the same session's last one. assembly.py puts the text together again.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from typing import Final
 from vestige.clock import SYSTEM
 from vestige.debug.content import SpoolContent
 from vestige.debug.records import keep_records
-from vestige.debug.spool import EXPORTED, EXTRAS, Spool, adopt_spool, remove_spool
+from vestige.debug.spool import EXTRAS, Spool, adopt_spool, remove_spool
 from vestige.errors import UnreadableError, VestigeError
 from vestige.formats.wink.archive import write_bundle
 from vestige.home import Home
@@ -99,7 +99,7 @@ def _recover(spool: Spool, target: Path) -> Recovered:
 def _was_exported(folder: Path) -> bool:
     """Killed after the export: the bundle is where it was written to, unless somebody moved it."""
     try:
-        text = (folder / EXPORTED).read_text(encoding="utf-8", errors="surrogateescape")
+        text = Home(folder).exported.read_text(encoding="utf-8", errors="surrogateescape")
         return Path(text).is_file()
     except OSError:
         return False

@@ -10,7 +10,7 @@
 What was captured before a kill is in the journal, as with any recorder. A spool whose lock is free
 was left by a dead process: `vestige recover` makes a bundle of it (recover.py).
 
-Elsewhere: what is written as which record in recording.py, read back in content.py.
+Elsewhere: what is written as which record in recording.py, read back in index.py.
 """
 
 from __future__ import annotations
@@ -43,7 +43,6 @@ from vestige.writer import Writer, join
 LOGS: Final = "logs-"
 """How the name of a journal with log lines begins."""
 COMPONENT: Final = "capture"
-EXPORTED: Final = "exported"
 EXTRAS: Final = "extras"
 """Components beyond the seed's, as they will stand in the bundle (records.py)."""
 _TEMPORARY: Final = "vestige-spool-"
@@ -82,8 +81,8 @@ class Spool:
 
     def exported(self, target: Path) -> None:
         """The bundle is safe elsewhere: nobody needs to recover this."""
-        marker = self.home.root / EXPORTED
-        unfinished = marker.with_name(f".{EXPORTED}")
+        marker = self.home.exported
+        unfinished = marker.with_name(f".{marker.name}")
         unfinished.write_text(str(target.absolute()), encoding="utf-8", errors="surrogateescape")
         os.replace(unfinished, marker)
 
@@ -146,7 +145,7 @@ def remove_spool(folder: Path) -> None:
 def _let_go(folder: Path, lock: int, owner: int) -> None:
     if os.getpid() != owner:
         return
-    if (folder / EXPORTED).exists():
+    if Home(folder).exported.exists():
         remove_spool(folder)
         if folder.parent.name.startswith(_TEMPORARY):
             shutil.rmtree(folder.parent, ignore_errors=True)
@@ -176,6 +175,11 @@ class SpoolRecorder(Recorder):
     def losses(self) -> int:
         """Grows with every record that could not be written."""
         return self._writer.journal.dropped + sum(self._emitter.faults.values())
+
+    @property
+    def unwritten(self) -> tuple[int, int]:
+        """Records of states and files, and log lines, that the disk did not take."""
+        return self._writer.journal.dropped, self._lane.dropped
 
     @property
     def secrets(self) -> int:

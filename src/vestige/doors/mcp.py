@@ -105,8 +105,8 @@ def _ask(home: Home, tool: Tool, values: dict[str, Any]) -> str:
     from vestige.transfer import is_source, open_path
 
     budget = values.pop("budget", None)
-    for name, value in values.items():
-        if name != "on" and isinstance(value, str) and os.sep in value and is_source(value):
+    for value in values.values():
+        if isinstance(value, str) and os.sep in value and is_source(value):
             # Its answer would name next steps that this server takes for its own home's.
             raise UsageError(
                 f"{tool.name}: {words.one_line(value, 200)} is not in the home that is served here"

@@ -268,7 +268,6 @@ TOOLS: tuple[Tool, ...] = (
         (
             Parameter("query", "string", "One SELECT.", required=True),
             _AFTER,
-            Parameter("on", "string", "The path of a bundle to ask instead of this home."),
         ),
     ),
     Tool(

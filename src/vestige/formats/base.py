@@ -74,6 +74,8 @@ class Source:
     """Complete when the records are."""
     unread: int = 0
     """Of a glance: so many events of the file are not among the records."""
+    beside: Source | None = None
+    """The same as a run of its own, for where the run that it tells of was recorded."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -184,6 +184,14 @@ def _overview(content: ReadContent) -> Iterator[Line]:
         yield f"  {_log_text(entry)}", "error"
     total = words.size(sum(file.size_bytes for file in files))
     yield f"{words.counted(len(files), 'file')}, {total}", "ok"
+    components = content.manifest.components
+    for name, what in (("snapshots", "state or file record"), ("logs", "log line")):
+        lost = components[name].lost_records if name in components else None
+        if lost:
+            yield (
+                f"! {words.counted(lost, what)} could not be written while it was captured",
+                "warn",
+            )
     for problem in content.problems:
         yield f"! {words.one_line(str(problem), 200)}", "warn"
 

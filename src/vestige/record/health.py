@@ -23,6 +23,8 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     collecting: bool
     writers_alive: int
     writers_dead: int
+    captures_dead: int
+    """Debug bundles that a process which is gone captured, but never exported."""
     dropped: int
     missing: int
     malformed: int

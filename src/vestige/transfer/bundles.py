@@ -164,15 +164,15 @@ def export_files(content: BundleContent, folder: Path) -> ExportedFiles:
 
 def _prepare(root: Path, target: Path) -> str | None:
     """Make the folder of a file; why not, if not."""
-    if target.is_symlink():
-        return "exists already"
-    # Each step looked at before it is made: a link on the way would lead out.
-    for parent in reversed(target.relative_to(root).parents[:-1]):
-        step = root / parent
-        if step.is_symlink():
-            return "a link is on the way"
-        try:
+    try:
+        if target.is_symlink():
+            return "exists already"
+        # Each step looked at before it is made: a link on the way would lead out.
+        for parent in reversed(target.relative_to(root).parents[:-1]):
+            step = root / parent
+            if step.is_symlink():
+                return "a link is on the way"
             step.mkdir(exist_ok=True)
-        except OSError as error:
-            return error.strerror or str(error)
+    except OSError as error:  # also of looking: a name longer than this file system takes
+        return error.strerror or str(error)
     return None

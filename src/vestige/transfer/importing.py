@@ -5,7 +5,8 @@
 
 An imported record has an identity that derives from its source. So importing twice
 changes nothing, importing again what has grown adds the rest, and a kill in between
-costs nothing. A run that was recorded here is never changed by a file that claims its id.
+costs nothing. A run that was recorded here is never changed by a file that claims its id:
+what a bundle has beyond it becomes a run beside it, of the same conversation.
 """
 
 from __future__ import annotations
@@ -86,7 +87,10 @@ def _import_one(store: Store, reader: Format, place: Path, redactor: Redactor) -
     known = store.has_run(source.run_id)
     if known and not store.has_seen(source.writer, 1):
         # Recorded here, or come by another way: the one that is here stands.
-        return Imported(place, source.run_id, 0, True, [])
+        if source.beside is None:
+            return Imported(place, source.run_id, 0, True, [])
+        source = source.beside
+        known = store.has_run(source.run_id)
     try:
         taken = take_source(store, source, redactor)
     except UnreadableError as error:

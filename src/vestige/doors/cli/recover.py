@@ -43,12 +43,14 @@ def recover(path: Path | None, target: Path | None, home: Home) -> None:
     if path is not None:
         if not path.exists():
             raise NotFoundError(f"{path}: no such file or directory.")
-        if not get_home(path).journal.is_dir():
+        given = get_home(path)
+        # A home in which nothing but a capture was begun has no journal yet.
+        if not given.journal.is_dir() and not given.spool.is_dir():
             sys.exit(_recover_files(path, target or home.bundles))
         captured = _recover_captures(path, target or home.bundles)
         if captured is not None:  # a capture is a home, too, but of its own kind
             sys.exit(1 if captured else 0)
-        home = get_home(path)
+        home = given
     failed = _recover_captures(home.spool, target or home.bundles)
     _finish_runs(home)
     if failed:

@@ -75,8 +75,10 @@ def write_bundle(content: BundleContent, target: str | os.PathLike[str]) -> Path
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
-    except BaseException:
+    except BaseException as error:
         part.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(path)  # a full disk does not say where
         raise
     _sync_folder(path.parent)
     return path
@@ -133,6 +135,7 @@ def _with_losses(made: Component, told: Component | None) -> Component:
         renamed={**(told.renamed or {}), **(made.renamed or {})} or None,
         dropped_entries=told.dropped_entries,
         dropped_bytes=told.dropped_bytes,
+        lost_records=told.lost_records,
         skipped=told.skipped,
         redacted=told.redacted,
     )

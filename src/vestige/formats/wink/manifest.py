@@ -93,6 +93,8 @@ class Component(msgspec.Struct, frozen=True, omit_defaults=True):
     dropped_entries: Count | None = None
     """Log entries that rotation let go."""
     dropped_bytes: Count | None = None
+    lost_records: Count | None = None
+    """What could not be written while it was captured: the disk was full, or gone."""
     skipped: list[Skipped] | None = None
     """Files that were left out: too large, excluded, unreadable."""
     redacted: list[str] | None = None

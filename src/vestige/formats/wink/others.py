@@ -80,7 +80,7 @@ class LaterContent(Members):
     def extras(self) -> Iterator[Extra]:
         return iter(())
 
-    def verify(self) -> None:
+    def verify(self, keep: int = 0) -> None:
         """Compare every checksum that the manifest has."""
         checksums = _mapping(_mapping(self._found.get("integrity")).get("checksums"))
         for path, expected in checksums.items():
@@ -205,7 +205,7 @@ class JsonlContent:
     def extras(self) -> Iterator[Extra]:
         return iter(())
 
-    def verify(self) -> None:
+    def verify(self, keep: int = 0) -> None:
         """It says nothing that could be compared."""
 
     def _make_manifest(self) -> Manifest:

@@ -44,7 +44,7 @@ from vestige.formats.wink.manifest import Manifest, render_manifest
 from vestige.formats.wink.others import LATER_MANIFEST, JsonlContent, LaterContent
 from vestige.formats.wink.records import find_run_id, has_records, read_records
 from vestige.formats.wink.unpack import Members, ZipContent
-from vestige.limits import BUNDLE_ENTRY_MAX, BUNDLE_PROBLEMS_MAX
+from vestige.limits import BUNDLE_ENTRY_MAX, BUNDLE_KEPT_MAX, BUNDLE_PROBLEMS_MAX
 from vestige.record.types import (
     VERSION,
     Attributes,
@@ -72,8 +72,11 @@ class ReadContent(BundleContent, Protocol):
     path: Path
     problems: list[Problem]
 
-    def verify(self) -> None:
-        """BundleCorruptedError if anything is not what the bundle says."""
+    def verify(self, keep: int = 0) -> None:
+        """BundleCorruptedError if anything is not what the bundle says.
+
+        Who reads it right afterwards may have so many bytes of it kept, to be unpacked once.
+        """
 
 
 def open_content(path: Path) -> ReadContent:
@@ -87,16 +90,19 @@ def open_content(path: Path) -> ReadContent:
 def read(path: Path) -> Source:
     """One bundle: read through once to see that it is whole, then as its records are taken."""
     content = open_content(path)
-    content.verify()  # before the first record: half a run would be worse than none
+    content.verify(BUNDLE_KEPT_MAX)  # before the first record: half a run would be worse than none
     bundle_id = content.manifest.bundle_id
+    parts = _Parts(content, derived_run_id(FORMAT, bundle_id), derived_writer(FORMAT, bundle_id))
+    alone = Source(parts.run_id, parts.writer, parts.records(), content.problems)
     if isinstance(content, ZipContent) and has_records(content):
         run_id = find_run_id(content)
         if run_id is not None:
             writer = derived_writer(FORMAT, f"{run_id}\0{0}")
             reader = _WithRecords(content, run_id)
-            return Source(run_id, writer, reader.records(), content.problems)
-    parts = _Parts(content, derived_run_id(FORMAT, bundle_id), derived_writer(FORMAT, bundle_id))
-    return Source(parts.run_id, parts.writer, parts.records(), content.problems)
+            # A builder's bundle holds more than the run that it watched; one of that run does not.
+            more = alone if run_id not in (bundle_id, parts.run_id) else None
+            return Source(run_id, writer, reader.records(), content.problems, beside=more)
+    return alone
 
 
 class _Parts:

@@ -59,6 +59,8 @@ class Members:
         opened = source if isinstance(source, Members) else None
         self.path: Path = opened.path if opened else Path(cast(Path, source))
         self.problems: list[Problem] = []
+        self._kept: dict[str, list[bytes]] = {}
+        """Members that were unpacked to be verified, until they are read."""
         self._archive: zipfile.ZipFile = opened._archive if opened else _open_archive(self.path)
         self._members: dict[str, zipfile.ZipInfo] = (
             opened._members if opened else check_members(self.path, self._archive.infolist())
@@ -85,6 +87,10 @@ class Members:
 
     def chunks(self, name: str) -> Iterator[bytes]:
         """One member, a stretch at a time; BundleCorruptedError for whatever is wrong with it."""
+        kept = self._kept.get(name)
+        if kept is not None:
+            yield from kept
+            return
         member = self._members[name]
         left = member.file_size
         try:
@@ -113,6 +119,10 @@ class Members:
 
     def hashed(self, name: str, sha256: str | None) -> Iterator[bytes]:
         """As `chunks`; at the end the hash is compared, if there is one."""
+        kept = self._kept.pop(name, None)
+        if kept is not None:  # compared when it was kept
+            yield from kept
+            return
         digest = hashlib.sha256()
         for chunk in self.chunks(name):
             digest.update(chunk)
@@ -204,12 +214,19 @@ class ZipContent(Members):
 
     # --- checks ----------------------------------------------------------------------------------
 
-    def verify(self) -> None:
+    def verify(self, keep: int = 0) -> None:
         """Read all of it, and compare every size, checksum and hash there is."""
         for name, component in self._manifest.components.items():
             if name != "files" and self.has(component.path):
-                for _ in self.hashed(component.path, component.sha256):
-                    pass
+                kept: list[bytes] | None = []
+                for chunk in self.hashed(component.path, component.sha256):
+                    keep -= len(chunk)
+                    if keep >= 0 and kept is not None:
+                        kept.append(chunk)
+                    else:
+                        kept = None
+                if kept is not None:
+                    self._kept[component.path] = kept
         hashes = self.file_hashes()
         for name in self._file_names():
             digest = self.digest(name)
