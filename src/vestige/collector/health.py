@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from vestige import locks
 from vestige.home import Home
-from vestige.journal import locks
 from vestige.record.health import Health
 from vestige.record.scan import Scanner
 from vestige.settings import read_settings
