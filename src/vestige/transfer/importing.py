@@ -10,7 +10,7 @@ costs nothing. A run that was recorded here is never changed by a file that clai
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -52,7 +52,13 @@ def find_format(path: Path) -> tuple[str, Format] | None:
     return None
 
 
-def import_path(store: Store, path: Path, format: str | None = None) -> Iterator[Imported]:
+Tell = Callable[[int], None]
+"""Called now and then, with how many records have been read since the last time."""
+
+
+def import_path(
+    store: Store, path: Path, format: str | None = None, tell: Tell | None = None
+) -> Iterator[Imported]:
     """Take in every run at a path, one after the other."""
     if not path.exists():
         raise NotFoundError(f"{path}: no such file or directory.")
@@ -66,7 +72,7 @@ def import_path(store: Store, path: Path, format: str | None = None) -> Iterator
             )
         reader = found[1]
     for place in reader.find(path):
-        yield _import_one(store, reader, place, _redactor())
+        yield _import_one(store, reader, place, _redactor(), tell)
 
 
 @cache
@@ -77,7 +83,9 @@ def _redactor() -> Redactor:
     return Redactor()
 
 
-def _import_one(store: Store, reader: Format, place: Path, redactor: Redactor) -> Imported:
+def _import_one(
+    store: Store, reader: Format, place: Path, redactor: Redactor, tell: Tell | None
+) -> Imported:
     try:
         source = reader.read(place)
     except UnreadableError as error:
@@ -88,7 +96,7 @@ def _import_one(store: Store, reader: Format, place: Path, redactor: Redactor) -
         # Recorded here, or come by another way: the one that is here stands.
         return Imported(place, source.run_id, 0, True, [])
     try:
-        taken = take_source(store, source, redactor)
+        taken = take_source(store, source, redactor, tell)
     except UnreadableError as error:
         problem = Problem(str(place), "", "unreadable", str(error))
         return Imported(place, None, 0, False, [*source.problems, problem])
@@ -110,13 +118,15 @@ def recover_source(path: Path) -> Iterator[tuple[Path, str]]:
     yield from recover(path)
 
 
-def take_source(store: Store, source: Source, redactor: Redactor) -> int:
+def take_source(store: Store, source: Source, redactor: Redactor, tell: Tell | None = None) -> int:
     """All records of a source, masked; how many were new."""
     taken = 0
     writers: set[str] = set()
     for batch in _batches(source.records):
         taken += store.append(_masked(batch, redactor))
         writers.update(record.writer for record in batch)
+        if tell is not None:
+            tell(len(batch))
     for writer in writers:
         # No process of ours: nobody may wait for its end, or stamp it.
         store.end_writer(writer, "imported")
