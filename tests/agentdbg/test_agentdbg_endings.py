@@ -12,8 +12,8 @@ import pytest
 
 from conftest import RunProgram
 from rundirs import only_rundir, read_rundirs
+from vestige import locks
 from vestige.formats.agentdbg.events import EVENTS_FILE
-from vestige.journal import locks
 
 HEAD = """
 import asyncio, os, sys, threading

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
+import httpx
 import pytest
 
 import vestige
@@ -61,3 +64,43 @@ def test_runs_one_after_another_do_not_mix(data_dir: Path) -> None:
     assert [run.of("STATE_UPDATE")[0]["payload"]["state"] for run in read_rundirs(data_dir)] == [
         0, 1, 2, 3, 4,
     ]  # fmt: skip
+
+
+def test_a_call_seen_on_the_wire_is_an_event_of_the_run(data_dir: Path) -> None:
+    """Nobody called record_llm_call: the HTTP exchange itself is the LLM_CALL, with usage and duration."""
+    provider = HTTPServer(("127.0.0.1", 0), Provider)
+    threading.Thread(target=provider.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{provider.server_port}/v1/chat/completions"
+    asked = {"model": "m-1", "messages": [{"role": "user", "content": "Hi"}]}
+    try:
+        with vestige.capture_http(), traced_run("wired"):
+            httpx.post(url, json=asked)
+    finally:
+        provider.shutdown()
+        provider.server_close()
+
+    live = only_rundir(data_dir)
+    (event,) = live.of("LLM_CALL")
+    assert event["parent_id"] == live.events[0]["event_id"]
+    assert event["duration_ms"] is not None
+    assert event["payload"]["prompt"] == asked
+    assert event["payload"]["usage"] == {
+        "prompt_tokens": 9, "completion_tokens": 1, "total_tokens": 10,
+    }  # fmt: skip
+    assert live.run["counts"]["llm_calls"] == 1
+
+
+class Provider(BaseHTTPRequestHandler):
+    ANSWER = b"""{"model": "m-1", "choices": [{"index": 0, "finish_reason": "stop",
+     "message": {"role": "assistant", "content": "Hello"}}],
+     "usage": {"prompt_tokens": 9, "completion_tokens": 1, "total_tokens": 10}}"""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(self.ANSWER)))
+        self.end_headers()
+        self.wfile.write(self.ANSWER)
+
+    def log_message(self, *_: object) -> None:
+        """Quiet."""

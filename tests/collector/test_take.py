@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from vestige import locks
 from vestige.collector.take import delete_leftovers, read_spill, take
 from vestige.home import Home
-from vestige.journal import locks
 from vestige.journal.writer import JournalWriter
 from vestige.limits import BODY_INLINE_MAX
 from vestige.record.line import render_line

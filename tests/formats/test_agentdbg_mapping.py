@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from vestige.formats.agentdbg.events import Event, parse_timestamp, render_event, timestamp
-from vestige.formats.agentdbg.mapping import (
+from vestige.formats.agentdbg.mapping import Mapper
+from vestige.formats.agentdbg.names import (
     INSTANT,
     LOOP_EVIDENCE,
     LOOP_PATTERN,
     LOOP_REPETITIONS,
     LOOP_WINDOW,
     META,
-    Mapper,
     span_event_id,
 )
 from vestige.formats.agentdbg.shaping import Shaper

@@ -5,7 +5,10 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import pty
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -224,3 +227,38 @@ def test_a_secret_that_agentdbg_kept_in_clear_is_masked(tmp_path: Path) -> None:
 
     assert "sk-SPACE" not in str(run.spans[0].attributes["argv"])
     assert b"sk-SPACE" not in (tmp_path / "store.db").read_bytes()
+
+
+def test_a_secret_or_an_odd_letter_among_many_events_is_found(tmp_path: Path) -> None:
+    """Events are looked through some at a time: what one of them holds must not hide, or hide others."""
+    calls = [call(payload={"tool_name": "t", "args": f"plain {n}"}) for n in range(50)]
+    calls[20]["payload"]["args"] = "sk-proj-Zm9vYmFyYmF6cXV4Zm9vYmFyYmF6cXV4"
+    calls[21]["payload"]["args"] = "half a letter \ud800"
+    path = make_run(tmp_path / "runs", calls)
+
+    run = take(path, tmp_path)
+
+    assert b"Zm9vYmFyYmF6cXV4" not in (tmp_path / "store.db").read_bytes()
+    with SqliteStore.open(tmp_path / "store.db") as store:
+        tools = [span.input for span in run.spans if span.type == "tool"]
+        texts = [store.read_body(body.id) for body in tools if body is not None and body.id]
+    assert len(texts) == 50
+    assert texts[19] == b"plain 19" and texts[22] == b"plain 22"
+
+
+def test_a_long_import_counts_up_on_a_terminal(tmp_path: Path) -> None:
+    """One run may take many seconds: whoever waits sees that something happens."""
+    make_run(tmp_path / "runs", [call() for _ in range(600)])
+    ours, terminal = pty.openpty()
+    command = [sys.executable, "-m", "vestige", "import", str(tmp_path / "runs")]
+    done = subprocess.run(
+        [*command, "--home", str(tmp_path / "home")],
+        stdout=subprocess.PIPE, stderr=terminal, check=False,
+    )  # fmt: skip
+    shown = os.read(ours, 10_000)
+    os.close(ours)
+    os.close(terminal)
+
+    assert done.returncode == 0
+    assert b"0 runs, 1,203 records" in shown
+    assert done.stdout.strip().endswith(b"1 runs, 1 of them new")

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import vestige
+from vestige import locks
 from vestige.home import Home
-from vestige.journal import locks
 from vestige.journal.writer import JournalWriter
 from vestige.limits import KIB
 from vestige.record.line import parse_lines

@@ -13,11 +13,11 @@ import sqlite3
 
 from click.testing import CliRunner
 
+from vestige import locks
 from vestige.clock import FakeClock
 from vestige.collector.loop import hold
 from vestige.doors.cli.main import cli
 from vestige.home import Home
-from vestige.journal import locks
 from vestige.journal.reader import read_lines
 from vestige.query.show import render_line
 from vestige.query.timeline import timeline

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from vestige.limits import PIECE_MIN, PIECES_MAX
-from vestige.providers.split import find_cuts, split
+from vestige.providers.split import TEXT_MIN, _Cutter, find_cuts, split
 
 Request = dict[str, Any] | list[Any]
 TOOLS = [{"type": "function", "name": f"tool_{n}", "description": "d" * 200} for n in range(10)]
@@ -208,3 +208,25 @@ def test_millions_of_parts_are_not_looked_at() -> None:
     body = b'[{"role":"user"},' + b"1," * 1_000_000 + b"1]"
 
     assert split(body) == [body]
+
+
+_NAMES = st.sampled_from(
+    ["a", "messages", "input", "role", "system", "contents", "slices", "tools"]
+)
+_SMALL = st.recursive(
+    st.text(max_size=60) | st.integers(),
+    lambda inner: st.lists(inner, max_size=6) | st.dictionaries(_NAMES, inner, max_size=6),
+    max_leaves=20,
+)
+
+
+@settings(deadline=None)
+@given(value=_SMALL)
+def test_a_short_body_that_is_passed_over_at_a_glance_has_nothing_to_cut(value: Any) -> None:
+    """The glance only saves the walk: a body is cut alike however it is found."""
+    body = json.dumps(value).encode()
+    walk = _Cutter(body)
+    if len(body) >= TEXT_MIN and body[:1] in (b"{", b"["):
+        walk.cut_value("", 0, len(body), 0)
+
+    assert find_cuts(body) == walk.cuts

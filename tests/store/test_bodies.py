@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from vestige.errors import NotFoundError, StoreError
 from vestige.limits import KIB, MIB
 from vestige.store.bodies import PIECE_MAX, TABLES, Bodies
+from vestige.store.body_writer import ASKED_AT_ONCE
 from vestige.store.compress import RAW, ZSTD, compress, decompress
 
 NOW_NS = 1_763_229_905_123_456_789
@@ -150,6 +151,46 @@ def test_bodies_that_end_alike_are_told_apart(bodies: Bodies) -> None:
 
     assert bodies.read(bodies.put(one, NOW_NS)) == one
     assert bodies.read(bodies.put(two, NOW_NS)) == two
+
+
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(picks=st.lists(st.integers(0, 11), max_size=30), at=st.integers(0, 30))
+def test_many_at_once_are_the_same_rows_as_one_by_one(picks: list[int], at: int) -> None:
+    """Which bodies come together is chance (a tick of the collector): it must not show."""
+    texts = [*make_conversation(4), *make_conversation(3, seed=2), b"", b"ok", b"x" * 500]
+    texts += [b"[" + texts[0] + b"]", b"y" * 9000]
+    given_ = [(texts[pick], NOW_NS + pick) for pick in picks]
+    one_by_one, together = open_store(), open_store()
+    for db in (one_by_one, together):
+        db.execute("BEGIN IMMEDIATE")
+    first, second = Bodies(one_by_one), Bodies(together)
+
+    ids = [first.put(data, at_ns) for data, at_ns in given_]
+
+    assert second.put_many(given_[:at]) + second.put_many(given_[at:]) == ids
+    for table in ("pieces", "nodes", "bodies"):
+        query = f"SELECT * FROM {table} ORDER BY id"
+        assert together.execute(query).fetchall() == one_by_one.execute(query).fetchall()
+
+
+def test_pieces_that_are_only_in_the_table_are_found(db: sqlite3.Connection) -> None:
+    """More hashes than one statement asks for, none of them remembered: none is stored twice."""
+    given_ = [(b"number %d" % n, NOW_NS) for n in range(2 * ASKED_AT_ONCE + 3)]
+    ids = Bodies(db).put_many(given_)
+
+    assert Bodies(db).put_many(given_[::-1]) == ids[::-1]
+    assert count(db, "pieces") == count(db, "bodies") == len(given_)
+
+
+def test_more_bodies_than_are_remembered_at_once_keep_their_ids(bodies: Bodies) -> None:
+    """A body that the cache forgets while its own call goes on still ends at its own node."""
+    longs = [(b"%07d" % n * 150_000, NOW_NS) for n in range(10)]
+    ids = bodies.put_many(longs[:1])
+
+    assert bodies.put_many([longs[0], *longs[1:], longs[0]])[:: len(longs)] == [ids[0], ids[0]]
+    assert bodies.read(ids[0]) == longs[0][0]
 
 
 def test_a_turn_adds_its_new_messages_and_nothing_else(

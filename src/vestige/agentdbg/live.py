@@ -25,8 +25,9 @@ from vestige.agentdbg.settings import Settings
 from vestige.clock import monotonic
 from vestige.emit import run_sinks
 from vestige.errors import AgentDbgGuardrailExceeded
-from vestige.formats.agentdbg import mapping
+from vestige.formats.agentdbg import names
 from vestige.formats.agentdbg.events import EVENTS_FILE, Event, no_counts, render_event, render_run
+from vestige.formats.agentdbg.mapping import Mapper
 from vestige.formats.agentdbg.shaping import Shaper
 from vestige.limits import LINE_MAX
 from vestige.record.loops import Loop, LoopDetector
@@ -68,7 +69,7 @@ class LiveRun:
         self._recorder = recorder
         self._limits: tuple[Guardrails, ...] = (limits,) if limits.any else ()
         self._key_rules = settings.redact
-        self._mapper = mapping.Mapper(run_id, shaper=_shaper(settings))
+        self._mapper = Mapper(run_id, shaper=_shaper(settings))
         self._loops = LoopDetector(
             settings.loop_window,
             settings.loop_repetitions,
@@ -181,10 +182,10 @@ class LiveRun:
             return
         emitter = self._recorder._emitter
         attributes: Attributes = {
-            mapping.LOOP_PATTERN: loop.pattern,
-            mapping.LOOP_REPETITIONS: loop.repetitions,
-            mapping.LOOP_WINDOW: len(loop.evidence),
-            mapping.LOOP_EVIDENCE: _sorted(loop.evidence[:EVIDENCE_MAX]).decode(),
+            names.LOOP_PATTERN: loop.pattern,
+            names.LOOP_REPETITIONS: loop.repetitions,
+            names.LOOP_WINDOW: len(loop.evidence),
+            names.LOOP_EVIDENCE: _sorted(loop.evidence[:EVIDENCE_MAX]).decode(),
         }
         emitter.send(
             Log(

@@ -2,7 +2,7 @@
 
 Each is a span of its own that opens and closes at once, marked as an instant: how long the call
 took was not said. What the caller passes is kept as it is, a text as a text and an object as
-JSON; attributes say which is which where the body alone does not (formats/agentdbg/mapping.py).
+JSON; attributes say which is which where the body alone does not (formats/agentdbg/names.py).
 
 Nothing here raises into the program, a guardrail aside.
 """
@@ -17,7 +17,7 @@ from vestige.agentdbg.settings import warn_once
 from vestige.emit.exceptions import error_attributes
 from vestige.emit.instant import tell
 from vestige.emit.span import Span
-from vestige.formats.agentdbg.mapping import DETAILS, INSTANT, JSON, META, PAYLOAD, PLAIN
+from vestige.formats.agentdbg.names import DETAILS, INSTANT, JSON, META, PAYLOAD, PLAIN
 from vestige.limits import LINE_MAX
 from vestige.record.render import has_fields, is_container, json_text
 from vestige.record.values import clean_name, safe_str

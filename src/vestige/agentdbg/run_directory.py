@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import os
 
+from vestige import locks
 from vestige.agentdbg.settings import warn_once
 from vestige.formats.agentdbg.events import EVENTS_FILE, RUN_FILE
-from vestige.journal import locks
 from vestige.journal.writer import OPEN_FLAGS, duplicate_high
 
 _write = os.write  # looked up once: it runs for every event

@@ -19,8 +19,8 @@ from vestige.artifacts.merging import rebuild_trace, worker_files
 from vestige.errors import UsageError
 from vestige.formats.artifacts import layout
 from vestige.formats.artifacts.places import folders
-from vestige.journal.locks import is_held
 from vestige.limits import ARTIFACT_JSON_MAX
+from vestige.locks import is_held
 
 _DEPTH_MAX = 2
 """From a tree of suites to a bundle: suite, timestamp."""

@@ -23,7 +23,7 @@ import msgspec
 
 from vestige.clock import Clock
 from vestige.formats.artifacts.types import Counts, TraceEvent
-from vestige.journal.locks import hold
+from vestige.locks import hold
 
 TRACE_VERSION = 1
 """Every era of the schema accepts it; later ones know a 2 that adds nothing which we need."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
+from vestige import locks
 from vestige.home import Home
-from vestige.journal import locks
 from vestige.record.health import Health
 from vestige.record.scan import Scanner
 from vestige.settings import read_settings

@@ -13,12 +13,11 @@ import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from vestige import clock
+from vestige import clock, locks
 from vestige.collector.crash import stamp_dead
 from vestige.collector.take import Taken, delete_leftovers, read_spill, take
 from vestige.errors import UnreadableError, VestigeError
 from vestige.home import Home
-from vestige.journal import locks
 from vestige.limits import CATCH_UP_WAIT_S, PRUNE_INTERVAL_S, TICK_PAUSE_MAX_S, TICK_S
 from vestige.settings import read_settings
 from vestige.store.base import RetentionPolicy

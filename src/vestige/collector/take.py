@@ -14,8 +14,8 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from vestige import locks
 from vestige.home import Home
-from vestige.journal import locks
 from vestige.journal.reader import read_lines
 from vestige.limits import BODY_MAX, MIB
 from vestige.record.line import parse_lines

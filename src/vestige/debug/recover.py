@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from vestige import locks
 from vestige.clock import SYSTEM
 from vestige.debug.content import SpoolContent
 from vestige.debug.records import keep_records
@@ -24,7 +25,6 @@ from vestige.debug.spool import EXTRAS, Spool, adopt_spool, remove_spool
 from vestige.errors import UnreadableError, VestigeError
 from vestige.formats.wink.archive import write_bundle
 from vestige.home import Home
-from vestige.journal import locks
 
 _HIDDEN_AGE_NS: Final = 60 * 10**9
 """A hidden folder this old is no capture about to begin, but what a kill left of one being removed."""

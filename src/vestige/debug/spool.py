@@ -26,10 +26,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from vestige import locks
 from vestige.clock import Clock
 from vestige.errors import UsageError
 from vestige.home import Home, get_home
-from vestige.journal import locks
 from vestige.journal.spill import write_spill
 from vestige.journal.writer import JournalWriter
 from vestige.limits import BODY_INLINE_MAX, LINE_MAX

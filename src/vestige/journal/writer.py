@@ -22,8 +22,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
+from vestige import locks
 from vestige.home import Home
-from vestige.journal import locks
 from vestige.limits import FSYNC_INTERVAL_S, JOURNAL_ROTATE_BYTES, JOURNAL_TOTAL_MAX
 
 if TYPE_CHECKING:

@@ -61,6 +61,9 @@ PARTS_MAX = 500_000
 
 MESSAGE_ARRAYS = frozenset({"messages", "input", "contents", "system"})
 
+_OF_MESSAGES = (b'"role"', *(f'"{key}"'.encode() for key in sorted(MESSAGE_ARRAYS)))
+"""Without one of these, a text too short for a large member has nothing to cut."""
+
 SLICES = "slices"
 """Of a session's snapshot: objects, each with a list of `items` that grows."""
 
@@ -97,6 +100,8 @@ def find_cuts(text: bytes) -> list[int]:
     begin = len(text) - len(text.lstrip(_BLANKS))
     end = len(text.rstrip(_BLANKS))
     if text[begin : begin + 1] not in (b"{", b"["):
+        return []
+    if len(text) < MEMBER_MIN and not any(word in text for word in _OF_MESSAGES):
         return []
     cutter = _Cutter(text)
     try:

@@ -12,30 +12,24 @@ before; the same text ends at the same node, whoever sent it.
 
     bodies = Bodies(connection)                     # one for each connection
     body_id = bodies.put(data, at_ns)               # inside the caller's transaction
-    with bodies.batch():                            # many: their rows are written at its end
-        ids = [bodies.put(data, at_ns) for data in datas]
+    ids = bodies.put_many([(data, at_ns), ...])     # many at once cost half as much
     bodies.read(body_id, 0, 200)
 
-The one hard fact: ids are remembered between calls. They are forgotten when
-another connection has written, but **after a rollback the owner of the
-transaction must call `clear_caches()`**. Nothing here commits.
+The one hard fact: **after a rollback the owner of the transaction must call
+`clear_caches()`** (body_writer.py says why). Nothing here commits.
 
-Elsewhere: reading, store/body_reader.py; store/compress.py makes pieces small; retention decides what goes.
+Elsewhere: writing, store/body_writer.py; reading, store/body_reader.py; store/compress.py makes
+pieces small; retention decides what goes.
 """
 
 from __future__ import annotations
 
-import sqlite3
 from array import array
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from vestige.limits import KIB, MIB
-from vestige.providers.split import split
-from vestige.store.body_reader import PIECE_MAX, TEXT_REMEMBERED, BodyReader, hash_of
-from vestige.store.compress import compress
-from vestige.store.recent import Recent
+from vestige.store.body_reader import PIECE_MAX
+from vestige.store.body_writer import BodyWriter
 
 TABLES = """
 -- A stretch of body text, stored once however many bodies contain it.
@@ -74,27 +68,6 @@ CREATE TABLE IF NOT EXISTS bodies (
 );
 """
 
-IDS_REMEMBERED = 32 * KIB
-"""Pieces and nodes, some MB together: the messages of hundreds of live conversations."""
-
-HELD_MAX = 16 * MIB
-"""Compressed bytes held back before they are written: the collector's memory is bounded."""
-
-WHOLE_MIN = 4 * KIB
-"""A shorter body is looked up piece by piece: it has few."""
-
-_PUT_BODY = """
-INSERT INTO bodies (id, size_bytes, first_ns, last_ns) VALUES (?, ?, ?, ?)
-ON CONFLICT (id) DO UPDATE SET last_ns = max(last_ns, excluded.last_ns), evicted_ns = NULL
-"""
-
-# An evicted body keeps its id, so the id must not be given to another node.
-_LAST_NODE = """
-SELECT max((SELECT coalesce(max(id), 0) FROM nodes), (SELECT coalesce(max(id), 0) FROM bodies))
-"""
-
-_LAST_PIECE = "SELECT coalesce(max(id), 0) FROM pieces"
-
 _IS_NEEDED = """
 SELECT EXISTS (SELECT 1 FROM bodies WHERE id = :node AND evicted_ns IS NULL)
     OR EXISTS (SELECT 1 FROM nodes WHERE parent = :node AND parent > 0)
@@ -120,144 +93,8 @@ class Evicted:
     freed_bytes: int
 
 
-class Bodies(BodyReader):
+class Bodies(BodyWriter):
     """The bodies of a store, over a connection whose transactions belong to the caller."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        super().__init__(connection)
-        self._version = -1
-        self._last_node: int | None = None
-        self._last_piece: int | None = None
-        self._batching = False
-        self._pieces: Recent[bytes, int] = Recent(IDS_REMEMBERED)
-        self._nodes: Recent[tuple[int, bytes], int] = Recent(IDS_REMEMBERED)
-        self._wholes: Recent[tuple[int, bytes], tuple[bytes, int]] = Recent(TEXT_REMEMBERED)
-        self._drop_held()
-
-    # --- writing --------------------------------------------------------------------------
-
-    @contextmanager
-    def batch(self) -> Iterator[None]:
-        """Hold rows back while `put` is called, and write them many at a time."""
-        self._begin()
-        self._batching = True
-        try:
-            yield
-            self._flush()
-        finally:
-            self._batching = False
-
-    def put(self, data: bytes, at_ns: int) -> int:
-        """Keep a body and return its id: the same id for the same bytes while they are kept."""
-        if not self._batching:
-            self._begin()
-        node = self._put_whole(data)
-        known = self._referred.get(node)
-        first_ns, last_ns = (at_ns, at_ns) if known is None else known[2:]
-        self._referred[node] = (node, len(data), min(first_ns, at_ns), max(last_ns, at_ns))
-        if not self._batching or self._held_bytes > HELD_MAX:
-            self._flush()
-        return node
-
-    def _begin(self) -> None:
-        """Another process may have pruned: then an id that we remember may be gone, or reused."""
-        assert self._db.in_transaction, "the caller owns the transaction"
-        (version,) = self._db.execute("PRAGMA data_version").fetchone()
-        if version != self._version:
-            self.clear_caches()
-            self._version = version
-
-    def clear_caches(self) -> None:
-        """Forget every id. To be called after a rollback, which takes rows that we remember."""
-        self._last_node = self._last_piece = None
-        self._pieces.clear()
-        self._nodes.clear()
-        self._wholes.clear()
-        self._drop_held()
-
-    def _flush(self) -> None:
-        """Write what was held back."""
-        pieces, nodes = self._held_pieces.values(), self._held_nodes.values()
-        try:
-            self._db.executemany("INSERT INTO pieces VALUES (?, ?, ?, ?, ?, ?)", pieces)
-            self._db.executemany("INSERT INTO nodes VALUES (?, ?, ?, ?)", nodes)
-            self._db.executemany(_PUT_BODY, self._referred.values())
-        except sqlite3.Error:
-            self.clear_caches()
-            raise
-        self._drop_held()
-
-    def _drop_held(self) -> None:
-        # By what finds them, too: they are not in the tables yet, and a cache may forget them.
-        self._held_pieces: dict[bytes, tuple[int, bytes, int, int, int, bytes]] = {}
-        self._held_nodes: dict[tuple[int, bytes], tuple[int, int, int, int]] = {}
-        self._referred: dict[int, tuple[int, int, int, int]] = {}
-        self._held_bytes = 0
-
-    def _put_whole(self, data: bytes) -> int:
-        """The node of a body: a retry resends the same bytes, and comparing beats cutting."""
-        if len(data) < WHOLE_MIN:
-            return self._put_pieces(data)
-        key = (len(data), data[-64:])
-        found = self._wholes.get(key)
-        if found and found[0] == data:
-            return found[1]
-        node = self._put_pieces(data)
-        self._wholes.put(key, (data, node), len(data))
-        return node
-
-    def _put_pieces(self, data: bytes) -> int:
-        node = end = 0
-        branched = False
-        for piece in _cut(data):
-            end += len(piece)
-            digest = hash_of(piece)
-            known = None if branched else self._nodes.get((node, digest))
-            if known is None:
-                known, branched = self._put_node(node, piece, digest, end, branched)
-            node = known
-        return node
-
-    def _put_node(
-        self, parent: int, piece: bytes, digest: bytes, end: int, parent_is_new: bool
-    ) -> tuple[int, bool]:
-        """The node of a piece after its parent, and whether it is new."""
-        if held := self._held_nodes.get((parent, digest)):
-            return held[0], False
-        piece_id, piece_is_new = self._put_piece(piece, digest)
-        if not (parent_is_new or piece_is_new):
-            query = "SELECT id FROM nodes WHERE piece = ? AND parent = ?"
-            if row := self._db.execute(query, (piece_id, parent)).fetchone():
-                self._nodes.put((parent, digest), row[0])
-                return row[0], False
-        if self._last_node is None:
-            (self._last_node,) = self._db.execute(_LAST_NODE).fetchone()
-        self._last_node = node = self._last_node + 1
-        self._held_nodes[parent, digest] = (node, parent, piece_id, end)
-        self._nodes.put((parent, digest), node)
-        return node, True
-
-    def _put_piece(self, piece: bytes, digest: bytes) -> tuple[int, bool]:
-        """The id of a piece, and whether it is new."""
-        known = self._pieces.get(digest)
-        if known is not None:
-            return known, False
-        if held := self._held_pieces.get(digest):
-            return held[0], False
-        row = self._db.execute("SELECT id FROM pieces WHERE hash = ?", (digest,)).fetchone()
-        if row is not None:
-            self._pieces.put(digest, row[0])
-            return row[0], False
-        if self._last_piece is None:
-            (self._last_piece,) = self._db.execute(_LAST_PIECE).fetchone()
-        self._last_piece = piece_id = self._last_piece + 1
-        codec, stored = compress(piece)
-        self._held_pieces[digest] = (piece_id, digest, len(piece), len(stored), codec, stored)
-        self._held_bytes += len(stored)
-        self._pieces.put(digest, piece_id)
-        return piece_id, True
-
-    # --- letting go -----------------------------------------------------------------------
 
     def evict(self, body_ids: Iterable[int], at_ns: int) -> Evicted:
         """Take the text of these bodies. Their rows stay, and say when it went."""
@@ -313,11 +150,4 @@ class Bodies(BodyReader):
         return freed
 
 
-def _cut(data: bytes) -> list[bytes]:
-    """Pieces to store: by message, and none longer than PIECE_MAX. An empty body is one."""
-    pieces = split(data)
-    if len(data) <= PIECE_MAX:
-        return pieces
-    return [
-        piece[at : at + PIECE_MAX] for piece in pieces for at in range(0, len(piece), PIECE_MAX)
-    ]
+__all__ = ["PIECE_MAX", "TABLES", "Bodies", "Evicted"]

@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from vestige.limits import MIB
 from vestige.record.line import render_line
 from vestige.record.types import (
     OWN_COMPONENT,
@@ -35,6 +36,7 @@ from vestige.store.rows import (
     INSERT_LOG,
     INSERT_SPAN,
     NO_BODY,
+    NO_ID,
     NO_TEXT,
     SELECT_SPAN,
     UPDATE_RUN,
@@ -50,6 +52,9 @@ from vestige.store.seen import SeenSet
 
 ReadSpill = Callable[[str, int, BodyInfo], bytes | None]
 """(writer, seq, info) -> the bytes of a body that was too long for its line, if still there."""
+
+WAITING_MAX = 16 * MIB
+"""Bodies held back until they are stored together: the collector's memory is bounded."""
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
@@ -68,10 +73,13 @@ class Ingest:
         self._writers: dict[str, WriterRow] = {}
         self._runs: dict[str, RunRow] = {}
         self._spans: dict[tuple[str, str], SpanRow] = {}
-        self._logs: list[tuple[Any, ...]] = []
+        self._logs: list[tuple[tuple[Any, ...], BodyColumns]] = []
         self._links: list[tuple[Any, ...]] = []
         self._unknown: list[tuple[Any, ...]] = []
         self._rollups = Rollups()
+        self._waiting: list[list[int | str | None]] = []
+        self._texts: list[tuple[bytes, int]] = []
+        self._waiting_bytes = 0
         self.taken = 0
 
     def take(self, records: Iterable[AnyRecord]) -> None:
@@ -201,16 +209,14 @@ class Ingest:
                 run.errors += 1
         elif "gap" in record.attributes:
             writer.dropped += count_of(record.attributes.get("count"))
-        body = NO_BODY
+        body: BodyColumns = NO_BODY
         if record.body is not None or record.body_info is not None:
             body = self._body(record)
-        self._logs.append(
-            (
-                run.id, record.span_id, writer.id, record.seq, record.time_ns, record.level,
-                record.component, record.message, _json(record.attributes),
-                _json(record.redacted), *body,
-            )
+        row = (
+            run.id, record.span_id, writer.id, record.seq, record.time_ns, record.level,
+            record.component, record.message, _json(record.attributes), _json(record.redacted),
         )  # fmt: skip
+        self._logs.append((row, body))
         self._tell_time(run, writer, record.time_ns)
 
     def _root_opened(self, record: SpanOpen, run: RunRow) -> None:
@@ -238,7 +244,7 @@ class Ingest:
             self._links.append((run.id, span_id, link.run_id, link.span_id, link.reason))
 
     def _body(self, record: SpanOpen | SpanClose | Log) -> BodyColumns:
-        """Store a body; the columns that refer to it."""
+        """The columns that refer to a body. Its id is filled in when bodies are stored."""
         info = record.body_info
         data: bytes | None
         if info is not None and info.spilled_bytes is not None:
@@ -259,7 +265,20 @@ class Ingest:
             note = _encode(
                 {"original_bytes": info.original_bytes, "sha256": info.original_sha256}
             ).decode()
-        return self._bodies.put(data, record.time_ns), len(data), note
+        columns: list[int | str | None] = [NO_ID, len(data), note]
+        self._waiting.append(columns)
+        self._texts.append((data, record.time_ns))
+        self._waiting_bytes += len(data)
+        if self._waiting_bytes > WAITING_MAX:
+            self._keep_bodies()
+        return columns
+
+    def _keep_bodies(self) -> None:
+        """Store the bodies so far, all at once, and tell the rows their ids."""
+        ids = self._bodies.put_many(self._texts)
+        for columns, body_id in zip(self._waiting, ids, strict=True):
+            columns[0] = body_id
+        self._waiting, self._texts, self._waiting_bytes = [], [], 0
 
     # --- rows that are being changed ----------------------------------------------------------
 
@@ -348,10 +367,11 @@ class Ingest:
     def write(self) -> None:
         """All rows, in a few statements."""
         execute, executemany = self._connection.execute, self._connection.executemany
+        self._keep_bodies()
         if not self._write_spans():
             self._merge_late_openings()
             self._write_spans()
-        executemany(INSERT_LOG, self._logs)
+        executemany(INSERT_LOG, [(*row, *body) for row, body in self._logs])
         executemany("INSERT INTO links VALUES (?, ?, ?, ?, ?)", self._links)
         executemany("INSERT OR IGNORE INTO unknown VALUES (?, ?, ?, ?)", self._unknown)
         for run in self._runs.values():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import Generic, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
@@ -39,3 +39,11 @@ class Recent(Generic[Key, Value]):
             self._weight = 0
         self._young[key] = (value, weight)
         self._weight += weight
+
+    def update(self, found: Mapping[Key, Value]) -> None:
+        """Many of weight 1, as the latest."""
+        if self._weight + len(found) > self._young_max:
+            self._old, self._young, self._weight = self._young, {}, 0
+        for key, value in found.items():
+            self._young[key] = (value, 1)
+        self._weight += len(found)

@@ -6,6 +6,7 @@ batch adds to them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -14,8 +15,8 @@ from vestige.store.seen import SeenSet
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
-BodyColumns = tuple[int | None, int | None, str | None]
-"""Body id, size, and a note if it was cut or lost."""
+BodyColumns = Sequence[int | str | None]
+"""Body id, size, and a note if it was cut or lost. A list while its body waits to be kept."""
 
 NO_ID, NO_SIZE, NO_TEXT = 0, -1, ""
 """Written as NULL. None would be too, but for each one Python's sqlite3 looks for an adapter, and

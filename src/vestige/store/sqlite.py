@@ -114,8 +114,7 @@ class SqliteStore:
     ) -> int:
         with self._transaction() as connection:
             ingest = Ingest(connection, self._bodies, self._read_spill)
-            with self._bodies.batch():
-                ingest.take(records)
+            ingest.take(records)
             ingest.write()
             if position is not None:
                 connection.execute(

@@ -7,13 +7,15 @@
     with open_ids(home, "a.wink#3", "b.wink") as ...        # what is named in place of ids
 
 A home is first brought up to its journals, then opened read-only.
+
+Elsewhere: files are read into stores of their own in transfer/temporary.py.
 """
 
 from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,15 +24,12 @@ from vestige.errors import NotFoundError, UnreadableError, UsageError
 from vestige.formats import NAMES
 from vestige.home import JOURNAL_SUFFIX, Home, default_root, get_home
 from vestige.query.debugger import Debugger
-from vestige.transfer.importing import find_format, import_path, take_source
+from vestige.transfer.importing import find_format
+from vestige.transfer.temporary import Temporary, of_beginning, of_journal, of_runs, of_several
 
 if TYPE_CHECKING:
-    from vestige.formats.base import Source
     from vestige.record.run import RunInfo
-    from vestige.record.types import BodyInfo
     from vestige.store.base import CheckResult
-    from vestige.store.ingest import ReadSpill
-    from vestige.store.sqlite import SqliteStore
 
 STORE_SUFFIX = ".db"
 
@@ -46,7 +45,12 @@ def open_path(
     if home.root.is_file():
         return _open_file(home.root)
     if home.root.is_dir() and not _is_home(home.root) and find_format(home.root) is not None:
-        return (_glance_at(home.root) if glance else None) or _open_foreign(home.root)
+        beginning = of_beginning(home.root) if glance else None
+        if beginning is None:
+            return _over(home.root, of_runs(home.root))
+        debugger = _over(home.root, beginning[0])
+        debugger.unread = beginning[1]
+        return debugger
     return _open_home(home)
 
 
@@ -94,8 +98,8 @@ def open_ids(
         with open_path(paths[0], glance=glance) as debugger:
             yield debugger, [None if not each else split_source(each)[1] or None for each in named]
         return
-    debugger, runs = _open_several([Path(path) for path in paths])
-    with debugger:
+    temporary, runs = of_several([Path(path) for path in paths])
+    with _over(Path(paths[0]), temporary) as debugger:
         yield debugger, [_inside(runs, each) for each in named]
 
 
@@ -104,23 +108,6 @@ def _inside(runs: dict[str, str], text: str | None) -> str | None:
         return None
     path, snapshot = split_source(text)
     return runs[path] + snapshot
-
-
-def _open_several(paths: Sequence[Path]) -> tuple[Debugger, dict[str, str]]:
-    """Runs of several files side by side, in one store."""
-    runs: dict[str, str] = {}
-
-    def fill(store: SqliteStore) -> None:
-        for path in paths:
-            imported = list(import_path(store, path))
-            found = [one.run_id for one in imported if one.run_id is not None]
-            if not found:
-                problems = [problem for one in imported for problem in one.problems]
-                raise UnreadableError(problems[0].message if problems else f"{path}: no run in it.")
-            runs[str(path)] = found[-1]
-
-    debugger = _open_temporary(paths[0], fill)
-    return debugger, runs
 
 
 def _is_home(path: Path) -> bool:
@@ -180,95 +167,14 @@ def _open_file(path: Path) -> Debugger:
     if path.suffix == STORE_SUFFIX:
         return Debugger(SqliteStore.open(path, readonly=True), at=_at(path), elsewhere=_elsewhere)
     if path.suffix == JOURNAL_SUFFIX:
-        return _open_journal(path)
+        return _over(path, of_journal(path))
     if find_format(path) is not None:
-        return _open_foreign(path)
+        return _over(path, of_runs(path))
     raise UnreadableError(
         f"{path}: nothing that can be opened (expected a home, a {STORE_SUFFIX} store,"
         f" a {JOURNAL_SUFFIX} journal, or one of: {', '.join(NAMES)})."
     )
 
 
-def _open_journal(path: Path) -> Debugger:
-    from vestige.collector.take import read_spill
-    from vestige.journal.reader import read_lines
-    from vestige.record.line import parse_lines
-
-    # A journal in its home: what was too long for its lines is beside it.
-    home = Home(path.absolute().parent.parent)
-
-    def spilled(writer: str, seq: int, info: BodyInfo) -> bytes | None:
-        return read_spill(home, writer, seq, info)
-
-    def fill(store: SqliteStore) -> None:
-        offset = taken = 0
-        while True:
-            data, after = read_lines(path, offset)
-            if after == offset:
-                break
-            records, _ = parse_lines(data)
-            taken += store.append(records)
-            offset = after
-        if not taken:
-            raise UnreadableError(f"{path}: no records in it.")
-
-    return _open_temporary(path, fill, spilled)
-
-
-def _open_foreign(path: Path) -> Debugger:
-    def fill(store: SqliteStore) -> None:
-        imported = list(import_path(store, path))
-        if not any(one.records for one in imported):
-            problems = [problem for one in imported for problem in one.problems]
-            raise UnreadableError(
-                str(problems[0].message) if problems else f"{path}: no run in it."
-            )
-
-    return _open_temporary(path, fill)
-
-
-def _glance_at(path: Path) -> Debugger | None:
-    from vestige.record.redact import Redactor
-
-    found = find_format(path)
-    look = getattr(found[1], "glance", None) if found is not None else None
-    source: Source | None = look(path) if look is not None else None
-    if source is None:
-        return None
-    taken = source
-
-    def fill(store: SqliteStore) -> None:
-        take_source(store, taken, Redactor())
-
-    debugger = _open_temporary(path, fill)
-    debugger.unread = source.unread
-    return debugger
-
-
-def _no_spill(writer: str, seq: int, info: object) -> bytes | None:
-    return None
-
-
-def _open_temporary(
-    path: Path, fill: Callable[[SqliteStore], None], read_spill: ReadSpill = _no_spill
-) -> Debugger:
-    """Read into a store of its own, gone when the debugger is closed."""
-    import shutil
-    import tempfile
-
-    from vestige.store.sqlite import SqliteStore
-
-    folder = Path(tempfile.mkdtemp(prefix="vestige-"))
-    try:
-        with SqliteStore.open(folder / "store.db", read_spill=read_spill, lasting=False) as store:
-            fill(store)
-        reader = SqliteStore.open(folder / "store.db", readonly=True)
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-    return Debugger(
-        reader,
-        at=_at(path),
-        close=lambda: shutil.rmtree(folder, ignore_errors=True),
-        elsewhere=_elsewhere,
-    )
+def _over(path: Path, temporary: Temporary) -> Debugger:
+    return Debugger(temporary.store, at=_at(path), close=temporary.close, elsewhere=_elsewhere)

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 REQUEST_FORMATS = ("curl", "python")
 """As query/reproduce.py has them; named here so that `--help` need not load it."""
 
+PROGRESS_STEP = 1_000
+"""Records between two looks at the terminal."""
+
 PROBLEMS_SHOWN = 5
 """Of one run: a damaged file may have as many as it has lines."""
 
@@ -56,35 +59,45 @@ def import_runs(paths: tuple[Path, ...], format: str | None, home: Home) -> None
     with SqliteStore.open(home.store) as store:
         for path in paths:
             runs = new = 0
-            for one in import_path(store, path, format):
+            progress = _Progress()
+            for one in import_path(store, path, format, progress.add):
                 runs += one.run_id is not None
                 new += one.run_id is not None and not one.known
                 unreadable += one.run_id is None
-                _say(one)
-                _show_progress(runs)
-            _end_progress()
+                progress.runs = runs
+                _say(one, progress)
+            progress.end()
             click.echo(f"{path}: {runs} runs, {new} of them new")
     if unreadable:
         sys.exit(1)
 
 
-def _say(one: Imported) -> None:
+def _say(one: Imported, progress: _Progress) -> None:
     for problem in one.problems[:PROBLEMS_SHOWN]:
-        _end_progress()
+        progress.end()
         click.echo(f"  {one.path.name}/{problem}", err=True)
     more = len(one.problems) - PROBLEMS_SHOWN
     if more > 0:
         click.echo(f"  {one.path}: {more} more problems", err=True)
 
 
-def _show_progress(runs: int) -> None:
-    if sys.stderr.isatty() and runs % 10 == 0:
-        click.echo(f"\r{runs} runs", err=True, nl=False)
+class _Progress:
+    """One line on a terminal that counts up: many runs, or one that is long."""
 
+    def __init__(self) -> None:
+        self.runs = 0
+        self._records = self._shown = 0
+        self._terminal = sys.stderr.isatty()
 
-def _end_progress() -> None:
-    if sys.stderr.isatty():
-        click.echo("\r\033[K", err=True, nl=False)
+    def add(self, records: int) -> None:
+        self._records += records
+        if self._terminal and self._records >= self._shown + PROGRESS_STEP:
+            self._shown = self._records
+            click.echo(f"\r{self.runs:,} runs, {self._records:,} records", err=True, nl=False)
+
+    def end(self) -> None:
+        if self._terminal:
+            click.echo("\r\033[K", err=True, nl=False)
 
 
 @click.command(

@@ -7,27 +7,12 @@ silent. It writes an event when a call is over, and a slow call takes minutes (l
 
 from __future__ import annotations
 
-import fcntl
 import os
 from pathlib import Path
 
 from vestige.clock import SYSTEM
 from vestige.limits import FOREIGN_SILENCE_S
-
-
-def is_held(path: Path) -> bool:
-    """Does somebody hold the lock of this file?"""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(fd)
-    return False
+from vestige.locks import is_held
 
 
 def is_dead(events: Path, *, ours: bool, last_event_ns: int | None = None) -> bool:

@@ -17,12 +17,13 @@ An exception that leaves several spans is one ERROR, in the innermost. `parent_i
 span around that has an event: its own id derives from the span's, so it is known before that
 event is written. Pure, and the same for a live run and for an exported one.
 
-Elsewhere: how long texts and masks are shown in shaping.py; the way back in reading.py.
+Elsewhere: what an event says in telling.py; how long texts and masks are shown in shaping.py; the
+way back in reading.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -36,7 +37,28 @@ from vestige.formats.agentdbg.events import (
     no_counts,
     timestamp,
 )
+from vestige.formats.agentdbg.names import (
+    END_EVENT_ID,
+    EVENT_ID,
+    FORMAT,
+    INSTANT,
+    LOOP_PATTERN,
+    PAYLOAD,
+    root_span_id,
+    span_event_id,
+)
 from vestige.formats.agentdbg.shaping import Shaper
+from vestige.formats.agentdbg.telling import (
+    FAILED_RUN_KNOWN,
+    LLM_KNOWN,
+    OWN_KNOWN,
+    PLAIN_STATUS,
+    RUN_KNOWN,
+    TOOL_KNOWN,
+    ReadSpilled,
+    Telling,
+    status_of,
+)
 from vestige.formats.base import derived_span_id, derived_uuid, is_uuid4
 from vestige.record.types import (
     Attributes,
@@ -46,45 +68,6 @@ from vestige.record.types import (
     SpanOpen,
     SpanUpdate,
 )
-from vestige.record.values import text_of_bytes
-
-FORMAT: Final = "agentdbg"
-
-# --- attributes that carry what the format knows and our records have no other place for -------
-
-EVENT_ID: Final = "event_id"
-"""Of an imported event: its id, verbatim."""
-END_EVENT_ID: Final = "end_event_id"
-"""Of an imported run: the id of its RUN_END."""
-META: Final = "agentdbg.meta"
-"""JSON object: the caller's `meta`."""
-PAYLOAD: Final = "agentdbg.payload"
-"""JSON object: fields of the payload that the format's text does not name (or oddly typed ones)."""
-PLAIN: Final = "agentdbg.plain"
-"""Names, by comma, of payload fields whose body is a string, though it looks like JSON."""
-JSON: Final = "agentdbg.json"
-"""Names, by comma, of payload fields whose body is JSON, though it is no object or array."""
-INSTANT: Final = "agentdbg.instant"
-"""True: recorded after the fact, so that its duration is not known."""
-LOOP_PATTERN: Final = "loop.pattern"
-LOOP_REPETITIONS: Final = "loop.repetitions"
-LOOP_WINDOW: Final = "loop.window_size"
-LOOP_EVIDENCE: Final = "loop.evidence"
-"""JSON array of span ids of this run, or event ids."""
-DETAILS: Final = "error.details"
-"""JSON value: what an error says beyond its type, message and stack."""
-
-_OWN: Final = frozenset(
-    (EVENT_ID, END_EVENT_ID, META, PAYLOAD, PLAIN, JSON, INSTANT, LOOP_PATTERN, LOOP_REPETITIONS,
-     LOOP_WINDOW, LOOP_EVIDENCE, DETAILS, "error.message", "error.stack")
-)  # fmt: skip
-_LLM_KNOWN: Final = _OWN | {
-    "model", "provider", "temperature", "finish_reason", "stop_reason", "input_tokens",
-    "output_tokens", "total_tokens",
-}  # fmt: skip
-_TOOL_KNOWN: Final = _OWN | {"tool_name"}
-_FAILED_RUN_KNOWN: Final = _OWN | {"python", "platform", "cwd", "argv"}
-_RUN_KNOWN: Final = _FAILED_RUN_KNOWN | {"error.type"}
 
 _TYPES: Final[dict[str, EventType]] = {
     "llm": "LLM_CALL",
@@ -94,9 +77,6 @@ _TYPES: Final[dict[str, EventType]] = {
 }
 _NO_EVENTS: Final[Sequence[Event]] = ()
 _Errors = set[tuple[Any, Any]]
-
-ReadSpilled = Callable[[SpanOpen | SpanClose | Log], bytes | None]
-"""The bytes of a body that is not in its record."""
 
 
 class _Open:
@@ -131,8 +111,7 @@ class Mapper:
         self.counts = no_counts()
         self.events = 0
         self._process = process or {}
-        self._shaper = shaper or Shaper()
-        self._read_spilled = read_spilled
+        self._told = Telling(run_id, shaper, read_spilled)
         self._open: dict[str, _Open] = {}
         self._root: SpanOpen | None = None
         self._root_event: str | None = None
@@ -164,11 +143,11 @@ class Mapper:
         return RunFile(
             SPEC_VERSION,
             self.run_id,
-            self._shaper.string(self._root.name) if self._root is not None else None,
+            self._told.string(self._root.name) if self._root is not None else None,
             timestamp(started_ns),
             None if ended is None else timestamp(ended[1]),
             None if ended is None else ended[0].duration_ns // 1_000_000,
-            "running" if ended is None else _status(ended[0].status),
+            "running" if ended is None else status_of(ended[0].status),
             msgspec.structs.replace(self.counts),
             None if ended is None or self._last_ns is None else timestamp(self._last_ns),
         )
@@ -204,17 +183,10 @@ class Mapper:
         ):
             self._root_event = known
         self._open[record.span_id] = _Open(record, "RUN_START", self._root_event, None)
-        told = {**self._process, **record.attributes}
-        payload = {
-            "run_name": self._shaper.string(record.name),
-            "python_version": self._text(told.get("python")),
-            "platform": self._text(told.get("platform")),
-            "cwd": self._text(told.get("cwd")),
-            "argv": self._argv(told.get("argv")),
-        }
         return self._event(
-            "RUN_START", self._root_event, None, record.time_ns, None, record.name, payload,
-            self._meta(record, record.attributes, _RUN_KNOWN), record.attributes,
+            "RUN_START", self._root_event, None, record.time_ns, None, record.name,
+            self._told.run_start(record, self._process),
+            self._told.meta(record, record.attributes, RUN_KNOWN), record.attributes,
         )  # fmt: skip
 
     def _closed(self, record: SpanClose) -> Sequence[Event]:
@@ -227,18 +199,19 @@ class Mapper:
             return self._run_ended(span, record)
         if span.event_type is None:
             return self._step_ended(span, record)
+        opened = span.opened
         if span.event_type == "LLM_CALL":
-            payload, known = self._llm(span, record), _LLM_KNOWN
+            payload, known = self._told.llm(opened, record, span.attributes), LLM_KNOWN
         elif span.event_type == "TOOL_CALL":
-            payload, known = self._tool(span, record), _TOOL_KNOWN
+            payload, known = self._told.tool(opened, record, span.attributes), TOOL_KNOWN
         else:
-            payload, known = self._state(span, record), _OWN
+            payload, known = self._told.state(opened, record, span.attributes), OWN_KNOWN
         self._pass_on(span)
-        meta = self._meta(span.opened, span.attributes, known, record.status)
+        meta = self._told.meta(opened, span.attributes, known, record.status)
         return [
             self._event(
-                _TYPES[span.opened.type], span.event_id, span.around, record.time_ns,
-                _duration(span, record), span.opened.name, payload, meta, span.attributes,
+                _TYPES[opened.type], span.event_id, span.around, record.time_ns,
+                _duration(span, record), opened.name, payload, meta, span.attributes,
             )
         ]  # fmt: skip
 
@@ -248,7 +221,7 @@ class Mapper:
         if record.status != "ok" and not self._is_reported(span):
             events.append(self._failure(span, record, span.event_id))
         payload = {
-            "status": _status(record.status),
+            "status": status_of(record.status),
             "summary": {
                 "llm_calls": self.counts.llm_calls,
                 "tool_calls": self.counts.tool_calls,
@@ -259,7 +232,7 @@ class Mapper:
         end_id = span.attributes.get(END_EVENT_ID)
         if not (isinstance(end_id, str) and is_uuid4(end_id)):
             end_id = derived_uuid(FORMAT, self.run_id, record.span_id, "RUN_END")
-        meta = {META_KEY: {"status": record.status}} if record.status not in _PLAIN_STATUS else {}
+        meta = {META_KEY: {"status": record.status}} if record.status not in PLAIN_STATUS else {}
         events.append(
             self._event(
                 "RUN_END", end_id, span.event_id, record.time_ns,
@@ -280,10 +253,10 @@ class Mapper:
 
     def _failure(self, span: _Open, record: SpanClose, around: str | None) -> Event:
         attributes = span.attributes
-        error = self._error(attributes, record.status)
+        error = self._told.error(attributes, record.status)
         event_id = self._nth_id("ERROR", record.span_id)
-        known = _FAILED_RUN_KNOWN if span.event_type == "RUN_START" else _OWN
-        meta = self._meta(span.opened, attributes, known, record.status)
+        known = FAILED_RUN_KNOWN if span.event_type == "RUN_START" else OWN_KNOWN
+        meta = self._told.meta(span.opened, attributes, known, record.status)
         name = str(error["error_type"])
         return self._event(
             "ERROR", event_id, around, record.time_ns, None, name, error, meta, attributes
@@ -315,11 +288,11 @@ class Mapper:
         span = self._open.get(record.span_id) if record.span_id is not None else None
         if LOOP_PATTERN in attributes:
             event_type: EventType = "LOOP_WARNING"
-            payload = self._loop(attributes)
+            payload = self._told.loop(attributes)
             name = str(payload["pattern"])
         elif "error.type" in attributes:
             event_type = "ERROR"
-            payload = self._error(attributes, "error", record.message)
+            payload = self._told.error(attributes, "error", record.message)
             name = str(payload["error_type"])
             if span is not None:
                 if span.reported is None:
@@ -328,7 +301,7 @@ class Mapper:
         else:
             return _NO_EVENTS
         around = span.event_id or None if span is not None else self._root_event
-        meta = self._meta(record, attributes, _OWN)
+        meta = self._told.meta(record, attributes, OWN_KNOWN)
         event_id = self._log_event_id(record, event_type)
         return [
             self._event(
@@ -342,69 +315,6 @@ class Mapper:
             self._used.add(known)
             return known
         return self._nth_id(event_type, record.span_id or "")
-
-    # --- payloads ----------------------------------------------------------------------------------
-
-    def _llm(self, span: _Open, record: SpanClose) -> dict[str, Any]:
-        attributes = span.attributes
-        get = attributes.get
-        return {
-            "model": self._text(get("model", span.opened.name)),
-            "prompt": self._body(span.opened, "prompt", attributes),
-            "response": self._body(record, "response", attributes),
-            "usage": _usage(attributes),
-            "provider": self._text(get("provider", "unknown")),
-            "temperature": get("temperature"),
-            "stop_reason": self._shaper.value(get("finish_reason", get("stop_reason"))),
-            "status": _status(record.status),
-            "error": self._call_error(attributes, record.status),
-        }
-
-    def _tool(self, span: _Open, record: SpanClose) -> dict[str, Any]:
-        attributes = span.attributes
-        return {
-            "tool_name": self._text(attributes.get("tool_name", span.opened.name)),
-            "args": self._body(span.opened, "args", attributes),
-            "result": self._body(record, "result", attributes),
-            "status": _status(record.status),
-            "error": self._call_error(attributes, record.status),
-        }
-
-    def _state(self, span: _Open, record: SpanClose) -> dict[str, Any]:
-        """The state is what the span began with; one that began with nothing ends with it."""
-        first = self._body(span.opened, "state", span.attributes)
-        if span.opened.body is None and span.opened.body_info is None:
-            return {"state": self._body(record, "state", span.attributes), "diff": None}
-        return {"state": first, "diff": self._body(record, "diff", span.attributes)}
-
-    def _loop(self, attributes: Attributes) -> dict[str, Any]:
-        evidence = _json(attributes.get(LOOP_EVIDENCE))
-        return {
-            "pattern": self._text(attributes[LOOP_PATTERN]),
-            "repetitions": _count(attributes.get(LOOP_REPETITIONS)),
-            "window_size": _count(attributes.get(LOOP_WINDOW)),
-            "evidence_event_ids": [
-                self._span_event_id(each, {}) if len(each) == 16 else each
-                for each in (evidence if isinstance(evidence, list) else [])
-                if isinstance(each, str)
-            ],
-        }
-
-    def _call_error(self, attributes: Attributes, status: str) -> dict[str, Any] | None:
-        return None if status == "ok" else self._error(attributes, status)
-
-    def _error(self, attributes: Attributes, status: str, said: str = "") -> dict[str, Any]:
-        get = attributes.get
-        kind = get("error.type")
-        details = get(DETAILS)
-        stack = get("error.stack")
-        message = get("error.message")
-        return {
-            "error_type": _class_name(kind) if kind else _FAILED.get(status, "Error"),
-            "message": self._text(said or status if message is None else message),
-            "stack": self._shaper.string(stack) if isinstance(stack, str) else None,
-            "details": self._shaper.value(_json(details)),
-        }
 
     # --- parts -------------------------------------------------------------------------------------
 
@@ -421,68 +331,14 @@ class Mapper:
         attributes: Attributes,
     ) -> Event:
         if PAYLOAD in attributes:
-            more = self._object(attributes[PAYLOAD])
-            payload = {**payload, **more} if event_type != "RUN_END" else payload
+            payload = payload | self._told.more(attributes)
         self.counts.add(event_type)
         self.events += 1
         self._last_ns = time_ns
         return Event(
             SPEC_VERSION, event_id, self.run_id, around or None, event_type, timestamp(time_ns),
-            duration_ms, self._shaper.string(name), payload, meta,
+            duration_ms, self._told.string(name), payload, meta,
         )  # fmt: skip
-
-    def _meta(
-        self,
-        record: SpanOpen | Log,
-        attributes: Attributes,
-        known: frozenset[str],
-        status: str = "ok",
-    ) -> dict[str, Any]:
-        """The caller's own, and under our key what else there is to know."""
-        meta = self._object(attributes[META]) if META in attributes else {}
-        ours: dict[str, Any] = {"component": record.component}
-        if record.span_id is not None:
-            ours["span_id"] = record.span_id
-        if isinstance(record, SpanOpen) and record.type not in _SAME_TYPE:
-            ours["type"] = record.type
-        if status not in _PLAIN_STATUS:
-            ours["status"] = status
-        if not known.issuperset(attributes):
-            more = {key: value for key, value in attributes.items() if key not in known}
-            ours["attributes"] = self._shaper.value(more)
-        meta[META_KEY] = ours
-        return meta
-
-    def _body(self, record: SpanOpen | SpanClose, field: str, attributes: Attributes) -> Any:
-        info = record.body_info
-        text = record.body
-        if info is not None and (info.spilled_bytes is not None or info.encoding == "base64"):
-            if info.spilled_bytes is not None:
-                data = self._read_spilled(record) if self._read_spilled is not None else None
-                text = text if data is None else text_of_bytes(data)
-            elif text is not None:
-                text = f"base64:{text}"
-        if text is None:
-            return None
-        plain, json = attributes.get(PLAIN), attributes.get(JSON)
-        return self._shaper.body(
-            text,
-            plain=isinstance(plain, str) and field in plain.split(","),
-            json=isinstance(json, str) and field in json.split(","),
-        )
-
-    def _object(self, text: Any) -> dict[str, Any]:
-        value = _json(text)
-        return self._shaper.value(value) if isinstance(value, dict) else {}
-
-    def _text(self, value: Any) -> str:
-        return self._shaper.string(
-            value if isinstance(value, str) else "" if value is None else str(value)
-        )
-
-    def _argv(self, text: Any) -> list[str]:
-        words = _json(text)
-        return [self._text(word) for word in words] if isinstance(words, list) else []
 
     # --- ids ---------------------------------------------------------------------------------------
 
@@ -503,64 +359,9 @@ class Mapper:
         return derived_uuid(FORMAT, self.run_id, span_id, event_type, str(number))
 
 
-def root_span_id(run_id: str) -> str:
-    """The root span of an imported run."""
-    return derived_span_id(FORMAT, run_id, "RUN")
-
-
-def span_event_id(run_id: str, span_id: str) -> str:
-    """The id of a span's own event: known before the event is."""
-    return derived_uuid(FORMAT, run_id, span_id)
-
-
-_PLAIN_STATUS = frozenset(("ok", "error"))
-_SAME_TYPE = frozenset(("run", "llm", "tool", "state"))
-_FAILED = {"interrupted": "Interrupted", "cancelled": "Cancelled", "timeout": "TimeoutError"}
-_decode = msgspec.json.Decoder().decode
-
-
-def _status(status: str) -> Any:
-    return "ok" if status == "ok" else "error"
-
-
 def _duration(span: _Open, record: SpanClose) -> int | None:
     return None if span.attributes.get(INSTANT) is True else record.duration_ns // 1_000_000
 
 
 def _error_key(attributes: Attributes) -> tuple[Any, Any]:
     return attributes.get("error.type"), attributes.get("error.message")
-
-
-def _class_name(kind: Any) -> str:
-    """The format wants the class alone; the qualified name stays in `meta`."""
-    return str(kind).rpartition(".")[2] or str(kind)
-
-
-def _usage(attributes: Attributes) -> dict[str, int | None] | None:
-    get = attributes.get
-    read, written, total = (
-        _number(get(name)) for name in ("input_tokens", "output_tokens", "total_tokens")
-    )
-    if read is None and written is None and total is None:
-        return None
-    if total is None and read is not None and written is not None:
-        total = read + written
-    return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": total}
-
-
-def _number(value: Any) -> int | None:
-    return value if type(value) is int else None
-
-
-def _count(value: Any) -> int:
-    return value if type(value) is int else 0
-
-
-def _json(text: Any) -> Any:
-    """The JSON value of an attribute; text that is none is itself."""
-    if not isinstance(text, str):
-        return text
-    try:
-        return _decode(text)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return text

@@ -36,7 +36,7 @@ from vestige.formats.agentdbg.files import (
     read_whole,
 )
 from vestige.formats.agentdbg.later import events_of
-from vestige.formats.agentdbg.mapping import FORMAT
+from vestige.formats.agentdbg.names import FORMAT
 from vestige.formats.agentdbg.parsing import (
     Line,
     NotAnEventError,

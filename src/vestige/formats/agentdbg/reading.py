@@ -9,20 +9,19 @@
 Numbers count up with the file, so that a file that has grown gives its old records again and then
 the new ones. What is not in the file (a run that was left `running`) gets a writer of its own.
 
-Elsewhere: where files are in files.py; a line's fields in parsing.py; the other way in mapping.py.
+Elsewhere: where files are in files.py; a line's fields in parsing.py; payloads as attributes in noting.py;
+the other way in mapping.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache
 from typing import Any
 
 import msgspec
 
 from vestige.formats.agentdbg.events import META_KEY, parse_timestamp
-from vestige.formats.agentdbg.mapping import (
-    DETAILS,
+from vestige.formats.agentdbg.names import (
     END_EVENT_ID,
     EVENT_ID,
     FORMAT,
@@ -33,19 +32,26 @@ from vestige.formats.agentdbg.mapping import (
     LOOP_REPETITIONS,
     LOOP_WINDOW,
     META,
-    PAYLOAD,
     PLAIN,
     root_span_id,
 )
-from vestige.formats.agentdbg.parsing import (
-    BAD_JSON,
-    Line,
-    decode_value,
-    take_text,
-    take_value,
+from vestige.formats.agentdbg.noting import (
+    INT_MAX,
+    bounded,
+    bounded_name,
+    error_fields,
+    error_of,
+    is_json,
+    keep_rest,
+    llm_attributes,
+    note,
+    restore,
+    text_of_json,
+    word_of,
 )
+from vestige.formats.agentdbg.parsing import Line, take_text, take_value
 from vestige.formats.base import derived_span_id, derived_writer, span_hash
-from vestige.limits import ATTRIBUTE_VALUE_MAX, MESSAGE_MAX, NAME_MAX
+from vestige.limits import MESSAGE_MAX
 from vestige.record.types import (
     OWN_COMPONENT,
     STATUSES,
@@ -57,14 +63,13 @@ from vestige.record.types import (
     SpanOpen,
     SpanUpdate,
 )
-from vestige.record.values import clean_text, cut, flat
+from vestige.record.values import cut, flat
 
 COMPONENT = "agentdbg"
 """Of what another tool recorded; ours come back with their own."""
 
 _MS = 1_000_000
 _TIME_MAX = 2**62
-_INT_MAX = 2**63 - 1
 _NO_META = (b"{}", b"null")
 _NULL = b"null"
 _NOTHING: dict[str, Any] = {}
@@ -135,7 +140,7 @@ class EventReader:
             name = first.name
         return SpanOpen(
             VERSION, self.writer, self._next(), self._started_ns, self.run_id, self.root, COMPONENT,
-            "run", _name(name or self._source_id), None, None,
+            "run", bounded_name(name or self._source_id), None, None,
             {} if self._source_id == self.run_id else {"source_run_id": self._source_id},
         )  # fmt: skip
 
@@ -145,11 +150,11 @@ class EventReader:
         attributes: Attributes = {}
         for key, name in (("python_version", "python"), ("platform", "platform"), ("cwd", "cwd")):
             if (text := take_text(payload.pop(key, None))) is not None:
-                attributes[name] = _bounded(text)
+                attributes[name] = bounded(text)
         if (argv := take_text(payload.pop("argv", None))) is not None:
-            attributes["argv"] = _bounded(argv)
+            attributes["argv"] = bounded(argv)
         payload.pop("run_name", None)
-        _keep_rest(payload, attributes)
+        keep_rest(payload, attributes)
         self._add_own(event, attributes)
         return SpanUpdate(
             VERSION, self.writer, self._next(), time_ns, self.run_id, self.root, attributes
@@ -244,15 +249,15 @@ class EventReader:
             status = self._status(payload)
             error = payload.pop("error", None)
             if error is not None and bytes(error) != _NULL:
-                closing = _error_of(error)
+                closing = error_of(error)
         if kind == "llm":
-            _llm_attributes(payload, attributes, event.name)
+            llm_attributes(payload, attributes, event.name)
         elif kind == "tool":
-            tool_name = _word(payload.pop("tool_name", None))
+            tool_name = word_of(payload.pop("tool_name", None))
             if tool_name is not None and tool_name != event.name:
-                attributes["tool_name"] = _bounded(tool_name)
+                attributes["tool_name"] = bounded(tool_name)
         if payload:
-            _keep_rest(payload, attributes)
+            keep_rest(payload, attributes)
         took_ns = min(max(0, event.duration_ms or 0) * _MS, time_ns)
         self._add_own(event, attributes)
         if event.duration_ms is None:
@@ -262,7 +267,7 @@ class EventReader:
             SpanOpen(
                 VERSION, self.writer, self._next(), time_ns - took_ns, self.run_id, span_id,
                 self._ours("component", COMPONENT), self._ours("type", kind),
-                _name(event.name or kind), self._parent(event), None, attributes, None, before,
+                bounded_name(event.name or kind), self._parent(event), None, attributes, None, before,
             ),
             SpanClose(
                 VERSION, self.writer, self._next(), time_ns, self.run_id, span_id, status, took_ns,
@@ -271,7 +276,7 @@ class EventReader:
         )  # fmt: skip
 
     def _error_line(self, event: Line, time_ns: int) -> Log:
-        error = _error_fields(event.payload)
+        error = error_fields(event.payload)
         around = self._parent(event)
         if around == self.root:
             self._error = {
@@ -281,27 +286,27 @@ class EventReader:
         self._add_own(event, attributes)
         for key in ("error_type", "type", "message", "stack", "details"):
             event.payload.pop(key, None)
-        _keep_rest(event.payload, attributes)
+        keep_rest(event.payload, attributes)
         message = str(error.get("error.message") or event.name or "error")
         return self._log(event, time_ns, "error", message, around, attributes)
 
     def _loop_line(self, event: Line, time_ns: int) -> Log:
         payload = event.payload
         pattern = take_text(payload.pop("pattern", None)) or event.name
-        attributes: Attributes = {LOOP_PATTERN: _bounded(pattern)}
+        attributes: Attributes = {LOOP_PATTERN: bounded(pattern)}
         for key, name in (("repetitions", LOOP_REPETITIONS), ("window_size", LOOP_WINDOW)):
             attributes[name] = flat(take_value(payload.pop(key, None)))
         evidence = take_text(payload.pop("evidence_event_ids", None))
-        attributes[LOOP_EVIDENCE] = _bounded(evidence or "[]")
-        _keep_rest(payload, attributes)
+        attributes[LOOP_EVIDENCE] = bounded(evidence or "[]")
+        keep_rest(payload, attributes)
         self._add_own(event, attributes)
         message = f"loop: {pattern}, {attributes[LOOP_REPETITIONS]} times"
         return self._log(event, time_ns, "warn", message, self._parent(event), attributes)
 
     def _unknown(self, event: Line, time_ns: int) -> Log:
-        attributes: Attributes = {"event_type": _name(event.event_type)}
+        attributes: Attributes = {"event_type": bounded_name(event.event_type)}
         if event.duration_ms is not None:
-            attributes["duration_ms"] = max(-_INT_MAX, min(event.duration_ms, _INT_MAX))
+            attributes["duration_ms"] = max(-INT_MAX, min(event.duration_ms, INT_MAX))
         body = (
             msgspec.json.encode(event.payload).decode(errors="replace") if event.payload else None
         )
@@ -329,19 +334,19 @@ class EventReader:
     def _add_own(self, event: Line, attributes: Attributes) -> None:
         """What every event has: its id, and the caller's `meta`."""
         if self._our_meta:
-            _restore(self._our_meta, attributes)
+            restore(self._our_meta, attributes)
         if self._meta:
-            attributes[META] = _bounded(_json_text(self._meta))
+            attributes[META] = bounded(text_of_json(self._meta))
         if event.event_id is not None:
-            attributes[EVENT_ID] = _name(event.event_id)
+            attributes[EVENT_ID] = bounded_name(event.event_id)
 
     def _ours(self, key: str, otherwise: str) -> str:
         value = self._our_meta.get(key)
-        return _name(value) if isinstance(value, str) and value else otherwise
+        return bounded_name(value) if isinstance(value, str) and value else otherwise
 
     def _status(self, payload: dict[str, msgspec.Raw]) -> str:
         """As the payload has it; or exactly, where we wrote it."""
-        text = _word(payload.pop("status", None))
+        text = word_of(payload.pop("status", None))
         exact = self._our_meta.get("status")
         if exact in STATUSES:
             return str(exact)
@@ -359,10 +364,10 @@ class EventReader:
             return None
         first = bytes(value)[:1]
         if first == b'"':
-            if text.lstrip()[:1] in ("{", "[") and _is_json(text):
-                _note(attributes, PLAIN, field)
+            if text.lstrip()[:1] in ("{", "[") and is_json(text):
+                note(attributes, PLAIN, field)
         elif first not in (b"{", b"["):
-            _note(attributes, JSON, field)
+            note(attributes, JSON, field)
         return text
 
     def _span_id(self, event: Line) -> str:
@@ -391,141 +396,7 @@ _SPANS = {
 }
 
 
-def _llm_attributes(payload: dict[str, msgspec.Raw], attributes: Attributes, name: str) -> None:
-    for key, ours in (
-        ("model", "model"), ("provider", "provider"), ("stop_reason", "finish_reason"),
-    ):  # fmt: skip
-        if (text := _word(payload.pop(key, None))) is not None:
-            attributes[ours] = _bounded(text)
-    attributes.setdefault("model", _name(name))
-    temperature = _value(payload.pop("temperature", None))
-    if temperature is not None:
-        attributes["temperature"] = flat(temperature)
-    usage = _value(payload.get("usage"))
-    if usage is None:
-        payload.pop("usage", None)
-        return
-    known = usage if isinstance(usage, dict) else {}
-    numbers = {
-        ours: known[theirs]
-        for theirs, ours in _USAGE
-        if type(known.get(theirs)) is int and 0 <= known[theirs] <= _INT_MAX
-    }
-    attributes.update(numbers)
-    if len(numbers) == len(known) == len(_USAGE):
-        payload.pop("usage")  # nothing in it but these: no need to keep it as it was
-        read, written, total = (numbers[ours] for _, ours in _USAGE)
-        if total == read + written:
-            del attributes["total_tokens"]
-
-
-_USAGE = (
-    ("prompt_tokens", "input_tokens"),
-    ("completion_tokens", "output_tokens"),
-    ("total_tokens", "total_tokens"),
-)
-
-
-def _word(raw: msgspec.Raw | None) -> str | None:
-    """A short text that many events share: a model's name, a status."""
-    if raw is None:
-        return None
-    return _known_word(bytes(raw)) if len(bytes(raw)) < 100 else take_text(raw)
-
-
-def _value(raw: msgspec.Raw | None) -> Any:
-    if raw is None:
-        return None
-    return _known_value(bytes(raw)) if len(bytes(raw)) < 100 else take_value(raw)
-
-
-@lru_cache(4096)
-def _known_word(data: bytes) -> str | None:
-    return take_text(msgspec.Raw(data))
-
-
-@lru_cache(4096)
-def _known_value(data: bytes) -> Any:
-    """Decoded once: whoever gets it only reads it."""
-    return take_value(msgspec.Raw(data))
-
-
-def _error_of(raw: msgspec.Raw | None) -> Attributes:
-    """The nested `error` of a call."""
-    value = take_value(raw)
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        return {"error.message": _bounded(take_text(raw) or "")}
-    return _error_attributes(value)
-
-
-def _error_fields(payload: dict[str, msgspec.Raw]) -> Attributes:
-    return _error_attributes({key: take_value(value) for key, value in payload.items()})
-
-
-def _error_attributes(value: dict[str, Any]) -> Attributes:
-    attributes: Attributes = {}
-    kind = value.get("error_type") or value.get("type")
-    attributes["error.type"] = _name(str(kind)) if kind else "Error"
-    if value.get("message") is not None:
-        attributes["error.message"] = _bounded(_plain(value["message"]))
-    if value.get("stack") is not None:
-        attributes["error.stack"] = _bounded(_plain(value["stack"]))
-    if value.get("details") is not None:
-        attributes[DETAILS] = _bounded(_json_text(value["details"]))
-    return attributes
-
-
-def _keep_rest(payload: dict[str, msgspec.Raw], attributes: Attributes) -> None:
-    """Payload fields that have no place of their own."""
-    if payload:
-        attributes[PAYLOAD] = _bounded(msgspec.json.encode(payload).decode(errors="replace"))
-
-
-def _restore(ours: dict[str, Any], attributes: Attributes) -> None:
-    more = ours.get("attributes")
-    if isinstance(more, dict):
-        for key, value in more.items():
-            scalar = flat(value)
-            attributes[_name(key)] = _bounded(scalar) if isinstance(scalar, str) else scalar
-    if isinstance(ours.get("span_id"), str):
-        attributes["vestige.span_id"] = _name(ours["span_id"])
-
-
 def _duration(took_ms: Any, otherwise_ns: int) -> int:
     if type(took_ms) is int and 0 <= took_ms < 2**40:
         return took_ms * _MS
     return max(0, otherwise_ns)
-
-
-def _note(attributes: Attributes, name: str, field: str) -> None:
-    known = attributes.get(name)
-    attributes[name] = f"{known},{field}" if known else field
-
-
-def _is_json(text: str) -> bool:
-    try:
-        decode_value(text)
-    except BAD_JSON:
-        return False
-    return True
-
-
-def _plain(value: Any) -> str:
-    return value if isinstance(value, str) else _json_text(value)
-
-
-def _json_text(value: Any) -> str:
-    try:
-        return msgspec.json.encode(value).decode()
-    except BAD_JSON:
-        return clean_text(str(value))
-
-
-def _bounded(text: str) -> str:
-    return cut(text, ATTRIBUTE_VALUE_MAX)
-
-
-def _name(text: str) -> str:
-    return cut(text, NAME_MAX)

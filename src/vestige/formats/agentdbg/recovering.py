@@ -29,7 +29,7 @@ from vestige.formats.agentdbg.events import (
     timestamp,
 )
 from vestige.formats.agentdbg.files import is_run, is_v2
-from vestige.formats.agentdbg.mapping import FORMAT
+from vestige.formats.agentdbg.names import FORMAT
 from vestige.formats.agentdbg.opening import Problems, load_json, read_lines, source_id_of
 from vestige.formats.agentdbg.parsing import take_text
 from vestige.formats.base import derived_run_id, derived_uuid

@@ -21,7 +21,8 @@ from vestige.formats.agentdbg.events import (
     render_event,
     render_run,
 )
-from vestige.formats.agentdbg.mapping import FORMAT, Mapper, root_span_id
+from vestige.formats.agentdbg.mapping import Mapper
+from vestige.formats.agentdbg.names import FORMAT, root_span_id
 from vestige.formats.agentdbg.sidecar import render_footer, render_record
 from vestige.formats.base import RunToWrite, derived_writer
 from vestige.formats.records import records_of

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from vestige.journal import locks
+from vestige import locks
 
 
 def test_a_lock_is_held_until_its_file_is_closed(tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_a_killed_process_lets_go(tmp_path: Path) -> None:
     """Whatever kills it: the kernel does it."""
     path = tmp_path / "file"
     source = (
-        "import os, sys, time; from vestige.journal import locks\n"
+        "import os, sys, time; from vestige import locks\n"
         "assert locks.hold(os.open(sys.argv[1], os.O_RDWR | os.O_CREAT))\n"
         "print('held', flush=True); time.sleep(60)"
     )

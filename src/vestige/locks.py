@@ -27,7 +27,7 @@ def hold(fd: int) -> bool:
 def is_held(path: Path) -> bool:
     """Does somebody hold the lock of this file? A file that is gone is held by nobody."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
         return False
     try:

@@ -1,0 +1,155 @@
+"""Payload fields as attributes of a record: bounded, and nothing left behind.
+
+What has a name of ours gets it; what has no place of its own is kept as JSON under PAYLOAD.
+
+Elsewhere: which record, and its bodies, reading.py.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from vestige.formats.agentdbg.names import DETAILS, PAYLOAD
+from vestige.formats.agentdbg.parsing import BAD_JSON, decode_value, take_text, take_value
+from vestige.limits import ATTRIBUTE_VALUE_MAX, NAME_MAX
+from vestige.record.types import Attributes
+from vestige.record.values import clean_text, cut, flat
+
+INT_MAX = 2**63 - 1
+
+
+def llm_attributes(payload: dict[str, msgspec.Raw], attributes: Attributes, name: str) -> None:
+    for key, ours in (
+        ("model", "model"), ("provider", "provider"), ("stop_reason", "finish_reason"),
+    ):  # fmt: skip
+        if (text := word_of(payload.pop(key, None))) is not None:
+            attributes[ours] = bounded(text)
+    attributes.setdefault("model", bounded_name(name))
+    temperature = _value(payload.pop("temperature", None))
+    if temperature is not None:
+        attributes["temperature"] = flat(temperature)
+    usage = _value(payload.get("usage"))
+    if usage is None:
+        payload.pop("usage", None)
+        return
+    known = usage if isinstance(usage, dict) else {}
+    numbers = {
+        ours: known[theirs]
+        for theirs, ours in _USAGE
+        if type(known.get(theirs)) is int and 0 <= known[theirs] <= INT_MAX
+    }
+    attributes.update(numbers)
+    if len(numbers) == len(known) == len(_USAGE):
+        payload.pop("usage")  # nothing in it but these: no need to keep it as it was
+        read, written, total = (numbers[ours] for _, ours in _USAGE)
+        if total == read + written:
+            del attributes["total_tokens"]
+
+
+_USAGE = (
+    ("prompt_tokens", "input_tokens"),
+    ("completion_tokens", "output_tokens"),
+    ("total_tokens", "total_tokens"),
+)
+
+
+def word_of(raw: msgspec.Raw | None) -> str | None:
+    """A short text that many events share: a model's name, a status."""
+    if raw is None:
+        return None
+    return _known_word(bytes(raw)) if len(bytes(raw)) < 100 else take_text(raw)
+
+
+def _value(raw: msgspec.Raw | None) -> Any:
+    if raw is None:
+        return None
+    return _known_value(bytes(raw)) if len(bytes(raw)) < 100 else take_value(raw)
+
+
+@lru_cache(4096)
+def _known_word(data: bytes) -> str | None:
+    return take_text(msgspec.Raw(data))
+
+
+@lru_cache(4096)
+def _known_value(data: bytes) -> Any:
+    """Decoded once: whoever gets it only reads it."""
+    return take_value(msgspec.Raw(data))
+
+
+def error_of(raw: msgspec.Raw | None) -> Attributes:
+    """The nested `error` of a call."""
+    value = take_value(raw)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        return {"error.message": bounded(take_text(raw) or "")}
+    return _error_attributes(value)
+
+
+def error_fields(payload: dict[str, msgspec.Raw]) -> Attributes:
+    return _error_attributes({key: take_value(value) for key, value in payload.items()})
+
+
+def _error_attributes(value: dict[str, Any]) -> Attributes:
+    attributes: Attributes = {}
+    kind = value.get("error_type") or value.get("type")
+    attributes["error.type"] = bounded_name(str(kind)) if kind else "Error"
+    if value.get("message") is not None:
+        attributes["error.message"] = bounded(_plain(value["message"]))
+    if value.get("stack") is not None:
+        attributes["error.stack"] = bounded(_plain(value["stack"]))
+    if value.get("details") is not None:
+        attributes[DETAILS] = bounded(text_of_json(value["details"]))
+    return attributes
+
+
+def keep_rest(payload: dict[str, msgspec.Raw], attributes: Attributes) -> None:
+    """Payload fields that have no place of their own."""
+    if payload:
+        attributes[PAYLOAD] = bounded(msgspec.json.encode(payload).decode(errors="replace"))
+
+
+def restore(ours: dict[str, Any], attributes: Attributes) -> None:
+    more = ours.get("attributes")
+    if isinstance(more, dict):
+        for key, value in more.items():
+            scalar = flat(value)
+            attributes[bounded_name(key)] = bounded(scalar) if isinstance(scalar, str) else scalar
+    if isinstance(ours.get("span_id"), str):
+        attributes["vestige.span_id"] = bounded_name(ours["span_id"])
+
+
+def note(attributes: Attributes, name: str, field: str) -> None:
+    known = attributes.get(name)
+    attributes[name] = f"{known},{field}" if known else field
+
+
+def is_json(text: str) -> bool:
+    try:
+        decode_value(text)
+    except BAD_JSON:
+        return False
+    return True
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else text_of_json(value)
+
+
+def text_of_json(value: Any) -> str:
+    try:
+        return msgspec.json.encode(value).decode()
+    except BAD_JSON:
+        return clean_text(str(value))
+
+
+def bounded(text: str) -> str:
+    return cut(text, ATTRIBUTE_VALUE_MAX)
+
+
+def bounded_name(text: str) -> str:
+    return cut(text, NAME_MAX)

@@ -1,0 +1,237 @@
+"""Keep bodies, many at a time: what is there already is found, the rest is written.
+
+    writer = BodyWriter(connection)
+    first, second = writer.put_many([(data, at_ns), (other, at_ns)])
+
+A call cuts and hashes all of its bodies, asks for all hashes in a few statements, then writes
+each table once: a look at the tables for every piece would be half of the work.
+
+The one hard fact: ids are remembered between calls. They are forgotten when another connection
+has written, but **after a rollback the owner of the transaction must call `clear_caches()`**.
+
+Elsewhere: what the rows mean, store/bodies.py; where to cut, providers/split.py.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Sequence
+
+from vestige.limits import KIB
+from vestige.providers.split import split
+from vestige.store.body_reader import PIECE_MAX, TEXT_REMEMBERED, BodyReader, hash_of
+from vestige.store.compress import compress
+from vestige.store.recent import Recent
+
+IDS_REMEMBERED = 32 * KIB
+"""Pieces and nodes, some MB together: the messages of hundreds of live conversations."""
+
+WHOLE_MIN = 4 * KIB
+"""A shorter body is looked up piece by piece: it has few."""
+
+ASKED_AT_ONCE = 500
+"""Hashes in one statement: SQLite may be built for 999."""
+
+_PUT_BODY = """
+INSERT INTO bodies (id, size_bytes, first_ns, last_ns) VALUES (?, ?, ?, ?)
+ON CONFLICT (id) DO UPDATE SET last_ns = max(last_ns, excluded.last_ns), evicted_ns = NULL
+"""
+
+_ADD_BODY = "INSERT INTO bodies (id, size_bytes, first_ns, last_ns) VALUES (?, ?, ?, ?)"
+
+# An evicted body keeps its id, so the id must not be given to another node.
+_LAST_NODE = """
+SELECT max((SELECT coalesce(max(id), 0) FROM nodes), (SELECT coalesce(max(id), 0) FROM bodies))
+"""
+
+_LAST_PIECE = "SELECT coalesce(max(id), 0) FROM pieces"
+
+_FIND_NODE = "SELECT id FROM nodes WHERE piece = ? AND parent = ?"
+
+NodeKey = tuple[int, bytes]
+"""The parent, and the hash of the piece that follows it."""
+
+
+Cut = tuple[list[bytes], list[bytes]]
+"""Pieces, and their hashes."""
+
+Reference = tuple[int, int, int, int]
+"""A row of bodies: id, size, first and last time."""
+
+WholeKey = tuple[int, bytes]
+"""What tells most bodies apart at a glance: length and end."""
+
+
+class BodyWriter(BodyReader):
+    """The bodies of a store, to be read and added to, over a connection whose transactions belong
+    to the caller."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        super().__init__(connection)
+        self._version = -1
+        self._last_node = self._last_piece = 0
+        self._pieces: Recent[bytes, int] = Recent(IDS_REMEMBERED)
+        self._nodes: Recent[NodeKey, int] = Recent(IDS_REMEMBERED)
+        self._wholes: Recent[WholeKey, tuple[bytes, int]] = Recent(TEXT_REMEMBERED)
+        self._drop_new()
+
+    def put(self, data: bytes, at_ns: int) -> int:
+        """Keep a body and return its id: the same id for the same bytes while they are kept."""
+        return self.put_many([(data, at_ns)])[0]
+
+    def put_many(self, bodies: Sequence[tuple[bytes, int]]) -> list[int]:
+        """Keep bodies, each with the time of its record; their ids, in order.
+
+        What is new is in memory at once, compressed: the caller bounds how much it gives.
+        """
+        self._begin()
+        before = self._last_node
+        try:
+            cuts = self._cut_all([data for data, _ in bodies])
+            self._find_pieces({digest for cut in cuts if type(cut) is tuple for digest in cut[1]})
+            ids = [
+                cut if isinstance(cut, int) else self._put_pieces(data, *cut)
+                for (data, _), cut in zip(bodies, cuts, strict=True)
+            ]
+            self._write(_references(bodies, ids), before)
+        except BaseException:
+            self.clear_caches()
+            raise
+        return ids
+
+    def clear_caches(self) -> None:
+        """Forget every id. To be called after a rollback, which takes rows that we remember."""
+        self._version = -1
+        self._pieces.clear()
+        self._nodes.clear()
+        self._wholes.clear()
+        self._drop_new()
+
+    def _begin(self) -> None:
+        """Another process may have pruned: then an id that we remember may be gone, or reused."""
+        assert self._db.in_transaction, "the caller owns the transaction"
+        (version,) = self._db.execute("PRAGMA data_version").fetchone()
+        if version != self._version:
+            self.clear_caches()
+            self._version = version
+            (self._last_node,) = self._db.execute(_LAST_NODE).fetchone()
+            (self._last_piece,) = self._db.execute(_LAST_PIECE).fetchone()
+
+    # --- one call -------------------------------------------------------------------------
+
+    def _drop_new(self) -> None:
+        self._known_pieces: dict[bytes, int] = {}
+        self._new_nodes: dict[NodeKey, int] = {}
+        self._piece_rows: list[tuple[int, bytes, int, int, int, bytes]] = []
+        self._node_rows: list[tuple[int, int, int, int]] = []
+
+    def _cut_all(self, datas: Sequence[bytes]) -> list[Cut | int]:
+        """Each body cut; or its node. A retry resends the same bytes, and comparing beats cutting."""
+        cuts: list[Cut | int] = []
+        places: dict[WholeKey, int] = {}
+        for at, data in enumerate(datas):
+            if len(data) < WHOLE_MIN:
+                cuts.append(_cut(data))
+                continue
+            key = (len(data), data[-64:])
+            found = self._wholes.get(key)
+            place = places.setdefault(key, at)
+            if found and found[0] == data:
+                cuts.append(found[1])
+            elif place < at and datas[place] == data:
+                cuts.append(cuts[place])
+            else:
+                cuts.append(_cut(data))
+        return cuts
+
+    def _find_pieces(self, digests: Collection[bytes]) -> None:
+        """Learn the ids of all pieces that are there already."""
+        known = self._known_pieces
+        missing = []
+        for digest in digests:
+            found = self._pieces.get(digest)
+            if found is None:
+                missing.append(digest)
+            else:
+                known[digest] = found
+        if not self._last_piece:
+            return
+        for at in range(0, len(missing), ASKED_AT_ONCE):
+            asked = missing[at : at + ASKED_AT_ONCE]
+            places = ",".join("?" * len(asked))
+            known.update(
+                self._db.execute(f"SELECT hash, id FROM pieces WHERE hash IN ({places})", asked)
+            )
+
+    def _put_pieces(self, data: bytes, pieces: list[bytes], digests: list[bytes]) -> int:
+        """The node of a body's last piece, found or new."""
+        node = end = 0
+        branched = False
+        for piece, digest in zip(pieces, digests, strict=True):
+            end += len(piece)
+            key = (node, digest)
+            found = None if branched else self._new_nodes.get(key) or self._nodes.get(key)
+            if found is None:
+                found, branched = self._put_node(key, piece, end, branched)
+            node = found
+        if len(data) >= WHOLE_MIN:
+            self._wholes.put((len(data), data[-64:]), (data, node), len(data))
+        return node
+
+    def _put_node(
+        self, key: NodeKey, piece: bytes, end: int, parent_is_new: bool
+    ) -> tuple[int, bool]:
+        """The node of a piece after its parent, and whether it is new."""
+        parent, digest = key
+        piece_id = self._known_pieces.get(digest)
+        if piece_id is None:
+            piece_id = self._add_piece(piece, digest)
+        elif not parent_is_new:
+            row = self._db.execute(_FIND_NODE, (piece_id, parent)).fetchone()
+            if row is not None:
+                self._nodes.put(key, row[0])
+                return row[0], False
+        self._last_node = node = self._last_node + 1
+        self._new_nodes[key] = node
+        self._node_rows.append((node, parent, piece_id, end))
+        return node, True
+
+    def _add_piece(self, piece: bytes, digest: bytes) -> int:
+        self._last_piece = piece_id = self._last_piece + 1
+        codec, stored = compress(piece)
+        self._piece_rows.append((piece_id, digest, len(piece), len(stored), codec, stored))
+        self._known_pieces[digest] = piece_id
+        return piece_id
+
+    def _write(self, references: Collection[Reference], before: int) -> None:
+        """The rows of what is new. A body whose node is new cannot be there."""
+        executemany = self._db.executemany
+        executemany("INSERT INTO pieces VALUES (?, ?, ?, ?, ?, ?)", self._piece_rows)
+        executemany("INSERT INTO nodes VALUES (?, ?, ?, ?)", self._node_rows)
+        executemany(_ADD_BODY, [body for body in references if body[0] > before])
+        executemany(_PUT_BODY, [body for body in references if body[0] <= before])
+        self._pieces.update(self._known_pieces)
+        self._nodes.update(self._new_nodes)
+        self._drop_new()
+
+
+def _cut(data: bytes) -> Cut:
+    """By message, and no piece longer than PIECE_MAX. An empty body is one piece."""
+    pieces = split(data)
+    if len(data) > PIECE_MAX:
+        pieces = [
+            piece[at : at + PIECE_MAX] for piece in pieces for at in range(0, len(piece), PIECE_MAX)
+        ]
+    return pieces, [hash_of(piece) for piece in pieces]
+
+
+def _references(bodies: Sequence[tuple[bytes, int]], ids: Sequence[int]) -> Collection[Reference]:
+    """Each body once, with the first and the last time."""
+    found: dict[int, Reference] = {}
+    for (data, at_ns), node in zip(bodies, ids, strict=True):
+        known = found.get(node)
+        if known is None:
+            found[node] = (node, len(data), at_ns, at_ns)
+        elif not known[2] <= at_ns <= known[3]:
+            found[node] = (node, len(data), min(known[2], at_ns), max(known[3], at_ns))
+    return found.values()

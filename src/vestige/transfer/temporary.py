@@ -1,0 +1,125 @@
+"""Stores that live as long as the question: what is in a file, read in so that the verbs can ask it.
+
+    temporary = of_runs(Path("runs/3d1957bd-..."))
+    temporary.store                             # read-only
+    temporary.close()                           # and it is gone
+
+Elsewhere: which of these a path needs, transfer/opening.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vestige.errors import UnreadableError
+from vestige.home import Home
+from vestige.transfer.importing import find_format, import_path, take_source
+
+if TYPE_CHECKING:
+    from vestige.formats.base import Source
+    from vestige.record.types import BodyInfo
+    from vestige.store.ingest import ReadSpill
+    from vestige.store.sqlite import SqliteStore
+
+
+@dataclass(frozen=True, slots=True)
+class Temporary:
+    """A store that was filled from elsewhere, and how to be rid of it."""
+
+    store: SqliteStore
+    close: Callable[[], None]
+
+
+def of_runs(path: Path) -> Temporary:
+    """Every run at a path, in whatever format it is."""
+    return _filled(lambda store: _take(store, path))
+
+
+def of_several(paths: Sequence[Path]) -> tuple[Temporary, dict[str, str]]:
+    """Runs of several files side by side, in one store; the run of each path."""
+    runs: dict[str, str] = {}
+
+    def fill(store: SqliteStore) -> None:
+        for path in paths:
+            runs[str(path)] = _take(store, path)[-1]
+
+    return _filled(fill), runs
+
+
+def _take(store: SqliteStore, path: Path) -> list[str]:
+    """The ids of the runs there; UnreadableError if there are none."""
+    imported = list(import_path(store, path))
+    found = [one.run_id for one in imported if one.run_id is not None]
+    if not found:
+        problems = [problem for one in imported for problem in one.problems]
+        raise UnreadableError(problems[0].message if problems else f"{path}: no run in it.")
+    return found
+
+
+def of_beginning(path: Path) -> tuple[Temporary, int] | None:
+    """The beginning of a long run, and how many of its events were left; None: it is not long."""
+    from vestige.record.redact import Redactor
+
+    found = find_format(path)
+    look = getattr(found[1], "glance", None) if found is not None else None
+    source: Source | None = look(path) if look is not None else None
+    if source is None:
+        return None
+    taken = source
+
+    def fill(store: SqliteStore) -> None:
+        take_source(store, taken, Redactor())
+
+    return _filled(fill), source.unread
+
+
+def of_journal(path: Path) -> Temporary:
+    """The records of one journal file."""
+    from vestige.collector.take import read_spill
+    from vestige.journal.reader import read_lines
+    from vestige.record.line import parse_lines
+
+    # A journal in its home: what was too long for its lines is beside it.
+    home = Home(path.absolute().parent.parent)
+
+    def spilled(writer: str, seq: int, info: BodyInfo) -> bytes | None:
+        return read_spill(home, writer, seq, info)
+
+    def fill(store: SqliteStore) -> None:
+        offset = taken = 0
+        while True:
+            data, after = read_lines(path, offset)
+            if after == offset:
+                break
+            records, _ = parse_lines(data)
+            taken += store.append(records)
+            offset = after
+        if not taken:
+            raise UnreadableError(f"{path}: no records in it.")
+
+    return _filled(fill, spilled)
+
+
+def _no_spill(writer: str, seq: int, info: object) -> bytes | None:
+    return None
+
+
+def _filled(fill: Callable[[SqliteStore], object], read_spill: ReadSpill = _no_spill) -> Temporary:
+    # Here, as the store: most commands ask a home, and would only start more slowly.
+    import shutil
+    import tempfile
+
+    from vestige.store.sqlite import SqliteStore
+
+    folder = Path(tempfile.mkdtemp(prefix="vestige-"))
+    try:
+        with SqliteStore.open(folder / "store.db", read_spill=read_spill, lasting=False) as store:
+            fill(store)
+        reader = SqliteStore.open(folder / "store.db", readonly=True)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    return Temporary(reader, lambda: shutil.rmtree(folder, ignore_errors=True))
