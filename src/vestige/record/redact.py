@@ -92,7 +92,7 @@ class Redactor:
         self.add_secrets((value,))
 
     def add_secrets(self, values: Iterable[str]) -> None:
-        """Several at once: the scanner is built anew each time."""
+        """Several at once: the scanner learns them together."""
         known = (value for value in values if len(value) >= _REGISTERED_MIN)
         forms = {form for value in known for form in _forms(value)}
         if not forms:
