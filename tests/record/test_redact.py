@@ -208,6 +208,22 @@ def test_a_registered_value_is_masked_in_every_form(engine: str, value: str, dep
         assert CANARY not in redactor.text(text) and coded[12:24] not in redactor.text(text)
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_registered_value_may_be_as_long_as_a_certificate(engine: str) -> None:
+    """An engine that refuses long expressions must not leave this or the next one unmasked."""
+    long, short = "Zq4Xw9Tb2Lk8" * 1_500, "Hj8Qp2Wd6Kx1"
+    redactor = Redactor(scanner=engine)
+    line = encode((Log(1, "w", 1, 1, "r", "c", "info", f"it is {long} or {short}."),))
+    assert not redactor.suspicious(line)
+
+    redactor.add_secret(long)
+    redactor.add_secret(short)
+
+    assert redactor.suspicious(line)
+    assert long[40:80] not in redactor.text(f"it is {long}.")
+    assert short not in redactor.text(f"it is {short}.")
+
+
 def test_a_value_of_three_characters_is_not_registered() -> None:
     redactor = Redactor()
     redactor.add_secret("abc")

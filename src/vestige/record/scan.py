@@ -30,6 +30,9 @@ ENGINES = ("hyperscan", "ahocorasick", "re")
 APART_MAX = 128
 """Learned needles in an engine of their own: the forms of some thirty secrets, learned in 5 ms or less."""
 
+NEEDLE_MAX = 64
+"""Bytes of a needle that are looked for: its beginning is trace enough, and engines refuse a long one."""
+
 
 class Trace(NamedTuple):
     """What a secret leaves in an encoded line."""
@@ -76,7 +79,7 @@ class Scanner:
 
         They have an engine of their own until they are many: building the one of all traces takes
         a tenth of a second, and it is the program's thread that waits."""
-        self._needles = tuple(dict.fromkeys((*self._needles, *_shortest(set(needles)))))
+        self._needles = tuple(dict.fromkeys((*self._needles, *_shortest(needles))))
         if not self._needles:
             return
         # Any case is good enough here: a yes only asks for a closer look.
@@ -160,10 +163,11 @@ def _literal(text: str | bytes) -> Trace:
     return Trace(literal, b"(?i)" + re.escape(literal))
 
 
-def _shortest(needles: set[bytes]) -> tuple[bytes, ...]:
+def _shortest(needles: Iterable[bytes]) -> tuple[bytes, ...]:
     """Without those that contain another one: where they stand, that one does."""
     kept: list[bytes] = []
-    for needle in sorted(needles, key=lambda each: (len(each), each)):
+    beginnings = {needle[:NEEDLE_MAX] for needle in needles}
+    for needle in sorted(beginnings, key=lambda each: (len(each), each)):
         if not any(shorter in needle for shorter in kept):
             kept.append(needle)
     return tuple(kept)

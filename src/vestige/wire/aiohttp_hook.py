@@ -230,6 +230,10 @@ def _answered(exchange: Exchange, response: Any, stream_kind: type, told_kind: t
         return
     for chunk in content._buffer:  # what came together with the headers
         exchange.received(chunk)
+    broken = content.exception()
+    if broken is not None:  # the body came with the headers, and is not what they say
+        exchange.failed(broken)
+        return
     if content.is_eof():
         exchange.finished()
         return

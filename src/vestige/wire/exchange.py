@@ -199,7 +199,10 @@ class Exchange:
             return body
         attributes["request.wire_bytes"] = len(body)
         plain = decode(body, coding, BODY_MAX)
-        return body if plain is None else bytes(plain.data)
+        if plain is None or not plain.whole:
+            attributes["request.undecoded"] = True
+            return body
+        return bytes(plain.data)
 
     # --- the response -----------------------------------------------------------------------------
 
