@@ -22,6 +22,8 @@ from vestige.record.types import BodyInfo, KnownRecord, Link, Log, SpanClose, Sp
 
 REDACTORS = {engine: Redactor(scanner=engine) for engine in ENGINES}
 REDACTOR = REDACTORS["hyperscan"]
+EXACT = Redactor()
+"""Never asked for its scanner, so it looks closely at everything."""
 CANARY = "QZ7canary9XQ"
 
 secrets = st.sampled_from([*SHAPES.values(), PEM]) | st.text(
@@ -134,11 +136,22 @@ def test_whatever_is_redacted_was_suspicious_to_every_scanner(
     """The quick path must never let pass what the slow path would have masked."""
     record = log(message, attributes={key: value, "n": 1})
 
-    changed = REDACTOR.record(record) != record
+    changed = EXACT.record(record) != record
 
     if changed:
         for engine, redactor in REDACTORS.items():
             assert redactor.suspicious(encode((record,))), engine
+
+
+@settings(max_examples=600, deadline=None)
+@given(soup)
+def test_a_text_that_the_scanner_passes_is_as_if_looked_at_closely(text: str) -> None:
+    """Of a suspicious record, the texts that are not are left alone."""
+    exact = EXACT.text(text)
+
+    for engine, redactor in REDACTORS.items():
+        redactor.suspicious(b"")  # there is a scanner from now on
+        assert redactor.text(text) == exact, engine
 
 
 @settings(max_examples=600, deadline=None)
