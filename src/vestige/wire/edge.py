@@ -17,10 +17,11 @@ from vestige.emit.emitter import Emitter
 from vestige.providers.endpoints import OTHER, Endpoint, find_endpoint, provider_of
 from vestige.providers.read import TEXT_MAX, parse_request
 from vestige.wire import capture
+from vestige.wire.ask import Ask, Place
 from vestige.wire.attempts import Attempts
 from vestige.wire.capture import Policy
 from vestige.wire.coding import decode, is_coded
-from vestige.wire.exchange import Ask, Exchange, Place, fault
+from vestige.wire.exchange import Exchange, fault
 from vestige.wire.headers import find_header, header_secrets
 
 if TYPE_CHECKING:
