@@ -63,6 +63,10 @@ ASKED_ARGUMENTS_MAX = 64 * KIB
 SECRET_LENGTH_MAX = 16 * KIB
 """The longest secret (a PEM block) that is recognised across the steps of a long body."""
 
+SECRETS_MET_MAX = 256
+"""Secrets of headers that a recorder learns by itself: tokens are renewed, cookies change. Further ones are masked
+in their header only, and counted."""
+
 # --- the journal ------------------------------------------------------------------------
 
 JOURNAL_ROTATE_BYTES = 64 * MIB

@@ -34,7 +34,7 @@ from vestige.errors import SettingError, UsageError
 from vestige.home import Home, get_home
 from vestige.journal.spill import write_spill
 from vestige.journal.writer import FSYNC_MODES, JournalWriter
-from vestige.limits import LINE_MAX
+from vestige.limits import LINE_MAX, SECRETS_MET_MAX
 from vestige.record import clean
 from vestige.record.body import LongBody, body_form
 from vestige.record.line import encode
@@ -90,6 +90,7 @@ class Recorder:
 
             self._companion = Companion(self.home)
         self._fsync = fsync
+        self._met: set[str] = set()
         self._listeners: list[Listener] = list(sinks)
         self._on_any: Listener | None = None
         self._emitter = Emitter(
@@ -299,10 +300,14 @@ class Recorder:
         )
 
     def _learn(self, value: str) -> None:
-        """A secret that the wire met. Teaching the scanner costs tens of milliseconds: not for one
-        that it knows by its shape."""
-        if self._redactor is not None and self._redactor.text(value) == value:
-            self._redactor.add_secret(value)
+        """A secret that the wire met. Also one that is known by its shape: in base64 it has another."""
+        if value in self._met or self._redactor is None:
+            return
+        if len(self._met) >= SECRETS_MET_MAX:
+            self._emitter.fault("wire: more secrets than can be known")
+            return
+        self._met.add(value)
+        self.secret(value)
 
 
 class _RootSpan(Span):

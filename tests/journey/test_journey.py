@@ -66,7 +66,7 @@ def test_one_record_goes_from_a_line_of_code_to_a_line_on_the_screen(home: Home)
     }
     assert path.stat().st_mode & 0o777 == 0o600
 
-    # 3. The lock on the file (journal/locks.py) says that its writer lives: a reader will take in
+    # 3. The lock on the file (locks.py) says that its writer lives: a reader will take in
     #    what is there and leave the file, and will not call the open span interrupted.
     assert locks.is_held(path)
 

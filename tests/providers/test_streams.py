@@ -107,6 +107,20 @@ def test_a_thin_stream_tells_all_but_its_text(newline: str) -> None:
     )  # fmt: skip
 
 
+def test_a_thin_stream_keeps_the_last_of_what_every_event_tells() -> None:
+    """Gemini counts tokens in every event: one is enough."""
+    part = {"candidates": [{"content": {"role": "model", "parts": [{"text": "word"}]}}]}
+    counted = [{**part, "usageMetadata": {"candidatesTokenCount": n}} for n in range(500)]
+    last = {"candidates": [{"finishReason": "STOP"}], "modelVersion": "g"}
+    body = b"".join(events(*counted, *[last] * 4))
+    whole, told = parse_response(body), parse_response(thin(body))
+
+    assert whole is not None and told is not None
+    assert (told.usage, told.finish_reason, told.model) == (whole.usage, "stop", "g")
+    assert whole.usage.output_tokens == 499
+    assert len(thin(body)) < len(body) / 50
+
+
 def test_options_are_read_without_the_messages() -> None:
     """The limit of an answer has one name."""
     body = {

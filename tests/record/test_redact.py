@@ -22,6 +22,8 @@ from vestige.record.types import BodyInfo, KnownRecord, Link, Log, SpanClose, Sp
 
 REDACTORS = {engine: Redactor(scanner=engine) for engine in ENGINES}
 REDACTOR = REDACTORS["hyperscan"]
+EXACT = Redactor()
+"""Never asked for its scanner, so it looks closely at everything."""
 CANARY = "QZ7canary9XQ"
 
 secrets = st.sampled_from([*SHAPES.values(), PEM]) | st.text(
@@ -134,11 +136,22 @@ def test_whatever_is_redacted_was_suspicious_to_every_scanner(
     """The quick path must never let pass what the slow path would have masked."""
     record = log(message, attributes={key: value, "n": 1})
 
-    changed = REDACTOR.record(record) != record
+    changed = EXACT.record(record) != record
 
     if changed:
         for engine, redactor in REDACTORS.items():
             assert redactor.suspicious(encode((record,))), engine
+
+
+@settings(max_examples=600, deadline=None)
+@given(soup)
+def test_a_text_that_the_scanner_passes_is_as_if_looked_at_closely(text: str) -> None:
+    """Of a suspicious record, the texts that are not are left alone."""
+    exact = EXACT.text(text)
+
+    for engine, redactor in REDACTORS.items():
+        redactor.suspicious(b"")  # there is a scanner from now on
+        assert redactor.text(text) == exact, engine
 
 
 @settings(max_examples=600, deadline=None)
@@ -206,6 +219,22 @@ def test_a_registered_value_is_masked_in_every_form(engine: str, value: str, dep
         assert redactor.suspicious(encode((record,)))
         assert MARK in (redactor.record(record).body or "")
         assert CANARY not in redactor.text(text) and coded[12:24] not in redactor.text(text)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_registered_value_may_be_as_long_as_a_certificate(engine: str) -> None:
+    """An engine that refuses long expressions must not leave this or the next one unmasked."""
+    long, short = "Zq4Xw9Tb2Lk8" * 1_500, "Hj8Qp2Wd6Kx1"
+    redactor = Redactor(scanner=engine)
+    line = encode((Log(1, "w", 1, 1, "r", "c", "info", f"it is {long} or {short}."),))
+    assert not redactor.suspicious(line)
+
+    redactor.add_secret(long)
+    redactor.add_secret(short)
+
+    assert redactor.suspicious(line)
+    assert long[40:80] not in redactor.text(f"it is {long}.")
+    assert short not in redactor.text(f"it is {short}.")
 
 
 def test_a_value_of_three_characters_is_not_registered() -> None:

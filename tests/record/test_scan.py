@@ -11,7 +11,7 @@ from test_patterns import PEM, SHAPES
 
 from vestige.errors import UsageError
 from vestige.record.line import encode
-from vestige.record.scan import ENGINES, Scanner, make_scanner
+from vestige.record.scan import APART_MAX, ENGINES, Scanner, make_scanner
 from vestige.record.types import BodyInfo, Log
 
 
@@ -62,6 +62,20 @@ def test_what_is_learned_later_is_known_to_a_function_kept_before(scanner: Scann
     scanner.learn([b"walrus"])
 
     assert (before, suspicious(line_of("the walrus"))) == (False, True)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_everything_learned_stays_known_however_much_it_is(engine: str) -> None:
+    """Beyond a number the learned ones move into the engine of all traces."""
+    scanner = Scanner(engine)
+    names = [b"walrus-%03d" % number for number in range(APART_MAX + 3)]
+    scanner.learn(names[:2])
+    scanner.learn([])
+    scanner.learn(names[:-2])
+    scanner.learn(names[-2:])
+
+    assert all(scanner.suspicious(line_of(name.decode())) for name in names)
+    assert not scanner.suspicious(line_of("walrus-9"))
 
 
 def test_many_threads_scan_at_once_while_another_teaches(scanner: Scanner) -> None:

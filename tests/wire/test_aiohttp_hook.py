@@ -145,6 +145,17 @@ def test_a_connection_that_is_reset_keeps_what_came(home: Home) -> None:
     assert b"".join(chat_stream(["Hel", "lo"]).chunks[:2]).startswith(call.response)  # type: ignore[index]
 
 
+def test_an_answer_that_is_not_what_its_headers_say_is_an_error(home: Home) -> None:
+    """Whether it comes with the headers or after them: no cancellation."""
+    reply = Reply(body=chat().body, headers={"Content-Encoding": "gzip"})
+    with Server([reply]) as server, pytest.raises(aiohttp.ClientPayloadError):
+        run(server, lambda response: response.read())
+    (call,) = calls_in(home)
+
+    assert call.span.status == "error"
+    assert "ClientPayloadError" in call["error.type"] or "Encoding" in call["error.type"]
+
+
 def test_a_refused_connection_is_a_call_too(home: Home) -> None:
     """It failed before anything was sent."""
     with Server([]) as server:

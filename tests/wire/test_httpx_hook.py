@@ -337,6 +337,24 @@ def test_a_coded_request_is_stored_plain(home: Home, capture: object) -> None:
     assert call["model"] == "m"
 
 
+def test_what_is_not_coded_as_its_headers_say_is_kept_as_it_came(
+    home: Home, capture: object
+) -> None:
+    """The SDK fails on it, and the bytes are what one wants to see then."""
+    plain = b'{"model": "m", "messages": [{"role": "user", "content": "hi"}]}'
+    coded = {"Content-Encoding": "gzip"}
+    with (
+        Server([Reply(body=chat().body, headers=coded)]) as server,
+        pytest.raises(httpx.DecodingError),
+    ):
+        httpx.post(f"{server.url}/v1/chat/completions", content=plain, headers=coded)
+    (call,) = calls_in(home)
+
+    assert (call.request, call.response) == (plain, chat().body)
+    assert call["request.undecoded"] is True
+    assert call["response.undecoded"] is True
+
+
 # --- Anthropic and Gemini, over httpx2 --------------------------------------------------------------
 
 

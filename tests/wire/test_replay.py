@@ -107,7 +107,7 @@ def test_an_agent_runs_again_offline_and_a_changed_request_is_shown(home: Home) 
 
 def test_lines_are_served_in_order_and_once(tmp_path: Path) -> None:
     """Two equal requests get their two answers; a third finds nothing left."""
-    from vestige.wire.exchange import Ask
+    from vestige.wire.ask import Ask
 
     path = str(tmp_path / "script")
     body = b'{"a": 1}'

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import gc
 import json
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from wire_server import Reply, Server
 
 import vestige
 from vestige.home import Home
+from vestige.limits import SECRETS_MET_MAX
 from vestige.wire.headers import header_secrets, masked_headers, masked_url
 
 # No known shape: only being told helps.
@@ -86,6 +89,53 @@ def test_no_key_reaches_our_bytes_whatever_carries_it(home: Home) -> None:
     assert chat_call.request.count("…redacted…".encode()) == len(KEYS)
     assert json.loads(chat_call["request.headers"])["authorization"] == "Bearer CAN…redacted…Lk8"
     assert "page=2" in next(call["url"] for call in calls if "health?" in str(call["url"]))
+
+
+def test_every_recorder_learns_the_keys_that_its_calls_carry(tmp_path: Path) -> None:
+    """Also one that is made where a former one stood in memory."""
+    found = []
+    for number in range(4):
+        place = Home(tmp_path / str(number))
+        with (
+            vestige.capture_http(),
+            Server(lambda seen: echo(chat(), KEYS["openai"])) as server,
+            vestige.Recorder(place) as recorder,
+            recorder.run("agent"),
+        ):
+            sdk = openai.OpenAI(base_url=f"{server.url}/v1", api_key=KEYS["openai"])
+            sdk.chat.completions.create(model="m", messages=[{"role": "user", "content": "x"}])
+        del recorder
+        gc.collect()
+        found += leaks(place)
+
+    assert found == []
+
+
+def test_a_key_of_known_shape_is_masked_in_base64_too(home: Home) -> None:
+    """Its shape does not show there: it must have been learned."""
+    key = "sk-proj-CANARY8shape4Zt7Kq9Bw3Lm6Xw9Tb2Lk8"
+    hidden = base64.b64encode(f"user:{key}".encode())
+    with (
+        vestige.capture_http(),
+        Server(lambda seen: echo(chat(), hidden.decode())) as server,
+        vestige.Recorder(home).run("agent"),
+    ):
+        sdk = openai.OpenAI(base_url=f"{server.url}/v1", api_key=key)
+        sdk.chat.completions.create(model="m", messages=[{"role": "user", "content": "x"}])
+    (call,) = calls_in(home)
+
+    assert hidden[8:-4] not in call.response
+    assert b"you sent" in call.response
+
+
+def test_the_secrets_that_are_learned_are_bounded_and_counted(home: Home) -> None:
+    recorder = vestige.Recorder(home)
+    learn = recorder._emitter.learn
+    for number in range(SECRETS_MET_MAX + 2):
+        learn(f"renewed-token-{number:04d}-Zt7Kq9")
+
+    assert recorder.faults == {"wire: more secrets than can be known": 2}
+    recorder.close()
 
 
 async def _post(url: str) -> None:

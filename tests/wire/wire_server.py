@@ -24,6 +24,8 @@ class Reply:
     body: bytes = b""
     chunks: Sequence[bytes] | None = None
     """Sent one by one, in chunked transfer coding."""
+    raw: bytes | None = None
+    """Sent after the headers as they are given: their length may be a lie. Then the connection is closed."""
     headers: dict[str, str] = field(default_factory=dict)
     type: str = "application/json"
     reset_after: int | None = None
@@ -117,6 +119,11 @@ def _handler(server: Server) -> type[BaseHTTPRequestHandler]:
             self.send_header("Content-Type", reply.type)
             for name, value in reply.headers.items():
                 self.send_header(name, value)
+            if reply.raw is not None:
+                self.end_headers()
+                self.wfile.write(reply.raw)
+                self.close_connection = True
+                return
             if reply.chunks is None:
                 seen.sent = reply.body
                 self.send_header("Content-Length", str(len(reply.body)))

@@ -84,6 +84,8 @@ def quote(value: object) -> str:
 
 def error_text(data: object) -> str | None:
     """The provider's own words in an error body: `kind: message`."""
+    if data is None:
+        return None  # nearly always
     if isinstance(data, str):
         return data or None
     error = as_dict(data)

@@ -114,8 +114,7 @@ def _encode(text: str | bytes) -> bytes | None:
         body = text.encode() if isinstance(text, str) else bytes(text)
     except UnicodeEncodeError:  # lone surrogates
         return None
-    containers = body.count(b"{") + body.count(b"[")
-    return body if len(body) <= TEXT_MAX and containers <= CONTAINERS_MAX else None
+    return body if len(body) <= TEXT_MAX and _brackets(body) <= CONTAINERS_MAX else None
 
 
 def _decode(body: bytes | str) -> Any:
@@ -123,7 +122,13 @@ def _decode(body: bytes | str) -> Any:
         data = msgspec.json.decode(body)
     except (ValueError, RecursionError):  # not JSON, not UTF-8, too deep
         return None
-    return data if _is_shallow(data) else None
+    return data if _brackets(body) <= DEPTH_MAX or _is_shallow(data) else None
+
+
+def _brackets(text: bytes | str) -> int:
+    if isinstance(text, str):
+        return text.count("{") + text.count("[")
+    return text.count(b"{") + text.count(b"[")
 
 
 def _is_shallow(data: Any) -> bool:

@@ -14,8 +14,9 @@ from typing import Any
 
 from vestige.emit.exceptions import status_of
 from vestige.wire import edge
+from vestige.wire.ask import Ask
 from vestige.wire.edge import begin
-from vestige.wire.exchange import Ask, Exchange
+from vestige.wire.exchange import Exchange
 from vestige.wire.patch import Patch
 
 Call = Callable[..., Any]
@@ -230,6 +231,10 @@ def _answered(exchange: Exchange, response: Any, stream_kind: type, told_kind: t
         return
     for chunk in content._buffer:  # what came together with the headers
         exchange.received(chunk)
+    broken = content.exception()
+    if broken is not None:  # the body came with the headers, and is not what they say
+        exchange.failed(broken)
+        return
     if content.is_eof():
         exchange.finished()
         return

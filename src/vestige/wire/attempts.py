@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from vestige.wire.headers import find_header
 
 if TYPE_CHECKING:
-    from vestige.wire.exchange import Ask
+    from vestige.wire.ask import Ask
 
 FAILED_MAX = 256
 """Failed requests that are remembered: a retry follows soon, or never."""

@@ -63,7 +63,8 @@ def decode(
             if len(out) > length_max:
                 return Decoded(out[:length_max], False, done)
     except Exception:  # noqa: BLE001  # each library raises its own for damaged data
-        return Decoded(out, False, done)
+        # Nothing could be undone: the server named a coding that it did not use. Then as it came.
+        return Decoded(out, False, done) if out else Decoded(data, False, [])
     return Decoded(out, True, done)
 
 

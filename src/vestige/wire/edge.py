@@ -17,11 +17,12 @@ from vestige.emit.emitter import Emitter
 from vestige.providers.endpoints import OTHER, Endpoint, find_endpoint, provider_of
 from vestige.providers.read import TEXT_MAX, parse_request
 from vestige.wire import capture
+from vestige.wire.ask import Ask, Place
 from vestige.wire.attempts import Attempts
 from vestige.wire.capture import Policy
 from vestige.wire.coding import decode, is_coded
-from vestige.wire.exchange import Ask, Exchange, Place, fault
-from vestige.wire.headers import Secrets, find_header, header_secrets
+from vestige.wire.exchange import Exchange, fault
+from vestige.wire.headers import find_header, header_secrets
 
 if TYPE_CHECKING:
     from vestige.wire.replay import Answer, Player
@@ -30,7 +31,6 @@ player: Player | None = None
 """Answers in the place of the network, in a child of `vestige replay`."""
 
 _attempts = Attempts()
-_secrets = Secrets()
 
 _OFF: ContextVar[bool] = ContextVar("vestige_wire_off", default=False)
 
@@ -62,7 +62,8 @@ def begin(ask: Ask) -> Exchange | None:
         endpoint = _find_endpoint(policy, ask)
         if endpoint is None:
             return None
-        _secrets.learn(id(emitter), header_secrets(ask.headers, ask.url), emitter.learn)
+        for secret in header_secrets(ask.headers, ask.url):
+            emitter.learn(secret)
         return Exchange(place, ask, endpoint, _attempts, warm=capture.WARM.get())
     except Exception as error:  # noqa: BLE001  # the call is made all the same
         if emitter is not None:

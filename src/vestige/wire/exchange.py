@@ -12,7 +12,7 @@ is counted, and the exchange is told no more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec
 
@@ -26,50 +26,15 @@ from vestige.providers.shapes import Response
 from vestige.providers.streams import has_ended
 from vestige.record.body import LongBody
 from vestige.wire import told
+from vestige.wire.ask import Ask, Headers, Place
 from vestige.wire.attempts import Attempts
 from vestige.wire.coding import Decoded, decode, is_coded
 from vestige.wire.headers import find_header, masked_headers, masked_url
 from vestige.wire.tape import MARKER_MAX, Tape
 
 P = ParamSpec("P")
-Headers = Sequence[tuple[str, str]]
 
 REQUEST_IDS = ("x-request-id", "request-id", "apim-request-id", "x-amzn-requestid", "cf-ray")
-
-
-class Place:
-    """Where a call belongs: under a span, or under the process."""
-
-    __slots__ = ("component", "emitter", "parent_id", "run_id")
-
-    def __init__(
-        self, emitter: Emitter, run_id: str, parent_id: str | None, component: str
-    ) -> None:
-        self.emitter = emitter
-        self.run_id = run_id
-        self.parent_id = parent_id
-        self.component = component
-
-
-class Ask:
-    """A request, as the client is about to send it."""
-
-    __slots__ = ("body", "headers", "host", "method", "path", "plain", "url")
-
-    def __init__(
-        self, method: str, url: str, host: str, path: str, headers: Headers, body: bytes | None
-    ) -> None:
-        self.method = method
-        self.url = url
-        self.host = host
-        """With its port, if it is no default one."""
-        self.path = path
-        """Without the query."""
-        self.headers = headers
-        self.body = body
-        """None: not known before it is sent."""
-        self.plain = False
-        """The body is given without the coding that the headers name."""
 
 
 class CallSpan(Span):
@@ -199,7 +164,10 @@ class Exchange:
             return body
         attributes["request.wire_bytes"] = len(body)
         plain = decode(body, coding, BODY_MAX)
-        return body if plain is None else bytes(plain.data)
+        if plain is None or not plain.whole:
+            attributes["request.undecoded"] = True
+            return body
+        return bytes(plain.data)
 
     # --- the response -----------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ that it is masked wherever else it appears.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
 from vestige.record.mask import MARK, is_secret_key, mask
@@ -113,20 +113,3 @@ def _masked_parameter(pair: str) -> str:
     if equals and value and _is_secret_parameter(unquote(name)):
         return f"{name}={mask(unquote(value))}"
     return pair
-
-
-class Secrets:
-    """Tells the recorder each secret once."""
-
-    KNOWN_MAX = 256
-    """Of one process: tokens are renewed, cookies change. Further ones are masked in their header only."""
-
-    def __init__(self) -> None:
-        self._known: set[tuple[int, str]] = set()
-
-    def learn(self, owner: int, values: Iterable[str], tell: Callable[[str], object]) -> None:
-        for value in values:
-            key = (owner, value)
-            if key not in self._known and len(self._known) < self.KNOWN_MAX:
-                tell(value)
-                self._known.add(key)

@@ -13,8 +13,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from vestige.wire import edge
+from vestige.wire.ask import Ask
 from vestige.wire.edge import begin
-from vestige.wire.exchange import Ask, Exchange
+from vestige.wire.exchange import Exchange
 from vestige.wire.patch import Patch
 
 if TYPE_CHECKING:

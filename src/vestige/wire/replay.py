@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from vestige.errors import UnreadableError
-from vestige.wire.exchange import Ask
+from vestige.wire.ask import Ask
 from vestige.wire.headers import masked_url
 
 SCRIPT_VARIABLE = "VESTIGE_REPLAY"

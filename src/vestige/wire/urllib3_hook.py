@@ -17,8 +17,9 @@ from types import ModuleType, TracebackType
 from typing import Any
 
 from vestige.wire import edge
+from vestige.wire.ask import Ask
 from vestige.wire.edge import begin
-from vestige.wire.exchange import Ask, Exchange
+from vestige.wire.exchange import Exchange
 from vestige.wire.patch import Patch
 
 Call = Callable[..., Any]

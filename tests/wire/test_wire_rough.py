@@ -1,0 +1,161 @@
+"""Rough weather: processes that die or fork in a call, servers that lie, bytes that are no text, nowhere to write."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx
+import pytest
+import requests
+from wire_answers import chat, chat_stream
+from wire_calls import calls_in
+from wire_server import Reply, Server
+
+import vestige
+from conftest import run_in
+from vestige.home import Home
+
+CHAT = "/v1/chat/completions"
+BODY = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+
+FORKING = """
+import os, sys
+import vestige
+vestige.capture_http()
+import httpx
+body = {"model": "parent", "messages": [{"role": "user", "content": "hi"}]}
+with vestige.default_recorder().run("agent"):
+    with httpx.stream("POST", sys.argv[1], json=body) as response:
+        chunks = response.iter_raw()
+        next(chunks)
+        child = os.fork()
+        if child == 0:
+            httpx.post(sys.argv[1], json={**body, "model": "child"})
+            sys.exit()
+        os.waitpid(child, 0)
+        print(len(b"".join(chunks)))
+"""
+
+KILLED = """
+import os, signal, sys
+import vestige
+vestige.capture_http()
+import httpx
+body = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+with httpx.stream("POST", sys.argv[1], json=body) as response:
+    next(response.iter_raw())
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+PLAIN = """
+import sys
+import vestige
+capture = vestige.capture_http()
+import httpx
+with vestige.default_recorder().run("agent"), vestige.warm():
+    answer = httpx.post(sys.argv[1], json={"model": "m", "messages": [{"role": "user", "content": "hi"}]})
+print(answer.status_code, len(answer.content))
+capture.remove()
+"""
+
+
+@pytest.mark.slow
+def test_a_child_that_is_forked_in_a_call_leaves_it_to_its_parent(home: Home) -> None:
+    """The parent's call is told once and whole; the child's own call is the child's."""
+    with Server(lambda seen: chat_stream(["Hel", "lo"])) as server:
+        done = run_in(home, FORKING, server.url + CHAT)
+    calls = {call["model"]: call for call in calls_in(home)}
+
+    assert done.returncode == 0, done.stderr
+    assert len(calls) == len(calls_in(home)) == 2
+    assert calls["parent"].span.status == calls["child"].span.status == "ok"
+    assert calls["parent"].response == calls["child"].response == server.seen[0].sent
+
+
+@pytest.mark.slow
+def test_of_a_process_killed_in_a_stream_the_request_and_the_status_are_known(home: Home) -> None:
+    with Server(lambda seen: chat_stream(["Hel", "lo"])) as server:
+        done = run_in(home, KILLED, server.url + CHAT)
+    (call,) = calls_in(home)
+
+    assert done.returncode == -9
+    assert (call.span.status, call["status_code"]) == ("interrupted", 200)
+    assert call.request == server.seen[0].body
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["disabled", "nowhere"])
+def test_a_program_goes_on_where_nothing_can_be_recorded(
+    home: Home, tmp_path: Path, where: str
+) -> None:
+    """Switched off, or with a home that cannot be written."""
+    (tmp_path / "file").touch()
+    env = {"VESTIGE_DISABLED": "1"} if where == "disabled" else {}
+    env |= {"VESTIGE_HOME": str(tmp_path / "file" / "home")} if where == "nowhere" else {}
+    with Server([chat()]) as server:
+        done = run_in(home, PLAIN, server.url + CHAT, env=env)
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["200", str(len(chat().body))]
+    assert "Traceback" not in done.stderr
+
+
+def test_bytes_that_are_no_text_come_back_exactly(home: Home) -> None:
+    """Requests and answers in another encoding, or in none."""
+    sent = b'{"model": "m", "messages": [{"role": "user", "content": "caf\xe9 \xff\xfe"}]}'
+    answer = Reply(body=b"\x00\xff caf\xe9 \xed\xa0\x80", type="text/plain; charset=latin-1")
+    with vestige.capture_http(), Server([answer, answer]) as server:
+        with vestige.Recorder(home) as recorder, recorder.run("agent"):
+            httpx.post(server.url + CHAT, content=sent)
+            requests.post(server.url + CHAT, data=sent, timeout=5)
+        faults = recorder.faults
+    calls = calls_in(home)
+
+    assert [call.request for call in calls] == [sent, sent]
+    assert [call.response for call in calls] == [answer.body, answer.body]
+    assert faults == {}
+
+
+def test_headers_may_be_huge_or_no_text(home: Home) -> None:
+    """Long secrets among them: those too are masked, and the next call is recorded as ever."""
+    secret = "Zq4Xw9Tb2Lk8" * 1_000
+    with vestige.capture_http(), Server([chat(), chat(), chat()]) as server:
+        with vestige.Recorder(home) as recorder, recorder.run("agent"):
+            httpx.post(
+                server.url + CHAT, json=BODY, headers={"x-api-key": secret, "x-a": "y" * 40_000}
+            )
+            httpx.post(server.url + CHAT, json=BODY, headers={b"x-latin": b"caf\xe9"})
+            requests.post(
+                server.url + CHAT, json=BODY, headers={b"X-Api-Key": b"Hj8Qp2Wd6Kx1"}, timeout=5
+            )
+        faults = recorder.faults
+    held = b"".join(path.read_bytes() for path in Path(home.root).rglob("*") if path.is_file())
+
+    assert faults == {}
+    assert [call.span.status for call in calls_in(home)] == ["ok", "ok", "ok"]
+    assert secret[40:80].encode() not in held
+    assert b"Hj8Qp2Wd6Kx1" not in held
+
+
+@pytest.mark.parametrize("more", [50, -20])
+def test_a_server_that_lies_about_the_length_is_told_as_the_client_saw_it(
+    home: Home, more: int
+) -> None:
+    """Too long a promise is an error with the part that came; too short a one cuts the body."""
+    whole = chat().body
+    said = {"Content-Length": str(len(whole) + more), "Connection": "close"}
+    with (
+        vestige.capture_http(),
+        Server([Reply(raw=whole, headers=said)]) as server,
+        vestige.Recorder(home) as recorder,
+        recorder.run("agent"),
+    ):
+        try:
+            seen: bytes | None = httpx.post(server.url + CHAT, json=BODY).content
+        except httpx.RemoteProtocolError:
+            seen = None
+    (call,) = calls_in(home)
+
+    assert (seen is None) == (more > 0)
+    assert call.span.status == ("error" if more > 0 else "ok")
+    assert call.response == whole[: len(whole) + min(more, 0)]
