@@ -14,6 +14,8 @@ import re
 from collections.abc import Iterator, Mapping
 from urllib.parse import unquote, urlsplit
 
+import msgspec
+
 from vestige.limits import MESSAGE_MAX
 from vestige.record.mask import is_secret_key
 from vestige.record.patterns import is_placeholder
@@ -26,6 +28,12 @@ MARKER = "<redacted>"
 _REGISTERED_MIN = 8
 """Characters. `SECRET=test` must not mask every test's name; such a value is masked beside its name only."""
 
+_EXACT_LOOKS = 500
+"""So many texts are looked at exactly, at once; then the scanner, which takes as long to be built, says for which
+it is worth it."""
+
+_encode = msgspec.json.Encoder().encode
+
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _CONTROL_KEPT = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -35,15 +43,18 @@ class Texts:
     """Cleans what goes into one bundle."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        # Short texts are looked at exactly, without the scanner; its quickest engine would take
-        # longer to build than a small suite to run.
-        self.redactor = Redactor(scanner="re")
+        self.redactor = Redactor()
         self.secrets = tuple(dict.fromkeys(secrets_of(environment)))
         self.redactor.add_secrets(self.secrets)
+        self._looks_left = _EXACT_LOOKS
 
     def clean(self, text: object) -> str:
         """A text of any length."""
-        return self.redactor.text(clean_text(str(text)))
+        plain = clean_text(str(text))
+        self._looks_left -= 1
+        if self._looks_left < 0 and not self.redactor.suspicious(_encode(plain)):
+            return plain
+        return self.redactor.text(plain)
 
     def message(self, text: object) -> str:
         """A text of bounded length: what a line of the trace holds."""
