@@ -115,4 +115,6 @@ def file_name(text: str, length_max: int = 80) -> str:
 def file_key(text: str) -> str:
     """A folder's name for any text: readable, and different for different texts."""
     digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:10]
-    return f"{file_name(text.rpartition('/')[2], 60)}-{digest}"
+    # Parameters may have slashes of their own.
+    test, bracket, parameters = text.partition("[")
+    return f"{file_name(test.rpartition('/')[2] + bracket + parameters, 60)}-{digest}"

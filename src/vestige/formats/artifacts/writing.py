@@ -115,7 +115,6 @@ def read_cases(
     """The cases that a trace tells, and its last counters. A torn line is passed over.
     `seen`: gets every event, so that a trace need not be read twice."""
     path = root / layout.TRACE
-    cases: list[Case] = []
     counts = Counts(0, 0, 0, 0)
 
     def events() -> Iterator[TraceEvent]:
@@ -125,9 +124,8 @@ def read_cases(
             seen(event)
             yield event
 
-    for step in tell(events(), _has_ends(path)):
-        if step.action == "open" and step.case is not None:
-            cases.append(step.case)
+    steps = tell(events(), _has_ends(path))
+    cases = [step.case for step in steps if step.action == "open" and step.case is not None]
     return cases, counts
 
 
