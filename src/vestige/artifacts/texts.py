@@ -14,8 +14,6 @@ import re
 from collections.abc import Iterator, Mapping
 from urllib.parse import unquote, urlsplit
 
-import msgspec
-
 from vestige.limits import MESSAGE_MAX
 from vestige.record.mask import is_secret_key
 from vestige.record.patterns import is_placeholder
@@ -27,12 +25,6 @@ MARKER = "<redacted>"
 
 _REGISTERED_MIN = 8
 """Characters. `SECRET=test` must not mask every test's name; such a value is masked beside its name only."""
-
-_EXACT_LOOKS = 500
-"""So many texts are looked at exactly, at once; then the scanner, which takes as long to be built, says for which
-it is worth it."""
-
-_encode = msgspec.json.Encoder().encode
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
@@ -46,15 +38,10 @@ class Texts:
         self.redactor = Redactor()
         self.secrets = tuple(dict.fromkeys(secrets_of(environment)))
         self.redactor.add_secrets(self.secrets)
-        self._looks_left = _EXACT_LOOKS
 
     def clean(self, text: object) -> str:
-        """A text of any length."""
-        plain = clean_text(str(text))
-        self._looks_left -= 1
-        if self._looks_left < 0 and not self.redactor.suspicious(_encode(plain)):
-            return plain
-        return self.redactor.text(plain)
+        """A text of any length. A short one is looked at exactly: no scanner need be built."""
+        return self.redactor.text(clean_text(str(text)))
 
     def message(self, text: object) -> str:
         """A text of bounded length: what a line of the trace holds."""
