@@ -98,8 +98,8 @@ def test_other_formats_are_validated_by_their_own_rules(tmp_path: Path) -> None:
 def test_debug_bundles_and_agentdbg_runs_are_validated_side_by_side(tmp_path: Path) -> None:
     """Each by its own rules, all in one call; what is damaged is told, the others stay valid."""
     wink, run = tmp_path / "x.wink", tmp_path / "runs"
-    for format, target in (("wink", wink), ("agentdbg", run)):
-        command = ["export", str(DATA / "seed_failures"), "--format", format, "-o", str(target)]
+    for name, target in (("wink", wink), ("agentdbg", run)):
+        command = ["export", str(DATA / "seed_failures"), "--format", name, "-o", str(target)]
         assert CliRunner().invoke(cli, command).exit_code == 0
     both = validate(wink, run)
     wink.write_bytes(wink.read_bytes()[:-100])
