@@ -283,6 +283,23 @@ def test_a_folder_that_cannot_be_written_is_said_in_one_line(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
+def test_a_disk_that_takes_no_more_fails_the_session_in_one_line(tmp_path: Path) -> None:
+    """The tests run to their end; then it is said where the bundle is, and what to do."""
+    source = "import pytest\n@pytest.mark.parametrize('n', range(200))\ndef test_n(n): pass"
+    project = make_project(tmp_path / "shop", source, "vestige_record = false\n")
+    done = subprocess.run(
+        ["sh", "-c", 'ulimit -f 40; exec "$@"', "sh", *pytest_command("--vestige-bundle", "art")],
+        cwd=project, env=environment_for(project), capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    bundle = only_bundle(project / "art")
+
+    assert done.returncode == 1, done.stdout
+    assert "200 passed" in done.stdout
+    assert f"vestige recover {bundle}" in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+@pytest.mark.slow
 def test_an_interrupted_session_still_leaves_a_valid_bundle(tmp_path: Path) -> None:
     """Ctrl-C in the middle of a test: that test is unknown."""
     source = """

@@ -129,7 +129,8 @@ class BundlePlugin:
                 if suite.failed:
                     self._told += f"\nrun the failures again: vestige repro {suite.path}"
             except (OSError, VestigeError) as error:
-                self._problems = [str(error), *getattr(error, "problems", ())[1:]]
+                said = f"{suite.path}: cannot be finished ({error.strerror}). Make room, then: vestige recover {suite.path}" if isinstance(error, OSError) else str(error)  # fmt: skip
+                self._problems = [said, *getattr(error, "problems", ())[1:]]
                 session.exitstatus = max(int(exitstatus), pytest.ExitCode.TESTS_FAILED)
             write_step_summary(suite.path, suite.cases)
         suite.close()
