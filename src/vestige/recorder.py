@@ -18,7 +18,7 @@ import atexit
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import msgspec
@@ -67,6 +67,7 @@ class Recorder:
         sample: float | None = None,
         fsync: str | None = None,
         redact: bool = True,
+        secrets: Iterable[str] = (),
         last_words: bool | None = None,
         collect: bool = False,
         sinks: Sequence[Listener] = (),
@@ -105,6 +106,7 @@ class Recorder:
         self._writer = self._join(clock)
         self._redactor = self._writer.redactor if redact else None
         if self._redactor is not None:
+            self._redactor.add_secrets(secrets)
             self._emitter.redact = self._redactor.text
         self._suspicious = self._redactor.suspicious if self._redactor else _never
         self._write = self._writer.journal.write

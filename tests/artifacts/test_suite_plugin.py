@@ -204,29 +204,51 @@ def test_a_violation_fails_the_session(tmp_path: Path) -> None:
     assert "Traceback" not in done.stdout + done.stderr
 
 
-@pytest.mark.slow
-def test_secrets_in_output_ids_and_variables_are_nowhere_in_the_bundle(tmp_path: Path) -> None:
-    """What a test prints, logs, raises, attaches and is called."""
-    secret = "s9Gq7LwZ2pXv4Nm8"
-    source = f"""
-        import logging, pytest
-        @pytest.mark.parametrize("value", ["{secret}", "sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789"])
-        def test_leaks(value, vestige_attach, tmp_path):
-            print("out", value)
-            logging.getLogger().error("log %s", value)
-            (tmp_path / "a.txt").write_text("file " + value)
-            vestige_attach(tmp_path / "a.txt")
-            assert value == "", value
-    """
-    project = make_project(tmp_path / "shop", source)
-    done = run_pytest(project, "--vestige-bundle", "art", env={"shop_token": secret, "VESTIGE_DISABLED": "1"})  # fmt: skip
-    bundle = only_bundle(project / "art")
-    held = bytes_of(bundle)
+LEAKY = """
+    import logging, os, pytest, sys, vestige
 
-    assert done.returncode == 1
+    KEY = "sk-ant-api03-4Hj8Qp2Wd6YxCANARY7anthropic5Hj8Qp2Wd6Yx"  # pytest itself cuts the middle out
+
+    @pytest.mark.parametrize("value", [KEY, os.environ["shop_token"]])
+    def test_leaks(value, vestige_attach, tmp_path, subtests):
+        print("out", value)
+        print("err", value, file=sys.stderr)
+        logging.getLogger().error("log %s", value)
+        (tmp_path / "a.txt").write_text("file " + value)
+        vestige_attach(tmp_path / "a.txt")
+        vestige_attach(b"bytes " + value.encode(), value + ".bin")
+        with subtests.test(value):
+            assert value == "", value
+        assert value == "", value
+
+    @vestige.trace
+    def pay(card, password): return card
+
+    def test_records(subtests):
+        pay(KEY, password="hunter2CANARYpw")
+        vestige.current_span().child("tool " + KEY, body=os.environ["shop_token"]).end()
+        with vestige.traced_run("agent") as run:
+            run.child("tool", type="tool", attributes={"note": os.environ["shop_token"]}).end()
+
+    def test_skips(): pytest.skip("because " + KEY)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_secrets_are_nowhere_in_the_bundle_or_the_home(tmp_path: Path, workers: str) -> None:
+    """What a test prints, logs, raises, attaches, is called, and records below its own span."""
+    variables = {"shop_token": "s9Gq7LwZ2pXvCANARY", "DB": "postgres://u:dbCANARYpw9@h/x"}
+    project = make_project(tmp_path / "shop", LEAKY)
+    done = run_pytest(project, "--vestige-bundle", "art", "-n", workers, env=variables)
+    bundle = only_bundle(project / "art")
+    load(Home(tmp_path / "home"))
+
+    assert done.returncode == 1, done.stdout
     assert_valid(bundle)
-    assert secret.encode() not in held
-    assert b"abcdefghijklmnopqrstuvwxyz0123456789" not in held
+    assert b"CANARY" not in bytes_of(bundle)
+    assert b"CANARY" not in bytes_of(tmp_path / "home")
+    assert b"test_it.py::test_records" in bytes_of(tmp_path / "home")
     assert "test_it.py::test_leaks" in (bundle / "repro.txt").read_text()
 
 
@@ -257,6 +279,23 @@ def test_a_folder_that_cannot_be_written_is_said_in_one_line(tmp_path: Path) -> 
 
     assert done.returncode == 4
     assert "art" in done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_a_disk_that_takes_no_more_fails_the_session_in_one_line(tmp_path: Path) -> None:
+    """The tests run to their end; then it is said where the bundle is, and what to do."""
+    source = "import pytest\n@pytest.mark.parametrize('n', range(200))\ndef test_n(n): pass"
+    project = make_project(tmp_path / "shop", source, "vestige_record = false\n")
+    done = subprocess.run(
+        ["sh", "-c", 'ulimit -f 40; exec "$@"', "sh", *pytest_command("--vestige-bundle", "art")],
+        cwd=project, env=environment_for(project), capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    bundle = only_bundle(project / "art")
+
+    assert done.returncode == 1, done.stdout
+    assert "200 passed" in done.stdout
+    assert f"vestige recover {bundle}" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
 
 

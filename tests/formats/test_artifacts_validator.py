@@ -95,6 +95,22 @@ def test_other_formats_are_validated_by_their_own_rules(tmp_path: Path) -> None:
     assert validate(bad).exit_code == 1
 
 
+def test_debug_bundles_and_agentdbg_runs_are_validated_side_by_side(tmp_path: Path) -> None:
+    """Each by its own rules, all in one call; what is damaged is told, the others stay valid."""
+    wink, run = tmp_path / "x.wink", tmp_path / "runs"
+    for name, target in (("wink", wink), ("agentdbg", run)):
+        command = ["export", str(DATA / "seed_failures"), "--format", name, "-o", str(target)]
+        assert CliRunner().invoke(cli, command).exit_code == 0
+    both = validate(wink, run)
+    wink.write_bytes(wink.read_bytes()[:-100])
+    damaged = validate(wink, run, "--format", "json")
+
+    assert both.exit_code == 0, both.output
+    assert "valid" in both.output and "wink" in both.output and "agentdbg" in both.output
+    assert damaged.exit_code == 1
+    assert [each["valid"] for each in json.loads(damaged.stdout)["checked"]] == [False, True]
+
+
 # --- archives -------------------------------------------------------------------------------------
 
 

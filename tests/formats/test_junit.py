@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vestige.artifacts import SuiteRecorder
 from vestige.doors.cli.main import cli
 from vestige.errors import UnreadableError
 from vestige.formats import junit, reportlog
@@ -113,6 +114,29 @@ def test_a_run_goes_out_as_junit_and_comes_back(tmp_path: Path) -> None:
     suite = ElementTree.parse(target).getroot()[0]
     assert {key: suite.get(key) for key in ("tests", "failures", "skipped")} == {"tests": "7", "failures": "2", "skipped": "2"}  # fmt: skip
     assert sorted(_outcomes(list(junit.read(target).records)).values()) == sorted(_outcomes(list(reportlog.read(DATA / "reportlog.jsonl").records)).values())  # type: ignore[type-var]  # fmt: skip
+
+
+def test_attachments_go_out_beside_the_report_and_come_back(tmp_path: Path) -> None:
+    """Named by `[[ATTACHMENT|path]]`; a name cannot lead elsewhere, and nothing is overwritten."""
+    with SuiteRecorder(tmp_path / "art", "shop", environment={}) as suite:
+        for name in ("one", "two"):
+            with suite.case(name) as case:
+                case.passed()
+                case.write("../../it]]\nhere.txt", f"by {name}")
+    target = tmp_path / "out" / "report.xml"
+
+    first = vestige("export", suite.path, "--format", "junit", "-o", target)
+    again = vestige(
+        "export", suite.path, "--format", "junit", "-o", tmp_path / "out" / "report.txt"
+    )
+
+    source = junit.read(target)
+    bodies = [r.body for r in source.records if isinstance(r, SpanOpen) and r.type == "file"]
+    assert (first.exit_code, again.exit_code) == (0, 2), first.output + again.output
+    assert source.problems == []
+    assert bodies == ["by one", "by two"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["art", "out"]
+    assert sorted(path.name for path in target.parent.iterdir()) == ["report-files", "report.xml"]
 
 
 # --- report logs ----------------------------------------------------------------------------------

@@ -25,7 +25,6 @@ from vestige.artifacts.texts import Texts, file_name
 from vestige.errors import NotFoundError
 from vestige.formats.artifacts import layout
 from vestige.limits import ARTIFACT_JSON_MAX, MIB
-from vestige.record.scan import Scanner
 
 PARTIAL = ".part"
 _CHUNK = MIB
@@ -40,8 +39,6 @@ class Attachments:
         """Path in the bundle to size, mtime_ns and sha256: what need not be hashed again."""
         self._folder = folder
         self._texts = texts
-        self._scanner: Scanner | None = None
-        self._needles = [secret.encode(errors="surrogateescape") for secret in texts.secrets]
         self._made: set[str] = set()
 
     def copy(self, place: str, source: Path, name: str | None = None, *, exact: bool = False) -> str:  # fmt: skip
@@ -75,11 +72,7 @@ class Attachments:
         return (text.encode(errors="surrogateescape") for text in stream)
 
     def _suspicious(self, data: bytes) -> bool:
-        if any(needle in data for needle in self._needles):
-            return True
-        if self._scanner is None:
-            self._scanner = Scanner()
-        return self._scanner.suspicious(msgspec.json.encode(data.decode(errors="replace")))
+        return self._texts.redactor.suspicious(msgspec.json.encode(data.decode(errors="replace")))
 
     def _store(self, place: str, name: str, chunks: Iterator[bytes]) -> str:
         if place not in self._made:

@@ -9,13 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from vestige.artifacts.facts import read_start, replay_keys
-from vestige.artifacts.merging import Merged, drop_leftovers, read_trace
+from vestige.artifacts.merging import Merged, drop_leftovers
 from vestige.artifacts.replaying import command_of_case, render_command
 from vestige.artifacts.texts import one_line
 from vestige.errors import InvalidSuiteError
 from vestige.formats.artifacts.checking import check_bundle
 from vestige.formats.artifacts.story import Case
 from vestige.formats.artifacts.tree import DirectoryTree
+from vestige.formats.artifacts.types import Counts
 from vestige.formats.artifacts.writing import finish_bundle, hash_files, read_cases
 from vestige.formats.suites import parse_time_ns
 
@@ -24,14 +25,19 @@ _SHOWN = 20
 
 
 def finish(
-    folder: Path, merged: Merged, notes: Sequence[str] = (), known: Known | None = None
+    folder: Path,
+    merged: Merged,
+    notes: Sequence[str] = (),
+    known: Known | None = None,
+    told: tuple[list[Case], Counts] | None = None,
 ) -> list[Case]:
-    """Write all that a bundle needs from what its folder holds. InvalidSuiteError if it is not valid then."""
+    """Write all that a bundle needs from what its folder holds. InvalidSuiteError if it is not valid then.
+    `told`: what `read_cases` gave, if it was asked a moment ago."""
     drop_leftovers(folder)
     started_ns = parse_time_ns(merged.first_ts) or 0
     ended_ns = max(started_ns, parse_time_ns(merged.last_ts) or 0)
     kept = read_start(folder, merged.suite, merged.timestamp, started_ns)
-    told = read_cases(folder)
+    told = told or read_cases(folder)
     cases = told[0]
     failed = failed_cases(cases)
     case_command: Callable[[str], str] | None = None
@@ -71,4 +77,4 @@ def validate(folder: Path, hashed: Known | None = None) -> None:
         )
 
 
-__all__ = ["failed_cases", "finish", "read_trace", "validate"]
+__all__ = ["failed_cases", "finish", "validate"]

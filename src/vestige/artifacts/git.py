@@ -15,9 +15,13 @@ _TIMEOUT_S = 5.0
 
 def read_git(folder: Path, without: Path | None = None) -> Git:
     """Of the work tree that holds a folder. `without`: the place of bundles, which are no change."""
+    top = _top(folder)
+    if top is None and "GIT_DIR" not in os.environ:
+        return NO_GIT
     command = ["git", "-C", str(folder), "status", "--porcelain=v2", "--branch"]
     if without is not None:
-        command += ["--", ":/", f":(exclude,top){_from_top(folder, without)}"]
+        inside = os.path.relpath(without.resolve(), top) if top else str(without.resolve())
+        command += ["--", ":/", f":(exclude,top){inside}"]
     try:
         done = subprocess.run(
             command,
@@ -45,13 +49,10 @@ def _parse(text: str) -> Git:
     return Git(facts["oid"], facts["head"], dirty)
 
 
-def _from_top(folder: Path, path: Path) -> str:
-    """A path as git names it from the top of the work tree."""
-    folder, path = folder.resolve(), path.resolve()
-    for top in (folder, *folder.parents):
-        if (top / ".git").exists():
-            return os.path.relpath(path, top)
-    return str(path)
+def _top(folder: Path) -> Path | None:
+    """The top of the work tree that holds a folder."""
+    folder = folder.resolve()
+    return next((top for top in (folder, *folder.parents) if (top / ".git").exists()), None)
 
 
 def differences(then: Git, now: Git) -> list[str]:

@@ -29,7 +29,7 @@ from vestige.artifacts.environment import redacted, replayed
 from vestige.artifacts.facts import Start, describe_runner, write_start
 from vestige.artifacts.finishing import failed_cases, finish
 from vestige.artifacts.git import read_git
-from vestige.artifacts.merging import WORKER_PREFIX, read_trace, rebuild_trace, worker_files
+from vestige.artifacts.merging import WORKER_PREFIX, Merged, rebuild_trace, worker_files
 from vestige.artifacts.replaying import Replay
 from vestige.artifacts.texts import Texts, file_key, file_name
 from vestige.artifacts.trace import TraceWriter
@@ -37,6 +37,7 @@ from vestige.clock import SYSTEM, Clock
 from vestige.errors import InvalidSuiteError, UsageError
 from vestige.formats.artifacts import layout
 from vestige.formats.artifacts.story import Case as ToldCase
+from vestige.formats.artifacts.writing import read_cases
 
 Status = Literal["pass", "fail", "skip", "unknown"]
 
@@ -288,18 +289,20 @@ class SuiteRecorder(SuiteWriter):
         if self._finished:
             return self.path
         self._finished = True
-        told = [self.texts.message(note) for note in notes]
+        said = [self.texts.message(note) for note in notes]
         trace = self.trace
         now = trace.watch.stamp()
+        told = None
         if worker_files(self.path):
             merged = rebuild_trace(self.path, now)
-            told += [f"{case} did not end" for case in merged.running]
+            said += [f"{case} did not end" for case in merged.running]
         else:
             trace.event("suite_end")
-            merged = read_trace(self.path)
+            merged = Merged()
+            told = read_cases(self.path, merged.take)
             if merged.running:
-                merged = rebuild_trace(self.path, now)
-        self.cases = finish(self.path, merged, told, self._known())
+                merged, told = rebuild_trace(self.path, now), None
+        self.cases = finish(self.path, merged, said, self._known(), told)
         trace.close()
         if trace.lost:
             raise InvalidSuiteError(f"{self.path}: {trace.lost} events could not be written. Is the disk full?", [])  # fmt: skip

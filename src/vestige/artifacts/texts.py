@@ -35,14 +35,12 @@ class Texts:
     """Cleans what goes into one bundle."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        # Short texts are looked at exactly, without the scanner; its quickest engine would take
-        # longer to build than a small suite to run.
-        self.redactor = Redactor(scanner="re")
+        self.redactor = Redactor()
         self.secrets = tuple(dict.fromkeys(secrets_of(environment)))
         self.redactor.add_secrets(self.secrets)
 
     def clean(self, text: object) -> str:
-        """A text of any length."""
+        """A text of any length. A short one is looked at exactly: no scanner need be built."""
         return self.redactor.text(clean_text(str(text)))
 
     def message(self, text: object) -> str:
@@ -104,4 +102,6 @@ def file_name(text: str, length_max: int = 80) -> str:
 def file_key(text: str) -> str:
     """A folder's name for any text: readable, and different for different texts."""
     digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:10]
-    return f"{file_name(text.rpartition('/')[2], 60)}-{digest}"
+    # Parameters may have slashes of their own.
+    test, bracket, parameters = text.partition("[")
+    return f"{file_name(test.rpartition('/')[2] + bracket + parameters, 60)}-{digest}"

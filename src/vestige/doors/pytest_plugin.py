@@ -75,7 +75,9 @@ class BundlePlugin:
         environment = dict(os.environ)  # before the recorder puts its own into it
         texts = Texts(environment)
         name = texts.message(name or "tests")
-        spans = TestSpans.start_suite(name) if config.getini("vestige_record") else None
+        spans = (
+            TestSpans.start_suite(name, texts.secrets) if config.getini("vestige_record") else None
+        )
         self._suite = SuiteRecorder(
             root,
             name,
@@ -97,7 +99,9 @@ class BundlePlugin:
             return  # a worker on another machine
         worker = self._config.workerinput["workerid"]  # type: ignore[attr-defined]  # xdist's
         self._suite = SuiteWriter.worker(folder, shared["suite"], shared["timestamp"], worker)
-        self._spans = TestSpans.start_worker() if shared["record"] else None
+        self._spans = (
+            TestSpans.start_worker(self._suite.texts.secrets) if shared["record"] else None
+        )
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
@@ -125,7 +129,8 @@ class BundlePlugin:
                 if suite.failed:
                     self._told += f"\nrun the failures again: vestige repro {suite.path}"
             except (OSError, VestigeError) as error:
-                self._problems = [str(error), *getattr(error, "problems", ())[1:]]
+                said = f"{suite.path}: cannot be finished ({error.strerror}). Make room, then: vestige recover {suite.path}" if isinstance(error, OSError) else str(error)  # fmt: skip
+                self._problems = [said, *getattr(error, "problems", ())[1:]]
                 session.exitstatus = max(int(exitstatus), pytest.ExitCode.TESTS_FAILED)
             write_step_summary(suite.path, suite.cases)
         suite.close()

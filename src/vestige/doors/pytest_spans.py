@@ -1,12 +1,13 @@
 """A pytest session as a run: a span of type `test` for each test, ambient while it runs.
 
-Off when recording is off (`VESTIGE_DISABLED`, `vestige_record = false`). All texts that come in here
-are clean: the bundle masks them first (artifacts/texts.py).
+Off when recording is off (`VESTIGE_DISABLED`, `vestige_record = false`). The tests' own records come through
+here too (`vestige.trace` below a test's span), so the recorder knows every secret that the bundle does.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 
 from vestige.emit import current
 from vestige.emit.logger import Logger
@@ -19,10 +20,9 @@ _COMPONENT = "pytest"
 _STATUS = {"pass": "ok", "skip": "ok", "fail": "error", "unknown": "interrupted"}
 
 
-def _recorder() -> Recorder:
-    # No last words: pytest has a faulthandler of its own, and the bundle tells how it ended. No
-    # second look for secrets: building its scanner would cost more than a small session.
-    return Recorder(last_words=False, redact=False)
+def _recorder(secrets: Iterable[str]) -> Recorder:
+    # No last words: pytest has a faulthandler of its own, and the bundle tells how it ended.
+    return Recorder(last_words=False, secrets=secrets)
 
 
 class TestSpans:
@@ -39,9 +39,9 @@ class TestSpans:
         self._message = ""
 
     @classmethod
-    def start_suite(cls, name: str) -> TestSpans | None:
+    def start_suite(cls, name: str, secrets: Iterable[str]) -> TestSpans | None:
         """The session's own process: its run."""
-        recorder = _recorder()
+        recorder = _recorder(secrets)
         if not recorder.enabled:
             return None
         run = recorder.run(name, component=_COMPONENT)
@@ -50,9 +50,9 @@ class TestSpans:
         return cls(recorder, run, run.log)
 
     @classmethod
-    def start_worker(cls) -> TestSpans | None:
+    def start_worker(cls, secrets: Iterable[str]) -> TestSpans | None:
         """A worker: its process span stands in the run that its environment names."""
-        recorder = _recorder()
+        recorder = _recorder(secrets)
         return cls(recorder, None, recorder.logger(_COMPONENT)) if recorder.enabled else None
 
     @property

@@ -1,7 +1,7 @@
 """JUnit XML: what nearly every test runner can write, and every CI can read.
 
 A report is a run, a `testcase` a span of type `test`. Files that a case names in its output as
-`[[ATTACHMENT|path]]` come along, if they lie beside the report.
+`[[ATTACHMENT|path]]` come along, if they lie beside the report; on the way out they are put there.
 
 The one hard fact: XML is not trusted. A report with a DOCTYPE is refused before any entity is
 read, and attachments outside the report's own folder are passed over.
@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -26,7 +27,9 @@ from vestige.record.run import SpanInfo
 from vestige.record.types import Attributes, KnownRecord
 
 _ATTACHMENT = re.compile(r"\[\[ATTACHMENT\|([^\]\n]+)\]\]")
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _SNIFFED = 4096
+_NAME_MAX = 100
 
 
 def sniff(path: Path) -> bool:
@@ -78,14 +81,36 @@ def write(run: RunToWrite, target: Path) -> Path:
         raise UsageError(f"{target}: is a directory (expected a file). Name one in it.")
     report = Report(run.run.info.name, render_time(run.run.info.started_ns))
     report.cases = [_case_of(span, run) for span in tests]
-    half = target.with_name(f".{target.name}.part")
     target.parent.mkdir(parents=True, exist_ok=True)
+    folder = target.with_name(f"{_safe_name(target.stem)}-files")
+    cases = dict(zip((span.id for span in tests), report.cases, strict=True))
+    files = [
+        span
+        for span in run.run.spans
+        if span.type == "file" and span.parent_id in cases and span.input is not None
+    ]
+    if files and os.path.lexists(folder):
+        raise UsageError(f"{folder}: is in the way of the attachments. Remove it, or name another target.")  # fmt: skip
+    half = target.with_name(f".{target.name}.part")
     try:
+        if files:
+            folder.mkdir()
+        for number, span in enumerate(files, 1):
+            name = f"{number}-{_safe_name(span.name.rpartition('/')[2])}"
+            (folder / name).write_bytes(run.body(span.input) or b"")
+            cases[span.parent_id or ""].output += f"\n[[ATTACHMENT|{folder.name}/{name}]]"
         half.write_bytes(render_report(report))
         os.replace(half, target)
-    finally:
+    except BaseException:
         half.unlink(missing_ok=True)
+        if files:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
     return target
+
+
+def _safe_name(name: str) -> str:
+    return _UNSAFE.sub("_", name)[-_NAME_MAX:] or "_"
 
 
 def _parse(path: Path) -> tuple[Report, str]:

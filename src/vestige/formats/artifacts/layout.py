@@ -80,8 +80,11 @@ SEED_TIMESTAMP = re.compile(r"\d{8}_\d{6}")
 
 RFC3339 = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})")
 
+_ODD = re.compile(r"(?:^|/)\.{0,2}(?:/|\Z)")
+"""An empty step in a path, `.` or `..`."""
+
 _LOG = re.compile(r"\.log(\.[^/]*)?\Z")
-_SCREENSHOT = re.compile(r"\.(png|jpe?g|webp|gif|bmp)\Z", re.IGNORECASE)
+_SCREENSHOTS = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp")
 _DRIVE = re.compile(r"[A-Za-z]:")
 _KIND_BY_FOLDER: Final = {
     "diagnostics": "diagnostics", "failures": "diagnostics", "trace": "trace", "steps": "trace",
@@ -111,12 +114,12 @@ def refs(later: bool = False) -> dict[str, Any]:
 
 def is_log(path: str) -> bool:
     """`*.log` and `*.log.*`: what logs/index.json has to list."""
-    return _LOG.search(posixpath.basename(path)) is not None
+    return ".log" in path and _LOG.search(path) is not None
 
 
 def is_screenshot(path: str) -> bool:
     """What screenshots/index.json has to list, wherever it is."""
-    return _SCREENSHOT.search(path) is not None
+    return path.lower().endswith(_SCREENSHOTS)
 
 
 def kind_of(path: str) -> str:
@@ -161,4 +164,4 @@ def is_alias(path: str) -> bool:
 
 def plain(path: str) -> str:
     """The one way to write a safe path."""
-    return posixpath.normpath(path)
+    return posixpath.normpath(path) if _ODD.search(path) else path

@@ -44,7 +44,7 @@ SCHEMA_NAME: Final = "mcp-agent-mail-artifacts"
 SCHEMA_MAJOR: Final = 1
 
 
-class Counts(msgspec.Struct, frozen=True, rename={"passed": "pass"}):
+class Counts(msgspec.Struct, frozen=True, gc=False, rename={"passed": "pass"}):
     """`total` counts cases, the others count assertions: they need not add up."""
 
     total: Natural
@@ -236,7 +236,7 @@ class TraceEvent(msgspec.Struct, omit_defaults=True, gc=False):
 # --- what later eras require (profile `latest`) -----------------------------------------------------
 
 
-class ManifestCase(msgspec.Struct, frozen=True):
+class ManifestCase(msgspec.Struct, frozen=True, gc=False):
     name: str
     status: str
     assertion_count: Natural

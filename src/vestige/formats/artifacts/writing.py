@@ -109,12 +109,24 @@ def finish_bundle(
     return writer.finish()
 
 
-def read_cases(root: Path) -> tuple[list[Case], Counts]:
-    """The cases that a trace tells, and its last counters. A torn line is passed over."""
+def read_cases(
+    root: Path, seen: Callable[[TraceEvent], None] = lambda event: None
+) -> tuple[list[Case], Counts]:
+    """The cases that a trace tells, and its last counters. A torn line is passed over.
+    `seen`: gets every event, so that a trace need not be read twice."""
     path = root / layout.TRACE
-    told = list(tell(_read_events(path), _has_ends(path)))
-    counts = told[-1].event.counters if told else Counts(0, 0, 0, 0)
-    return [step.case for step in told if step.action == "open" and step.case], counts
+    counts = Counts(0, 0, 0, 0)
+
+    def events() -> Iterator[TraceEvent]:
+        nonlocal counts
+        for event in _read_events(path):
+            counts = event.counters
+            seen(event)
+            yield event
+
+    steps = tell(events(), _has_ends(path))
+    cases = [step.case for step in steps if step.action == "open" and step.case is not None]
+    return cases, counts
 
 
 def _read_events(path: Path) -> Iterator[TraceEvent]:
