@@ -25,10 +25,11 @@ import msgspec
 
 from vestige import settings as settings_module
 from vestige.clock import SYSTEM, Clock
-from vestige.emit import current, run_sinks
+from vestige.emit import current
 from vestige.emit.emitter import LEVEL_RANK, Emitter, PreparedBody
 from vestige.emit.logger import Logger
 from vestige.emit.null import NULL_LOGGER, NULL_SPAN, UnsampledRun
+from vestige.emit.run_sinks import SINKS
 from vestige.emit.span import Span
 from vestige.errors import SettingError, UsageError
 from vestige.home import Home, get_home
@@ -241,7 +242,7 @@ class Recorder:
             self._write(line)
             if self._listeners:
                 self._tell(record)
-            if run_sinks.SINKS:
+            if SINKS:
                 self._tell_run(record, given)
         except Exception as error:  # noqa: BLE001  # the program goes on, whatever this is
             self._emitter.fault(f"record lost: {type(error).__name__}")
@@ -257,7 +258,7 @@ class Recorder:
             self._send(second)
             return
         self._write(lines)
-        if run_sinks.SINKS:
+        if SINKS:
             self._tell_run(second, second, first)
 
     def _tell(self, record: KnownRecord) -> None:
@@ -270,7 +271,7 @@ class Recorder:
     def _tell_run(
         self, record: KnownRecord, given: KnownRecord, before: KnownRecord | None = None
     ) -> None:
-        sink = run_sinks.SINKS.get(record.run_id)
+        sink = SINKS.get(record.run_id)
         if sink is None:
             return
         try:
