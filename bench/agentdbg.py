@@ -122,7 +122,7 @@ def _viewer(python: str, data: Path, run_id: str) -> Measured:
             with suppress(OSError):
                 json.loads(urllib.request.urlopen(address, timeout=300).read())
                 break
-            time.sleep(0.01)
+            time.sleep(0.01)  # its server says nothing when it is ready
         seconds = time.perf_counter() - begun
         return seconds, place.memory_mb("VmHWM", server.pid) or 0.0
     finally:
