@@ -278,7 +278,7 @@ def act_and_die(contender: Contender, scene: str) -> None:
     if scene == "paced":
         for _ in range(20):
             contender.call()
-            time.sleep(0.05)
+            time.sleep(0.05)  # paced: the calls are spread over a second
     elif scene == "burst":
         for _ in range(10_000):
             contender.call()

@@ -114,7 +114,7 @@ def collector_peak_mb(home: Path, folder: Path) -> float:
         while process.poll() is None:
             # The peak only grows, so the last look is the one that counts.
             peak_mb = place.memory_mb("VmHWM", process.pid) or peak_mb
-            time.sleep(0.005)
+            time.sleep(0.005)  # between two looks at another process's memory
     if process.returncode:
         raise RuntimeError(f"{' '.join(command)}: exit status {process.returncode}")
     shutil.rmtree(copy)

@@ -34,7 +34,7 @@ def ask_model(model: str, messages: list[dict[str, Any]]) -> dict[str, Any]:
 
 @vestige.tool
 def look_up_order(order_id: str) -> dict[str, Any]:
-    time.sleep(0.1)
+    time.sleep(0.1)  # a database would take as long
     # The planted secret: a tool that returns what it should not.
     return {"order_id": order_id, "paid": 129.0, "days_ago": 40, "card_token": API_KEY}
 
@@ -57,7 +57,7 @@ def ask_policy_agent(question: str) -> str:
 @vestige.tool
 def charge_back(order_id: str, amount: float) -> str:
     Path(os.environ["DEMO_MARKER"]).write_text(str(os.getpid()))  # now demo.py kills us
-    time.sleep(30)
+    time.sleep(30)  # the bank answers slowly: time enough to be killed
     return "done"
 
 

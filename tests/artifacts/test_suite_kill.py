@@ -34,7 +34,7 @@ WITNESSED = """
         os.write(FD, f"begin {request.node.nodeid}\\n".encode())
         if number % 3 == 0:
             vestige_attach('{"number": 1}', "state.json")
-        time.sleep(0.02)
+        time.sleep(0.02)  # long enough that a kill may fall into a test
         assert number % 5
         os.write(FD, f"end {request.node.nodeid}\\n".encode())
 """

@@ -32,7 +32,7 @@ def wait_until(true: Callable[[], bool]) -> None:
     for _ in range(LOOKS_MAX):
         if true():
             return
-        time.sleep(0.05)
+        time.sleep(0.05)  # another process does it: looking is the only way
     raise AssertionError("it never came true")
 
 

@@ -148,7 +148,7 @@ def viewer(python: Path, data: Path) -> Iterator[str]:
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", port)) == 0:
                     break
-            time.sleep(0.1)
+            time.sleep(0.1)  # its server does not say when it is ready
         yield f"http://127.0.0.1:{port}"
     finally:
         process.terminate()

@@ -37,7 +37,7 @@ with recorder.run("agent") as run:
             run.span("read", type="tool", body=big + str(number)).end()
         number += 1
         if number % 20 == 0:
-            time.sleep(0.01)
+            time.sleep(0.01)  # it writes for as long as the collectors are killed
 print(number)
 """
 
@@ -73,7 +73,7 @@ def test_a_collector_killed_at_random_points_loses_nothing_and_doubles_nothing(
     )
     for _ in range(KILLS):
         collector = start_collector()
-        time.sleep(rng.random() * 0.08)
+        time.sleep(rng.random() * 0.08)  # the moment of the kill is what is tested
         collector.kill()
         collector.communicate(timeout=10)
     out, _ = producer.communicate("stop\n", timeout=60)
@@ -138,7 +138,7 @@ def test_a_tail_goes_on_through_rotations_while_they_happen(
             render_line(Log(1, journal.writer, seq, 1, "r" * 8, "agent", "info", f"l {seq}"))
         )
         if seq % 50 == 0:
-            time.sleep(0.001)
+            time.sleep(0.001)  # so that the collector reads while it grows
     journal.close()
     collector.kill()
     collector.communicate(timeout=10)
