@@ -13,7 +13,7 @@ from typing import Any
 
 import vestige
 from vestige.clock import FakeClock
-from vestige.doors.mcp_tools import BY_NAME
+from vestige.doors.verbs import BY_NAME
 from vestige.query.answer import Answer
 from vestige.query.budget import TOKENS_MAX
 from vestige.query.checks import all_checks

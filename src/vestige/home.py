@@ -9,6 +9,8 @@
   collector.lock            held by whoever takes journals in
   spool/                    <bundle id>/: a home per debug bundle that is being captured
   bundles/                  <bundle id>.wink: those that `vestige recover` made
+  keys.json                 who may ask the server (access.py), hashed
+  shipped.json              how far `vestige ship` has sent the journals on
 """
 
 from __future__ import annotations
@@ -62,6 +64,14 @@ class Home(msgspec.Struct, frozen=True):
     @property
     def bundles(self) -> Path:
         return self.root / "bundles"
+
+    @property
+    def keys(self) -> Path:
+        return self.root / "keys.json"
+
+    @property
+    def shipped(self) -> Path:
+        return self.root / "shipped.json"
 
     @property
     def capture(self) -> Path:

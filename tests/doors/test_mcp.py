@@ -28,7 +28,7 @@ from mcp.shared.exceptions import MCPError
 
 from vestige.doors.cli.main import cli
 from vestige.doors.mcp import call, check_arguments, get_tool, install_hint, serve_http
-from vestige.doors.mcp_tools import TOOLS
+from vestige.doors.verbs import TOOLS
 from vestige.errors import UsageError
 from vestige.home import Home
 from vestige.query.budget import count_tokens

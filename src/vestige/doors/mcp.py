@@ -13,7 +13,6 @@ Elsewhere: what the verbs answer in query/debugger.py; the texts of the prompts 
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 import sys
@@ -21,17 +20,14 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from vestige._version import __version__
-from vestige.doors.mcp_tools import BY_NAME, TOOLS, Tool
+from vestige.doors.verbs import TOOLS, Tool, ask, check_arguments, get_tool
 from vestige.errors import UsageError, VestigeError
 from vestige.home import Home
 from vestige.query import words
-from vestige.query.surfaces import help_for
 from vestige.skill import read_skill
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
-
-    from vestige.query.answer import Answer
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -67,40 +63,6 @@ def call(home: Home, name: str, arguments: Mapping[str, Any] | None) -> tuple[st
         return f"error: {name}: a bug in vestige ({kind}). Try another tool; see its stderr.", True
 
 
-def get_tool(name: str) -> Tool:
-    if name in BY_NAME:
-        return BY_NAME[name]
-    near = difflib.get_close_matches(name, BY_NAME, 3, 0.5)
-    hint = f"Nearest: {', '.join(near)}." if near else f"There are: {', '.join(BY_NAME)}."
-    raise UsageError(f"{words.one_line(name, 60)!r}: no such tool. {hint}")
-
-
-def check_arguments(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments under the verb's own words, or an error that teaches the right ones."""
-    known = {one.name: one for one in tool.all_parameters}
-    problems: list[str] = []
-    taken: dict[str, Any] = {}
-    for name, value in arguments.items():
-        if name not in known:
-            near = difflib.get_close_matches(name, known, 2, 0.5)
-            hint = f"nearest: {', '.join(near)}" if near else f"there are: {', '.join(known)}"
-            problems.append(f"{words.one_line(name, 60)!r} is no argument of {tool.name} ({hint})")
-        elif value is not None:
-            try:
-                taken[known[name].to or name] = known[name].take(value)
-            except ValueError as error:
-                shown = words.one_line(json.dumps(value, ensure_ascii=False, default=str), 60)
-                problems.append(f"{name}: {shown} does not fit ({error})")
-    problems += [
-        f"{one.name} is missing (expected {one.expected()}: {one.meaning})"
-        for one in tool.parameters
-        if one.required and arguments.get(one.name) is None
-    ]
-    if problems:
-        raise UsageError(f"{tool.name}: {'; '.join(problems)}. Example: {json.dumps(tool.example)}")
-    return taken
-
-
 def _ask(home: Home, tool: Tool, values: dict[str, Any]) -> str:
     from vestige.transfer import is_source, open_path
 
@@ -115,23 +77,7 @@ def _ask(home: Home, tool: Tool, values: dict[str, Any]) -> str:
             )
     with open_path(home) as debugger:
         debugger.at = ""  # the next command of an answer is a call of another tool, of this home
-        if tool.name == "help":
-            return help_for(debugger.store, **values).text(budget)
-        answer: Answer = getattr(debugger, tool.name)(**_reworded(tool, values))
-        return answer.text(budget)
-
-
-def _reworded(tool: Tool, values: dict[str, Any]) -> dict[str, Any]:
-    """Options that the command line has as two words, and the verb as one."""
-    if tool.name == "show" and values.pop("no_fold", False):
-        values["fold"] = False
-    if tool.name == "body":
-        given, made = values.pop("in", False), values.pop("out", False)
-        if given and made:
-            raise UsageError("body: in and out are two bodies. Ask for one, then for the other.")
-        if given or made:
-            values["part"] = "input" if given else "output"
-    return values
+        return ask(debugger, tool, values).text(budget)
 
 
 # --- serving ------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
+from vestige.record.note import Note
 from vestige.record.run import BodyRef, Run
 from vestige.record.types import Attributes, KnownRecord
 
@@ -74,6 +75,8 @@ class Source:
     """Complete when the records are."""
     unread: int = 0
     """Of a glance: so many events of the file are not among the records."""
+    notes: list[Note] = field(default_factory=list)
+    """Complete when the records are."""
     beside: Source | None = None
     """The same as a run of its own, for where the run that it tells of was recorded."""
 
@@ -86,6 +89,7 @@ class RunToWrite:
     read_body: Callable[[int], bytes]
     process: Attributes = field(default_factory=dict)
     """What is known of the program that ran: attributes of its `process` span."""
+    notes: Sequence[Note] = ()
 
     def body(self, ref: BodyRef | None) -> bytes | None:
         """The bytes of a body, if they are still there."""

@@ -1,21 +1,32 @@
-"""The verbs as an MCP client's model meets them: names, when to use which, arguments.
+"""The verbs as a client elsewhere meets them, over MCP or HTTP: names, when to use which, arguments.
 
-Data more than code. Every option of a command is an argument of the tool with the same name,
-so the next command that an answer names is also a valid call.
+Data more than code. Every option of a command is an argument with the same name, so the next
+command that an answer names is also a valid call.
+
+    tool = get_tool("show")
+    ask(debugger, tool, check_arguments(tool, {"id": "r7", "errors": True}))
 """
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from vestige.clock import SYSTEM
+from vestige.errors import UsageError
+from vestige.query import words
 from vestige.query.bodies import parse_range
 from vestige.query.budget import TOKENS_MAX
 from vestige.query.grep import parse_parts
+from vestige.query.surfaces import help_for
 from vestige.settings import parse_duration
+
+if TYPE_CHECKING:
+    from vestige.query.answer import Answer
+    from vestige.query.debugger import Debugger
 
 Kind = Literal["string", "integer", "mixed", "boolean", "array"]
 _KINDS: dict[Kind, tuple[Any, str]] = {
@@ -287,3 +298,61 @@ TOOLS: tuple[Tool, ...] = (
     ),
 )  # fmt: skip
 BY_NAME = {tool.name: tool for tool in TOOLS}
+
+
+# --- one call ---------------------------------------------------------------------------------
+
+
+def get_tool(name: str) -> Tool:
+    if name in BY_NAME:
+        return BY_NAME[name]
+    near = difflib.get_close_matches(name, BY_NAME, 3, 0.5)
+    hint = f"Nearest: {', '.join(near)}." if near else f"There are: {', '.join(BY_NAME)}."
+    raise UsageError(f"{words.one_line(name, 60)!r}: no such tool. {hint}")
+
+
+def check_arguments(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments under the verb's own words, or an error that teaches the right ones."""
+    known = {one.name: one for one in tool.all_parameters}
+    problems: list[str] = []
+    taken: dict[str, Any] = {}
+    for name, value in arguments.items():
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 2, 0.5)
+            hint = f"nearest: {', '.join(near)}" if near else f"there are: {', '.join(known)}"
+            problems.append(f"{words.one_line(name, 60)!r} is no argument of {tool.name} ({hint})")
+        elif value is not None:
+            try:
+                taken[known[name].to or name] = known[name].take(value)
+            except ValueError as error:
+                shown = words.one_line(json.dumps(value, ensure_ascii=False, default=str), 60)
+                problems.append(f"{name}: {shown} does not fit ({error})")
+    problems += [
+        f"{one.name} is missing (expected {one.expected()}: {one.meaning})"
+        for one in tool.parameters
+        if one.required and arguments.get(one.name) is None
+    ]
+    if problems:
+        raise UsageError(f"{tool.name}: {'; '.join(problems)}. Example: {json.dumps(tool.example)}")
+    return taken
+
+
+def ask(debugger: Debugger, tool: Tool, values: dict[str, Any]) -> Answer:
+    """The verb's answer; `values` as `check_arguments` gave them."""
+    if tool.name == "help":
+        return help_for(debugger.store, **values)
+    answer: Answer = getattr(debugger, tool.name)(**_reworded(tool, values))
+    return answer
+
+
+def _reworded(tool: Tool, values: dict[str, Any]) -> dict[str, Any]:
+    """Options that the command line has as two words, and the verb as one."""
+    if tool.name == "show" and values.pop("no_fold", False):
+        values["fold"] = False
+    if tool.name == "body":
+        given, made = values.pop("in", False), values.pop("out", False)
+        if given and made:
+            raise UsageError("body: in and out are two bodies. Ask for one, then for the other.")
+        if given or made:
+            values["part"] = "input" if given else "output"
+    return values
