@@ -98,8 +98,10 @@ def serve(
         if collecting is not None:
             collecting.start()
         try:
+            running = _Uvicorn(config, server)
+            server.stop = running.stop
             ready(url(server, host, secure=cert is not None))
-            _Uvicorn(config, server).run(sockets=[listening])
+            running.run(sockets=[listening])
         finally:
             if collecting is not None:
                 collecting.close()
@@ -164,6 +166,9 @@ class _Uvicorn(uvicorn.Server):
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+    def stop(self) -> None:
+        self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._ours.stopping.set()
