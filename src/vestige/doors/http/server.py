@@ -168,7 +168,7 @@ class Server:
     def _open_debugger(self, tenant: str | None) -> Debugger:
         from vestige.collector.health import examine
 
-        store = SqliteStore.open(self.home.store, readonly=True)
+        store = SqliteStore.open(self.home.store, readonly=True, tenant=tenant)
         return Debugger(
             store, keep=self._keeper.keep, health=lambda: examine(self.home, store), at=""
         )

@@ -25,7 +25,7 @@ SHAPES: dict[str, dict[str, str]] = {
         "run": "object", "types": "object", "findings": "array", "passed": "array",
         "cost_usd": "number?", "good_run": "object?", "stamps": "array",
     },
-    "check": {"run_id": "string", "findings": "array", "passed": "array", "failed": "array"},
+    "check": {"run_id": "string", "findings": "array", "passed": "array", "failed": "object"},
     "why": {"chain": "array", "others": "array"},
     "show": {"run": "object", "spans": "array", "logs": "array"},
     "span": {
