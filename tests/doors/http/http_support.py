@@ -74,10 +74,13 @@ class Site:
     def raw(self, data: bytes) -> bytes:
         """Bytes as they are; what comes back until the server closes."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=WAIT_S) as connection:
-            connection.sendall(data)
             found = b""
-            while part := connection.recv(65536):
-                found += part
+            try:
+                connection.sendall(data)
+                while part := connection.recv(65536):
+                    found += part
+            except ConnectionError:
+                pass  # closed while we still spoke
         return found
 
 
