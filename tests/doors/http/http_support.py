@@ -116,6 +116,7 @@ def record(home: Home, name: str = "triage", spans: int = 3, message: str = "loo
             span = run.span("search", type="tool", body=json.dumps({"q": f"refunds {number}"}))
             span.log.info(message)
             span.end(body="three pages")
+        run.log.info(f"{name} is done")
     catch_up(home)
     with SqliteStore.open(home.store, readonly=True) as store:
         return store.find_runs(run.run_id)[0].short_id
@@ -148,6 +149,10 @@ class Events:
             elif "data" in found:
                 return found["event"], found["id"], json.loads(found["data"])
         return None
+
+    def until_done(self, name: str) -> list[tuple[str, str, Any]]:
+        """Everything up to the last line of a run that `record` made."""
+        return self.until("log", message=f"{name} is done")
 
     def until(self, event: str, **wanted: object) -> list[tuple[str, str, Any]]:
         """Everything up to the first event that has all of this, inclusive."""
