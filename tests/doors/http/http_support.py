@@ -9,6 +9,8 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import vestige
@@ -85,7 +87,14 @@ class Site:
 
 
 @contextmanager
-def served(home: Home, *, collect: bool = False, **options: Any) -> Iterator[Site]:
+def served(
+    home: Home,
+    *,
+    collect: bool = False,
+    cert: Path | None = None,
+    key: Path | None = None,
+    **options: Any,
+) -> Iterator[Site]:
     """A server of this home in a thread, until the block ends."""
     lines: list[dict[str, object]] = []
     server = make_server(home, "127.0.0.1", log=lines.append, **options)
@@ -97,7 +106,9 @@ def served(home: Home, *, collect: bool = False, **options: Any) -> Iterator[Sit
         ready.set()
 
     thread = threading.Thread(
-        target=serve, args=(server, "127.0.0.1", 0), kwargs={"collect": collect, "ready": tell}
+        target=serve,
+        args=(server, "127.0.0.1", 0),
+        kwargs={"collect": collect, "cert": cert, "key": key, "ready": tell},
     )
     thread.start()
     assert ready.wait(WAIT_S)
@@ -141,7 +152,9 @@ class Events:
     def next(self) -> tuple[str, str, Any] | None:
         """(event, id, data); None at the stream's end. Heartbeats are passed over."""
         found: dict[str, str] = {}
+        deadline = monotonic() + WAIT_S  # heartbeats come for ever
         while line := self.response.readline():
+            assert monotonic() < deadline, "nothing came"
             text = line.decode().rstrip("\n")
             if text:
                 name, _, value = text.partition(": ")
