@@ -183,6 +183,36 @@ def test_pages_follow_each_other_to_the_end(home: Home) -> None:
     assert seen == [f"run {number}" for number in (4, 3, 2, 1, 0)]
 
 
+def test_a_note_is_said_and_read_over_http(home: Home) -> None:
+    """Masked before it is kept; refused where it makes no sense."""
+    run = record(home)
+    secret = "sk-ant-api03-" + "x" * 40
+    json_type = {"Content-Type": "application/json"}
+
+    def say(**note: object) -> Any:
+        body = json.dumps(note).encode()
+        return site.ask("/api/v1/notes", method="POST", body=body, headers=json_type)
+
+    with served(home) as site:
+        kept = say(id=f"{run}.s2", text=f"the key was {secret}", author="eva")
+        listed = site.data(f"/api/v1/notes?id={run}")
+        wrong = [say(id=run), say(id="r99", text="x"), say(id=run, text=" "), say(id=1, text="x")]
+        broken = site.ask("/api/v1/notes", method="POST", body=b"{", headers=json_type)
+        large = site.ask("/api/v1/notes", method="POST", body=b"x" * 200_000)
+        chunked = site.raw(
+            b"POST /api/v1/notes HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n"
+            b"Connection: close\r\n"
+            + f"Authorization: Bearer {site.server.token}\r\n\r\n".encode()
+            + b"10000\r\n" + b"x" * 65536 + b"\r\n" + b"20000\r\n" + b"x" * 131072 + b"\r\n"
+        )  # fmt: skip
+
+    assert kept.status == 201
+    assert [note["text"] for note in listed["notes"]] == [kept.json()["note"]["text"]]
+    assert secret not in json.dumps(listed)
+    assert [reply.status for reply in (*wrong, broken, large)] == [400, 404, 400, 400, 400, 413]
+    assert chunked.startswith(b"HTTP/1.1 413")
+
+
 def test_a_store_that_is_pruned_or_replaced_meanwhile_is_read_on(home: Home) -> None:
     """Connections are kept between requests; what they read is still what is there."""
     record(home, "first")
