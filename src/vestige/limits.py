@@ -209,6 +209,17 @@ ARTIFACT_BODY_MAX = 4 * MIB
 JUNIT_MAX = 64 * MIB
 """An XML report is held whole while it is read."""
 
+# --- OpenWOP ----------------------------------------------------------------------------
+
+OPENWOP_BUNDLE_MAX = 8_000_000
+"""A whole bundle, uncompressed: below 8 MB however one counts a megabyte."""
+
+OPENWOP_PART_MAX = 1_000_000
+"""What goes in, what comes out, the variables and all notes of a run, each: the events need the room."""
+
+OPENWOP_FILE_MAX = 64 * MIB
+"""A bundle is read whole; hosts may raise their cap, but one of this size is no report of one run."""
+
 # --- the store --------------------------------------------------------------------------
 
 PIECE_MIN = 64
