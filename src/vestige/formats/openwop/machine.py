@@ -37,10 +37,11 @@ _HOST: Final = (
     r"|(?<=[/@])[A-Za-z0-9_-]{1,63}\.local(?![\w.-])"
 )
 _SHAPES: Final = re.compile(f"{_DSN}|{_ADDRESS}|{_HOST}", re.ASCII)
-_HINTS: Final = re.compile(
-    rb"://|\b10\.\d|\b127\.\d|\b192\.168|\b169\.254|\b172\.[123]|\b0\.0\.0\.0|fe80:|\bf[cd]..:|::1"
-    rb"|\.internal|\.intranet|\.corp|\.lan|\.localdomain|\.arpa|\.local"
-)
+_HINTS: Final = (
+    b"://", b"10.", b"127.", b"192.168", b"169.254", b"172.", b"0.0.0.0", b"fe80:", b"::1",
+    b".internal", b".intranet", b".corp", b".lan", b".localdomain", b".arpa", b".local",
+)  # fmt: skip
+_HINT_V6: Final = re.compile(rb"f[cd][0-9a-fA-F]{2}:")
 """Without one of these in its bytes a text has no shape of `_SHAPES`."""
 
 _FRAME: Final = re.compile(r'(File "|file:///?|[\s(@])((?:/|[A-Za-z]:[\\/])[^"\n:()]*[/\\])(?=[^/\\"\n:]+(?:", line|:\d))')  # fmt: skip
@@ -76,11 +77,11 @@ class Machine:
         folders = {text for each in told for text in _folders(each.get("cwd"))}
         self._known = _any_of(names)
         self._folders = _any_of(folders, r"(?:/|(?![\w.-]))")
-        self._hints = [text.encode() for text in (*names, *folders)]
+        self._hints = (*_HINTS, *(text.encode() for text in (*names, *folders)))
 
     def is_in(self, raw: bytes) -> bool:
         """Whether a rendered value might hold something; never wrong when it says no."""
-        return _HINTS.search(raw) is not None or any(hint in raw for hint in self._hints)
+        return any(hint in raw for hint in self._hints) or _HINT_V6.search(raw) is not None
 
     def text(self, text: str) -> str:
         if self._folders is not None:

@@ -204,7 +204,7 @@ class Story:
         else:
             if node.type == "tool":
                 yield "agent.toolReturned", f"{node.id}.returned", lambda: tell.returned(node)
-            if spending.usage_of(node) is not None:
+            if spending.has_usage(node):
                 yield "provider.usage", f"{node.id}.usage", lambda: tell.usage(node)
             key = f"{node.id}.ended"
             if node.status == "ok":
@@ -312,7 +312,7 @@ def _count(node: SpanInfo | LogInfo, ends: bool) -> int:
     if isinstance(node, LogInfo):
         return 1
     count = 1 + (node.type == "tool")
-    return count + (ends and spending.usage_of(node) is not None)
+    return count + (ends and spending.has_usage(node))
 
 
 def _node_of(node: SpanInfo | LogInfo, root_id: str) -> str | None:
