@@ -47,11 +47,12 @@ _HINT_V6: Final = re.compile(rb"f[cd][0-9a-fA-F]{2}:")
 _FRAME: Final = re.compile(r'(File "|file:///?|[\s(@])((?:/|[A-Za-z]:[\\/])[^"\n:()]*[/\\])(?=[^/\\"\n:]+(?:", line|:\d))')  # fmt: skip
 _PATH: Final = re.compile(r"(?<![\w./:\\-])(?:/(?:[\w.@+~-]+/)+|[A-Za-z]:\\(?:[^\\\s\"'<>|]+\\)+|~/(?:[\w.@+~-]+/)+)")  # fmt: skip
 
-_KEYS: Final = frozenset(
-    "argv cwd pid ppid executable supervisor host hostname host_name nodename node_name server machine "
-    "fqdn ip ip_address address peer remote_addr env environ environment username user_name login home "
-    "path_env dsn database_url connection_string".split()
-)
+_KEYS: Final = frozenset((
+    "argv", "cwd", "pid", "ppid", "executable", "supervisor", "host", "hostname", "host_name",
+    "nodename", "node_name", "server", "machine", "fqdn", "ip", "ip_address", "address", "peer",
+    "remote_addr", "env", "environ", "environment", "username", "user_name", "login", "home",
+    "path_env", "dsn", "database_url", "connection_string",
+))  # fmt: skip
 _PREFIXES: Final = (
     "env.", "environ.", "environment.", "process.", "host.", "os.", "net.", "network.", "server.",
     "client.address", "source.address", "git.root",

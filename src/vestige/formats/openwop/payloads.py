@@ -26,16 +26,8 @@ from vestige.record.values import cut, text_of_bytes
 MISSING: Final = "(gone: no longer kept)"
 _CODES: Final = {"interrupted": "interrupted", "timeout": "timeout", "cancelled": "cancelled"}
 _SAID: Final = frozenset(
-    (
-        "error.type",
-        "error.message",
-        "error.stack",
-        "tool_call_id",
-        "tool_name",
-        "event_id",
-        "attempt",
-    )
-)
+    ("error.type", "error.message", "error.stack", "tool_call_id", "tool_name", "event_id", "attempt", "cost_usd")
+)  # fmt: skip
 """Attributes that have a field of their own."""
 _decode = msgspec.json.Decoder().decode
 
@@ -73,8 +65,7 @@ class Telling:
 
     def failed(self, span: SpanInfo) -> dict[str, Any]:
         told: dict[str, Any] = {"nodeId": span.id, "error": error_of(span), **_took(span)}
-        if span.type != "tool":
-            self._put(told, "outputs", span.output)
+        self._put(told, "outputs", span.output)
         return told | self._facts(span)
 
     def cancelled(self, span: SpanInfo) -> dict[str, Any]:

@@ -68,7 +68,8 @@ class Story:
         self.cut: list[str] = []
         """Parts of the run itself that are too large to go out whole."""
         self._tell = Telling(source, self.root_id)
-        if any(node.redacted for node in (*source.run.spans, *source.run.logs)):
+        nodes: list[SpanInfo | LogInfo] = [*source.run.spans, *source.run.logs]
+        if any(node.redacted for node in nodes):
             self.privacy.refuse()
 
     # --- the run ------------------------------------------------------------------------------
