@@ -1,6 +1,6 @@
 """Where formats and stores meet: open anything that holds runs, take runs in, hand them out."""
 
-from vestige.transfer.exporting import export_run
+from vestige.transfer.exporting import export_run, hash_key, run_to_write
 from vestige.transfer.importing import Imported, check_source, import_path, recover_source
 from vestige.transfer.opening import is_source, open_ids, open_path, split_source
 
@@ -8,10 +8,12 @@ __all__ = [
     "Imported",
     "check_source",
     "export_run",
+    "hash_key",
     "import_path",
     "is_source",
     "open_ids",
     "open_path",
     "recover_source",
+    "run_to_write",
     "split_source",
 ]

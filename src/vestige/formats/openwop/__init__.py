@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from vestige.formats.base import Problem, RunToWrite, Source
-from vestige.formats.openwop.names import Mode
+from vestige.formats.openwop.names import MODES as MODES
+from vestige.formats.openwop.names import Mode as Mode
 
 _SNIFFED = 64 * 1024
 _SIGNS = (b'"bundleVersion"', b'"redactionMode"', b'"redactionApplied"')

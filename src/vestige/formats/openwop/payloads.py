@@ -100,12 +100,11 @@ class Telling:
             "provider": provider, "model": model, "inputTokens": read, "outputTokens": written,
             "totalTokens": read + written, "nodeId": span.id,
         }  # fmt: skip
-        for key, count in (
-            ("cacheReadTokens", usage.cache_read_tokens),
-            ("cacheWriteTokens", usage.cache_write_tokens),
-        ):
-            if count is not None:
-                told[key] = count
+        cached = {
+            "cacheReadTokens": usage.cache_read_tokens,
+            "cacheWriteTokens": usage.cache_write_tokens,
+        }
+        told |= {key: count for key, count in cached.items() if count is not None}
         cost = cost_of(span, usage)
         return told if cost is None else {**told, "costEstimateUsd": cost}
 

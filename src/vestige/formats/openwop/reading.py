@@ -36,6 +36,7 @@ from vestige.formats.openwop.notes import render_text
 from vestige.formats.openwop.privacy import encode
 from vestige.limits import ATTRIBUTE_VALUE_MAX, PROBLEMS_MAX
 from vestige.record.note import Note
+from vestige.record.run import PARTIAL
 from vestige.record.types import (
     LEVELS,
     VERSION,
@@ -47,9 +48,6 @@ from vestige.record.types import (
     SpanUpdate,
 )
 from vestige.record.values import clean_attributes, clean_message, clean_name, clean_text, cut
-
-PARTIAL: Final = "partial"
-"""Attribute of a root span whose run is not all here; its value says what is missing."""
 
 _SPAN_ID: Final = re.compile(r"[0-9a-f]{16}")
 _ENDS: Final = {
