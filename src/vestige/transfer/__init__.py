@@ -2,10 +2,12 @@
 
 from vestige.transfer.exporting import export_run, hash_key, run_to_write
 from vestige.transfer.importing import Imported, check_source, import_path, recover_source
-from vestige.transfer.opening import is_source, open_ids, open_path, split_source
+from vestige.transfer.noting import add_note
+from vestige.transfer.opening import is_source, open_ids, open_path, open_tenant, split_source
 
 __all__ = [
     "Imported",
+    "add_note",
     "check_source",
     "export_run",
     "hash_key",
@@ -13,6 +15,7 @@ __all__ = [
     "is_source",
     "open_ids",
     "open_path",
+    "open_tenant",
     "recover_source",
     "run_to_write",
     "split_source",

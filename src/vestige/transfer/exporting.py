@@ -46,7 +46,7 @@ def export_run(
 def run_to_write(store: Store, run_id: str) -> RunToWrite:
     """A stored run with all that travels with it."""
     run = store.load_run(run_id)
-    return RunToWrite(run, store.read_body, _process(store, run.info))
+    return RunToWrite(run, store.read_body, _process(store, run.info), store.notes(run_id))
 
 
 def _process(store: Store, run: RunInfo) -> Attributes:
