@@ -3,7 +3,7 @@
 A note is an annotation with the signal `flag` and its text as `note`. The other signals are
 written as the first line of a note, so that they are read everywhere and come back as they were:
 
-    #rating 4            #label flaky            #correction "the answer is 42"
+    #rating 4            #label flaky            #correction "the answer is 42"            #flag
     too slow, but right  (the note)
 """
 
@@ -43,7 +43,7 @@ def render_text(signal: dict[str, Any], text: str | None) -> str:
     """The text of a note that says the same as a signal and its note."""
     kind = signal.get("kind")
     if kind == "flag" or kind not in SIGNALS:
-        return text or ""
+        return text or "#flag"
     value = signal.get(kind)
     said = value if kind == "label" and isinstance(value, str) and "\n" not in value else json.dumps(value)  # fmt: skip
     first = f"#{kind} {said}"
@@ -66,4 +66,4 @@ def parse_text(text: str) -> tuple[dict[str, Any], str | None]:
             return {"kind": "rating", "rating": value}, note
         if word != "rating" and isinstance(value, str):
             return {"kind": word, word: value}, note
-    return {"kind": "flag"}, text or None
+    return {"kind": "flag"}, None if text in ("", "#flag") else text

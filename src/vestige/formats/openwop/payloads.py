@@ -26,7 +26,7 @@ from vestige.record.values import cut, text_of_bytes
 MISSING: Final = "(gone: no longer kept)"
 _CODES: Final = {"interrupted": "interrupted", "timeout": "timeout", "cancelled": "cancelled"}
 _SAID: Final = frozenset(
-    ("error.type", "error.message", "error.stack", "tool_call_id", "tool_name", "event_id", "attempt", "cost_usd")
+    ("error.type", "error.code", "error.message", "error.stack", "tool_call_id", "tool_name", "event_id", "attempt", "cost_usd")
 )  # fmt: skip
 """Attributes that have a field of their own."""
 _decode = msgspec.json.Decoder().decode
@@ -184,8 +184,9 @@ def error_from(attributes: Attributes, status: str, said: str = "") -> dict[str,
     kind, message = attributes.get("error.type"), attributes.get("error.message")
     stack = attributes.get("error.stack")
     name = str(kind).rpartition(".")[2] if kind else ""
+    own = attributes.get("error.code")
     told: dict[str, Any] = {
-        "code": _CODES.get(status) or name or "error",
+        "code": _CODES.get(status) or (own if isinstance(own, str) else "") or name or "error",
         "message": cut(str(message or ""), ATTRIBUTE_VALUE_MAX) or said or name or f"ended as {status}",
     }  # fmt: skip
     details: dict[str, Any] = {"type": cut(str(kind), 500)} if kind else {}

@@ -395,8 +395,10 @@ def _status(status: str, error: Object) -> str:
 
 def _error(error: Object) -> dict[str, Any]:
     details = object_of(error.get("details"))
+    code, kind = text_of(error.get("code")), text_of(details.get("type"))
     told = {
-        "error.type": details.get("type") or error.get("code"),
+        "error.type": kind or code,
+        "error.code": code if kind and code not in (*_CODED, kind.rpartition(".")[2]) else None,
         "error.message": error.get("message"),
         "error.stack": details.get("stack"),
     }

@@ -134,6 +134,8 @@ class Story:
         failed = self._failed_node
         if "error.message" not in own and "error.type" not in own and failed is not None:
             own = failed.attributes
+        elif failed is not None and failed.attributes.get("error.type") == own.get("error.type"):
+            own = {"error.code": failed.attributes.get("error.code"), **own}
         stamp = next((log.message for log in self._source.run.logs if _is_stamp(log)), "")
         said = stamp or ("the program ended before the run did" if self.info.outcome == "interrupted" else "")  # fmt: skip
         return error_from(own, self.info.outcome, said)
@@ -279,6 +281,14 @@ class Story:
     def annotations(self) -> Iterator[bytes]:
         for note in self._source.notes:
             yield self.privacy.render(notes.annotation_of(note))
+
+    def annotation(self, note_id: str) -> bytes:
+        """The one that a note became."""
+        note = next(each for each in self._source.notes if each.id == note_id)
+        return self.privacy.render(notes.annotation_of(note))
+
+    def has_node(self, span_id: str) -> bool:
+        return span_id == self.root_id or any(span.id == span_id for span in self._source.run.spans)
 
 
 def summary(info: RunInfo) -> dict[str, Any]:
