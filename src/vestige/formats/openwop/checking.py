@@ -12,11 +12,10 @@ from vestige.formats.openwop import shapes
 from vestige.formats.openwop.document import Object, list_of, load, object_of
 from vestige.formats.openwop.machine import Machine
 from vestige.formats.openwop.names import ENDED, MODES, TERMINAL
-from vestige.formats.openwop.privacy import encode
+from vestige.formats.openwop.privacy import encode, redactor
 from vestige.formats.openwop.rules import RULES
 from vestige.formats.openwop.shapes import Holds, or_null
 from vestige.limits import OPENWOP_BUNDLE_MAX, PROBLEMS_MAX
-from vestige.record.redact import Redactor
 
 _Fields = dict[str, tuple[Holds, str, str]]
 """By key: whether a value holds, the rule that it breaks if not, and what was expected."""
@@ -228,7 +227,7 @@ class _Checker:
         except (RecursionError, ValueError):
             return
         counts: dict[str, int] = {}
-        Redactor().text(text, counts)
+        redactor().text(text, counts)
         for rule, count in sorted(counts.items()):
             self.add("", "secret-in-clear", f"{count} that look like a secret ({rule}).")
         if Machine().text(text) != text:

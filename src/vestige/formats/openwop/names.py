@@ -19,8 +19,8 @@ OMITTED: Final = "[OMITTED]"
 INTERNAL: Final = "[INTERNAL]"
 """In place of what tells about the machine: addresses, host names, connection strings."""
 
-TERMINAL: Final = frozenset(("run.completed", "run.failed", "run.cancelled"))
-ENDED: Final = frozenset(("completed", "failed", "cancelled"))
+TERMINAL: Final = ("run.completed", "run.failed", "run.cancelled")
+ENDED: Final = ("completed", "failed", "cancelled")
 """Statuses of a run that has ended."""
 
 STATUS_OF: Final = {"running": "running", "ok": "completed", "cancelled": "cancelled"}

@@ -57,7 +57,7 @@ class SensitiveError(UsageError):
 
 
 @cache
-def _redactor() -> Redactor:
+def redactor() -> Redactor:
     """One for the process: its scanner takes a while to be made."""
     return Redactor()
 
@@ -65,13 +65,13 @@ def _redactor() -> Redactor:
 def _masked(value: Any, raw: bytes) -> tuple[Any, bytes]:
     """As the recorder masks it: the text as a whole, for a key may stand far from its secret."""
     text = raw.decode()
-    masked = _redactor().text(text)
+    masked = redactor().text(text)
     if masked == text:
         return value, raw
     try:
         return _decode(masked), masked.encode()
     except msgspec.DecodeError:
-        value = _redactor().value(value)
+        value = redactor().value(value)
         return value, encode(value)
 
 
@@ -91,7 +91,7 @@ class Privacy:
     def render(self, value: Any) -> bytes:
         """A JSON value as it may leave, encoded. Most hold nothing, and are encoded once."""
         raw = encode(value)
-        if _redactor().suspicious(raw):
+        if redactor().suspicious(raw):
             value, raw = _masked(value, raw)
         if _MARK in raw:
             self.refuse()
