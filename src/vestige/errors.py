@@ -5,9 +5,12 @@
     │   └── SettingError                2   a VESTIGE_* variable or config.toml line
     ├── NotFoundError (LookupError)     2   no such run, span, body, path
     │   └── AmbiguousIdError            2   several things have that id
+    ├── ShipError                       1   records could not be sent to a server
     ├── InvalidSuiteError               1   a suite's own bundle breaks the rules of its format
     └── UnreadableError (RuntimeError)  3   bytes from outside that we cannot use
         ├── StoreError                  3   a store that is newer, damaged or locked
+        ├── ParcelError                 3   what another machine sent cannot be used
+        │   └── ParcelTooLargeError     3   ... because it is too much at once
         └── WinkError                   3   the seed's name for what concerns debug bundles
             └── DebugBundleError (RuntimeError)       3   a bundle cannot be made or used
                 ├── BundleCorruptedError              3   it is damaged, or not what it says
@@ -55,6 +58,10 @@ class AmbiguousIdError(NotFoundError):
         self.candidates = candidates
 
 
+class ShipError(VestigeError, RuntimeError):
+    """Records that a server does not take, or cannot be reached to take."""
+
+
 class InvalidSuiteError(VestigeError, RuntimeError):
     """What a suite left is no valid bundle: `problems` has all of it, a line each."""
 
@@ -71,6 +78,14 @@ class UnreadableError(VestigeError, RuntimeError):
 
 class StoreError(UnreadableError):
     """A store that this version cannot open."""
+
+
+class ParcelError(UnreadableError):
+    """Journal lines from another machine that cannot be used."""
+
+
+class ParcelTooLargeError(ParcelError):
+    """More than one request may carry, packed or unpacked."""
 
 
 class AgentDbgGuardrailExceeded(BaseException):  # the name that programs import

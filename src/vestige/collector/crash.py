@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from vestige.collector.outbox import let_go
 from vestige.home import Home
 from vestige.limits import BODY_INLINE_MAX, OPEN_SPANS_NAMED_MAX
 from vestige.record.types import (
@@ -78,7 +79,7 @@ def stamp_dead(home: Home, store: Store) -> int:
         records = _stamp(writer, store.open_spans(writer.writer), ended, _read_fault(fault))
         store.append(records)
         store.end_writer(writer.writer, writer.ended or "interrupted")
-        fault.unlink(missing_ok=True)
+        let_go(home, fault)
         stamped += bool(records)
     return stamped
 
