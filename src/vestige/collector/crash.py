@@ -67,7 +67,8 @@ def signal_number(name: str) -> int:
 
 def stamp_dead(home: Home, store: Store) -> int:
     """Stamp every writer that died; how many."""
-    unfinished = {writer for writer, _, _ in home.journal_files()}
+    # What other machines run is theirs to watch: until they say so, nobody is dead there.
+    unfinished = {writer for writer, _, _ in home.journal_files()} | store.remote_alive()
     stamped = 0
     for writer in store.writers(unfinished=True):
         if writer.writer in unfinished:
@@ -76,7 +77,8 @@ def stamp_dead(home: Home, store: Store) -> int:
         if ended is None and writer.supervisor in unfinished:
             continue
         fault = home.fault_file(writer.writer)
-        records = _stamp(writer, store.open_spans(writer.writer), ended, _read_fault(fault))
+        told = _read_fault(fault) or store.find_remote_fault(writer.writer)
+        records = _stamp(writer, store.open_spans(writer.writer), ended, told)
         store.append(records)
         store.end_writer(writer.writer, writer.ended or "interrupted")
         let_go(home, fault)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -179,6 +179,12 @@ class Store(Protocol):
         self, records: Iterable[AnyRecord], position: Position | None = None, malformed: int = 0
     ) -> int:
         """Take records in, and the position with them, in one transaction. How many were new."""
+
+    def remote_alive(self) -> Collection[str]:
+        """Writers of other machines that may still write: only those machines know."""
+
+    def find_remote_fault(self, writer: str) -> str | None:
+        """What faulthandler left on another machine."""
 
     def positions(self) -> Mapping[tuple[str, int], int]: ...
 
