@@ -79,7 +79,7 @@ def stamp_dead(home: Home, store: Store) -> int:
         fault = home.fault_file(writer.writer)
         told = _read_fault(fault) or store.find_remote_fault(writer.writer)
         records = _stamp(writer, store.open_spans(writer.writer), ended, told)
-        store.append(records)
+        store.append(records, tenant=writer.tenant)
         store.end_writer(writer.writer, writer.ended or "interrupted")
         let_go(home, fault)
         stamped += bool(records)

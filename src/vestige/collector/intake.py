@@ -160,7 +160,9 @@ class _Child:
 
 
 def _gone(number: int) -> Reply:
-    return Reply(number, problem="busy", message="The process that writes has ended. Send it again.")
+    return Reply(
+        number, problem="busy", message="The process that writes has ended. Send it again."
+    )
 
 
 # --- in the process -----------------------------------------------------------------------------

@@ -110,8 +110,10 @@ def end_line(writer: str, fault: str | None) -> bytes:
 
 # --- receiving --------------------------------------------------------------------------------
 
-_decoder = msgspec.json.Decoder(KnownRecord | BodyPart | WriterEnd)
-_way_decoder = msgspec.json.Decoder(OnTheWay)
+_decoder: msgspec.json.Decoder[KnownRecord | OnTheWay] = msgspec.json.Decoder(
+    KnownRecord | BodyPart | WriterEnd
+)
+_way_decoder: msgspec.json.Decoder[OnTheWay] = msgspec.json.Decoder(OnTheWay)
 
 
 def open_parcel(data: bytes, redactor: Redactor) -> Parcel:

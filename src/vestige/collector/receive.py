@@ -70,7 +70,10 @@ class Receiver:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._store.close()
 
@@ -80,9 +83,7 @@ class Receiver:
             opened = [self._open(delivery) for delivery in deliveries]
             with self._store.together():
                 outcomes = [
-                    found
-                    if isinstance(found, ParcelError)
-                    else self._keep(found, delivery.tenant)
+                    found if isinstance(found, ParcelError) else self._keep(found, delivery.tenant)
                     for delivery, found in zip(deliveries, opened, strict=True)
                 ]
         if any(isinstance(outcome, Receipt) and outcome.ended for outcome in outcomes):

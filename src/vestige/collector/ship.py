@@ -279,7 +279,7 @@ def _count(answer: Answer, name: str) -> int:
 
 def _pause_s(failures: int, after_s: float | None) -> float:
     """As the server asks, or twice as long each time; spread, so that a fleet comes back by and by."""
-    pause = min(SHIP_PAUSE_S * 2 ** min(failures - 1, 16), SHIP_PAUSE_MAX_S)
+    pause: float = min(SHIP_PAUSE_S * 2 ** min(failures - 1, 16), SHIP_PAUSE_MAX_S)
     if after_s is not None:
         pause = min(max(pause, after_s), SHIP_PAUSE_MAX_S)
     return pause * (0.5 + SYSTEM.fraction())

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from vestige import locks
 from vestige.collector.outbox import bound_outbox, let_go
+from vestige.errors import ForeignRunError
 from vestige.home import Home
 from vestige.journal.reader import read_lines
 from vestige.limits import BODY_MAX, MIB
@@ -61,7 +62,20 @@ def take(home: Home, store: Store) -> Taken:
 
 def _take_lines(store: Store, position: Position, data: bytes, taken: Taken) -> None:
     records, malformed = parse_lines(data)
-    taken.records += store.append(records, position, malformed)
+    refused: set[str] = set()
+    while True:
+        try:
+            taken.records += store.append(records, position, malformed)
+            break
+        except ForeignRunError as error:
+            # A program here that joined a run which another tenant brought: that one run is left
+            # out, so that the others are not held up.
+            if error.run_id in refused:
+                raise
+            refused.add(error.run_id)
+            kept = [record for record in records if record.run_id != error.run_id]
+            malformed += len(records) - len(kept)
+            records = kept
     taken.malformed += malformed
 
 

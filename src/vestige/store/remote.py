@@ -36,7 +36,9 @@ def end(connection: sqlite3.Connection, writer: str, fault: str | None, tenant: 
 
 
 def alive(connection: sqlite3.Connection) -> set[str]:
-    return {row[0] for row in connection.execute("SELECT writer FROM remote_writers WHERE over = 0")}
+    return {
+        row[0] for row in connection.execute("SELECT writer FROM remote_writers WHERE over = 0")
+    }
 
 
 def find_fault(connection: sqlite3.Connection, writer: str) -> str | None:
