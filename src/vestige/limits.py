@@ -317,7 +317,13 @@ HTTP_HEADER_S = 10.0
 """For a request's headers to arrive: who is slower holds a connection for nothing."""
 
 HTTP_BODY_S = 30.0
-"""Between two pieces of a request's body."""
+"""For a request's body to arrive, and longer for what comes at `HTTP_BODY_RATE_MIN`."""
+
+HTTP_BODY_RATE_MIN = 16 * KIB
+"""Bytes a second: who sends more slowly holds a connection more than uses it."""
+
+ARGUMENT_MAX = 16 * KIB
+"""Characters of one argument in a URL: a long SQL query, or a pasted log line."""
 
 HTTP_SHUTDOWN_S = 15
 """How long requests under way may take once the server is told to end."""
@@ -336,6 +342,15 @@ GZIP_LEVEL = 4
 
 LIVE_CLIENTS_MAX = 100
 """Streams of `/api/v1/live` at once; each asks the store whenever it changes."""
+
+LIVE_KEY_CLIENTS_MAX = 30
+"""Of those, streams of one key: one tenant's pages must not lock out the others'."""
+
+LIVE_MESSAGE_MAX = 2_000
+"""Characters of a log line in a live event; the whole line is in the run."""
+
+METRICS_KEPT_S = 5.0
+"""Counting a large store takes some tens of milliseconds: not at each look of a hasty scraper."""
 
 LIVE_BATCH = 500
 """Rows of each kind that a stream reads at a time: what it holds while its client is slow."""

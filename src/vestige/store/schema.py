@@ -10,6 +10,7 @@ import re
 import sqlite3
 
 from vestige.errors import StoreError
+from vestige.limits import CLOSES_KEPT
 from vestige.store import bodies, remote
 
 _RUNS = """
@@ -240,14 +241,23 @@ CREATE TRIGGER notes_gone AFTER DELETE ON runs
 BEGIN DELETE FROM notes WHERE run = OLD.id; END;
 """
 
+_CLOSES = f"""
+CREATE TABLE closes (             -- spans that ended after their row was written, in that order
+  id          INTEGER PRIMARY KEY AUTOINCREMENT,
+  span        INTEGER NOT NULL    -- spans.id
+);
+-- A live view is told of new rows by their ids; of these ends by these.
+CREATE TRIGGER span_closed AFTER UPDATE OF status ON spans
+WHEN OLD.status IS NULL AND NEW.status IS NOT NULL
+BEGIN INSERT INTO closes(span) VALUES (NEW.id); END;
+CREATE TRIGGER closes_old AFTER INSERT ON closes WHEN NEW.id % 1000 = 0
+BEGIN DELETE FROM closes WHERE id <= NEW.id - {CLOSES_KEPT}; END;
+"""
+
 STEPS: tuple[str, ...] = (
-    _RUNS + bodies.TABLES,
-    _FINDINGS,
-    _BUNDLES,
-    _TENANTS,
-    _NOTES,
+    _RUNS + bodies.TABLES, _FINDINGS, _BUNDLES, _TENANTS, _NOTES, _CLOSES,
     remote.TABLES,
-)
+)  # fmt: skip
 """Step n brings a store from version n to n + 1."""
 
 VERSION = len(STEPS)

@@ -20,11 +20,12 @@ from typing import Any, Self
 import msgspec
 
 from vestige.errors import NotFoundError, StoreError
+from vestige.limits import LIVE_BATCH
 from vestige.record.note import Note
 from vestige.record.run import Run, RunInfo
 from vestige.record.tenant import DEFAULT_TENANT
 from vestige.record.types import AnyRecord, BodyInfo
-from vestige.store import ask, loading, notes, remote, retention, schema, search, tenancy
+from vestige.store import ask, changes, loading, notes, remote, retention, schema, search, tenancy
 from vestige.store.base import (
     CheckResult,
     OpenSpan,
@@ -326,6 +327,16 @@ class SqliteStore:
 
     def check_results(self, run_ids: Sequence[str]) -> Mapping[str, Sequence[CheckResult]]:
         return search.check_results(self._connection, run_ids)
+
+    def cursor(self) -> changes.Cursor:
+        """Where the store is now: `changes` after it are those that come."""
+        return changes.here(self._connection)
+
+    def changes(
+        self, after: changes.Cursor, run_id: str | None = None, limit: int = LIVE_BATCH
+    ) -> changes.Changes:
+        """What was written since, at most `limit` rows of each kind. Of one run, or of all."""
+        return changes.since(self._connection, after, run_id, limit)
 
     def sizes(self) -> dict[str, int]:
         """What is in here, for `doctor`."""

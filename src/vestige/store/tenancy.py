@@ -44,7 +44,7 @@ _TABLES = {
     "remote_writers": "SELECT * FROM main.remote_writers x WHERE EXISTS (SELECT 1 FROM main.writers w WHERE w.writer = x.writer AND w.tenant = {tenant})",
     "journals": "SELECT * FROM main.journals x WHERE EXISTS (SELECT 1 FROM main.writers w WHERE w.writer = x.writer AND w.tenant = {tenant})",
 }  # fmt: skip
-_HIDDEN = frozenset(("facts", "pieces", "nodes"))
+_HIDDEN = frozenset(("facts", "pieces", "nodes", "closes"))
 """Not a tenant's to see: of the home as a whole, or shared between tenants where texts are equal."""
 
 _FUNCTIONS = frozenset(("json_each", "json_tree"))
