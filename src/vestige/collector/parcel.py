@@ -39,7 +39,18 @@ from vestige.limits import (
 from vestige.record.backstop import masked
 from vestige.record.line import BadLineError, parse_line
 from vestige.record.redact import Redactor
-from vestige.record.types import VERSION, AnyRecord, BodyInfo, Count, KnownRecord, Unknown
+from vestige.record.types import (
+    VERSION,
+    AnyRecord,
+    BodyInfo,
+    Count,
+    KnownRecord,
+    Log,
+    SpanClose,
+    SpanOpen,
+    SpanUpdate,
+    Unknown,
+)
 
 WRITER = re.compile(r"[0-9a-f]{16}")
 _PIECE = 256 * KIB
@@ -55,6 +66,7 @@ class BodyPart(msgspec.Struct, tag_field="kind", tag="body-part", omit_defaults=
     text: str | None = None
     base64: str | None = None
     """Instead of `text`, where the piece is none, or would grow too much as JSON."""
+    v: int = VERSION
 
 
 class WriterEnd(msgspec.Struct, tag_field="kind", tag="writer-end", omit_defaults=True):
@@ -63,6 +75,7 @@ class WriterEnd(msgspec.Struct, tag_field="kind", tag="writer-end", omit_default
     writer: str
     fault: str | None = None
     """What faulthandler wrote while the process died."""
+    v: int = VERSION
 
 
 OnTheWay = BodyPart | WriterEnd
@@ -121,17 +134,10 @@ def open_parcel(data: bytes, redactor: Redactor) -> Parcel:
     parcel = Parcel(size_bytes=len(data))
     parts: dict[Identity, list[bytes]] = {}
     for piece in _pieces(data):
-        records: list[AnyRecord] = []
-        for found in _parse(piece, parcel):
-            if not _is_ours(found):
-                parcel.malformed += 1
-            elif isinstance(found, BodyPart):
-                parts.setdefault((found.writer, found.seq), []).append(_bytes_of(found))
-            elif isinstance(found, WriterEnd):
-                parcel.ends.append(_masked_end(found, redactor))
-            else:
-                records.append(found)
-        parcel.records += _masked_records(records, redactor)
+        found = _parse(piece, parcel)
+        if not _is_plain(found):
+            found = _sorted_out(found, parcel, parts, redactor)
+        parcel.records += _masked_records(found, redactor)
     if parts:
         _attach(parcel, parts, redactor)
     return parcel
@@ -152,7 +158,7 @@ def _parse(piece: bytes, parcel: Parcel) -> list[Any]:
     if len(piece) <= LINE_MAX:
         try:
             found = _decoder.decode_lines(piece)
-            if all(getattr(record, "v", VERSION) == VERSION for record in found):
+            if {record.v for record in found} <= {VERSION}:
                 return found
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             pass
@@ -172,14 +178,44 @@ def _parse_one(line: bytes) -> AnyRecord | OnTheWay:
     return parse_line(line)
 
 
-def _is_ours(found: AnyRecord | OnTheWay) -> bool:
-    """Ids become rows that everyone looks through: they have the shape that ours have."""
-    if not WRITER.fullmatch(found.writer):
-        return False
-    if isinstance(found, OnTheWay):
-        return True
-    run_id = found.run_id
-    return run_id is None or 0 < len(run_id) <= NAME_MAX
+def _is_plain(found: list[Any]) -> bool:
+    """Only records, and all of them ours? Asked of all at once, as it is nearly always so."""
+    return (
+        {type(one) for one in found} <= _KNOWN
+        and all(map(_is_writer, {one.writer for one in found}))
+        and all(map(_is_run, {one.run_id for one in found}))
+    )
+
+
+def _sorted_out(
+    found: list[Any], parcel: Parcel, parts: dict[Identity, list[bytes]], redactor: Redactor
+) -> list[Any]:
+    """The records, without what is on the way only, and without what cannot be ours."""
+    records = []
+    for one in found:
+        if not _is_writer(one.writer):
+            parcel.malformed += 1
+        elif isinstance(one, BodyPart):
+            parts.setdefault((one.writer, one.seq), []).append(_bytes_of(one))
+        elif isinstance(one, WriterEnd):
+            parcel.ends.append(_masked_end(one, redactor))
+        elif one.run_id is None or _is_run(one.run_id):
+            records.append(one)
+        else:
+            parcel.malformed += 1
+    return records
+
+
+_KNOWN = frozenset((SpanOpen, SpanUpdate, SpanClose, Log))
+
+
+# Ids become rows that everyone looks through: they have the shape that ours have.
+def _is_writer(writer: str) -> bool:
+    return WRITER.fullmatch(writer) is not None
+
+
+def _is_run(run_id: str) -> bool:
+    return 0 < len(run_id) <= NAME_MAX
 
 
 def _masked_records(records: list[AnyRecord], redactor: Redactor) -> list[AnyRecord]:
