@@ -128,7 +128,8 @@ class SqliteStore:
             self._connection.execute(commit)
         except BaseException:
             if self._connection.in_transaction:  # SQLite may have ended it by itself
-                self._connection.execute(undo)
+                for statement in undo:
+                    self._connection.execute(statement)
             self._bodies.clear_caches()
             raise
 
@@ -388,8 +389,8 @@ def _count_malformed(connection: sqlite3.Connection, writer: str, count: int) ->
     )
 
 
-_WHOLE = ("BEGIN IMMEDIATE", "COMMIT", "ROLLBACK")
-_PART = ("SAVEPOINT part", "RELEASE part", "ROLLBACK TO part; RELEASE part")
+_WHOLE = ("BEGIN IMMEDIATE", "COMMIT", ("ROLLBACK",))
+_PART = ("SAVEPOINT part", "RELEASE part", ("ROLLBACK TO part", "RELEASE part"))
 
 # An import is no process that could have died: what it leaves open, its source left open.
 _UNFINISHED = """
