@@ -112,9 +112,7 @@ def test_what_was_acknowledged_is_there_after_the_server_is_killed(tmp_path: Pat
     server.start()
     server.stop()
 
-    logs = {
-        info.id: run.info.log_count for info, run in ((r.info, r) for r in server.runs().values())
-    }
+    logs = {run_id: run.info.log_count for run_id, run in server.runs().items()}
     for number in range(1, acknowledged + 1):
         assert logs[run_of(number)] == 2
 
