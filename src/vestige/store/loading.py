@@ -98,6 +98,9 @@ def _conditions(wanted: RunFilter) -> tuple[str, list[Any]]:
     if wanted.like is not None:
         where.append(_LIKE)
         values.extend([_contains(wanted.like)] * 4)
+    if wanted.tenant_of is not None:
+        where.append("r.tenant = (SELECT tenant FROM runs WHERE run_id = ?)")
+        values.append(wanted.tenant_of)
     for column in ("name", "outcome"):
         exact = wanted.name_is if column == "name" else wanted.outcome
         if exact is not None:
