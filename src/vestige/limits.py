@@ -233,3 +233,15 @@ LIST_MAX = 20
 
 SHOW_LINES_MAX = 400
 """Lines of the easy view unless told otherwise; the rest is one command away."""
+
+LABEL_MAX = 120
+"""Characters that say what a span did, in a tree or a waterfall: one line of a page."""
+
+LABELLED_ARGUMENTS_MAX = 5_000
+"""Tool calls of one outline whose arguments are read for their labels: some tens of milliseconds."""
+
+OUTLINE_ROWS_MAX = 200_000
+"""Spans, and as many log lines, of one answer of `outline`; a cursor goes on."""
+
+OUTLINE_MESSAGE_MAX = 2_000
+"""Characters of a log line in an outline: a page shows it on one line."""
