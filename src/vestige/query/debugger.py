@@ -16,7 +16,7 @@ from typing import Any, Self, TypeVar
 
 from vestige import clock
 from vestige.errors import NotFoundError, UsageError
-from vestige.limits import LIST_MAX, SHOW_LINES_MAX
+from vestige.limits import LIST_MAX, SHOW_LINES_MAX, TRANSCRIPT_ITEMS
 from vestige.query.answer import Answer
 from vestige.query.bodies import BodyAnswer, Slice, Which, body_answer, parse_range
 from vestige.query.check import CheckAnswer, Keep, examine, top
@@ -226,6 +226,12 @@ class Debugger:
     def outline(self, id: str | None = None, *, after: str | None = None) -> Answer:
         """A whole run as columns; `after`: a cursor, for what is new since."""
         return self._lazy("outline", self.store, resolve(self.store, id, "run").run, after)
+
+    def transcript(
+        self, id: str | None = None, *, after: str | None = None, limit: int = TRANSCRIPT_ITEMS
+    ) -> Answer:
+        """A run read like a chat; `after`: a cursor, or a span of it."""
+        return self._lazy("transcript", self.store, self._run(id), after, limit)
 
     # --- spans ------------------------------------------------------------------------------
 

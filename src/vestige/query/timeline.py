@@ -78,7 +78,7 @@ class Line:
 
 def timeline(run: Run, *, errors_only: bool = False, fold: bool = True) -> list[Line]:
     """The whole run, as lines. `errors_only` keeps what failed, and what it stood in."""
-    children, roots = _tree(run)
+    children, roots = tree_of(run)
     if errors_only:
         children, roots = _only_failed(children, roots)
     lines = list(_walk(children, roots, run.info.started_ns))
@@ -88,7 +88,7 @@ def timeline(run: Run, *, errors_only: bool = False, fold: bool = True) -> list[
 # --- the tree -------------------------------------------------------------------------------
 
 
-def _tree(run: Run) -> tuple[dict[str, list[Node]], list[Node]]:
+def tree_of(run: Run) -> tuple[dict[str, list[Node]], list[Node]]:
     """Spans and log lines under their parents; what has none that we know stands at the top."""
     known = {span.id for span in run.spans}
     children: dict[str, list[Node]] = {}
