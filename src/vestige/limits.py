@@ -254,3 +254,9 @@ TRANSCRIPT_ITEMS = 200
 
 TRANSCRIPT_TEXT_MAX = 4_000
 """Characters of one message, argument or result in a transcript; the whole is one call away."""
+
+FILTER_MAX = 2_000
+"""Characters of a filter of runs: a person types it."""
+
+FILTER_TERMS_MAX = 20
+"""Terms of it: each may look into every run."""

@@ -24,7 +24,7 @@ VALUE_SHOWN = 40
 VALUES_SHOWN = 4
 
 # Said elsewhere in the line, or only of use when one looks at the span itself.
-_NOT_SHOWN = frozenset(
+NOT_SHOWN = frozenset(
     [
         "error.type",
         "error.message",
@@ -263,7 +263,7 @@ def say_attributes(attributes: Attributes) -> list[str]:
     shown = [
         f"{words.one_line(key, 40)}={words.value(value, VALUE_SHOWN)}"
         for key, value in attributes.items()
-        if key not in _NOT_SHOWN and not (is_call and _is_usual(key, value))
+        if key not in NOT_SHOWN and not (is_call and _is_usual(key, value))
     ]
     if len(shown) > VALUES_SHOWN:
         return [*shown[:VALUES_SHOWN], f"+{len(shown) - VALUES_SHOWN} more"]

@@ -119,11 +119,14 @@ class TranscriptAnswer(Asked):
 def _tell(item: Item, shown: int) -> Iterator[Line]:
     lead = "  " * min(item.depth, DEPTH_SHOWN)
     head, mood = _HEADS[item.kind](item)
-    at = f"+{item.at_us / 1e6:.1f}s"
-    yield f"{lead}{head}  {at}" if item.kind != "log" else f"{lead}{head}", mood
+    yield f"{_at(item.at_us):>8}  {lead}{head}", mood
     for mark, text, quoted in _texts(item):
         for line in _quote(text, mark, shown):
-            yield f"{lead}{line}", quoted
+            yield f"{'':>8}  {lead}{line}", quoted
+
+
+def _at(us: int) -> str:
+    return f"+{us / 1e6:.1f}s" if us < 10**9 else f"+{words.duration(us * 1000)}"
 
 
 def _texts(item: Item) -> Iterator[tuple[str, Text, str]]:

@@ -23,7 +23,7 @@ from vestige.query.checks.calls import call_id_of, tool_name_of
 from vestige.query.evidence import Evidence
 from vestige.query.histories import Histories
 from vestige.query.timeline import is_stamp, say_attributes, tree_of
-from vestige.record.run import BodyRef, LogInfo, Node, SpanInfo
+from vestige.record.run import BodyRef, LogInfo, Node, SpanInfo, time_ns
 from vestige.record.segments import SPAN_TYPE as ASSEMBLY
 
 Kind = Literal["message", "call", "tool", "step", "state", "log", "error"]
@@ -103,7 +103,9 @@ class Items:
         self, node: Node, depth: int, has_children: bool, begin: int = 0
     ) -> Iterator[Item]:
         name = _name(node)
-        at_ns = node.time_ns if isinstance(node, LogInfo) else node.started_ns
+        at_ns = time_ns(node)
+        if isinstance(node, SpanInfo) and node.type == "run":
+            at_ns += node.duration_ns or 0  # it is told where it ended
         span = self._short(node.span_id) if isinstance(node, LogInfo) else node.short_id
         for number, (kind, facts) in enumerate(self._tell(node, has_children)):
             if number >= begin:
