@@ -124,7 +124,7 @@ class StateAnswer(Asked):
             else {
                 "from": than.index,
                 "to": one.index,
-                "changes": [asdict(change) for change in one.changes],
+                "changes": [_change_data(change) for change in one.changes],
             },
             "next": self.next,
         }
@@ -150,7 +150,7 @@ class StateAnswer(Asked):
                 }
                 for one in payload.slices
             ],
-            "changes": [asdict(change) for change in state.changes],
+            "changes": [_change_data(change) for change in state.changes],
         }
 
     def _whole(self, state: State) -> dict[str, Any]:
@@ -251,6 +251,10 @@ def _state(evidence: Evidence, index: int, span: SpanInfo) -> State:
 def _side(span: SpanInfo) -> str:
     """A snapshot is what came out; AgentDbg's state went in."""
     return "input" if span.type == "state" and span.input is not None else "output"
+
+
+def _change_data(change: SliceChange) -> dict[str, Any]:
+    return {**asdict(change), "told": list(change.told)}
 
 
 def _json(value: Any) -> str:

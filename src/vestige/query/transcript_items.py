@@ -160,7 +160,7 @@ class Items:
                     "component": node.component,
                     "status": node.status or "open",
                     "duration_us": _us(node.duration_ns),
-                    "text": " ".join(say_attributes(node.attributes)),
+                    "label": " ".join(say_attributes(node.attributes)),
                     "error": _error(node),
                     "children": has_children,
                 },

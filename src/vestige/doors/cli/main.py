@@ -27,6 +27,7 @@ from vestige.doors.cli.run import run
 from vestige.doors.cli.skill import help_component, skill
 from vestige.doors.cli.transfer import export, import_runs
 from vestige.doors.cli.validate import validate
+from vestige.doors.cli.view import files, outline, segments, state, transcript, trends
 from vestige.errors import VestigeError
 
 
@@ -68,15 +69,21 @@ for command in (
     run,
     list_runs,
     show,
+    transcript,
     overview,
     check,
     why,
     span,
     body,
+    segments,
+    outline,
+    state,
+    files,
     grep,
     diff,
     compare,
     stats,
+    trends,
     sql,
     schema,
     replay,
