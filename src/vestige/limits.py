@@ -322,6 +322,33 @@ LIST_MAX = 20
 SHOW_LINES_MAX = 400
 """Lines of the easy view unless told otherwise; the rest is one command away."""
 
+LABEL_MAX = 120
+"""Characters that say what a span did, in a tree or a waterfall: one line of a page."""
+
+LABELLED_ARGUMENTS_MAX = 5_000
+"""Tool calls of one outline whose arguments are read for their labels: some tens of milliseconds."""
+
+OUTLINE_ROWS_MAX = 200_000
+"""Spans, and as many log lines, of one answer of `outline`; a cursor goes on."""
+
+OUTLINE_MESSAGE_MAX = 2_000
+"""Characters of a log line in an outline: a page shows it on one line."""
+
+TRANSCRIPT_ITEMS_MAX = 1_000
+"""Items of one answer of `transcript`; a cursor goes on."""
+
+TRANSCRIPT_ITEMS = 200
+"""Unless told otherwise: some screens of a page."""
+
+TRANSCRIPT_TEXT_MAX = 4_000
+"""Characters of one message, argument or result in a transcript; the whole is one call away."""
+
+FILTER_MAX = 2_000
+"""Characters of a filter of runs: a person types it."""
+
+FILTER_TERMS_MAX = 20
+"""Terms of it: each may look into every run."""
+
 # --- the server -------------------------------------------------------------------------
 
 HTTP_THREADS = 8

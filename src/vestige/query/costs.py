@@ -6,11 +6,12 @@ a second to load, so nothing here runs unless money is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from vestige.providers.shapes import Usage
+from vestige.record.run import SpanInfo
 from vestige.store.base import Store
 from vestige.store.reports import ModelSum, connection_of, sum_model_calls
 
@@ -50,6 +51,35 @@ def run_costs(store: Store, run_ids: Sequence[str]) -> dict[str, Cost]:
     }
 
 
+def span_costs(calls: Iterable[SpanInfo]) -> Cost:
+    """Of model calls at hand, by model; the same sum as `run_costs` has."""
+    sums: dict[str, list[float]] = {}
+    for span in calls:
+        model = span.attributes.get("model")
+        own = sums.setdefault(model if isinstance(model, str) else "", [0, 0, 0, 0, 0, 0, 0])
+        own[0] += 1
+        for place, name in enumerate(_TOKENS, 1):
+            value = span.attributes.get(name)
+            own[place] += value if isinstance(value, int) else 0
+        told = span.attributes.get("cost_usd")
+        if isinstance(told, (int, float)) and not isinstance(told, bool):
+            own[5] += told
+            own[6] += 1
+    dollars: float | None = None
+    unknown = []
+    for model, (count, *tokens, told, times) in sums.items():
+        part = ModelSum("", model, int(count), *map(int, tokens))
+        spent = told if times else price_of(part)
+        if spent is None:
+            unknown.append(model or "?")
+        else:
+            dollars = (dollars or 0.0) + spent
+    return Cost(dollars, tuple(sorted(unknown)))
+
+
+_TOKENS: Final = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
+
+
 def money(dollars: float) -> str:
     """`$0`, `$0.0042`, `$1.27`, `$340`."""
     if dollars == 0:
@@ -77,3 +107,19 @@ def price_of(part: ModelSum) -> float | None:
     except ImportError:  # the table of prices is not installed
         return None
     return None if spent is None else spent * parts
+
+
+def sum_costs(models: Sequence[ModelSum]) -> tuple[dict[str, float | None], dict[str, set[str]]]:
+    """By group: what is known of its cost (None: nothing is), and the models without a price."""
+    costs: dict[str, float | None] = {}
+    unknown: dict[str, set[str]] = {}
+    for part in models:
+        if not part.input_tokens and not part.output_tokens:
+            continue
+        spent = price_of(part)
+        if spent is None:
+            unknown.setdefault(part.key, set()).add(part.model)
+            costs.setdefault(part.key, None)
+        else:
+            costs[part.key] = (costs.get(part.key) or 0.0) + spent
+    return costs, unknown

@@ -16,16 +16,17 @@ from typing import Any, Self, TypeVar
 
 from vestige import clock
 from vestige.errors import NotFoundError, UsageError
-from vestige.limits import LIST_MAX, SHOW_LINES_MAX
+from vestige.limits import LIST_MAX, SHOW_LINES_MAX, TRANSCRIPT_ITEMS
 from vestige.query.answer import Answer
 from vestige.query.bodies import BodyAnswer, Slice, Which, body_answer, parse_range
-from vestige.query.check import CheckAnswer, Keep, examine, top
+from vestige.query.check import CheckAnswer, Keep, examine
 from vestige.query.costs import run_costs
 from vestige.query.doctor import DoctorAnswer
+from vestige.query.filters import parse_filter
 from vestige.query.find import Target, Want, find_run, resolve
 from vestige.query.grep import PARTS, GrepAnswer, GrepOptions, grep_answer, parse_parts
 from vestige.query.layout import Asked
-from vestige.query.lists import ListAnswer
+from vestige.query.lists import ListAnswer, Listing, check_group, list_answer
 from vestige.query.notes import NotesAnswer
 from vestige.query.overview import OverviewAnswer
 from vestige.query.show import ShowAnswer, ShowOptions
@@ -35,8 +36,7 @@ from vestige.query.why import WhyAnswer, why_answer
 from vestige.record.health import Health
 from vestige.record.run import Run, RunInfo, SpanInfo
 from vestige.settings import parse_duration
-from vestige.store.base import RunFilter, Store
-from vestige.store.reports import connection_of, find_partial
+from vestige.store.base import RunFilter, Store, Term
 
 A = TypeVar("A", bound=Asked)
 Range = tuple[int, int | None]
@@ -116,6 +116,7 @@ class Debugger:
 
     def list(
         self,
+        filter: str | None = None,
         *,
         failed: bool = False,
         since: str | float | None = None,
@@ -126,45 +127,36 @@ class Debugger:
         limit: int = LIST_MAX,
         after: str | None = None,
         cost: bool = False,
+        group: str | None = None,
     ) -> ListAnswer:
-        """Runs, newest first. `since`: `2h`, or seconds. `after`: a run's id; those older than it."""
+        """Runs, newest first. `filter`: `is:failed tool:search cost>0.1` (query/filters.py). `since`:
+        `2h`, or seconds. `after`: a run's id; those older than it. `group`: `conversation`, for the
+        newest run of each."""
         since_s = _duration(since)
         now_ns = clock.SYSTEM.now_ns()
+        terms = parse_filter(filter, now_ns) if filter else ()
+        if like is not None:
+            terms = (*terms, Term("text", ":", like))
         wanted = RunFilter(
             failed=failed,
             since_ns=None if since_s is None else max(0, now_ns - int(since_s * 1e9)),
             name=name,
             conversation_id=conversation,
-            like=like,
             with_implicit=everything,
-            limit=limit + 1,
             after=None if after is None else find_run(self.store, after).short_id,
+            terms=terms,
+            newest_of_conversation=check_group(group),
         )
-        found = self.store.list_runs(wanted)
-        runs = found[:limit]
-        results = self.store.check_results([run.id for run in runs])
-        tops = {run_id: top(each) for run_id, each in results.items()}
-        told = {"--name": name, "--conversation": conversation, "--like": like}
-        options = ["--failed"] if failed else []
+        told = {"--name": name, "--conversation": conversation, "--like": like, "--group": group}
+        options = [filter] if filter else []
+        options += ["--failed"] if failed else []
         options += ["--since", f"{since_s:g}s"] if since_s is not None else []
         options += [
             word for key, value in told.items() if value is not None for word in (key, value)
         ]
         options += ["--all"] if everything else []
         options += ["--cost"] if cost else []
-        return self._placed(
-            ListAnswer(
-                runs, len(found) > limit, limit, now_ns, options,
-                {run_id: finding for run_id, finding in tops.items() if finding is not None},
-                run_costs(self.store, [run.id for run in runs]) if cost else None,
-                self._partial(runs),
-            )
-        )  # fmt: skip
-
-    def _partial(self, runs: Sequence[RunInfo]) -> set[str]:
-        """Of runs that came in bundles, those whose bundle was truncated."""
-        came = [run.id for run in runs if run.component == "openwop"]
-        return find_partial(connection_of(self.store), came) if came else set()
+        return self._placed(list_answer(self.store, Listing(wanted, limit, cost, options), now_ns))
 
     def overview(self, id: str | None = None) -> OverviewAnswer:
         target = resolve(self.store, id, "run")
@@ -244,6 +236,42 @@ class Debugger:
         run = self._run(id)
         return self._placed(CheckAnswer(run, examine(self.store, run, self._keep), after))
 
+    def outline(self, id: str | None = None, *, after: str | None = None) -> Answer:
+        """A whole run as columns; `after`: a cursor, for what is new since."""
+        return self._lazy("outline", self.store, resolve(self.store, id, "run").run, after)
+
+    def transcript(
+        self, id: str | None = None, *, after: str | None = None, limit: int = TRANSCRIPT_ITEMS
+    ) -> Answer:
+        """A run read like a chat; `after`: a cursor, or a span of it."""
+        return self._lazy("transcript", self.store, self._run(id), after, limit)
+
+    def state(
+        self, id: str | None = None, *, than: int | None = None, after: int | None = None
+    ) -> Answer:
+        """Snapshots of a run, or one (`r7#3`), also against another. `after`: an index to go on from."""
+        target = resolve(self.store, id)
+        run = self.store.load_run(target.run.id)
+        index = None
+        if target.span_id is not None:
+            from vestige.query.state import TYPES, index_of
+
+            spans = [span for span in run.spans if span.type in TYPES]
+            places = [
+                index_of(span, n) for n, span in enumerate(spans) if span.id == target.span_id
+            ]
+            if not places:
+                raise UsageError(f"state: {(id or '')[:40]!r} is no snapshot. Give a run, or r7#3.")
+            index = places[0]
+        elif than is not None:
+            raise UsageError("state: which one is to be compared? Give it as r7#3.")
+        return self._lazy("state", self.store, run, index, than, after)
+
+    def files(self, id: str | None = None, *, at: str | float | None = None) -> Answer:
+        """Files of a run. `at`: seconds into it, or a span of it; as they were then."""
+        run = self._run(id)
+        return self._lazy("files", self.store, run, self._seconds(run, at))
+
     # --- spans ------------------------------------------------------------------------------
 
     def span(self, id: str) -> SpanAnswer:
@@ -264,6 +292,11 @@ class Debugger:
         wanted = Slice(head, _range("lines", lines, 1), _range("bytes", bytes, 0), path)
         _, span = self._span(id)
         return self._placed(body_answer(self.store, span, part, wanted))
+
+    def segments(self, id: str) -> Answer:
+        """Who put what into the prompt of a model call."""
+        run, span = self._span(id)
+        return self._lazy("segments", self.store, run, span.id)
 
     def reproduce(self, id: str, format: str) -> str:
         """A recorded request as a program that sends it again: `curl` or `python`."""
@@ -323,6 +356,14 @@ class Debugger:
         now_ns = clock.SYSTEM.now_ns()
         since_ns = None if since_s is None else max(0, now_ns - int(since_s * 1e9))
         return self._lazy("stats", self.store, by=by, since=since_ns)
+
+    def trends(self, *, since: str | float | None = None, by: str | None = None) -> Answer:
+        """Runs, failures, tokens, cost and durations over time. `since`: `30d`; `by`: day or hour."""
+        from vestige.query.trends import SINCE_S
+
+        since_s = _duration(since)
+        now_ns = clock.SYSTEM.now_ns()
+        return self._lazy("trends", self.store, now_ns, SINCE_S if since_s is None else since_s, by)
 
     def compare(self, a: Sequence[str], b: Sequence[str]) -> Answer:
         """What differs between two groups of runs."""

@@ -6,7 +6,8 @@ Bodies are fetched by reference, when somebody asks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from operator import attrgetter, itemgetter
 from typing import Final, Literal, TypeVar
 
 import msgspec
@@ -119,26 +120,37 @@ def partial_of(run: Run) -> str:
 
 Node = SpanInfo | LogInfo
 N = TypeVar("N", SpanInfo, LogInfo, Node)
+T = TypeVar("T")
 
 
 def in_order(nodes: Iterable[N]) -> list[N]:
-    """Spans and lines as they happened. Each writer's own order is by seq and never by the
-    clock; between writers the clock decides, held so that it never runs back within one."""
-    by_writer: dict[str, list[N]] = {}
-    for node in nodes:
-        by_writer.setdefault(node.writer, []).append(node)
+    """Spans and lines as they happened (`put_in_order`)."""
+    return put_in_order(nodes, attrgetter("writer"), _seq, time_ns)
+
+
+def put_in_order(
+    things: Iterable[T],
+    writer_of: Callable[[T], str],
+    seq_of: Callable[[T], int],
+    time_of: Callable[[T], int],
+) -> list[T]:
+    """Each writer's own order is by seq and never by the clock; between writers the clock
+    decides, held so that it never runs back within one."""
+    by_writer: dict[str, list[T]] = {}
+    for thing in things:
+        by_writer.setdefault(writer_of(thing), []).append(thing)
     for own in by_writer.values():
-        own.sort(key=_seq)
+        own.sort(key=seq_of)
     if len(by_writer) <= 1:
         return next(iter(by_writer.values()), [])
-    placed: list[tuple[int, str, int, N]] = []
+    placed: list[tuple[int, str, int, T]] = []
     for writer, own in by_writer.items():
         latest = 0
-        for node in own:
-            latest = max(latest, time_ns(node))
-            placed.append((latest, writer, _seq(node), node))
-    placed.sort(key=lambda place: place[:3])
-    return [node for *_, node in placed]
+        for thing in own:
+            latest = max(latest, time_of(thing))
+            placed.append((latest, writer, seq_of(thing), thing))
+    placed.sort(key=itemgetter(0, 1, 2))
+    return [thing for *_, thing in placed]
 
 
 def time_ns(node: Node) -> int:
