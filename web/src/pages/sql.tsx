@@ -1,0 +1,7 @@
+/** SQL: read-only questions to the store. */
+
+import { Empty } from "../parts/state";
+
+export function Sql() {
+  return <Empty>SQL</Empty>;
+}
