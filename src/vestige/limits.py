@@ -233,3 +233,53 @@ LIST_MAX = 20
 
 SHOW_LINES_MAX = 400
 """Lines of the easy view unless told otherwise; the rest is one command away."""
+
+# --- the server -------------------------------------------------------------------------
+
+HTTP_THREADS = 8
+"""Threads that answer: the interpreter runs one at a time, so more would only hold memory."""
+
+HTTP_WAITING_MAX = 1_000
+"""Questions that wait for a thread; further ones are told to come again (503)."""
+
+HTTP_CONNECTIONS_MAX = 2_000
+"""Open connections: each holds a file and some memory."""
+
+HTTP_HEADER_BYTES_MAX = 32 * KIB
+"""Of a request's line and headers together. Browsers send a few."""
+
+HTTP_HEADER_S = 10.0
+"""For a request's headers to arrive: who is slower holds a connection for nothing."""
+
+HTTP_BODY_S = 30.0
+"""Between two pieces of a request's body."""
+
+HTTP_SHUTDOWN_S = 15
+"""How long requests under way may take once the server is told to end."""
+
+TENANTS_OPEN_MAX = 4
+"""Tenants to whose runs a thread keeps a connection; the one it opened first goes for another."""
+
+FINDINGS_WAITING_MAX = 1_000
+"""Findings that wait to be kept while somebody else writes to the store."""
+
+GZIP_MIN = KIB
+"""A shorter answer fits a packet as it is."""
+
+GZIP_LEVEL = 4
+"""JSON shrinks to a tenth at any level; this one takes half the time of the usual."""
+
+LIVE_CLIENTS_MAX = 100
+"""Streams of `/api/v1/live` at once; each asks the store whenever it changes."""
+
+LIVE_BATCH = 500
+"""Rows of each kind that a stream reads at a time: what it holds while its client is slow."""
+
+LIVE_HEARTBEAT_S = 15.0
+"""A sign of life in a silent stream: proxies close what is silent for a minute."""
+
+LIVE_SEND_S = 30.0
+"""A client that takes nothing for so long is let go; it can resume where it was."""
+
+CLOSES_KEPT = 100_000
+"""Ends of spans that a stream can be resumed from; an older cursor is told to begin anew."""

@@ -24,6 +24,7 @@ from vestige.doors.cli.recover import recover
 from vestige.doors.cli.replay import replay
 from vestige.doors.cli.repro import repro
 from vestige.doors.cli.run import run
+from vestige.doors.cli.serve import serve
 from vestige.doors.cli.skill import help_component, skill
 from vestige.doors.cli.transfer import export, import_runs
 from vestige.doors.cli.validate import validate
@@ -92,6 +93,7 @@ for command in (
     debug,
     validate,
     artifacts,
+    serve,
     mcp,
     skill,
     help_component,

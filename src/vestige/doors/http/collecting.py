@@ -1,0 +1,79 @@
+"""Journals, taken in while the server runs: by a process beside it.
+
+A process, not a thread: reading journals takes a core of its own, and readers should not feel
+it. It ends with us, whatever ends us (its standard input closes), after a last pass. When
+somebody else collects this home, that is as good: we look again now and then.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+
+from vestige import locks
+from vestige.collector.loop import hold
+from vestige.errors import UnreadableError
+from vestige.home import Home
+from vestige.limits import DRAIN_S, RESTART_BACKOFF_S, TICK_PAUSE_MAX_S
+
+
+def prepare(home: Home) -> None:
+    """Make the home and its store, or bring the store to this version; unless it is not ours to."""
+    try:
+        with hold(home):
+            pass
+    except UnreadableError:
+        raise
+    except OSError:
+        return  # a home that we may only read: what is stored is served
+
+
+class Collecting:
+    """The process beside us. `start` and `close` are for the server's start and end."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._stop = threading.Event()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._thread = threading.Thread(target=self._watch, name="vestige-collecting", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        """Let it take in the rest and go; offsets stay with the rows in the store."""
+        self._stop.set()
+        process = self._process
+        if process is not None and process.stdin is not None:
+            process.stdin.close()
+            try:
+                process.wait(DRAIN_S)
+            except subprocess.TimeoutExpired:
+                process.terminate()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        pause_s = RESTART_BACKOFF_S
+        while not self._stop.is_set():
+            if not locks.is_held(self._home.lock):
+                pause_s = min(pause_s * 2, TICK_PAUSE_MAX_S)
+                self._run()
+            else:
+                pause_s = RESTART_BACKOFF_S
+            self._stop.wait(pause_s)
+
+    def _run(self) -> None:
+        command = [sys.executable, "-m", "vestige", "collect", "--home", str(self._home.root)]
+        try:
+            self._process = subprocess.Popen(
+                [*command, "--until-eof"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is for the server, which then ends this one
+            )
+        except OSError:
+            return
+        if self._stop.is_set() and self._process.stdin is not None:
+            self._process.stdin.close()  # asked to end while it began
+        self._process.wait()

@@ -1,0 +1,11 @@
+"""The viewer's pages."""
+
+from __future__ import annotations
+
+from starlette.routing import BaseRoute
+
+from vestige.doors.http.server import Server
+
+
+def routes(server: Server) -> list[BaseRoute]:
+    return []

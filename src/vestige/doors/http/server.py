@@ -1,0 +1,158 @@
+"""What the handlers of one server share: the home, its keys, threads that read, and numbers.
+
+    server = Server(home)
+    with server.asking(principal) as debugger: ...      # in a thread of the server's
+    answer = await server.in_thread(work, principal)    # from a handler: never blocks the loop
+
+A question is answered in one of a few threads, each with a read-only connection per tenant
+that it keeps. More threads would not be quicker (the interpreter runs one at a time) and would
+cost memory; who comes when all are busy waits, and beyond a bound is told to come again.
+
+Elsewhere: who may ask in guard.py; journals are taken in by collecting.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TypeVar
+
+from vestige import clock
+from vestige.access import SCOPES, Keys, Principal
+from vestige.doors.http.keeping import Keeper
+from vestige.doors.http.metrics import Metrics
+from vestige.errors import StoreError
+from vestige.home import Home
+from vestige.limits import HTTP_THREADS, HTTP_WAITING_MAX, TENANTS_OPEN_MAX
+from vestige.query.debugger import Debugger
+from vestige.store import schema
+from vestige.store.sqlite import SqliteStore
+
+T = TypeVar("T")
+
+LOCAL = Principal("local", None, frozenset(SCOPES))
+"""Who started the server, and has its token: may read the home anyway."""
+
+
+class Busy(Exception):  # noqa: N818  # a state, told as 503
+    """More questions wait than will be answered soon."""
+
+
+class Server:
+    """One home, served. `token`: what the printed URL carries; None: keys only."""
+
+    def __init__(
+        self,
+        home: Home,
+        *,
+        token: str | None = None,
+        hosts: frozenset[str] | None = None,
+        clock: clock.Clock = clock.SYSTEM,
+        log: Callable[[dict[str, object]], None] | None = None,
+        threads: int = HTTP_THREADS,
+    ) -> None:
+        self.home = home
+        self.keys = Keys(home)
+        self.clock = clock
+        self.token = token
+        self.hosts = hosts
+        """Names by which we are asked for (Host); None: any, where no cookie could be misused."""
+        self.port = 0
+        """Where it listens: known once it does."""
+        self.metrics = Metrics()
+        self.log = log or (lambda line: None)
+        self.stopping = asyncio.Event()
+        """Set when the server is to end: streams end themselves."""
+        self._keeper = Keeper(home)
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="vestige-http")
+        self._waiting = 0
+        self._waiting_max = threads + HTTP_WAITING_MAX
+        self._open = threading.local()
+
+    # --- threads ----------------------------------------------------------------------------
+
+    async def in_thread(self, work: Callable[..., T], *arguments: object) -> T:
+        """Do it in a thread of ours. `Busy` when too many wait already."""
+        if self._waiting >= self._waiting_max:
+            raise Busy
+        self._waiting += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
+        finally:
+            self._waiting -= 1
+
+    def close(self) -> None:
+        """Let go of threads and connections, once nobody is answered any more."""
+        self._threads.shutdown(wait=True, cancel_futures=True)
+        self._keeper.close()
+
+    # --- questions --------------------------------------------------------------------------
+
+    @contextmanager
+    def asking(self, principal: Principal) -> Iterator[Debugger]:
+        """The verbs, over what this principal may see. For one thread; others have their own."""
+        debugger = self._debugger(principal.tenant)
+        try:
+            yield debugger
+        except sqlite3.Error as error:
+            self._forget(principal.tenant)  # a store that was replaced is opened anew
+            raise StoreError(f"{self.home.store}: cannot be read ({error}).") from error
+
+    def store(self, principal: Principal) -> SqliteStore:
+        """The same without verbs, for what reads rows; in a thread of ours."""
+        store = self._debugger(principal.tenant).store
+        assert isinstance(store, SqliteStore)
+        return store
+
+    def _debugger(self, tenant: str | None) -> Debugger:
+        opened: dict[str | None, tuple[tuple[int, int], Debugger]] | None
+        opened = getattr(self._open, "opened", None)
+        if opened is None:
+            opened = self._open.opened = {}
+        found = opened.get(tenant)
+        if found is not None:
+            if found[0] == self._identity() and _is_current(found[1]):
+                return found[1]
+            self._forget(tenant)
+        while len(opened) >= TENANTS_OPEN_MAX:
+            self._forget(next(iter(opened)))
+        identity = self._identity()
+        debugger = self._open_debugger(tenant)
+        opened[tenant] = identity, debugger
+        return debugger
+
+    def _forget(self, tenant: str | None) -> None:
+        found = getattr(self._open, "opened", {}).pop(tenant, None)
+        if found is not None:
+            found[1].store.close()
+
+    def _identity(self) -> tuple[int, int]:
+        """Of the store's file: another one may have been put in its place."""
+        try:
+            found = os.stat(self.home.store)
+        except OSError as error:
+            raise StoreError(f"{self.home.store}: cannot be opened ({error.strerror}).") from error
+        return found.st_dev, found.st_ino
+
+    def _open_debugger(self, tenant: str | None) -> Debugger:
+        from vestige.collector.health import examine
+
+        store = SqliteStore.open(self.home.store, readonly=True)
+        return Debugger(
+            store, keep=self._keeper.keep, health=lambda: examine(self.home, store), at=""
+        )
+
+
+def _is_current(debugger: Debugger) -> bool:
+    """Its store has not been migrated by a newer version meanwhile."""
+    store = debugger.store
+    assert isinstance(store, SqliteStore)
+    try:
+        return schema.version(store._connection) == schema.VERSION
+    except sqlite3.Error:
+        return False

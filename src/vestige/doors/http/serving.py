@@ -1,0 +1,186 @@
+"""Serving: the socket, who may come in without a key, TLS, and an end that finishes requests.
+
+    serve(home, "127.0.0.1", 8642, ready=print)
+
+On loopback without keys, whoever has the printed URL comes in; its token is new at each start.
+A public address is served only with keys.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import signal
+import socket
+import ssl
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from vestige import clock
+from vestige.access import Keys
+from vestige.doors.http.app import make_app
+from vestige.doors.http.collecting import Collecting, prepare
+from vestige.doors.http.server import Server
+from vestige.errors import UsageError
+from vestige.home import Home
+from vestige.limits import (
+    HTTP_CONNECTIONS_MAX,
+    HTTP_HEADER_BYTES_MAX,
+    HTTP_HEADER_S,
+    HTTP_SHUTDOWN_S,
+)
+
+LOOPBACK_NAMES = frozenset(("localhost", "127.0.0.1", "::1"))
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def make_server(
+    home: Home,
+    host: str,
+    *,
+    token: bool | None = None,
+    names: Sequence[str] = (),
+    log: Callable[[dict[str, object]], None] | None = None,
+) -> Server:
+    """What is served there, to whom. `token`: None means if there are no keys."""
+    local = is_loopback(host)
+    has_keys = bool(Keys(home).list())
+    if not local and not has_keys:
+        raise UsageError(
+            f"--host {host}: others can reach this address, and there are no keys. Make one first:"
+            " `vestige keys add NAME --scope runs:read`."
+        )
+    if token and not local:
+        raise UsageError(f"--host {host}: a token in the URL is for this machine only. Use keys.")
+    if token is None:
+        token = not has_keys
+    hosts = frozenset(name.lower() for name in names)
+    if local:
+        hosts |= LOOPBACK_NAMES | {host.lower()}
+    secret = "".join(clock.SYSTEM.writer_id() for _ in range(3)) if token else None
+    return Server(home, token=secret, hosts=hosts or None, log=log)
+
+
+def serve(
+    server: Server,
+    host: str,
+    port: int,
+    *,
+    cert: Path | None = None,
+    key: Path | None = None,
+    collect: bool = True,
+    ready: Callable[[str], None] = lambda url: None,
+) -> None:
+    """Serve until SIGINT or SIGTERM; `ready` is told the URL once the socket listens."""
+    _check_tls(cert, key)
+    prepare(server.home)
+    with _listening(host, port) as listening:
+        server.port = listening.getsockname()[1]
+        config = uvicorn.Config(
+            make_app(server), log_config=None, access_log=False, lifespan="off", ws="none",
+            http=_Protocol, server_header=False, proxy_headers=False, ssl_certfile=cert,
+            ssl_keyfile=key, h11_max_incomplete_event_size=HTTP_HEADER_BYTES_MAX,
+            limit_concurrency=HTTP_CONNECTIONS_MAX, timeout_graceful_shutdown=HTTP_SHUTDOWN_S,
+        )  # fmt: skip
+        collecting = Collecting(server.home) if collect else None
+        if collecting is not None:
+            collecting.start()
+        try:
+            ready(url(server, host, secure=cert is not None))
+            _Uvicorn(config, server).run(sockets=[listening])
+        finally:
+            if collecting is not None:
+                collecting.close()
+            server.close()
+
+
+def url(server: Server, host: str, *, secure: bool) -> str:
+    scheme = "https" if secure else "http"
+    name = f"[{host}]" if ":" in host else host
+    query = "" if server.token is None else f"?token={server.token}"
+    return f"{scheme}://{name}:{server.port}/{query}"
+
+
+def _check_tls(cert: Path | None, key: Path | None) -> None:
+    if cert is None and key is None:
+        return
+    if cert is None or key is None:
+        raise UsageError("--cert and --key go together: the certificate, and its private key.")
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key)
+    except (OSError, ssl.SSLError) as error:
+        raise UsageError(f"--cert {cert}, --key {key}: cannot be used ({error}).") from None
+
+
+@contextlib.contextmanager
+def _listening(host: str, port: int) -> Iterator[socket.socket]:
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except (OSError, UnicodeError) as error:
+        raise UsageError(f"--host {host}: no address of this machine ({error}).") from None
+    with socket.socket(family, kind) as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind(address)
+            listening.listen(1024)  # who comes before the server runs waits, and is not refused
+        except OSError as error:
+            raise UsageError(
+                f"--host {host} --port {port}: {error.strerror}. Choose another port."
+            ) from None
+        yield listening
+
+
+class _Uvicorn(uvicorn.Server):
+    """Ends in good order: streams are told, requests are finished, and the exit code is 0."""
+
+    def __init__(self, config: uvicorn.Config, server: Server) -> None:
+        super().__init__(config)
+        self._ours = server
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        try:
+            numbers = (signal.SIGINT, signal.SIGTERM)
+            before = {number: signal.signal(number, self.handle_exit) for number in numbers}
+        except ValueError:  # not the main thread: whoever started us ends us
+            yield
+            return
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._ours.stopping.set()
+        await super().shutdown(sockets)
+
+
+class _Protocol(H11Protocol):
+    """Lets go of a connection whose request does not arrive."""
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self._late = self.loop.call_later(HTTP_HEADER_S, self._let_go)
+
+    def _let_go(self) -> None:
+        if self.cycle is None and self.transport is not None:
+            self.transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._late.cancel()
+        super().connection_lost(exc)
