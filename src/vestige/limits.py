@@ -327,3 +327,18 @@ OUTLINE_ROWS_MAX = 200_000
 
 OUTLINE_MESSAGE_MAX = 2_000
 """Characters of a log line in an outline: a page shows it on one line."""
+
+TRANSCRIPT_ITEMS_MAX = 1_000
+"""Items of one answer of `transcript`; a cursor goes on."""
+
+TRANSCRIPT_ITEMS = 200
+"""Unless told otherwise: some screens of a page."""
+
+TRANSCRIPT_TEXT_MAX = 4_000
+"""Characters of one message, argument or result in a transcript; the whole is one call away."""
+
+FILTER_MAX = 2_000
+"""Characters of a filter of runs: a person types it."""
+
+FILTER_TERMS_MAX = 20
+"""Terms of it: each may look into every run."""

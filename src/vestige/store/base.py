@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Literal, Protocol
 
 from vestige.record.finding import Finding
 from vestige.record.note import Note
@@ -61,6 +61,19 @@ class SupervisedEnd:
     at_ns: int
 
 
+Op = Literal[":", ">", "<", ">=", "<=", "="]
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One condition on runs (query/filters.py has the language)."""
+
+    key: str
+    op: Op
+    value: Any
+    negated: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class RunFilter:
     """Which runs to list."""
@@ -79,6 +92,33 @@ class RunFilter:
     """A run's short id: those that a list has after it."""
     with_implicit: bool = False
     limit: int | None = None
+    terms: tuple[Term, ...] = ()
+    """All must hold."""
+    newest_of_conversation: bool = False
+    """Of each conversation only the newest run that is wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """Runs; and how far one looked for them, where that has a bound."""
+
+    runs: Sequence[RunInfo]
+    looked_at: int | None = None
+    """So many runs were looked into, and there are more."""
+    last: str | None = None
+    """The short id of the last of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationInfo:
+    """What the runs of one conversation add up to."""
+
+    conversation_id: str
+    runs: int
+    failed: int
+    first_ns: int
+    input_tokens: int
+    output_tokens: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +266,11 @@ class Store(Protocol):
     # --- the query side ----------------------------------------------------------------------
 
     def list_runs(self, wanted: RunFilter) -> Sequence[RunInfo]: ...
+
+    def look_for_runs(self, wanted: RunFilter) -> Listed:
+        """As `list_runs`; terms that look into runs are asked of so many only."""
+
+    def conversations(self, ids: Sequence[str]) -> Sequence[ConversationInfo]: ...
 
     def find_runs(self, id_or_prefix: str) -> Sequence[RunInfo]: ...
 

@@ -28,6 +28,8 @@ from vestige.record.types import AnyRecord, BodyInfo
 from vestige.store import ask, changes, loading, notes, retention, schema, search, tenancy
 from vestige.store.base import (
     CheckResult,
+    ConversationInfo,
+    Listed,
     OpenSpan,
     Place,
     Position,
@@ -245,6 +247,12 @@ class SqliteStore:
 
     def list_runs(self, wanted: RunFilter) -> Sequence[RunInfo]:
         return loading.list_runs(self._connection, wanted)
+
+    def look_for_runs(self, wanted: RunFilter) -> Listed:
+        return loading.look_for_runs(self._connection, wanted)
+
+    def conversations(self, ids: Sequence[str]) -> Sequence[ConversationInfo]:
+        return loading.conversations(self._connection, ids)
 
     def find_runs(self, id_or_prefix: str) -> Sequence[RunInfo]:
         return loading.find_runs(self._connection, id_or_prefix)
