@@ -36,6 +36,8 @@ const parts = [...document.querySelectorAll<HTMLScriptElement>("script[data-answ
 
 /** True in a page made by `vestige export --format html`: no server, nothing to ask. */
 export const exported = parts.length > 0;
+/** The run that it shows. */
+export const exportedRun = parts.find((part) => part.dataset.run)?.dataset.run ?? "";
 const opened = new Map<HTMLScriptElement, Promise<Answers>>();
 
 async function unpack(part: HTMLScriptElement): Promise<Answers> {

@@ -293,6 +293,15 @@ TOOLS: tuple[Tool, ...] = (
         (Parameter("table", "string", "One table in full."),),
     ),
     Tool(
+        "outline", "A whole run as columns.", "for the viewer.", "to read it.", {"id": "r7"},
+        (_id(_RUN), Parameter("after", "string", "Go on here: what the answer before said.")),
+    ),
+    Tool(
+        "transcript", "A run read like a chat.", "for the viewer.", "to read it.", {"id": "r7"},
+        (_id(_RUN), Parameter("after", "string", "Go on here: what the answer before said."),
+         Parameter("limit", "integer", "At most so many.", least=1, most=1_000)),
+    ),
+    Tool(
         "help", "A component's own hints: how to read its spans, and queries that it offers.",
         "a component is under investigation and overview says that it has some.",
         "to learn about these tools: their descriptions say it all.",

@@ -156,9 +156,7 @@ class Debugger:
         ]
         options += ["--all"] if everything else []
         options += ["--cost"] if cost else []
-        return self._placed(
-            list_answer(self.store, Listing(wanted, limit, cost, options), now_ns)
-        )
+        return self._placed(list_answer(self.store, Listing(wanted, limit, cost, options), now_ns))
 
     def overview(self, id: str | None = None) -> OverviewAnswer:
         target = resolve(self.store, id, "run")
