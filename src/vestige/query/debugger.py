@@ -246,6 +246,30 @@ class Debugger:
         """A run read like a chat; `after`: a cursor, or a span of it."""
         return self._lazy("transcript", self.store, self._run(id), after, limit)
 
+    def state(
+        self, id: str | None = None, *, than: int | None = None, after: int | None = None
+    ) -> Answer:
+        """Snapshots of a run, or one (`r7#3`), also against another. `after`: an index to go on from."""
+        target = resolve(self.store, id)
+        run = self.store.load_run(target.run.id)
+        index = None
+        if target.span_id is not None:
+            from vestige.query.state import TYPES, index_of
+
+            spans = [span for span in run.spans if span.type in TYPES]
+            places = [index_of(span, n) for n, span in enumerate(spans) if span.id == target.span_id]
+            if not places:
+                raise UsageError(f"state: {(id or '')[:40]!r} is no snapshot. Give a run, or r7#3.")
+            index = places[0]
+        elif than is not None:
+            raise UsageError("state: which one is to be compared? Give it as r7#3.")
+        return self._lazy("state", self.store, run, index, than, after)
+
+    def files(self, id: str | None = None, *, at: str | float | None = None) -> Answer:
+        """Files of a run. `at`: seconds into it, or a span of it; as they were then."""
+        run = self._run(id)
+        return self._lazy("files", self.store, run, self._seconds(run, at))
+
     # --- spans ------------------------------------------------------------------------------
 
     def span(self, id: str) -> SpanAnswer:
@@ -266,6 +290,11 @@ class Debugger:
         wanted = Slice(head, _range("lines", lines, 1), _range("bytes", bytes, 0), path)
         _, span = self._span(id)
         return self._placed(body_answer(self.store, span, part, wanted))
+
+    def segments(self, id: str) -> Answer:
+        """Who put what into the prompt of a model call."""
+        run, span = self._span(id)
+        return self._lazy("segments", self.store, run, span.id)
 
     def reproduce(self, id: str, format: str) -> str:
         """A recorded request as a program that sends it again: `curl` or `python`."""
@@ -324,6 +353,14 @@ class Debugger:
         since_s = _duration(since)
         since_ns = None if since_s is None else clock.SYSTEM.now_ns() - int(since_s * 1e9)
         return self._lazy("stats", self.store, by=by, since=since_ns)
+
+    def trends(self, *, since: str | float | None = None, by: str | None = None) -> Answer:
+        """Runs, failures, tokens, cost and durations over time. `since`: `30d`; `by`: day or hour."""
+        from vestige.query.trends import SINCE_S
+
+        since_s = _duration(since)
+        now_ns = clock.SYSTEM.now_ns()
+        return self._lazy("trends", self.store, now_ns, SINCE_S if since_s is None else since_s, by)
 
     def compare(self, a: Sequence[str], b: Sequence[str]) -> Answer:
         """What differs between two groups of runs."""
