@@ -257,7 +257,9 @@ class Debugger:
             from vestige.query.state import TYPES, index_of
 
             spans = [span for span in run.spans if span.type in TYPES]
-            places = [index_of(span, n) for n, span in enumerate(spans) if span.id == target.span_id]
+            places = [
+                index_of(span, n) for n, span in enumerate(spans) if span.id == target.span_id
+            ]
             if not places:
                 raise UsageError(f"state: {(id or '')[:40]!r} is no snapshot. Give a run, or r7#3.")
             index = places[0]

@@ -87,15 +87,15 @@ class SegmentsAnswer(Asked):
         titles, *rows = columns(table, right=(2, 3, 4, 5))
         whole = self.command("segments", short, "--json")
         end = [*self._cache(), f"next: {self.command('body', short, '--in')}"]
-        return fit(
-            [*head, titles], rows, end, budget, lambda left: f"… {left} more lines: {whole}"
-        )
+        return fit([*head, titles], rows, end, budget, lambda left: f"… {left} more lines: {whole}")
 
     def _share(self, size_bytes: int) -> float:
         return size_bytes / self.total if self.total else 0.0
 
     def _cache(self) -> list[str]:
-        read, wrote = (self.span.attributes.get(f"cache_{which}_tokens") for which in ("read", "write"))
+        read, wrote = (
+            self.span.attributes.get(f"cache_{which}_tokens") for which in ("read", "write")
+        )
         if not isinstance(read, int) and not isinstance(wrote, int):
             return []
         return [f"cache: {read or 0} tokens read, {wrote or 0} written"]
