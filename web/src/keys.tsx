@@ -7,7 +7,7 @@
  */
 
 import { signal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import { Dialog } from "./parts/dialog";
 
 export interface Key {
@@ -17,17 +17,24 @@ export interface Key {
   run: () => void;
 }
 
-const active = signal<Key[][]>([]);
+interface Holder {
+  keys: Key[];
+}
+const active = signal<Holder[]>([]);
 export const helpOpen = signal(false);
 
 /** Keys of this component while it is shown; the latest shown wins. */
 export function useKeys(keys: Key[]): void {
+  const holder = useRef<Holder>({ keys });
+  // While rendering, not after: quick typing must not meet the functions of the frame before.
+  holder.current.keys = keys;
   useEffect(() => {
-    active.value = [...active.peek(), keys];
+    const mine = holder.current;
+    active.value = [...active.peek(), mine];
     return () => {
-      active.value = active.peek().filter((one) => one !== keys);
+      active.value = active.peek().filter((one) => one !== mine);
     };
-  });
+  }, []);
 }
 
 function isTyping(target: EventTarget | null): boolean {
@@ -43,7 +50,7 @@ window.addEventListener("keydown", (event) => {
     if (!held) return;
   }
   if (document.querySelector("dialog[open]") && name !== "ctrl+k") return;
-  for (const keys of [...active.peek()].reverse()) {
+  for (const { keys } of [...active.peek()].reverse()) {
     const found = keys.find((one) => one.key === name);
     if (found) {
       event.preventDefault();
@@ -59,7 +66,7 @@ const shown = (key: string): string =>
 export function Help() {
   if (!helpOpen.value) return null;
   const seen = new Map<string, Key>();
-  for (const keys of active.value) for (const key of keys) seen.set(key.key, key);
+  for (const { keys } of active.value) for (const key of keys) seen.set(key.key, key);
   return (
     <Dialog label="Keyboard" onClose={() => (helpOpen.value = false)}>
       <div class="content">

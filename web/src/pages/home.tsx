@@ -4,10 +4,9 @@ import "./home.css";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { exported } from "../api";
 import { useKeys } from "../keys";
-import { useCommands } from "../palette";
 import { Failed } from "../parts/state";
 import { TabPanel, Tabs } from "../parts/tabs";
-import { adjust, go, href, keep, recall, route } from "../state";
+import { adjust, keep, recall, route } from "../state";
 import { Hits } from "./hits";
 import { RunTable } from "./runtable";
 import { useRuns } from "./runs";
@@ -45,12 +44,6 @@ export function Home() {
     { key: "/", say: "filter and search", run: () => input.current?.focus() },
     { key: "F", say: "only runs that failed", run: () => toggle("is:failed") },
   ]);
-  useCommands((words) =>
-    (runs.rows ?? [])
-      .filter((run) => `${run.short_id} ${run.name}`.toLowerCase().includes(words.trim()))
-      .slice(0, 12)
-      .map((run) => ({ title: run.name, note: `${run.short_id} ${run.outcome}`, run: () => go(href("run", run.short_id)) })),
-  );
   if (exported) return null;
   return (
     <div class="home column grow">

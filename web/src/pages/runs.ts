@@ -3,11 +3,14 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { asApiError } from "../answers";
 import { get, listen, type ApiError, type Params } from "../api";
-import type { ListData, RunRow } from "../types";
+import type { CheckData, ListData, RunRow } from "../types";
 
 const PAGE = 200;
 /** Live events come in bursts: the list is asked for once for all of them. */
 const QUIET_MS = 700;
+/** So many rows are examined for their top finding; long runs are not, they take seconds. */
+const EXAMINED_ROWS = 60;
+const EXAMINED_SPANS = 5_000;
 
 export interface Runs {
   rows: RunRow[] | null;
@@ -79,6 +82,32 @@ export function useRuns({ filter, group, all }: Wanted): Runs {
       if (next !== null && !looking) void load(next);
     },
   };
+}
+
+/** Runs that failed and that nobody has examined yet: what their checks find, one by one. */
+export function useTopFindings(rows: RunRow[]): Map<string, string> {
+  const [found, setFound] = useState(() => new Map<string, string>());
+  const asked = useRef(new Set<string>());
+  useEffect(() => {
+    let gone = false;
+    const wanted = rows
+      .slice(0, EXAMINED_ROWS)
+      .filter((run) => !run.top_finding && run.outcome !== "ok" && run.outcome !== "running" && run.span_count <= EXAMINED_SPANS)
+      .filter((run) => !asked.current.has(run.id));
+    void (async () => {
+      for (const run of wanted) {
+        if (gone) return;
+        asked.current.add(run.id);
+        const data = await get<CheckData>("check", { id: run.short_id }).catch(() => null);
+        const first = data?.findings[0];
+        if (first && !gone) setFound((before) => new Map(before).set(run.id, first.kind));
+      }
+    })();
+    return () => {
+      gone = true;
+    };
+  }, [rows]);
+  return found;
 }
 
 function merged(before: RunRow[] | null, found: RunRow[], further: boolean, refresh: boolean): RunRow[] {

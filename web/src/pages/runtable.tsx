@@ -8,7 +8,7 @@ import { Empty, Loading } from "../parts/state";
 import { VirtualList } from "../parts/virtual";
 import { adjust, go, href } from "../state";
 import type { RunRow } from "../types";
-import type { Runs } from "./runs";
+import { useTopFindings, type Runs } from "./runs";
 
 /** Two lines a row where there is no room for columns. */
 const NARROW = matchMedia("(max-width: 760px)");
@@ -27,6 +27,8 @@ function useRowHeight(): number {
   return height;
 }
 
+const NONE: RunRow[] = [];
+
 export function RunTable({ runs, filtered, grouped }: { runs: Runs; filtered: boolean; grouped: boolean }) {
   const [at, setAt] = useState(-1);
   const [marked, setMarked] = useState<string[]>([]);
@@ -36,8 +38,9 @@ export function RunTable({ runs, filtered, grouped }: { runs: Runs; filtered: bo
     const timer = setInterval(() => tick((turn) => turn + 1), 10_000); // "3 s ago" grows old
     return () => clearInterval(timer);
   }, []);
-  const rows = runs.rows ?? [];
-  const move = (by: number): void => setAt(Math.max(0, Math.min(rows.length - 1, at + by)));
+  const rows = runs.rows ?? NONE;
+  const tops = useTopFindings(rows);
+  const move = (by: number): void => setAt((before) => Math.max(0, Math.min(rows.length - 1, before + by)));
   const mark = (id: string): void =>
     setMarked((before) => (before.includes(id) ? before.filter((one) => one !== id) : [...before, id].slice(-2)));
   const nextFailed = (): void => {
@@ -57,7 +60,7 @@ export function RunTable({ runs, filtered, grouped }: { runs: Runs; filtered: bo
     { key: "x", say: "mark the run to compare", run: () => rows[at] && mark(rows[at].short_id) },
     { key: "c", say: "compare the two that are marked", run: compare },
   ]);
-  if (!runs.rows && !runs.error) return <Loading what="runs" />;
+  if (!runs.rows) return runs.error ? null : <Loading what="runs" />;
   if (!rows.length) return <NoRuns filtered={filtered} looking={runs.looking} />;
   return (
     <div class="column grow">
@@ -95,7 +98,7 @@ export function RunTable({ runs, filtered, grouped }: { runs: Runs; filtered: bo
               if (!(event.target as HTMLElement).closest("a, input, button")) go(href("run", rows[place]!.short_id));
             },
           })}
-          row={(place) => <Cells run={rows[place]!} marked={marked.includes(rows[place]!.short_id)} mark={mark} grouped={grouped} />}
+          row={(place) => <Cells run={rows[place]!} marked={marked.includes(rows[place]!.short_id)} mark={mark} grouped={grouped} top={rows[place]!.top_finding ?? tops.get(rows[place]!.id) ?? ""} />}
         />
       </div>
       {marked.length > 0 && (
@@ -114,9 +117,10 @@ interface CellsProps {
   marked: boolean;
   mark: (id: string) => void;
   grouped: boolean;
+  top: string;
 }
 
-function Cells({ run, marked, mark, grouped }: CellsProps) {
+function Cells({ run, marked, mark, grouped, top }: CellsProps) {
   const took = run.duration_ms ?? (run.outcome === "running" ? Date.now() - Date.parse(run.started_at) : null);
   const name = oneLine(run.name, 160) || "(no name)";
   return (
@@ -135,7 +139,7 @@ function Cells({ run, marked, mark, grouped }: CellsProps) {
       <span role="cell" class="c-failed right">{run.error_count ? <span class="bad">{count(run.error_count)}<span class="unit"> failed</span></span> : ""}</span>
       <span role="cell" class="c-tokens right quiet">{run.tokens ? <>{short(run.tokens)}<span class="unit"> tokens</span></> : ""}</span>
       <span role="cell" class="c-cost right quiet">{cost(run.cost_usd)}</span>
-      <span role="cell" class="c-finding cut" title={run.top_finding ?? ""}>{oneLine(run.top_finding ?? "", 80)}</span>
+      <span role="cell" class="c-finding cut" title={oneLine(top, 200)}>{oneLine(top, 80)}</span>
     </div>
   );
 }
@@ -144,7 +148,7 @@ function Cells({ run, marked, mark, grouped }: CellsProps) {
 function Conversation({ run, grouped }: { run: RunRow; grouped: boolean }) {
   const id = run.conversation_id!;
   const only = (): void => adjust({ group: null, q: `conversation:"${id.replaceAll('"', "")}"` });
-  const told = run.group ? `${count(run.group.runs)} runs${run.group.failed ? `, ${count(run.group.failed)} failed` : ""}` : oneLine(id, 24);
+  const told = run.group ? `${count(run.group.runs)} ${run.group.runs === 1 ? "run" : "runs"}${run.group.failed ? `, ${count(run.group.failed)} failed` : ""}` : oneLine(id, 24);
   return (
     <button type="button" class="plain conversation" title={`Only the conversation ${oneLine(id, 80)}`} tabIndex={-1} onClick={only}>
       {grouped ? told : `⌁ ${told}`}
