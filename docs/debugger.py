@@ -50,13 +50,17 @@ def render_verbs(table: Table) -> str:
         f" within a budget of tokens, never above {TOKENS_MAX}; `--json` gives the same facts as data, with a"
         " version. Keys below are read off real answers; `[]` is a list, `*` any key.",
     ]
+    shapes: dict[str, set[tuple[str, str]]] = {}
+    budgets: dict[str, int] = {}
     for answer in _answers():
-        tool = BY_NAME[answer.verb]
-        shape = sorted(set(_paths(answer.data())))
+        shapes.setdefault(answer.verb, set()).update(_paths(answer.data()))
+        budgets[answer.verb] = answer.budget
+    for verb, shape in shapes.items():
+        tool = BY_NAME[verb]
         parts += [
-            f"## {answer.verb}",
-            f"{tool.gives} Use it when: {tool.use} Budget: {answer.budget} tokens.",
-            table(("key", "type"), [(f"`{path}`", kind) for path, kind in shape]),
+            f"## {verb}",
+            f"{tool.gives} Use it when: {tool.use} Budget: {budgets[verb]} tokens.",
+            table(("key", "type"), [(f"`{path}`", kind) for path, kind in sorted(shape)]),
         ]
     return "\n\n".join(parts)
 
@@ -86,21 +90,32 @@ def _record(recorder: vestige.Recorder) -> None:
             span.add_link(call, reason="asked by")
             span.log.warn("slow", waited_s=3)
             span.end(ValueError("no such index"), body="refund rules")
+        run.span("plan", type="state", body='{"step": 1}').end()
+        run.span("plan", type="state", body='{"step": 2}').end()
+        run.span("notes.txt", type="file", attributes={"path": "notes.txt"}).end(body="read me")
 
 
 def _ask(debugger: Debugger) -> Iterator[Answer]:
     run, span = "r2", "r2.s3"
     yield debugger.doctor()
     yield debugger.list()
+    yield debugger.list("name:triage", group="conversation", cost=True)
     yield debugger.overview(run)
     yield debugger.show(run)
+    yield debugger.transcript(run)
+    yield debugger.outline(run)
     yield debugger.span(span)
     yield debugger.body(span)
+    yield debugger.segments("r2.s2")
+    yield debugger.state(run)
+    yield debugger.state("r2#1", than=0)
+    yield debugger.files(run)
     yield debugger.grep("refund", run)
     yield debugger.check(run)
     yield debugger.why(span)
     yield debugger.diff("r2", "r3")
     yield debugger.stats(by="name")
+    yield debugger.trends(since="1d")
     yield debugger.compare(["r2"], ["r3"])
     yield debugger.sql("SELECT name, count(*) AS n FROM spans GROUP BY name")
     yield debugger.schema()

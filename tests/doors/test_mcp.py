@@ -70,11 +70,17 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "check": {"id": "DIE"},
     "why": {"id": "CHARGE"},
     "show": {"id": "DIE", "no_fold": True, "from": 0},
+    "transcript": {"id": "FAIL"},
+    "outline": {"id": "FAIL"},
+    "segments": {"id": "ASK"},
+    "state": {"id": "GOOD"},
+    "files": {"id": "GOOD"},
     "span": {"id": "CHARGE"},
     "body": {"id": "CHARGE", "in": True, "bytes": "0:40"},
     "grep": {"pattern": "card +refused", "regex": True, "in": "attrs,logs"},
     "diff": {"a": "GOOD", "b": "FAIL"},
     "stats": {"by": "tool"},
+    "trends": {"since": "1d"},
     "compare": {"a": ["FAIL"], "b": ["GOOD"]},
     "sql": {"query": "SELECT name FROM spans WHERE type = 'tool' ORDER BY id"},
     "schema": {},
@@ -87,11 +93,17 @@ SAYS = {
     "check": "",
     "why": "charge",
     "show": "send mail",
+    "transcript": "charge",
+    "outline": "charge",
+    "segments": "message:user",
+    "state": "0 snapshots",
+    "files": "0 files",
     "span": "card refused",
     "body": "amount",
     "grep": "refused",
     "diff": "charge",
     "stats": "charge",
+    "trends": "3 runs",
     "compare": "",
     "sql": "send mail",
     "schema": "spans",
@@ -121,6 +133,7 @@ def ids(recorded: Home) -> dict[str, str]:
     found = {how.upper(): by_outcome[outcome] for how, outcome in RUNS.items()}
     show = ["show", found["FAIL"], "--json", "--home", str(recorded.root)]
     spans = json.loads(CliRunner().invoke(cli, show).stdout)["spans"]
+    (found["ASK"],) = [span["short_id"] for span in spans if span["name"] == "chat"]
     (found["CHARGE"],) = [span["short_id"] for span in spans if span["name"] == "charge"]
     return found
 

@@ -12,8 +12,9 @@ from vestige.collector.loop import catch_up
 from vestige.errors import UsageError
 from vestige.home import Home
 from vestige.query.budget import count_tokens
+from vestige.query.costs import money, price_of
 from vestige.query.ranking import rank
-from vestige.query.stats import money, price_of, stats_answer
+from vestige.query.stats import stats_answer
 from vestige.store.reports import BY, ModelSum, Sum
 from vestige.store.sqlite import SqliteStore
 

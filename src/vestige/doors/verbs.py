@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from vestige.clock import SYSTEM
 from vestige.errors import UsageError
+from vestige.limits import TRANSCRIPT_ITEMS_MAX
 from vestige.query import words
 from vestige.query.bodies import parse_range
 from vestige.query.budget import TOKENS_MAX
@@ -147,10 +147,6 @@ _AFTER = Parameter(
 )
 
 
-def _ago_ns(text: str) -> int:
-    return SYSTEM.now_ns() - int(parse_duration(text) * 1e9)
-
-
 TOOLS: tuple[Tool, ...] = (
     Tool(
         "doctor", "Where evidence lives, and whether any was lost.",
@@ -160,10 +156,10 @@ TOOLS: tuple[Tool, ...] = (
     Tool(
         "list", "Runs, newest first: short id, when, outcome, duration, spans, tokens, top finding.",
         "you have no id, or want runs like one.", "to look into one run (overview).",
-        {"failed": True, "since": "2h"},
+        {"filter": "is:failed tool:search", "since": "2h"},
         (
-            Parameter("filter", "string", "Terms: is:failed tool:search cost>0.1 since:2d."),
-            Parameter("group", "string", "conversation: one run of each."),
+            Parameter("filter", "string", "Terms that must all hold: is:failed tool:search model:gpt"
+                      " cost>0.1 duration>5s tokens>10k since:2d name:x check:loop -is:ok \"free text\"."),
             Parameter("failed", _FLAG, "Only runs that did not end well."),
             Parameter("since", "string", "Only runs that began within this: 30m, 2h, 7d.",
                       parse=parse_duration),
@@ -172,6 +168,8 @@ TOOLS: tuple[Tool, ...] = (
             Parameter("like", "string", "Only runs that say this somewhere."),
             Parameter("all", _FLAG, "Also the runs of mere processes.", to="everything"),
             Parameter("cost", _FLAG, "Also what their model calls cost, in dollars."),
+            Parameter("group", "string", "Only the newest run of each, with how many there are.",
+                      choices=("conversation",)),
             Parameter("limit", "integer", "At most so many.", least=1, most=1_000),
             Parameter("after", "string", "Only runs older than this one: to go on."),
         ),
@@ -206,6 +204,52 @@ TOOLS: tuple[Tool, ...] = (
             Parameter("no_fold", _FLAG, "Every repeat on a line of its own."),
             Parameter("limit", "integer", "At most so many lines.", least=1),
             _AFTER,
+        ),
+    ),
+    Tool(
+        "transcript", "A run read like a chat: what was said to a model, its answers, tool calls with their"
+        " results, sub-agents indented; of each request only what is new.",
+        "what was said matters more than how long it took.", "for exact bytes (body).",
+        {"id": "r7"},
+        (
+            _id(_RUN + " Left out: the latest.", required=False),
+            Parameter("after", "string", "Go on here: the cursor of the answer before, or a span."),
+            Parameter("limit", "integer", "At most so many items.", least=1,
+                      most=TRANSCRIPT_ITEMS_MAX),
+        ),
+    ),
+    Tool(
+        "outline", "The shape of a run: its tree with equal siblings added up, the longest first; as data, all"
+        " of it in columns.",
+        "a run has thousands of spans.", "for the order of events (show).",
+        {"id": "r7"},
+        (
+            _id(_RUN + " Left out: the latest.", required=False),
+            Parameter("after", "string", "As data: only what is new since this cursor."),
+        ),
+    ),
+    Tool(
+        "segments", "What the prompt of a model call is made of, by contributor, with sizes and shares.",
+        "a prompt is too long or changes, and one asks whose part it is.", "for the text itself (body).",
+        {"id": "r7.s12"}, (_id(_SPAN),),
+    ),
+    Tool(
+        "state", "Snapshots of a session, each with what changed; or one of them (r7#3) with its items.",
+        "the run has snapshots and a value in them is wrong.", "for what was done (show, transcript).",
+        {"id": "r7#3", "than": 1},
+        (
+            _id("A run, or one snapshot of it: r7#3. Left out: the latest.", required=False),
+            Parameter("than", "integer", "Against the snapshot of this number.", least=0),
+            Parameter("after", "integer", "Only those after this number: to go on.", least=0),
+        ),
+    ),
+    Tool(
+        "files", "The files of a run, with sizes and beginnings, at its end or at a moment.",
+        "the run captured files.", "for a whole file (body, of the span that it names).",
+        {"id": "r7"},
+        (
+            _id(_RUN + " Left out: the latest.", required=False),
+            Parameter("at", "mixed", "At this second of the run, or when this span began."),
         ),
     ),
     Tool(
@@ -268,7 +312,18 @@ TOOLS: tuple[Tool, ...] = (
         (
             Parameter("by", "string", "One line for each.",
                       choices=("name", "model", "tool", "component", "type", "day")),
-            Parameter("since", "string", "Only what happened within this: 2h, 7d.", parse=_ago_ns),
+            Parameter("since", "string", "Only what happened within this: 2h, 7d.",
+                      parse=parse_duration),
+        ),
+    ),
+    Tool(
+        "trends", "Runs, failures, durations, tokens and cost over time, by day or hour.",
+        "to see when it began.", "to explain one run.", {"since": "7d"},
+        (
+            Parameter("since", "string", "Only what happened within this: 12h, 30d.",
+                      parse=parse_duration),
+            Parameter("by", "string", "One bucket for each; left out: hours up to three days.",
+                      choices=("day", "hour")),
         ),
     ),
     Tool(
@@ -293,32 +348,6 @@ TOOLS: tuple[Tool, ...] = (
         "schema", "The store's tables with comments, and example queries.",
         "before sql.", "for anything else.", {"table": "spans"},
         (Parameter("table", "string", "One table in full."),),
-    ),
-    Tool(
-        "outline", "A whole run as columns.", "for the viewer.", "to read it.", {"id": "r7"},
-        (_id(_RUN), Parameter("after", "string", "Go on here: what the answer before said.")),
-    ),
-    Tool(
-        "transcript", "A run read like a chat.", "for the viewer.", "to read it.", {"id": "r7"},
-        (_id(_RUN), Parameter("after", "string", "Go on here: what the answer before said."),
-         Parameter("limit", "integer", "At most so many.", least=1, most=1_000)),
-    ),
-    Tool(
-        "trends", "Runs over time.", "for the viewer.", "to read it.", {"since": "30d"},
-        (Parameter("since", "string", "How far back."),
-         Parameter("by", "string", "day or hour", choices=("day", "hour"))),
-    ),
-    Tool(
-        "segments", "Who put what into a prompt.", "for the viewer.", "to read it.", {"id": "r7.s2"},
-        (_id(_SPAN),),
-    ),
-    Tool(
-        "state", "Snapshots of a run.", "for the viewer.", "to read it.", {"id": "r7"},
-        (_id(_RUN), Parameter("with", "integer", "The other one.", to="than"), _AFTER),
-    ),
-    Tool(
-        "files", "Files of a run.", "for the viewer.", "to read it.", {"id": "r7"},
-        (_id(_RUN), Parameter("at", "mixed", "As they were then.")),
     ),
     Tool(
         "help", "A component's own hints: how to read its spans, and queries that it offers.",

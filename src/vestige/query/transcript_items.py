@@ -59,12 +59,13 @@ class Item:
     facts: dict[str, Any] = field(default_factory=dict)
 
     def data(self) -> dict[str, Any]:
-        told = {
+        told: dict[str, Any] = {
             key: value.data() if isinstance(value, Text) else value
             for key, value in self.facts.items()
         }
         if "calls" in told:
-            told["calls"] = [{**call, "arguments": call["arguments"].data()} for call in told["calls"]]  # fmt: skip
+            calls = told["calls"]
+            told["calls"] = [{**call, "arguments": call["arguments"].data()} for call in calls]
         return {
             "kind": self.kind,
             "cursor": self.cursor,
@@ -159,7 +160,7 @@ class Items:
                     "component": node.component,
                     "status": node.status or "open",
                     "duration_us": _us(node.duration_ns),
-                    "text": " ".join(say_attributes(node.attributes)),
+                    "label": " ".join(say_attributes(node.attributes)),
                     "error": _error(node),
                     "children": has_children,
                 },

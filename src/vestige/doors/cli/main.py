@@ -31,6 +31,7 @@ from vestige.doors.cli.skill import help_component, skill
 from vestige.doors.cli.transfer import export, import_runs
 from vestige.doors.cli.ui import ui
 from vestige.doors.cli.validate import validate
+from vestige.doors.cli.view import files, outline, segments, state, transcript, trends
 from vestige.errors import VestigeError
 
 
@@ -72,6 +73,7 @@ for command in (
     run,
     list_runs,
     show,
+    transcript,
     overview,
     ui,
     check,
@@ -80,10 +82,15 @@ for command in (
     body,
     note,
     notes,
+    segments,
+    outline,
+    state,
+    files,
     grep,
     diff,
     compare,
     stats,
+    trends,
     sql,
     schema,
     replay,
