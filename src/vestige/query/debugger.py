@@ -139,7 +139,7 @@ class Debugger:
             terms = (*terms, Term("text", ":", like))
         wanted = RunFilter(
             failed=failed,
-            since_ns=None if since_s is None else now_ns - int(since_s * 1e9),
+            since_ns=None if since_s is None else max(0, now_ns - int(since_s * 1e9)),
             name=name,
             conversation_id=conversation,
             with_implicit=everything,
@@ -353,7 +353,8 @@ class Debugger:
     def stats(self, *, by: str = "name", since: str | float | None = None) -> Answer:
         """Counts, durations, tokens, error rates. `since`: `7d`, or seconds."""
         since_s = _duration(since)
-        since_ns = None if since_s is None else clock.SYSTEM.now_ns() - int(since_s * 1e9)
+        now_ns = clock.SYSTEM.now_ns()
+        since_ns = None if since_s is None else max(0, now_ns - int(since_s * 1e9))
         return self._lazy("stats", self.store, by=by, since=since_ns)
 
     def trends(self, *, since: str | float | None = None, by: str | None = None) -> Answer:
