@@ -1,7 +1,7 @@
 /** Answers as components use them: asked once, shared while fresh, with their errors. */
 
 import { useEffect, useRef, useState } from "preact/hooks";
-import { ApiError, get, keyOf, type Params } from "./api";
+import { ApiError, get, keyOf, type Params, type Verb } from "./api";
 
 export interface Asked<T> {
   data: T | null;
@@ -14,7 +14,7 @@ const KEPT_MAX = 200;
 const kept = new Map<string, Promise<unknown>>();
 
 /** The same promise for the same question; `fresh` asks anew. */
-export function ask<T>(verb: string, params: Params = {}, fresh = false): Promise<T> {
+export function ask<T>(verb: Verb, params: Params = {}, fresh = false): Promise<T> {
   const key = keyOf(verb, params);
   let answer = fresh ? undefined : kept.get(key);
   if (!answer) {
@@ -28,7 +28,7 @@ export function ask<T>(verb: string, params: Params = {}, fresh = false): Promis
 }
 
 /** `params` null: nothing to ask yet. Old data stays while a new answer is on its way. */
-export function useAnswer<T>(verb: string, params: Params | null): Asked<T> {
+export function useAnswer<T>(verb: Verb, params: Params | null): Asked<T> {
   const [turn, setTurn] = useState(0);
   const [state, setState] = useState<{ key: string; data: T | null; error: ApiError | null }>({
     key: "",

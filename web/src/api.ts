@@ -7,7 +7,17 @@
  * so ask with short ids (r7, r7.s12), and leave out what is the default.
  */
 
-export type Params = Record<string, string | number | boolean | null | undefined>;
+import type { paths } from "./generated/openapi";
+
+type Operations = { [P in keyof paths as P extends `/api/v1/${infer V}` ? V : never]: paths[P]["get"] };
+/** What can be asked: the paths of the server's OpenAPI document. */
+export type Verb = keyof Operations;
+type Query<V extends Verb> = NonNullable<Operations[V] extends { parameters: { query?: infer Q } } ? Q : never>;
+type Names<V extends Verb> = V extends Verb ? keyof Query<V> : never;
+/** Parameters by the names that the document has. */
+export type Params = { [N in Names<Verb>]?: string | number | boolean | null | undefined };
+/** What the document says of an answer. */
+export type Told<V extends Verb> = Operations[V] extends { responses: { 200: { content: { "application/json": infer A } } } } ? A : never;
 
 export class ApiError extends Error {
   constructor(
@@ -20,7 +30,7 @@ export class ApiError extends Error {
 }
 
 /** `verb?a=1&b=2`: parameters sorted by name, empty and false ones left out. */
-export function keyOf(verb: string, params: Params = {}): string {
+export function keyOf(verb: Verb, params: Params = {}): string {
   const told = Object.entries(params)
     .filter(([, value]) => value !== undefined && value !== null && value !== false && value !== "")
     .map(([name, value]) => [name, String(value)] as const)
@@ -67,7 +77,7 @@ async function refusal(response: Response): Promise<ApiError> {
   }
 }
 
-export async function get<T>(verb: string, params: Params = {}, signal?: AbortSignal): Promise<T> {
+export async function get<T>(verb: Verb, params: Params = {}, signal?: AbortSignal): Promise<T> {
   const key = keyOf(verb, params);
   if (exported) return (await embedded(key)) as T;
   const response = await fetch(`/api/v1/${key}`, {

@@ -366,6 +366,7 @@ export interface SqlData {
 
 export interface SchemaData {
   version: number;
+  store_version: number;
   tables: { name: string; columns: string[]; sql: string }[];
   views: { name: string; columns: string[]; sql: string }[];
   examples: string[];
