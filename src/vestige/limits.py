@@ -416,3 +416,14 @@ LIVE_SEND_S = 30.0
 
 CLOSES_KEPT = 100_000
 """Ends of spans that a stream can be resumed from; an older cursor is told to begin anew."""
+
+# --- one HTML file ------------------------------------------------------------------------
+
+EXPORT_BODY_BYTES_MAX = MIB
+"""A longer body is left out of an exported page: what one reads in it is far shorter."""
+
+EXPORT_BYTES_MAX = 64 * MIB
+"""Of answers in an exported page, before they are compressed: browsers open what comes of it."""
+
+EXPORT_PAGES_MAX = 1_000
+"""Pages of an outline or a transcript that are taken into an exported page."""

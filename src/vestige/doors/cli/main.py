@@ -30,6 +30,7 @@ from vestige.doors.cli.serve import serve
 from vestige.doors.cli.ship import ship
 from vestige.doors.cli.skill import help_component, skill
 from vestige.doors.cli.transfer import export, import_runs
+from vestige.doors.cli.ui import ui
 from vestige.doors.cli.validate import validate
 from vestige.doors.cli.view import files, outline, segments, state, transcript, trends
 from vestige.errors import VestigeError
@@ -75,6 +76,7 @@ for command in (
     show,
     transcript,
     overview,
+    ui,
     check,
     why,
     span,

@@ -23,6 +23,9 @@ REQUEST_FORMATS = ("curl", "python")
 REDACTIONS = ("mask", "omit", "hash", "passthrough")
 """As formats/openwop has them; named here for the same reason."""
 
+PAGE_FORMAT = "html"
+"""The viewer with a run inside (doors/http/exporting.py)."""
+
 PROGRESS_STEP = 1_000
 """Records between two looks at the terminal."""
 
@@ -110,6 +113,7 @@ class _Progress:
     examples="""
   vestige export r7 --format agentdbg -o runs     into runs/<run id>/
   vestige export r7 --format openwop -o r7.json   a debug bundle, at most 8 MB
+  vestige export r7 --format html -o crash.html   the viewer with this run, as one file
   vestige export r7.s12 --format curl             a recorded request as a shell script
   vestige export r7.s12 --format python -o x.py   the same as a Python program
 """,
@@ -117,7 +121,7 @@ class _Progress:
 )
 @click.argument("id")
 @click.option(
-    "--format", "format", required=True, type=click.Choice([*NAMES, *REQUEST_FORMATS]),
+    "--format", "format", required=True, type=click.Choice([*NAMES, PAGE_FORMAT, *REQUEST_FORMATS]),
     help="Of a run, or of one request.",
 )  # fmt: skip
 @click.option(
@@ -146,6 +150,11 @@ def export(id: str, format: str, target: Path | None, redaction: str | None, hom
             _write_text(debugger.reproduce(wanted or "", format), target)
             return
         assert target is not None
+        if format == PAGE_FORMAT:
+            from vestige.doors.http.exporting import export_html
+
+            click.echo(str(export_html(debugger, wanted or "", target)))
+            return
         run = debugger.resolve(wanted, "run").run
         key = hash_key(home) if redaction == "hash" else b""
         click.echo(str(export_run(debugger.store, run.id, format, target, redaction, key)))

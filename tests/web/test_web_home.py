@@ -1,0 +1,222 @@
+"""The home page, through the real server, in a real browser."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from browsing import Visit, served, visit
+from playwright.sync_api import Browser, Page, expect
+from scene import fill
+
+from vestige.home import Home
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def url(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    home = Home(tmp_path_factory.mktemp("scene") / "home")
+    fill(home)
+    with served(home.root) as url:
+        yield url
+
+
+def row(page: Page, short_id: str):  # type: ignore[no-untyped-def]  # a locator
+    return page.get_by_role("row").filter(has=page.get_by_text(short_id, exact=True))
+
+
+def test_home_shows_each_run_and_how_it_went(browser: Browser, url: str) -> None:
+    """Outcome, name, duration, spans, tokens, cost and the top finding, without a click."""
+    with visit(browser, url) as page:
+        failed, good = row(page, "r21"), row(page, "r19")
+
+        expect(failed).to_contain_text("error")
+        expect(failed).to_contain_text("refund desk")
+        expect(failed).to_contain_text("crash/uncaught")
+        expect(good).to_contain_text("ok")
+        expect(good).to_contain_text("5.37 s")
+        expect(good).to_contain_text("$0.0075")
+        expect(page.get_by_role("img", name="Runs: 20")).to_be_visible()
+        expect(page.get_by_role("img", name="Failed: 4 · 20 %")).to_be_visible()
+
+
+def test_a_filter_narrows_and_is_part_of_the_link(browser: Browser, url: str) -> None:
+    """Typed, by a button, or by the address: the same runs. A bad term is told, and rows stay."""
+    with visit(browser, url) as page:
+        page.get_by_role("searchbox").fill("is:failed")
+        expect(page.get_by_text("r19", exact=True)).to_have_count(0)
+        expect(row(page, "r15")).to_be_visible()
+        link = page.url
+        page.get_by_role("button", name="is:failed").click()
+
+        expect(row(page, "r19")).to_be_visible()
+        assert "q=is%3Afailed" in link
+    seen = Visit(browser, url)  # a refusal is an error to the console, too
+    expect(row(seen.page, "r19")).to_be_visible()
+    seen.page.get_by_role("searchbox").fill("cost>much")
+    expect(seen.page.get_by_role("alert")).to_contain_text("cost")
+    expect(row(seen.page, "r19")).to_be_visible()
+    seen.context.close()
+    with visit(browser, url + "#/?q=is:failed") as page:
+        expect(row(page, "r15")).to_be_visible()
+        expect(page.get_by_text("r19", exact=True)).to_have_count(0)
+
+
+def test_conversations_can_be_taken_together(browser: Browser, url: str) -> None:
+    """One row for each, with how many runs it has; a click shows them."""
+    with visit(browser, url) as page:
+        page.get_by_role("button", name="By conversation").click()
+        expect(row(page, "r19")).to_contain_text("3 runs")
+        expect(page.get_by_text("r18", exact=True)).to_have_count(0)
+        row(page, "r19").get_by_role("button", name="3 runs").click()
+
+        expect(row(page, "r18")).to_be_visible()
+        expect(page.get_by_text("r15", exact=True)).to_have_count(0)
+
+
+def test_full_text_search_leads_to_the_span(browser: Browser, url: str) -> None:
+    """Words anywhere in a body; the hit is a link to the very span."""
+    with visit(browser, url + "#/?q=A-13") as page:
+        page.get_by_role("tab", name="Text").click()
+        page.locator("a.hit").first.click()
+
+        expect(page.get_by_role("region", name="Detail")).to_be_visible()
+        assert "#/run/r15?view=tree&span=s" in page.url
+
+
+def test_tools_are_ranked_by_cost_against_use(browser: Browser, url: str) -> None:
+    with visit(browser, url + "#/?tab=tools") as page:
+        tools = page.get_by_role("region", name="Tools")
+
+        expect(tools).to_contain_text("Standing cost against use")
+        expect(tools.get_by_role("row").filter(has_text="refund").first).to_contain_text("79 %")
+
+
+def test_the_keyboard_is_enough(browser: Browser, url: str) -> None:
+    """j and k move, e finds the next failure, Enter opens, g goes back, ? tells, Ctrl-K goes anywhere."""
+    with visit(browser, url) as page:
+        expect(row(page, "r21")).to_be_visible()
+        for key in "jjjk":
+            page.keyboard.press(key)
+        expect(row(page, "r20")).to_have_attribute("aria-selected", "true")
+        page.keyboard.press("e")
+        expect(row(page, "r15")).to_have_attribute("aria-selected", "true")
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("heading", name="refund desk")).to_be_visible()
+        page.keyboard.press("e")
+        expect(page.get_by_role("region", name="Detail")).to_be_visible()
+        page.keyboard.press("Escape")
+        expect(page.get_by_role("region", name="Detail")).to_have_count(0)
+        page.keyboard.press("?")
+        expect(page.get_by_role("dialog")).to_contain_text("next span that failed")
+        page.keyboard.press("Escape")
+        page.keyboard.press("g")
+        expect(row(page, "r21")).to_be_visible()
+        page.keyboard.press("Control+k")
+        page.keyboard.type("r17")
+        expect(page.get_by_role("option").first).to_contain_text("r17")
+        page.keyboard.press("Enter")
+
+        expect(page.get_by_role("region", name="Verdict")).to_contain_text("r17")
+
+
+def test_two_marked_runs_are_compared_the_older_one_first(browser: Browser, url: str) -> None:
+    with visit(browser, url) as page:
+        row(page, "r21").get_by_role("checkbox").check()
+        row(page, "r19").get_by_role("checkbox").check()
+        page.get_by_role("button", name="Compare", exact=True).click()
+        page.wait_for_url("**/*#/compare?a=r19&b=r21")
+
+
+def test_sql_is_asked_and_ids_are_links(browser: Browser, url: str) -> None:
+    """A refusal says what is wrong; nothing can be written."""
+    query = "SELECT 'r' || run || '.s' || number AS id FROM spans WHERE status='error' LIMIT 1"
+    with visit(browser, url + "#/sql") as page:
+        page.get_by_role("textbox", name="SQL query").fill(query)
+        page.keyboard.press("Control+Enter")
+        page.get_by_role("cell").get_by_role("link").click()
+        expect(page.get_by_role("region", name="Detail")).to_be_visible()
+    refused = Visit(browser, url + "#/sql?q=DELETE FROM runs")
+    expect(refused.page.get_by_role("alert")).to_be_visible()
+    refused.context.close()
+
+
+def test_text_from_a_trace_is_text(browser: Browser, url: str) -> None:
+    """Tags, escapes and what turns the direction of writing are shown, not obeyed; nobody is asked."""
+    with visit(browser, url) as page:
+        name = row(page, "r20").get_by_role("link")
+        expect(name).to_contain_text("<script>window.pwned = 1</script>")
+        name.click()
+        expect(page.get_by_role("heading", level=1)).to_contain_text("<script>")
+        for view in ("Tree", "Logs", "Transcript", "Timeline"):
+            page.get_by_role("tab", name=view).click()
+            expect(page.get_by_role("tabpanel")).to_be_visible()
+        page.get_by_role("tab", name="Tree").click()
+        text = page.inner_text("body")
+
+        assert page.evaluate("window.pwned") is None
+        assert not set(text) & {"\u202e", "\x1b", "\x00"}
+
+
+def test_the_policy_lets_only_the_page_itself_run(browser: Browser, url: str) -> None:
+    """Markup that gets into the page all the same does nothing."""
+    seen = Visit(browser, url)
+    expect(row(seen.page, "r21")).to_be_visible()
+    seen.page.evaluate(
+        """() => {
+            const script = document.createElement('script');
+            try { script.textContent = 'window.pwned = 1' } catch {}
+            document.body.append(script);
+            try { document.body.insertAdjacentHTML('beforeend', '<img src=x onerror="window.pwned=1">') } catch {}
+            const image = new Image(); image.src = 'https://evil.example/x.png';
+        }"""
+    )
+    seen.page.wait_for_timeout(200)  # nothing is awaited: time for it to happen, if it could
+
+    assert seen.page.evaluate("window.pwned") is None
+    assert seen.elsewhere == []
+    seen.context.close()
+
+
+AGENT = """
+import os, time, vestige
+with vestige.traced_run("night shift") as run:
+    run.child("look around", "tool").end()
+    run.child("open the door", "tool")
+    print("in flight", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_rows_are_live_until_the_process_is_killed(browser: Browser, tmp_path: Path) -> None:
+    """A run appears while the page is open, is running, and is interrupted once it is killed."""
+    (tmp_path / "agent.py").write_text(AGENT)
+    home = tmp_path / "home"
+    Home(home).make()
+    with served(home) as url, visit(browser, url) as page:
+        expect(page.get_by_text("No runs yet.")).to_be_visible()
+        agent = subprocess.Popen(
+            [sys.executable, str(tmp_path / "agent.py")], stdout=subprocess.PIPE, text=True,
+            env={**os.environ, "VESTIGE_HOME": str(home)},
+        )  # fmt: skip
+        assert agent.stdout is not None
+        assert agent.stdout.readline() == "in flight\n"
+        running = page.get_by_role("row").filter(has_text="night shift")
+        expect(running).to_contain_text("running")
+        running.get_by_role("link").click()
+        expect(page.get_by_role("region", name="Verdict")).to_contain_text("running")
+        agent.send_signal(signal.SIGKILL)
+        agent.wait()
+        agent.stdout.close()
+
+        expect(page.get_by_role("region", name="Verdict")).to_contain_text("interrupted")
+        page.keyboard.press("g")
+        expect(page.get_by_role("row").filter(has_text="night shift")).to_contain_text(
+            "interrupted"
+        )

@@ -1,0 +1,65 @@
+/** Answers as components use them: asked once, shared while fresh, with their errors. */
+
+import { useEffect, useRef, useState } from "preact/hooks";
+import { ApiError, get, keyOf, type Params, type Verb } from "./api";
+
+export interface Asked<T> {
+  data: T | null;
+  error: ApiError | null;
+  loading: boolean;
+  again: () => void;
+}
+
+const KEPT_MAX = 200;
+const kept = new Map<string, Promise<unknown>>();
+
+/** The same promise for the same question; `fresh` asks anew. */
+export function ask<T>(verb: Verb, params: Params = {}, fresh = false): Promise<T> {
+  const key = keyOf(verb, params);
+  let answer = fresh ? undefined : kept.get(key);
+  if (!answer) {
+    answer = get<T>(verb, params);
+    kept.delete(key);
+    kept.set(key, answer);
+    answer.catch(() => kept.delete(key));
+    if (kept.size > KEPT_MAX) kept.delete(kept.keys().next().value as string);
+  }
+  return answer as Promise<T>;
+}
+
+/** `params` null: nothing to ask yet. Old data stays while a new answer is on its way. */
+export function useAnswer<T>(verb: Verb, params: Params | null): Asked<T> {
+  const [turn, setTurn] = useState(0);
+  const [state, setState] = useState<{ key: string; data: T | null; error: ApiError | null }>({
+    key: "",
+    data: null,
+    error: null,
+  });
+  const key = params ? keyOf(verb, params) : "";
+  const last = useRef(0);
+  useEffect(() => {
+    if (!params) return;
+    let gone = false;
+    const fresh = turn !== last.current;
+    last.current = turn;
+    ask<T>(verb, params, fresh).then(
+      (data) => !gone && setState({ key, data, error: null }),
+      (error: unknown) => !gone && setState({ key, data: null, error: asApiError(error) }),
+    );
+    return () => {
+      gone = true;
+    };
+  }, [key, turn]);
+  const current = state.key === key;
+  return {
+    data: params ? state.data : null,
+    error: current ? state.error : null,
+    loading: params !== null && !current,
+    again: () => setTurn((value) => value + 1),
+  };
+}
+
+export function asApiError(error: unknown): ApiError {
+  if (error instanceof ApiError) return error;
+  return new ApiError(0, "unreachable", "The server does not answer. Is vestige still running?");
+}

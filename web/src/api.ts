@@ -1,0 +1,127 @@
+/**
+ * The one door to data. An exported page carries the answers it needs; a served page asks its server.
+ *
+ *     const run = await get<OutlineData>("outline", { id: "r7" });
+ *
+ * The same question always has the same key (`keyOf`), which is how an export finds its answers:
+ * so ask with short ids (r7, r7.s12), and leave out what is the default.
+ */
+
+import type { paths } from "./generated/openapi";
+
+type Operations = { [P in keyof paths as P extends `/api/v1/${infer V}` ? V : never]: paths[P]["get"] };
+/** What can be asked: the paths of the server's OpenAPI document. */
+export type Verb = keyof Operations;
+type Query<V extends Verb> = NonNullable<Operations[V] extends { parameters: { query?: infer Q } } ? Q : never>;
+type Names<V extends Verb> = V extends Verb ? keyof Query<V> : never;
+/** Parameters by the names that the document has. */
+export type Params = { [N in Names<Verb>]?: string | number | boolean | null | undefined };
+/** What the document says of an answer. */
+export type Told<V extends Verb> = Operations[V] extends { responses: { 200: { content: { "application/json": infer A } } } } ? A : never;
+
+export class ApiError extends Error {
+  constructor(
+    readonly status: number,
+    readonly code: string,
+    message: string,
+  ) {
+    super(message);
+  }
+}
+
+/** `verb?a=1&b=2`: parameters sorted by name, empty and false ones left out. */
+export function keyOf(verb: Verb, params: Params = {}): string {
+  const told = Object.entries(params)
+    .filter(([, value]) => value !== undefined && value !== null && value !== false && value !== "")
+    .map(([name, value]) => [name, String(value)] as const)
+    .sort(([a], [b]) => (a < b ? -1 : 1))
+    .map(([name, value]) => `${encodeURIComponent(name)}=${encodeURIComponent(value)}`);
+  return told.length ? `${verb}?${told.join("&")}` : verb;
+}
+
+// --- answers that came with the page ---------------------------------------------------------
+
+type Answers = Record<string, unknown>;
+const parts = [...document.querySelectorAll<HTMLScriptElement>("script[data-answers]")];
+
+/** True in a page made by `vestige export --format html`: no server, nothing to ask. */
+export const exported = parts.length > 0;
+/** The run that it shows. */
+export const exportedRun = parts.find((part) => part.dataset.run)?.dataset.run ?? "";
+const opened = new Map<HTMLScriptElement, Promise<Answers>>();
+
+async function unpack(part: HTMLScriptElement): Promise<Answers> {
+  const packed = Uint8Array.from(atob((part.textContent ?? "").trim()), (one) => one.charCodeAt(0));
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return (await new Response(stream).json()) as Answers;
+}
+
+async function embedded(key: string): Promise<unknown> {
+  for (const part of parts) {
+    let answers = opened.get(part);
+    if (!answers) opened.set(part, (answers = unpack(part)));
+    const found = await answers;
+    if (Object.hasOwn(found, key)) return found[key];
+  }
+  throw new ApiError(404, "not_in_export", "This was not taken into the export.");
+}
+
+// --- answers of the server -------------------------------------------------------------------
+
+async function refusal(response: Response): Promise<ApiError> {
+  try {
+    const told = (await response.json()) as { error?: string; message?: string };
+    return new ApiError(response.status, told.error ?? "error", told.message ?? response.statusText);
+  } catch {
+    return new ApiError(response.status, "error", `The server answered ${response.status}.`);
+  }
+}
+
+export async function get<T>(verb: Verb, params: Params = {}, signal?: AbortSignal): Promise<T> {
+  const key = keyOf(verb, params);
+  if (exported) return (await embedded(key)) as T;
+  const response = await fetch(`/api/v1/${key}`, {
+    credentials: "same-origin",
+    headers: { Accept: "application/json" },
+    signal: signal ?? null,
+  });
+  if (!response.ok) throw await refusal(response);
+  return (await response.json()) as T;
+}
+
+export async function post<T>(path: string, body: unknown): Promise<T> {
+  if (exported) throw new ApiError(405, "exported", "An exported page cannot be written to.");
+  const response = await fetch(`/api/v1/${path}`, {
+    method: "POST",
+    credentials: "same-origin",
+    headers: { "Content-Type": "application/json", Accept: "application/json" },
+    body: JSON.stringify(body),
+  });
+  if (!response.ok) throw await refusal(response);
+  return (await response.json()) as T;
+}
+
+// --- what happens now ------------------------------------------------------------------------
+
+export interface LiveEvent {
+  /** `reset`: the place to go on from is gone, load anew. */
+  type: "span" | "log" | "run" | "reset";
+  data: Record<string, unknown>;
+}
+
+/** Calls `hear` for every event of the live stream, of one run or of all, until the returned function is called. */
+export function listen(hear: (event: LiveEvent) => void, run?: string): () => void {
+  if (exported) return () => undefined;
+  const source = new EventSource(`/api/v1/${keyOf("live", { run })}`, { withCredentials: true });
+  const take = (event: MessageEvent<string>): void => {
+    try {
+      hear({ type: event.type as LiveEvent["type"], data: JSON.parse(event.data) as Record<string, unknown> });
+    } catch {
+      // A torn event: the next one tells the same.
+    }
+  };
+  for (const name of ["span", "log", "run", "reset"]) {
+    source.addEventListener(name, take as EventListener);
+  }
+  return () => source.close();
+}

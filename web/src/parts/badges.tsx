@@ -1,0 +1,49 @@
+/** Signs with words: outcome, severity, kind of span. */
+
+const OUTCOMES: Record<string, [string, string, string]> = {
+  ok: ["ok", "✓", "ok"],
+  error: ["bad", "✕", "error"],
+  timeout: ["warn", "◷", "timeout"],
+  cancelled: ["", "⊘", "cancelled"],
+  interrupted: ["gone", "◼", "interrupted"],
+  running: ["live", "●", "running"],
+  open: ["live", "●", "open"],
+};
+
+/** A run's outcome or a span's status; null is an open span. */
+export function Status({ value, brief = false }: { value: string | null; brief?: boolean }) {
+  const [mood, sign, word] = OUTCOMES[value ?? "open"] ?? ["", "·", String(value).slice(0, 20)];
+  return (
+    <span class={`badge ${mood}`} title={word}>
+      <span class="sign" aria-hidden="true">{sign}</span>
+      <span class={brief ? "sr" : ""}>{word}</span>
+    </span>
+  );
+}
+
+const SEVERITIES: Record<string, [string, string]> = {
+  error: ["bad", "✕"],
+  warning: ["warn", "▲"],
+  hint: ["", "i"],
+};
+
+export function Severity({ value }: { value: string }) {
+  const [mood, sign] = SEVERITIES[value] ?? ["", "·"];
+  return (
+    <span class={`badge ${mood}`}>
+      <span aria-hidden="true">{sign}</span> {value}
+    </span>
+  );
+}
+
+const KINDS = ["llm", "tool", "step", "agent", "request"];
+export const kindClass = (type: string): string => `k-${KINDS.includes(type) ? type : "other"}`;
+
+export function Kind({ type }: { type: string }) {
+  return <span class={`kind ${kindClass(type)}`}>{type}</span>;
+}
+
+export function Level({ value }: { value: string }) {
+  const mood = value === "error" ? "bad" : value === "warn" ? "warn" : "";
+  return <span class={`badge ${mood}`}>{value}</span>;
+}

@@ -1,0 +1,64 @@
+/** Text of any size with line numbers: long lines are broken into pieces, only visible ones exist. */
+
+import { useMemo } from "preact/hooks";
+import { visible } from "./format";
+import { VirtualList } from "./virtual";
+
+const PIECE = 2_000;
+const PLAIN_MAX = 400;
+
+export interface CodeLine {
+  /** Null: it goes on the line before. */
+  number: number | null;
+  text: string;
+  mood?: "add" | "del" | undefined;
+}
+
+export function linesOf(text: string, first = 1): CodeLine[] {
+  const lines: CodeLine[] = [];
+  text.split("\n").forEach((line, at) => {
+    for (let start = 0; start === 0 || start < line.length; start += PIECE) {
+      lines.push({ number: start ? null : first + at, text: line.slice(start, start + PIECE) });
+    }
+  });
+  return lines;
+}
+
+function Line({ line }: { line: CodeLine }) {
+  return (
+    <div class={`line ${line.mood ?? ""}`}>
+      <span class="n" aria-hidden="true">{line.number ?? "↳"}</span>
+      <span class="t" dir="auto">{visible(line.text) || " "}</span>
+    </div>
+  );
+}
+
+export function CodeLines({ lines, label, class: more = "" }: { lines: CodeLine[]; label: string; class?: string }) {
+  if (lines.length <= PLAIN_MAX) {
+    return (
+      <div class={`code scroll ${more}`} role="region" aria-label={label} tabIndex={0}>
+        {lines.map((line, at) => (
+          <Line key={at} line={line} />
+        ))}
+      </div>
+    );
+  }
+  return (
+    <VirtualList class={`code ${more || "grow"}`} label={label} count={lines.length} height={18} measured
+      row={(at) => <Line line={lines[at]!} />} />
+  );
+}
+
+export function Code({ text, label, class: more }: { text: string; label: string; class?: string }) {
+  const lines = useMemo(() => linesOf(text), [text]);
+  return <CodeLines lines={lines} label={label} {...(more ? { class: more } : {})} />;
+}
+
+/** JSON laid out, or the text as it is when it is none. */
+export function pretty(text: string): string {
+  try {
+    return JSON.stringify(JSON.parse(text), null, 2);
+  } catch {
+    return text;
+  }
+}

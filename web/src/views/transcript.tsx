@@ -1,0 +1,13 @@
+/** The transcript of a run. */
+
+import { useAnswer } from "../answers";
+import { Code } from "../parts/code";
+import { Failed, Loading } from "../parts/state";
+import type { ViewProps } from "./view";
+
+export default function Transcript({ run }: ViewProps) {
+  const { data, error, again } = useAnswer<unknown>("transcript", { id: run.run.short_id });
+  if (error) return <Failed error={error} again={again} />;
+  if (!data) return <Loading />;
+  return <Code text={JSON.stringify(data, null, 2)} label="Transcript" class="grow" />;
+}
