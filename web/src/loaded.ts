@@ -9,26 +9,32 @@ import type { OutlineData } from "./types";
 export interface Loaded {
   run: RunModel | null;
   error: ApiError | null;
-  /** Stop or go on following a run that is still being written. */
+  /** Not following a run that is still being written. */
   paused: boolean;
   pause: (on: boolean) => void;
   again: () => void;
 }
 
-const QUIET_MS = 400;
+/** Many records may come at once: one look for all of them. */
+const QUIET_MS = 300;
 
 export function useRun(id: string): Loaded {
   const [run, setRun] = useState<RunModel | null>(null);
   const [error, setError] = useState<ApiError | null>(null);
   const [paused, pause] = useState(false);
   const [turn, setTurn] = useState(0);
+  const known = useRef<RunModel | null>(null);
+  const again = (): void => setTurn((value) => value + 1);
   useEffect(() => {
     let gone = false;
-    get<OutlineData>("outline", { id }).then(
+    const before = known.current;
+    get<OutlineData>("outline", { id, after: before?.next }).then(
       (data) => {
         if (gone) return;
-        setRun(new RunModel(data));
+        known.current = before ? before.and(data) : new RunModel(data);
+        setRun(known.current);
         setError(null);
+        if (data.more) again();
       },
       (problem: unknown) => !gone && setError(asApiError(problem)),
     );
@@ -37,25 +43,24 @@ export function useRun(id: string): Loaded {
     };
   }, [id, turn]);
   const live = run?.run.outcome === "running" && !exported && !paused;
-  const timer = useRef(0);
   useEffect(() => {
     if (!live) return;
+    let timer = 0;
+    const look = (): void => {
+      timer ||= window.setTimeout(() => {
+        timer = 0;
+        again();
+      }, QUIET_MS);
+    };
+    look(); // what came between the first answer and now
     const stop = listen((event) => {
-      // Many records may come at once: one look for all of them.
       const about = event.data.run_id ?? event.data.run;
-      if (about !== undefined && about !== run.run.id && about !== run.run.short_id) return;
-      if (!timer.current) {
-        timer.current = window.setTimeout(() => {
-          timer.current = 0;
-          setTurn((value) => value + 1);
-        }, QUIET_MS);
-      }
+      if (about === undefined || about === run.run.id || about === run.run.short_id) look();
     });
     return () => {
       stop();
-      clearTimeout(timer.current);
-      timer.current = 0;
+      clearTimeout(timer);
     };
   }, [live, run?.run.id]);
-  return { run, error, paused, pause, again: () => setTurn((value) => value + 1) };
+  return { run, error, paused, pause, again };
 }

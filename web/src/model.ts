@@ -1,46 +1,126 @@
 /**
- * One run in memory: the outline's columns, and what views derive from them once (children, depth,
- * order). A span is its index here; `number` (12 of s12) is what links and the selection use.
+ * One run in memory: the outline's columns, and what views derive from them once (children, depth).
+ * A span is its index here; its number (12 of s12) is what links and the selection use. A later
+ * answer of a running run is merged in by `and`, which gives a new model.
  */
 
-import type { OutlineData, RunRow } from "./types";
+import type { LinkRow, Losses, OutlineData, RunRow } from "./types";
+
+const NUMBERS = ["start_us", "duration_us", "input_bytes", "output_bytes", "input_tokens", "output_tokens", "cache_read", "cache_write"] as const;
+const TEXTS = ["type", "name", "component", "status", "model", "label"] as const;
+type NumberColumn = (typeof NUMBERS)[number];
+type TextColumn = (typeof TEXTS)[number];
+
+/** The rows so far, with a string table of their own. */
+interface Rows {
+  strings: string[];
+  places: Map<string, number>;
+  number: number[];
+  id: string[];
+  /** Parents' numbers; 0: none. */
+  parent: number[];
+  numbers: Record<NumberColumn, (number | null)[]>;
+  texts: Record<TextColumn, number[]>;
+  byNumber: Map<number, number>;
+  logs: { seq: number; span: number; time_us: number; level: number; component: number; message: string; label: number; cut: boolean }[];
+  links: LinkRow[];
+}
+
+function noRows(): Rows {
+  const columns = <K extends string, V>(names: readonly K[]): Record<K, V[]> =>
+    Object.fromEntries(names.map((name) => [name, []])) as unknown as Record<K, V[]>;
+  return {
+    strings: [""], places: new Map([["", 0]]), number: [], id: [], parent: [],
+    numbers: columns<NumberColumn, number | null>(NUMBERS), texts: columns<TextColumn, number>(TEXTS),
+    byNumber: new Map(), logs: [], links: [],
+  };
+}
+
+function take(rows: Rows, data: OutlineData): void {
+  const here = data.strings.map((text) => {
+    let at = rows.places.get(text);
+    if (at === undefined) {
+      rows.places.set(text, (at = rows.strings.length));
+      rows.strings.push(text);
+    }
+    return at;
+  });
+  const { spans, logs } = data;
+  for (let row = 0; row < spans.number.length; row++) {
+    const number = spans.number[row]!;
+    let at = rows.byNumber.get(number);
+    if (at === undefined) rows.byNumber.set(number, (at = rows.number.length));
+    rows.number[at] = number;
+    rows.id[at] = spans.id[row]!;
+    rows.parent[at] = spans.parent[row]!;
+    for (const name of NUMBERS) rows.numbers[name][at] = spans[name][row] ?? null;
+    for (const name of TEXTS) rows.texts[name][at] = here[spans[name][row]!] ?? 0;
+  }
+  const cut = new Set(logs.cut);
+  for (let row = 0; row < logs.seq.length; row++) {
+    rows.logs.push({
+      seq: logs.seq[row]!, span: logs.span[row]!, time_us: logs.time_us[row]!, level: here[logs.level[row]!] ?? 0,
+      component: here[logs.component[row]!] ?? 0, message: logs.message[row]!, label: here[logs.label?.[row] ?? 0] ?? 0,
+      cut: cut.has(row),
+    });
+  }
+  const known = new Set(rows.links.map((link) => `${link.span} ${link.target_run} ${link.target_span}`));
+  for (const link of data.links) {
+    if (!known.has(`${link.span} ${link.target_run} ${link.target_span}`)) rows.links.push(link);
+  }
+}
 
 export class RunModel {
   readonly run: RunRow;
+  readonly losses: Losses;
+  readonly base_us: number;
+  /** What to ask the next answer with; `more`: at once. */
+  readonly next: string;
+  readonly more: boolean;
   readonly count: number;
   readonly logCount: number;
   /** The run's length so far, at least 1. */
   readonly length_us: number;
-  /** Index by span number. */
-  readonly byNumber = new Map<number, number>();
   /** Index by span id. */
   readonly byId = new Map<string, number>();
   /** Of each span: its children's indices, in order. */
   readonly children: number[][] = [];
   readonly roots: number[] = [];
   readonly depth: Int32Array;
+  /** Indices of spans that did not end well, in order. */
+  readonly failures: number[] = [];
+  private readonly rows: Rows;
 
-  constructor(readonly data: OutlineData) {
-    const { spans, logs } = data;
+  constructor(data: OutlineData, before?: RunModel) {
+    this.rows = before && !data.reset ? before.rows : noRows();
+    take(this.rows, data);
     this.run = data.run;
-    this.count = spans.id.length;
-    this.logCount = logs.seq.length;
+    this.losses = data.losses;
+    this.base_us = data.base_us;
+    this.next = data.next;
+    this.more = data.more;
+    this.count = this.rows.number.length;
+    this.logCount = this.rows.logs.length;
     this.depth = new Int32Array(this.count);
     let end = 1;
     for (let index = 0; index < this.count; index++) {
-      this.byNumber.set(spans.number[index]!, index);
-      this.byId.set(spans.id[index]!, index);
+      this.byId.set(this.rows.id[index]!, index);
       this.children.push([]);
-      end = Math.max(end, spans.start_us[index]! + (spans.duration_us[index] ?? 0));
+      end = Math.max(end, this.start(index) + (this.duration(index) ?? 0));
+      if (this.failed(index)) this.failures.push(index);
     }
     for (let index = 0; index < this.count; index++) {
-      const parent = spans.parent[index]!;
-      if (parent >= 0 && parent !== index) this.children[parent]!.push(index);
+      const parent = this.parent(index);
+      if (parent !== null) this.children[parent]!.push(index);
       else this.roots.push(index);
     }
-    for (const time of logs.time_us) end = Math.max(end, time);
+    for (const log of this.rows.logs) end = Math.max(end, log.time_us);
     this.length_us = end;
     this.measureDepth();
+  }
+
+  and(data: OutlineData): RunModel {
+    return new RunModel(data, this);
   }
 
   /** Parents may stand behind their children, so this walks down from the roots. */
@@ -55,45 +135,57 @@ export class RunModel {
     }
   }
 
-  private text(value: string | number | undefined): string {
-    if (typeof value === "number") return this.data.strings[value] ?? "";
-    return value ?? "";
+  private text(column: TextColumn, index: number): string {
+    return this.rows.strings[this.rows.texts[column][index] ?? 0] ?? "";
+  }
+  /** Null: nobody told. */
+  private value(column: NumberColumn, index: number): number | null {
+    const value = this.rows.numbers[column][index];
+    return value === undefined || value === null || value < 0 ? null : value;
   }
 
+  // --- spans, by index ---------------------------------------------------------------------
+
+  /** The index of a span's number. */
+  at(number: number | null): number | undefined {
+    return number === null ? undefined : this.rows.byNumber.get(number);
+  }
   number(index: number): number {
-    return this.data.spans.number[index]!;
+    return this.rows.number[index]!;
+  }
+  id(index: number): string {
+    return this.rows.id[index]!;
   }
   /** `r7.s12`: what the API and the command line take. */
   shortId(index: number): string {
     return `${this.run.short_id}.s${this.number(index)}`;
   }
-  name(index: number): string {
-    return this.text(this.data.spans.name[index]);
+  /** The index of `r7.s12` or `s12`, if it is a span of this run. */
+  ofShortId(short: string | null | undefined): number | undefined {
+    const found = /^(?:(r\d+)\.)?s(\d+)$/.exec(short ?? "");
+    if (!found || (found[1] && found[1] !== this.run.short_id)) return undefined;
+    return this.at(Number(found[2]));
   }
-  type(index: number): string {
-    return this.text(this.data.spans.type[index]);
+  parent(index: number): number | null {
+    const at = this.at(this.rows.parent[index]!);
+    return at === undefined || at === index ? null : at;
   }
-  component(index: number): string {
-    return this.text(this.data.spans.component[index]);
-  }
+  type = (index: number): string => this.text("type", index);
+  name = (index: number): string => this.text("name", index);
+  component = (index: number): string => this.text("component", index);
+  model = (index: number): string => this.text("model", index);
+  /** What it did, or its error: at most 120 characters. */
+  label = (index: number): string => this.text("label", index);
   /** Null: still open when this was read. */
-  status(index: number): string | null {
-    const at = this.data.spans.status[index] ?? -1;
-    return at < 0 ? null : (this.data.strings[at] ?? null);
-  }
-  model(index: number): string {
-    const at = this.data.spans.model[index] ?? -1;
-    return at < 0 ? "" : (this.data.strings[at] ?? "");
-  }
-  label(index: number): string {
-    return this.data.spans.label[index] ?? "";
-  }
-  start(index: number): number {
-    return this.data.spans.start_us[index]!;
-  }
-  duration(index: number): number | null {
-    return this.data.spans.duration_us[index] ?? null;
-  }
+  status = (index: number): string | null => this.text("status", index) || null;
+  start = (index: number): number => this.rows.numbers.start_us[index] ?? 0;
+  duration = (index: number): number | null => this.value("duration_us", index);
+  inputBytes = (index: number): number | null => this.value("input_bytes", index);
+  outputBytes = (index: number): number | null => this.value("output_bytes", index);
+  inputTokens = (index: number): number | null => this.value("input_tokens", index);
+  outputTokens = (index: number): number | null => this.value("output_tokens", index);
+  cacheRead = (index: number): number | null => this.value("cache_read", index);
+  cacheWrite = (index: number): number | null => this.value("cache_write", index);
   /** An open span reaches to the end of what is known. */
   end(index: number): number {
     const took = this.duration(index);
@@ -103,19 +195,17 @@ export class RunModel {
     const status = this.status(index);
     return status !== null && status !== "ok";
   }
-  level(log: number): string {
-    return this.text(this.data.logs.level[log]);
-  }
-  logComponent(log: number): string {
-    return this.text(this.data.logs.component[log]);
+  get links(): LinkRow[] {
+    return this.rows.links;
   }
 
-  /** Indices of spans that did not end well, in order; also those that never ended. */
-  get failures(): number[] {
-    const found: number[] = [];
-    for (let index = 0; index < this.count; index++) {
-      if (this.failed(index)) found.push(index);
-    }
-    return found;
+  // --- log lines, by index --------------------------------------------------------------------
+
+  log(index: number): { seq: number; span: number | undefined; time_us: number; level: string; component: string; message: string; label: string; cut: boolean } {
+    const row = this.rows.logs[index]!;
+    return {
+      seq: row.seq, span: this.at(row.span), time_us: row.time_us, level: this.rows.strings[row.level] ?? "",
+      component: this.rows.strings[row.component] ?? "", message: row.message, label: this.rows.strings[row.label] ?? "", cut: row.cut,
+    };
   }
 }

@@ -1,4 +1,7 @@
-/** Shapes of the API's answers, as the page reads them. Times in whole microseconds since `base_ns`. */
+/**
+ * Shapes of the API's answers, as the page reads them. `_at`: ISO time; `_us`: microseconds after
+ * the run's start. Every text that came from a trace is foreign: render it as text.
+ */
 
 export interface RunRow {
   id: string;
@@ -6,28 +9,38 @@ export interface RunRow {
   name: string;
   outcome: string;
   started_at: string;
-  started_ns: number;
-  ended_ns: number | null;
-  duration_ns: number | null;
-  last_ns: number;
+  ended_at: string | null;
+  duration_ms: number | null;
   span_count: number;
   log_count: number;
   error_count: number;
   conversation_id: string | null;
   component: string | null;
+  tokens: number;
   input_tokens: number;
   output_tokens: number;
   pinned: boolean;
-  implicit: boolean;
-  process_run?: string | null;
   cost_usd?: number | null;
+  unpriced_models?: string[];
   top_finding?: string | null;
+  group?: Group;
+}
+
+export interface Group {
+  conversation_id: string;
+  runs: number;
+  failed: number;
+  first_started_at: string;
+  input_tokens: number;
+  output_tokens: number;
 }
 
 export interface ListData {
   version: number;
   runs: RunRow[];
   next?: string | null;
+  more?: boolean;
+  looked_at?: number | null;
 }
 
 export interface Finding {
@@ -37,9 +50,11 @@ export interface Finding {
   basis: "measured" | "hypothesis";
   kind: string;
   message: string;
-  /** Span id. */
+  /** Span id; null: the run as a whole. */
   cause: string | null;
+  cause_short?: string | null;
   evidence: string[];
+  evidence_short?: string[];
   command: string;
   lead?: boolean;
 }
@@ -63,42 +78,219 @@ export interface OverviewData {
   stamps: string[];
 }
 
-/** One run, column by column. A number in `type`, `status`, `model`, `level` points into `strings`. */
+export interface Losses {
+  redactions: Record<string, number>;
+  bodies_cut: number;
+  bodies_lost: number;
+  records_dropped: number;
+  records_missing: number;
+  lines_malformed: number;
+  not_sampled: boolean;
+}
+
+/** One run, column by column. Texts but `id` and `message` are indices into `strings` of this answer; 0: none. */
 export interface OutlineData {
   version: number;
   run: RunRow;
-  base_ns: number;
+  base_us: number;
   strings: string[];
   spans: {
     number: number[];
     id: string[];
+    /** Its parent's number; 0: none. */
     parent: number[];
     type: number[];
-    name: (string | number)[];
-    component: (string | number)[];
+    name: number[];
+    component: number[];
+    /** 0: still open. */
     status: number[];
     start_us: number[];
     duration_us: (number | null)[];
-    input_bytes: (number | null)[];
-    output_bytes: (number | null)[];
-    input_tokens: (number | null)[];
-    output_tokens: (number | null)[];
-    cache_read: (number | null)[];
-    cache_write: (number | null)[];
+    /** -1, here and below: there is none, or nobody told. */
+    input_bytes: number[];
+    output_bytes: number[];
+    input_tokens: number[];
+    output_tokens: number[];
+    cache_read: number[];
+    cache_write: number[];
     model: number[];
-    label: string[];
+    label: number[];
   };
   logs: {
     seq: number[];
+    /** A span's number; 0: outside of any. */
     span: number[];
     time_us: number[];
     level: number[];
-    component: (string | number)[];
+    component: number[];
     message: string[];
+    label: number[];
+    cut: number[];
   };
-  links: { span: number; target_run: string | null; target_span: string; reason: string | null }[];
-  losses: Record<string, unknown>;
-  next?: string | number | null;
+  links: LinkRow[];
+  losses: Losses;
+  next: string;
+  more: boolean;
+  reset: boolean;
+}
+
+export interface LinkRow {
+  span: number;
+  target_run: string | null;
+  target_span: string;
+  reason: string | null;
+}
+
+/** A text, perhaps cut; `body` says where the whole is. */
+export interface Text {
+  text: string;
+  size: number;
+  cut: boolean;
+  body: { span: string; which: "input" | "output" } | null;
+}
+
+interface ItemBase {
+  cursor: string;
+  span: string | null;
+  at_us: number;
+  depth: number;
+}
+export interface CallItem extends ItemBase {
+  kind: "call";
+  name: string;
+  model: string | null;
+  status: string;
+  duration_us: number | null;
+  input_tokens: number | null;
+  output_tokens: number | null;
+  cache_read: number | null;
+  cache_write: number | null;
+  cost_usd: number | null;
+  messages: number;
+  repeated: number;
+  text: Text | null;
+  calls: { id: string | null; name: string; arguments: Text; span: string | null }[];
+  finish_reason: string | null;
+  error: string | null;
+}
+export interface ToolItem extends ItemBase {
+  kind: "tool";
+  name: string;
+  call_id: string | null;
+  asked_by: string | null;
+  status: string;
+  duration_us: number | null;
+  arguments: Text | null;
+  result: Text | null;
+  is_error: boolean;
+  error: string | null;
+}
+export interface MessageItem extends ItemBase {
+  kind: "message";
+  role: string;
+  text: Text;
+}
+export interface StepItem extends ItemBase {
+  kind: "step";
+  type: string;
+  name: string;
+  component: string;
+  status: string;
+  duration_us: number | null;
+  text: string;
+  children: boolean;
+}
+export interface StateItem extends ItemBase {
+  kind: "state";
+  name: string;
+  index: number | null;
+  text: Text;
+}
+export interface LogItem extends ItemBase {
+  kind: "log";
+  level: string;
+  component: string;
+  text: Text;
+  label: string;
+}
+export interface ErrorItem extends ItemBase {
+  kind: "error";
+  text: Text;
+  type: string | null;
+}
+export type Item = MessageItem | CallItem | ToolItem | StepItem | StateItem | LogItem | ErrorItem;
+
+export interface TranscriptData {
+  version: number;
+  run: RunRow;
+  items: Item[];
+  next: string | null;
+}
+
+export interface SegmentsData {
+  version: number;
+  span: string;
+  basis: "recorded" | "parsed";
+  ranges: "body" | "parts" | null;
+  request_bytes: number;
+  covered_bytes: number;
+  segments: {
+    contributor: string;
+    kind: string;
+    role: string | null;
+    size_bytes: number;
+    begin: number;
+    end: number;
+    path: string | null;
+    share: number;
+    tokens_estimated: number;
+    preview: string;
+    cached: boolean | null;
+  }[];
+  contributors: {
+    contributor: string;
+    kind: string;
+    size_bytes: number;
+    share: number;
+    tokens_estimated: number;
+    count: number;
+  }[];
+  cache: { read_tokens: number | null; write_tokens: number | null; breakpoints: number[]; prefix_end: number };
+}
+
+export interface Sums {
+  runs: number;
+  errors: number;
+  input_tokens: number;
+  output_tokens: number;
+  cache_read_tokens: number;
+  cache_write_tokens: number;
+  cost_usd: number | null;
+  p50_ms: number | null;
+  p95_ms: number | null;
+}
+export interface Ranked {
+  name: string;
+  bytes_per_turn: number;
+  tokens_per_turn_estimated: number;
+  seen: number;
+  looked_at: number;
+  calls: number | null;
+  ok: number | null;
+  asked: number;
+}
+export interface Ranking {
+  measured: { runs: number; requests: number; requests_skipped: number; turns: number; tools: Ranked[]; contributors: Ranked[] };
+  hypotheses: unknown[];
+}
+export interface TrendsData {
+  version: number;
+  by: "day" | "hour";
+  since: string;
+  buckets: (Sums & { at: string })[];
+  totals: Sums;
+  unpriced_models: string[];
+  tools: Ranking | null;
 }
 
 export interface BodyData {
@@ -116,15 +308,52 @@ export interface BodyData {
   text: string;
 }
 
+export interface BodyRef {
+  id: number | null;
+  size_bytes: number;
+  cut: string | null;
+}
+
 export interface SpanData {
   version: number;
   run_id: string;
-  span: Record<string, unknown> & { id: string; short_id: string };
+  span: {
+    id: string;
+    short_id: string;
+    parent_id: string | null;
+    type: string;
+    name: string;
+    component: string;
+    status: string | null;
+    started_at: string;
+    duration_ms: number | null;
+    attributes: Record<string, string | number | boolean | null>;
+    links: { run_id: string | null; span_id: string; reason: string | null }[];
+    input: BodyRef | null;
+    output: BodyRef | null;
+    redacted: Record<string, number>;
+  };
   parent: string | null;
   children: string[];
   linked_from: { run_id: string; span_id: string; reason: string | null }[];
   logs: Record<string, unknown>[];
-  previews: Record<string, unknown>;
+  previews: Record<string, string>;
+}
+
+export interface GrepData {
+  version: number;
+  hits: {
+    run_id: string;
+    span_id: string | null;
+    short_id: string;
+    part: string;
+    before: string;
+    match: string;
+    after: string;
+    count: number;
+    bodies: number;
+  }[];
+  next: string | null;
 }
 
 export interface SqlData {
@@ -132,4 +361,11 @@ export interface SqlData {
   columns: string[];
   rows: unknown[][];
   next: number | null;
+}
+
+export interface SchemaData {
+  version: number;
+  tables: { name: string; columns: string[]; sql: string }[];
+  views: { name: string; columns: string[]; sql: string }[];
+  examples: string[];
 }

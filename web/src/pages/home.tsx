@@ -24,7 +24,7 @@ export function Home() {
             <span class="mono">{run.short_id}</span>
             <Status value={run.outcome} />
             <span class="cut grow">{oneLine(run.name)}</span>
-            <span class="quiet">{ago(run.started_ns)}</span>
+            <span class="quiet">{ago(run.started_at)}</span>
           </a>
         );
       }}

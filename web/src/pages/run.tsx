@@ -50,7 +50,7 @@ function Shown({ run, paused, pause }: { run: RunModel; paused: boolean; pause: 
   const step = (by: 1 | -1): void => {
     const failures = run.failures;
     if (!failures.length) return;
-    const now = selected.peek() === null ? undefined : run.byNumber.get(selected.peek()!);
+    const now = run.at(selected.peek());
     const next =
       now === undefined
         ? failures[by === 1 ? 0 : failures.length - 1]
@@ -72,7 +72,7 @@ function Shown({ run, paused, pause }: { run: RunModel; paused: boolean; pause: 
     ...spansLike(run, words),
   ]);
   const View = COMPONENTS[view.value];
-  const at = selected.value === null ? undefined : run.byNumber.get(selected.value);
+  const at = run.at(selected.value);
   const left = (
     <>
       <Verdict run={run} paused={paused} pause={pause} />

@@ -3,7 +3,7 @@
 import { useAnswer } from "../answers";
 import type { RunModel } from "../model";
 import { Severity, Status } from "../parts/badges";
-import { ago, cost, count, durationNs, moment, oneLine } from "../parts/format";
+import { ago, cost, count, durationMs, moment, oneLine } from "../parts/format";
 import { select, showView } from "../state";
 import type { OverviewData } from "../types";
 
@@ -16,19 +16,19 @@ interface Props {
 export function Verdict({ run, paused, pause }: Props) {
   const info = run.run;
   const { data } = useAnswer<OverviewData>("overview", { id: info.short_id });
-  const lost = Object.entries(run.data.losses ?? {}).filter(([, value]) => value !== 0 && value !== null);
+  const lost = Object.entries(run.losses ?? {}).filter(([, value]) => (typeof value === "object" ? Object.keys(value).length : value));
   return (
     <section class="verdict" aria-label="Verdict">
       <div class="rowline wrap">
         <Status value={info.outcome} />
         <h1 class="trace cut">{oneLine(info.name, 120)}</h1>
         <span class="quiet mono">{info.short_id}</span>
-        <span class="quiet" title={moment(info.started_ns)}>{ago(info.started_ns)}</span>
-        <span class="quiet">{durationNs(info.duration_ns ?? info.last_ns - info.started_ns)}</span>
+        <span class="quiet" title={moment(info.started_at)}>{ago(info.started_at)}</span>
+        <span class="quiet">{durationMs(info.duration_ms)}</span>
         <span class="quiet">{count(info.span_count)} spans</span>
         {info.error_count > 0 && <span class="badge bad">✕ {count(info.error_count)} failed</span>}
-        {info.input_tokens + info.output_tokens > 0 && (
-          <span class="quiet">{count(info.input_tokens + info.output_tokens)} tokens</span>
+        {info.tokens > 0 && (
+          <span class="quiet">{count(info.tokens)} tokens</span>
         )}
         {data?.cost_usd != null && <span class="quiet">{cost(data.cost_usd)}</span>}
         {info.outcome === "running" && (

@@ -31,7 +31,7 @@ export function duration(us: number | null | undefined): string {
   return hours < 48 ? `${hours} h ${minutes % 60} m` : `${Math.floor(hours / 24)} d ${hours % 24} h`;
 }
 
-export const durationNs = (ns: number | null | undefined): string => (ns == null ? "" : duration(ns / 1000));
+export const durationMs = (ms: number | null | undefined): string => (ms == null ? "" : duration(ms * 1000));
 
 export function bytes(value: number | null | undefined): string {
   if (value == null) return "";
@@ -50,19 +50,20 @@ export function cost(usd: number | null | undefined): string {
 
 export const percent = (part: number): string => `${Math.round(part * 100)} %`;
 
-export function ago(ns: number, nowMs = Date.now()): string {
-  const s = Math.max(0, nowMs - ns / 1e6) / 1000;
+/** `at`: ISO. */
+export function ago(at: string, nowMs = Date.now()): string {
+  const s = Math.max(0, nowMs - Date.parse(at)) / 1000;
   if (s < 5) return "now";
   if (s < 60) return `${Math.floor(s)} s ago`;
   if (s < 3600) return `${Math.floor(s / 60)} m ago`;
   if (s < 86400) return `${Math.floor(s / 3600)} h ago`;
   if (s < 86400 * 60) return `${Math.floor(s / 86400)} d ago`;
-  return new Date(ns / 1e6).toISOString().slice(0, 10);
+  return at.slice(0, 10);
 }
 
 /** 2026-11-16 01:33:56.123, in the reader's zone. */
-export function moment(ns: number): string {
-  const at = new Date(ns / 1e6);
+export function moment(iso: string | number): string {
+  const at = new Date(iso);
   const two = (value: number): string => String(value).padStart(2, "0");
   const day = `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
   return `${day} ${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}.${String(at.getMilliseconds()).padStart(3, "0")}`;

@@ -12,9 +12,9 @@ export default function Logs({ run }: ViewProps) {
       count={run.logCount}
       row={(log) => (
         <div class="rowline">
-          <span class="mono">{offset(run.data.logs.time_us[log]!)}</span>
-          <Level value={run.level(log)} />
-          <span class="cut grow trace">{oneLine(run.data.logs.message[log] ?? "")}</span>
+          <span class="mono">{offset(run.log(log).time_us)}</span>
+          <Level value={run.log(log).level} />
+          <span class="cut grow trace">{oneLine(run.log(log).message)}</span>
         </div>
       )}
     />

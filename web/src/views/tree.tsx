@@ -11,7 +11,7 @@ export default function Tree({ run }: ViewProps) {
     <VirtualList
       label="Spans"
       count={run.count}
-      active={selected.value === null ? null : (run.byNumber.get(selected.value) ?? null)}
+      active={run.at(selected.value) ?? null}
       row={(index) => (
         <div class="rowline" style={{ paddingLeft: `${8 + run.depth[index]! * 14}px` }} onClick={() => select(run.number(index))}>
           <Kind type={run.type(index)} />
