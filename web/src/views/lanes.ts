@@ -38,7 +38,6 @@ export interface Layout {
 export function layOut(run: RunModel): Layout {
   const laneOf = new Int32Array(run.count);
   const rowOf = new Int32Array(run.count);
-  const parentOf = parents(run);
   const lanes: Lane[] = [];
   const byName = new Map<string, number>();
   const ends: Float64Array[] = [];
@@ -51,8 +50,8 @@ export function layOut(run: RunModel): Layout {
       ends.push(new Float64Array(ROWS_MAX).fill(-1));
     }
     const lane = lanes[at]!;
-    const parent = parentOf[index]!;
-    const least = parent >= 0 && laneOf[parent] === at ? rowOf[parent]! + 1 : 0;
+    const parent = run.parent(index);
+    const least = parent !== null && laneOf[parent] === at ? rowOf[parent]! + 1 : 0;
     const row = place(ends[at]!, least, run.start(index), run.end(index), lane);
     while (lane.rows.length <= row) lane.rows.push({ spans: [] });
     lane.rows[row]!.spans.push(index);
@@ -72,14 +71,6 @@ function place(ends: Float64Array, least: number, start: number, end: number, la
   return row;
 }
 
-function parents(run: RunModel): Int32Array {
-  const found = new Int32Array(run.count).fill(-1);
-  for (let index = 0; index < run.count; index++) {
-    for (const child of run.children[index]!) found[child] = index;
-  }
-  return found;
-}
-
 /** Of two that begin together the one that holds the other comes first. */
 function byStart(run: RunModel): number[] {
   const order = Array.from({ length: run.count }, (_, index) => index);
@@ -87,18 +78,17 @@ function byStart(run: RunModel): number[] {
 }
 
 function cacheCalls(run: RunModel): CacheCall[] {
-  const { input_tokens, cache_read, cache_write } = run.data.spans;
   const filled = new Map<string, number>();
   const calls: CacheCall[] = [];
   for (let index = 0; index < run.count; index++) {
-    const read = cache_read[index] ?? -1;
-    const written = cache_write[index] ?? -1;
-    if (read < 0 && written < 0) continue;
-    const all = Math.max(input_tokens[index] ?? 0, read, 1);
+    if (run.cacheRead(index) === null && run.cacheWrite(index) === null) continue;
+    const read = run.cacheRead(index) ?? 0;
+    const written = run.cacheWrite(index) ?? 0;
+    const all = Math.max(run.inputTokens(index) ?? 0, read, 1);
     const key = `${run.component(index)}\0${run.model(index)}`;
     const before = filled.get(key) ?? 0;
-    calls.push({ index, hit: Math.min(1, Math.max(0, read) / all), bust: before > 0 && Math.max(0, read) < before / 2 });
-    filled.set(key, Math.max(0, read) + Math.max(0, written));
+    calls.push({ index, hit: Math.min(1, read / all), bust: before > 0 && read < before / 2 });
+    filled.set(key, read + written);
   }
   return calls;
 }

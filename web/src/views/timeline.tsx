@@ -10,6 +10,7 @@ import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/ho
 import type { RunModel } from "../model";
 import { duration, offset, oneLine } from "../parts/format";
 import { filter, range, select, selected, setRange, theme } from "../state";
+import { everySpan, matching, useSteps } from "./chosen";
 import { layOut, type Layout } from "./lanes";
 import { CACHE, colours, hit, paint, ROW, RULER, strips, toUs, type Scene, type Window_ } from "./paint";
 import type { ViewProps } from "./view";
@@ -22,12 +23,13 @@ export default function Timeline({ run }: ViewProps) {
   const layout = useMemo(() => layOut(run), [run]);
   const placed = useMemo(() => strips(layout), [layout]);
   const matches = useMemo(() => matching(run, filter.value), [run, filter.value]);
+  useSteps(run, useMemo(() => everySpan(run), [run]));
   const box = useRef<HTMLDivElement>(null);
   const canvas = useRef<HTMLCanvasElement>(null);
   const [size, setSize] = useState({ width: 0, height: 0 });
   const [hovered, setHovered] = useState<{ index: number; x: number; y: number } | null>(null);
   const [seen, show] = useWindow(run);
-  const chosen = selected.value === null ? undefined : run.byNumber.get(selected.value);
+  const chosen = run.at(selected.value);
   const scene = useRef<Scene | null>(null);
 
   useLayoutEffect(() => {
@@ -238,7 +240,7 @@ function Tip({ run, at }: { run: RunModel; at: { index: number; x: number; y: nu
   const { index } = at;
   const left = Math.min(at.x + 12, innerWidth - 320);
   const below = at.y + 90 < innerHeight;
-  const tokens = run.data.spans.input_tokens[index] ?? -1;
+  const tokens = run.inputTokens(index);
   return (
     <div class="timeline-tip panel" style={{ left: `${Math.max(left, 4)}px`, top: below ? `${at.y + 14}px` : `${at.y - 84}px` }}>
       <b class="trace">{oneLine(run.name(index), 80)}</b>
@@ -247,7 +249,7 @@ function Tip({ run, at }: { run: RunModel; at: { index: number; x: number; y: nu
       </div>
       <div class="quiet">
         {offset(run.start(index))}
-        {tokens >= 0 ? ` · ${tokens} tokens in` : ""}
+        {tokens !== null ? ` · ${tokens} tokens in` : ""}
       </div>
       {run.label(index) && <div class="trace cut">{oneLine(run.label(index), 100)}</div>}
     </div>
@@ -309,15 +311,4 @@ function bars(values: number[], most: number): string {
   return values
     .map((value, bin) => (value ? `M${bin} 30V${(30 - 28 * Math.sqrt(value / most)).toFixed(1)}H${bin + 1}V30Z` : ""))
     .join("");
-}
-
-function matching(run: RunModel, words: string): Uint8Array | null {
-  const wanted = words.trim().toLowerCase();
-  if (!wanted) return null;
-  const found = new Uint8Array(run.count);
-  for (let index = 0; index < run.count; index++) {
-    const text = `${run.name(index)} ${run.type(index)} ${run.component(index)} ${run.label(index)}`;
-    if (text.toLowerCase().includes(wanted)) found[index] = 1;
-  }
-  return found;
 }
