@@ -283,3 +283,15 @@ LIVE_SEND_S = 30.0
 
 CLOSES_KEPT = 100_000
 """Ends of spans that a stream can be resumed from; an older cursor is told to begin anew."""
+
+LABEL_MAX = 120
+"""Characters that say what a span did, in a tree or a waterfall: one line of a page."""
+
+LABELLED_ARGUMENTS_MAX = 5_000
+"""Tool calls of one outline whose arguments are read for their labels: some tens of milliseconds."""
+
+OUTLINE_ROWS_MAX = 200_000
+"""Spans, and as many log lines, of one answer of `outline`; a cursor goes on."""
+
+OUTLINE_MESSAGE_MAX = 2_000
+"""Characters of a log line in an outline: a page shows it on one line."""

@@ -223,6 +223,10 @@ class Debugger:
         run = self._run(id)
         return self._placed(CheckAnswer(run, examine(self.store, run, self._keep), after))
 
+    def outline(self, id: str | None = None, *, after: str | None = None) -> Answer:
+        """A whole run as columns; `after`: a cursor, for what is new since."""
+        return self._lazy("outline", self.store, resolve(self.store, id, "run").run, after)
+
     # --- spans ------------------------------------------------------------------------------
 
     def span(self, id: str) -> SpanAnswer:

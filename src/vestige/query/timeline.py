@@ -216,7 +216,7 @@ def _say_span(span: SpanInfo) -> str:
     tokens = _say_tokens(span.attributes)
     if tokens:
         parts.append(tokens)
-    parts.extend(_say_attributes(span.attributes))
+    parts.extend(say_attributes(span.attributes))
     return " ".join(parts)
 
 
@@ -257,7 +257,8 @@ def _say_tokens(attributes: Attributes) -> str:
     return f"{'+'.join(shown)} tokens"
 
 
-def _say_attributes(attributes: Attributes) -> list[str]:
+def say_attributes(attributes: Attributes) -> list[str]:
+    """The telling ones as `key=value`, a few; what a line says elsewhere is left out."""
     is_call = "method" in attributes and "url" in attributes
     shown = [
         f"{words.one_line(key, 40)}={words.value(value, VALUE_SHOWN)}"
@@ -285,7 +286,7 @@ def _say_log(log: LogInfo) -> str:
     if error is not None:
         message = words.one_line(str(log.attributes.get("error.message") or ""), MESSAGE_SHOWN)
         parts.append(f"→ {words.one_line(str(error), NAME_SHOWN)}: {message}")
-    parts.extend(_say_attributes(log.attributes))
+    parts.extend(say_attributes(log.attributes))
     return " ".join(parts)
 
 

@@ -6,7 +6,8 @@ Bodies are fetched by reference, when somebody asks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from operator import itemgetter
 from typing import Literal, TypeVar
 
 import msgspec
@@ -110,26 +111,33 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 Node = SpanInfo | LogInfo
 N = TypeVar("N", SpanInfo, LogInfo, Node)
+T = TypeVar("T")
 
 
 def in_order(nodes: Iterable[N]) -> list[N]:
-    """Spans and lines as they happened. Each writer's own order is by seq and never by the
+    """Spans and lines as they happened (`put_in_order`)."""
+    return put_in_order(nodes, lambda node: (node.writer, _seq(node), time_ns(node)))
+
+
+def put_in_order(things: Iterable[T], place: Callable[[T], tuple[str, int, int]]) -> list[T]:
+    """By `place`: (writer, seq, time). Each writer's own order is by seq and never by the
     clock; between writers the clock decides, held so that it never runs back within one."""
-    by_writer: dict[str, list[N]] = {}
-    for node in nodes:
-        by_writer.setdefault(node.writer, []).append(node)
+    by_writer: dict[str, list[tuple[int, int, T]]] = {}
+    for thing in things:
+        writer, seq, at_ns = place(thing)
+        by_writer.setdefault(writer, []).append((seq, at_ns, thing))
     for own in by_writer.values():
-        own.sort(key=_seq)
+        own.sort(key=itemgetter(0))
     if len(by_writer) <= 1:
-        return next(iter(by_writer.values()), [])
-    placed: list[tuple[int, str, int, N]] = []
+        return [thing for own in by_writer.values() for _, _, thing in own]
+    placed: list[tuple[int, str, int, T]] = []
     for writer, own in by_writer.items():
         latest = 0
-        for node in own:
-            latest = max(latest, time_ns(node))
-            placed.append((latest, writer, _seq(node), node))
-    placed.sort(key=lambda place: place[:3])
-    return [node for *_, node in placed]
+        for seq, at_ns, thing in own:
+            latest = max(latest, at_ns)
+            placed.append((latest, writer, seq, thing))
+    placed.sort(key=itemgetter(0, 1, 2))
+    return [thing for *_, thing in placed]
 
 
 def time_ns(node: Node) -> int:

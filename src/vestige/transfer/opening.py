@@ -79,6 +79,26 @@ def split_source(text: str) -> tuple[str, str]:
 
 
 @contextmanager
+def as_home(text: str) -> Iterator[tuple[Home, bool]]:
+    """What is at a path as a home that can be served, and whether it lasts: else it is read into
+    a temporary one."""
+    path = Path(split_source(text)[0])
+    if path.is_dir() and _is_home(path):
+        yield get_home(path), True
+        return
+    if path.suffix == STORE_SUFFIX:
+        import tempfile
+
+        with tempfile.TemporaryDirectory(prefix="vestige-") as folder:
+            home = Home(Path(folder))
+            home.store.symlink_to(path.absolute())
+            yield home, False
+        return
+    with open_path(path) as debugger:
+        yield Home(Path(debugger.store.path).parent), False  # type: ignore[attr-defined]  # a file
+
+
+@contextmanager
 def open_ids(
     home: Home, *ids: str | None, glance: bool = False
 ) -> Iterator[tuple[Debugger, list[str | None]]]:

@@ -27,6 +27,7 @@ from vestige.doors.cli.run import run
 from vestige.doors.cli.serve import serve
 from vestige.doors.cli.skill import help_component, skill
 from vestige.doors.cli.transfer import export, import_runs
+from vestige.doors.cli.ui import ui
 from vestige.doors.cli.validate import validate
 from vestige.errors import VestigeError
 
@@ -70,6 +71,7 @@ for command in (
     list_runs,
     show,
     overview,
+    ui,
     check,
     why,
     span,

@@ -1,0 +1,81 @@
+"""The built viewer: one HTML file, and the policy under which a browser may run it.
+
+    viewer = read_viewer()
+    viewer.html                                  # script and style inside
+    viewer.policy("'self'")                      # Content-Security-Policy: nothing but them
+
+The page is made by hatch_build.py and lies beside this module; it is not in the repository.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from vestige.errors import UnreadableError
+
+PAGE = Path(__file__).parent / "page" / "index.html"
+
+ANSWERS = "<!--vestige:answers-->"
+"""Where an export puts what the page would else ask a server for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """The page and the hashes of what it may run."""
+
+    html: str
+    scripts: tuple[str, ...]
+    styles: tuple[str, ...]
+
+    def policy(self, connect: str, *, framed: bool = True) -> str:
+        """Nothing but this page's own script and style; requests to `connect` alone.
+
+        `framed`: also who may frame it, which only a header can say. Text can become markup
+        nowhere: the page has no trusted types to make it with.
+        """
+        rules = [
+            "default-src 'none'",
+            f"script-src {' '.join(self.scripts)}",
+            f"style-src {' '.join(self.styles)}",
+            "img-src data:",
+            f"connect-src {connect}",
+            "base-uri 'none'",
+            "form-action 'none'",
+            *(["frame-ancestors 'none'"] if framed else ()),
+            "require-trusted-types-for 'script'",
+            "trusted-types 'none'",
+        ]
+        return "; ".join(rules)
+
+
+def is_built() -> bool:
+    return PAGE.exists()
+
+
+def read_viewer() -> Viewer:
+    """The page as it was built; UnreadableError says how to build it."""
+    try:
+        changed_ns = PAGE.stat().st_mtime_ns
+    except FileNotFoundError:
+        raise UnreadableError(
+            "viewer: this installation has no page (it is made with the package)."
+            " Run `pip install -e .`, or `python hatch_build.py` in a checkout."
+        ) from None
+    return _read(changed_ns)
+
+
+@cache
+def _read(changed_ns: int) -> Viewer:
+    html = PAGE.read_text(encoding="utf-8")
+    return Viewer(html, _hashes(html, "script"), _hashes(html, "style"))
+
+
+def _hashes(html: str, tag: str) -> tuple[str, ...]:
+    texts = re.findall(rf"<{tag}[^>]*>(.*?)</{tag}>", html, re.DOTALL)
+    digests = (hashlib.sha256(text.encode()).digest() for text in texts)
+    return tuple(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
