@@ -369,3 +369,48 @@ export interface SchemaData {
   views: { name: string; columns: string[]; sql: string }[];
   examples: string[];
 }
+
+export interface FieldDiff {
+  mark: string;
+  where: string;
+  a: string | null;
+  b: string | null;
+}
+export interface BodyDiff {
+  kind: string;
+  alike: boolean;
+  identical: boolean;
+  only_ids_or_times: boolean;
+  differences: FieldDiff[];
+  differences_left_out?: number;
+  first_byte?: number | null;
+  words?: string | null;
+  notes?: string[];
+}
+export interface SpanDiffData {
+  version: number;
+  kind: "spans";
+  differs: boolean;
+  a: string;
+  b: string;
+  fields: FieldDiff[];
+  input?: BodyDiff | null;
+  output?: BodyDiff | null;
+}
+
+export interface WhyData {
+  version: number;
+  chain: { relation: string; reason: string | null; run_id: string; span_id: string; short_id: string; finding: Finding | null }[];
+  others: Finding[];
+}
+
+export interface NotesData {
+  version: number;
+  notes: { id: string; text: string; author: string | null; created_at: string; span: string | null }[];
+}
+
+export interface ReproduceData {
+  version: number;
+  format: string;
+  text: string;
+}
