@@ -223,6 +223,23 @@ RETENTION_AGE_S = 7 * 24 * 3600
 RETENTION_BODY_BYTES = 256_000_000
 """Bodies, as stored: some tens of GB of requests as they were sent."""
 
+# --- access and notes -------------------------------------------------------------------
+
+KEYS_MAX = 1_000
+"""Keys of one home, dead ones included: a person can still look through them."""
+
+KEYS_FILE_MAX = 4 * MIB
+"""Of keys.json: many times what `KEYS_MAX` keys need."""
+
+KEY_NAME_MAX = 100
+"""Characters of a key's name."""
+
+NOTE_MAX = 16 * KIB
+"""Characters of a note: what somebody says about a run, not an attachment to it."""
+
+NOTES_MAX = 10_000
+"""Notes of one run: a program that writes them must not fill the store."""
+
 # --- answers ----------------------------------------------------------------------------
 
 PREVIEW_MAX = 200
@@ -252,7 +269,13 @@ HTTP_HEADER_S = 10.0
 """For a request's headers to arrive: who is slower holds a connection for nothing."""
 
 HTTP_BODY_S = 30.0
-"""Between two pieces of a request's body."""
+"""For a request's body to arrive, and longer for what comes at `HTTP_BODY_RATE_MIN`."""
+
+HTTP_BODY_RATE_MIN = 16 * KIB
+"""Bytes a second: who sends more slowly holds a connection more than uses it."""
+
+ARGUMENT_MAX = 16 * KIB
+"""Characters of one argument in a URL: a long SQL query, or a pasted log line."""
 
 HTTP_SHUTDOWN_S = 15
 """How long requests under way may take once the server is told to end."""
@@ -271,6 +294,15 @@ GZIP_LEVEL = 4
 
 LIVE_CLIENTS_MAX = 100
 """Streams of `/api/v1/live` at once; each asks the store whenever it changes."""
+
+LIVE_KEY_CLIENTS_MAX = 30
+"""Of those, streams of one key: one tenant's pages must not lock out the others'."""
+
+LIVE_MESSAGE_MAX = 2_000
+"""Characters of a log line in a live event; the whole line is in the run."""
+
+METRICS_KEPT_S = 5.0
+"""Counting a large store takes some tens of milliseconds: not at each look of a hasty scraper."""
 
 LIVE_BATCH = 500
 """Rows of each kind that a stream reads at a time: what it holds while its client is slow."""
@@ -295,3 +327,18 @@ OUTLINE_ROWS_MAX = 200_000
 
 OUTLINE_MESSAGE_MAX = 2_000
 """Characters of a log line in an outline: a page shows it on one line."""
+
+TRANSCRIPT_ITEMS_MAX = 1_000
+"""Items of one answer of `transcript`; a cursor goes on."""
+
+TRANSCRIPT_ITEMS = 200
+"""Unless told otherwise: some screens of a page."""
+
+TRANSCRIPT_TEXT_MAX = 4_000
+"""Characters of one message, argument or result in a transcript; the whole is one call away."""
+
+FILTER_MAX = 2_000
+"""Characters of a filter of runs: a person types it."""
+
+FILTER_TERMS_MAX = 20
+"""Terms of it: each may look into every run."""

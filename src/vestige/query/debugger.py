@@ -16,16 +16,17 @@ from typing import Any, Self, TypeVar
 
 from vestige import clock
 from vestige.errors import NotFoundError, UsageError
-from vestige.limits import LIST_MAX, SHOW_LINES_MAX
+from vestige.limits import LIST_MAX, SHOW_LINES_MAX, TRANSCRIPT_ITEMS
 from vestige.query.answer import Answer
 from vestige.query.bodies import BodyAnswer, Slice, Which, body_answer, parse_range
-from vestige.query.check import CheckAnswer, Keep, examine, top
+from vestige.query.check import CheckAnswer, Keep, examine
 from vestige.query.costs import run_costs
 from vestige.query.doctor import DoctorAnswer
+from vestige.query.filters import parse_filter
 from vestige.query.find import Target, Want, find_run, resolve
 from vestige.query.grep import PARTS, GrepAnswer, GrepOptions, grep_answer, parse_parts
 from vestige.query.layout import Asked
-from vestige.query.lists import ListAnswer
+from vestige.query.lists import ListAnswer, Listing, check_group, list_answer
 from vestige.query.overview import OverviewAnswer
 from vestige.query.show import ShowAnswer, ShowOptions
 from vestige.query.spans import SpanAnswer, span_answer
@@ -34,7 +35,7 @@ from vestige.query.why import WhyAnswer, why_answer
 from vestige.record.health import Health
 from vestige.record.run import Run, RunInfo, SpanInfo
 from vestige.settings import parse_duration
-from vestige.store.base import RunFilter, Store
+from vestige.store.base import RunFilter, Store, Term
 
 A = TypeVar("A", bound=Asked)
 Range = tuple[int, int | None]
@@ -114,6 +115,7 @@ class Debugger:
 
     def list(
         self,
+        filter: str | None = None,
         *,
         failed: bool = False,
         since: str | float | None = None,
@@ -124,26 +126,29 @@ class Debugger:
         limit: int = LIST_MAX,
         after: str | None = None,
         cost: bool = False,
+        group: str | None = None,
     ) -> ListAnswer:
-        """Runs, newest first. `since`: `2h`, or seconds. `after`: a run's id; those older than it."""
+        """Runs, newest first. `filter`: `is:failed tool:search cost>0.1` (query/filters.py). `since`:
+        `2h`, or seconds. `after`: a run's id; those older than it. `group`: `conversation`, for the
+        newest run of each."""
         since_s = _duration(since)
         now_ns = clock.SYSTEM.now_ns()
+        terms = parse_filter(filter, now_ns) if filter else ()
+        if like is not None:
+            terms = (*terms, Term("text", ":", like))
         wanted = RunFilter(
             failed=failed,
             since_ns=None if since_s is None else now_ns - int(since_s * 1e9),
             name=name,
             conversation_id=conversation,
-            like=like,
             with_implicit=everything,
-            limit=limit + 1,
             after=None if after is None else find_run(self.store, after).short_id,
+            terms=terms,
+            newest_of_conversation=check_group(group),
         )
-        found = self.store.list_runs(wanted)
-        runs = found[:limit]
-        results = self.store.check_results([run.id for run in runs])
-        tops = {run_id: top(each) for run_id, each in results.items()}
-        told = {"--name": name, "--conversation": conversation, "--like": like}
-        options = ["--failed"] if failed else []
+        told = {"--name": name, "--conversation": conversation, "--like": like, "--group": group}
+        options = [filter] if filter else []
+        options += ["--failed"] if failed else []
         options += ["--since", f"{since_s:g}s"] if since_s is not None else []
         options += [
             word for key, value in told.items() if value is not None for word in (key, value)
@@ -151,12 +156,8 @@ class Debugger:
         options += ["--all"] if everything else []
         options += ["--cost"] if cost else []
         return self._placed(
-            ListAnswer(
-                runs, len(found) > limit, limit, now_ns, options,
-                {run_id: finding for run_id, finding in tops.items() if finding is not None},
-                run_costs(self.store, [run.id for run in runs]) if cost else None,
-            )
-        )  # fmt: skip
+            list_answer(self.store, Listing(wanted, limit, cost, options), now_ns)
+        )
 
     def overview(self, id: str | None = None) -> OverviewAnswer:
         target = resolve(self.store, id, "run")
@@ -226,6 +227,12 @@ class Debugger:
     def outline(self, id: str | None = None, *, after: str | None = None) -> Answer:
         """A whole run as columns; `after`: a cursor, for what is new since."""
         return self._lazy("outline", self.store, resolve(self.store, id, "run").run, after)
+
+    def transcript(
+        self, id: str | None = None, *, after: str | None = None, limit: int = TRANSCRIPT_ITEMS
+    ) -> Answer:
+        """A run read like a chat; `after`: a cursor, or a span of it."""
+        return self._lazy("transcript", self.store, self._run(id), after, limit)
 
     # --- spans ------------------------------------------------------------------------------
 

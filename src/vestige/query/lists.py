@@ -1,17 +1,26 @@
-"""`list`: runs, newest first, one line each."""
+"""`list`: runs, newest first, one line each; those that a filter wants, or one of each conversation.
+
+    list_answer(store, Listing(terms=parse_filter("is:failed cost>0.1", now_ns)), now_ns)
+
+What a run cost is no column of it: a filter by cost prices so many runs, and says where it stopped.
+"""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+from vestige.errors import UsageError
 from vestige.query import words
-from vestige.query.costs import Cost
+from vestige.query.check import top
+from vestige.query.costs import Cost, run_costs
 from vestige.query.layout import Asked, columns, fit
 from vestige.query.show import list_data
 from vestige.record.finding import Finding
 from vestige.record.run import RunInfo
+from vestige.store.base import ConversationInfo, RunFilter, Store, Term
 
 HEAD = ("ID", "NAME", "OUTCOME", "STARTED", "TOOK", "SPANS", "FAILED", "TOKENS")
 
@@ -34,9 +43,17 @@ class ListAnswer(Asked):
     """By run id: the first thing to say about it."""
     costs: Mapping[str, Cost] | None = None
     """By run id; None: money was not asked for."""
+    groups: Mapping[str, ConversationInfo] | None = None
+    """By conversation; None: every run stands for itself."""
+    looked_at: int | None = None
+    """So many runs were looked into, and there are more."""
+    next: str | None = None
+    """The run after which to go on; None: these are all."""
 
     def lines(self, budget: int) -> list[str]:
         if not self.runs:
+            if self.next is not None:
+                return [f"None of the newest {self.looked_at} runs. {self._go_on()}"]
             if self.options:
                 return [f"No such runs. All there are: {self.command('list')}"]
             return ["No runs. Record one: vestige run -- python your_agent.py"]
@@ -48,10 +65,16 @@ class ListAnswer(Asked):
             return f"… {left_out} of {len(rows)} runs left out: {self.command('list', *again)}"
 
         end: list[str] = []
-        if self.more:
+        if self.looked_at is not None and self.next is not None:
+            end = [f"… {self._go_on()} ({self.looked_at} runs were looked into)"]
+        elif self.more:
             wider = self.command("list", *self.options, "--limit", str(self.limit * 5))
             end = [f"… more: {wider}"]
         return fit([head], rows, end, budget, more)
+
+    def _go_on(self) -> str:
+        again = [*self.options, "--limit", str(self.limit), "--after", self.next or ""]
+        return f"Further back: {self.command('list', *again)}"
 
     def styled(self, budget: int) -> list[tuple[str, str]]:
         """The lines, and the outcome that each tells of."""
@@ -63,7 +86,8 @@ class ListAnswer(Asked):
     def _table(self) -> list[str]:
         told = [run for run in self.runs if run.id in self.findings]
         priced = ["COST"] if self.costs is not None else []
-        table = [[*HEAD, *priced, *(["TOP FINDING"] if told else [])]]
+        grouped = ["RUNS"] if self.groups is not None else []
+        table = [[*HEAD, *priced, *grouped, *(["TOP FINDING"] if told else [])]]
         for run in self.runs:
             took = run.duration_ns if run.duration_ns is not None else run.last_ns - run.started_ns
             row = [
@@ -78,14 +102,24 @@ class ListAnswer(Asked):
             ]
             if self.costs is not None:
                 row.append(str(self.costs.get(run.id, "")))
+            if self.groups is not None:
+                row.append(self._group_cell(run))
             if told:
                 finding = self.findings.get(run.id)
                 row.append(words.one_line(finding.kind, 40) if finding else "")
             table.append(row)
         return columns(table, right=(4, 5, 6, 7, *((8,) if self.costs is not None else ())))
 
+    def _group_cell(self, run: RunInfo) -> str:
+        group = (self.groups or {}).get(run.conversation_id or "")
+        if group is None:
+            return ""
+        bad = f", {group.failed} failed" if group.failed else ""
+        return f"{group.runs} of {words.one_line(group.conversation_id, 30)}{bad}"
+
     def data(self) -> dict[str, Any]:
         data = list_data(list(self.runs))
+        data |= {"next": self.next, "more": self.next is not None, "looked_at": self.looked_at}
         for run in data["runs"]:
             finding = self.findings.get(run["id"])
             if finding is not None:
@@ -93,4 +127,110 @@ class ListAnswer(Asked):
             if self.costs is not None:
                 cost = self.costs.get(run["id"])
                 run["cost_usd"] = None if cost is None else cost.dollars
+            if self.groups is not None:
+                group = self.groups.get(run["conversation_id"] or "")
+                run["group"] = None if group is None else _group_data(group)
         return data
+
+
+def _group_data(group: ConversationInfo) -> dict[str, Any]:
+    return {
+        "conversation_id": group.conversation_id,
+        "runs": group.runs,
+        "failed": group.failed,
+        "first_started_at": words.timestamp(group.first_ns),
+        "input_tokens": group.input_tokens,
+        "output_tokens": group.output_tokens,
+    }
+
+
+# --- looking for them ----------------------------------------------------------------------------
+
+PRICED_MAX = 2_000
+"""Runs that are priced for one answer, where one filters by cost."""
+PRICED_STEP = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What is asked for."""
+
+    wanted: RunFilter
+    limit: int
+    cost: bool
+    options: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    runs: Sequence[RunInfo]
+    more: bool
+    looked_at: int | None
+    next: str | None
+
+
+def list_answer(store: Store, asked: Listing, now_ns: int) -> ListAnswer:
+    prices = [term for term in asked.wanted.terms if term.key == "cost"]
+    if prices:
+        found = _look_priced(store, asked, prices)
+    else:
+        found = _look(store, asked.wanted, asked.limit)
+    runs = found.runs
+    ids = [run.id for run in runs]
+    tops = {run_id: top(each) for run_id, each in store.check_results(ids).items()}
+    groups = None
+    if asked.wanted.newest_of_conversation:
+        named = [run.conversation_id for run in runs if run.conversation_id]
+        groups = {each.conversation_id: each for each in store.conversations(named)}
+    return ListAnswer(
+        runs, found.more, asked.limit, now_ns, asked.options,
+        {run_id: finding for run_id, finding in tops.items() if finding is not None},
+        run_costs(store, ids) if asked.cost or prices else None,
+        groups, found.looked_at, found.next,
+    )  # fmt: skip
+
+
+def _look(store: Store, wanted: RunFilter, limit: int) -> _Found:
+    listed = store.look_for_runs(replace(wanted, limit=limit + 1))
+    runs = listed.runs[:limit]
+    if len(listed.runs) > limit:
+        return _Found(runs, True, None, runs[-1].short_id)
+    return _Found(runs, False, listed.looked_at, listed.last)
+
+
+def _look_priced(store: Store, asked: Listing, prices: Sequence[Term]) -> _Found:
+    """Batch after batch of runs that all else wants, until enough cost what is asked for."""
+    terms = tuple(term for term in asked.wanted.terms if term.key != "cost")
+    wanted = replace(asked.wanted, terms=terms)
+    kept: list[RunInfo] = []
+    priced = 0
+    while True:
+        batch = _look(store, wanted, PRICED_STEP)
+        costs = run_costs(store, [run.id for run in batch.runs])
+        for run in batch.runs:
+            if len(kept) == asked.limit:
+                return _Found(kept, True, None, kept[-1].short_id)
+            if all(_costs_so(term, costs.get(run.id)) for term in prices):
+                kept.append(run)
+        priced += len(batch.runs)
+        if batch.next is None or batch.looked_at is not None or priced >= PRICED_MAX:
+            looked_at = priced if batch.looked_at is None else batch.looked_at
+            return _Found(kept, False, None if batch.next is None else looked_at, batch.next)
+        wanted = replace(wanted, after=batch.next)
+
+
+_COMPARE = {">": operator.gt, "<": operator.lt, ">=": operator.ge, "<=": operator.le, "=": operator.eq}  # fmt: skip
+
+
+def _costs_so(term: Term, cost: Cost | None) -> bool:
+    """A run without model calls costs nothing; one of which nothing is known is never meant."""
+    dollars = 0.0 if cost is None else cost.dollars
+    if dollars is None:
+        return False
+    return bool(_COMPARE[term.op](dollars, term.value)) is not term.negated
+
+
+def check_group(group: str | None) -> bool:
+    if group not in (None, "conversation"):
+        raise UsageError(f"group {words.one_line(group, 40)!r}: none (expected conversation).")
+    return group is not None

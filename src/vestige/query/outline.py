@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from operator import itemgetter
 from typing import Any, ClassVar
 
 import msgspec
@@ -26,7 +27,7 @@ from vestige.query.costs import Cost, run_costs
 from vestige.query.layout import Asked, fit
 from vestige.query.shape import draw_shape
 from vestige.query.show import run_data
-from vestige.query.timeline import say_attributes
+from vestige.query.timeline import NOT_SHOWN, say_attributes
 from vestige.record.run import RunInfo, put_in_order
 from vestige.store import outlines
 from vestige.store.base import Store
@@ -37,6 +38,9 @@ from vestige.store.rollups import count_of
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 _LABELLED_BYTES = 2_000
 """Of a tool's arguments, to be read for a label."""
+
+_QUIET = NOT_SHOWN | {"tool_name", "tool_call_id", "tool_call.matched", "provider"}
+"""Attributes that say nothing beside a span's own name and model."""
 
 _TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 
@@ -120,8 +124,12 @@ def outline_answer(
     writers = outlines.writer_names(
         connection, {row[4] for row in found.spans} | {row[3] for row in found.logs}
     )
-    spans = put_in_order(found.spans, lambda row: (writers.get(row[4], ""), row[5], row[6]))
-    logs = put_in_order(found.logs, lambda row: (writers.get(row[3], ""), row[1], row[4]))
+    spans = put_in_order(
+        found.spans, lambda row: writers.get(row[4], ""), itemgetter(5), itemgetter(6)
+    )
+    logs = put_in_order(
+        found.logs, lambda row: writers.get(row[3], ""), itemgetter(1), itemgetter(4)
+    )
     arguments = _read_arguments(store, spans)
     return OutlineAnswer(
         info, strings,
@@ -214,9 +222,12 @@ def label_of(status: str | None, attributes: dict[str, Any], arguments: str | No
             )
     if arguments is not None:
         return words.one_line(arguments, LABEL_MAX)
-    if not attributes:
+    if attributes.keys() <= _QUIET:
         return ""
-    return words.one_line(" ".join(say_attributes(attributes)), LABEL_MAX)
+    told = " ".join(
+        say_attributes({key: attributes[key] for key in attributes if key not in _QUIET})
+    )
+    return told if len(told) <= LABEL_MAX else told[: LABEL_MAX - 1] + "…"
 
 
 def _read_arguments(store: Store, rows: Sequence[tuple[Any, ...]]) -> dict[int, str]:

@@ -24,7 +24,7 @@ VALUE_SHOWN = 40
 VALUES_SHOWN = 4
 
 # Said elsewhere in the line, or only of use when one looks at the span itself.
-_NOT_SHOWN = frozenset(
+NOT_SHOWN = frozenset(
     [
         "error.type",
         "error.message",
@@ -78,7 +78,7 @@ class Line:
 
 def timeline(run: Run, *, errors_only: bool = False, fold: bool = True) -> list[Line]:
     """The whole run, as lines. `errors_only` keeps what failed, and what it stood in."""
-    children, roots = _tree(run)
+    children, roots = tree_of(run)
     if errors_only:
         children, roots = _only_failed(children, roots)
     lines = list(_walk(children, roots, run.info.started_ns))
@@ -88,7 +88,7 @@ def timeline(run: Run, *, errors_only: bool = False, fold: bool = True) -> list[
 # --- the tree -------------------------------------------------------------------------------
 
 
-def _tree(run: Run) -> tuple[dict[str, list[Node]], list[Node]]:
+def tree_of(run: Run) -> tuple[dict[str, list[Node]], list[Node]]:
     """Spans and log lines under their parents; what has none that we know stands at the top."""
     known = {span.id for span in run.spans}
     children: dict[str, list[Node]] = {}
@@ -263,7 +263,7 @@ def say_attributes(attributes: Attributes) -> list[str]:
     shown = [
         f"{words.one_line(key, 40)}={words.value(value, VALUE_SHOWN)}"
         for key, value in attributes.items()
-        if key not in _NOT_SHOWN and not (is_call and _is_usual(key, value))
+        if key not in NOT_SHOWN and not (is_call and _is_usual(key, value))
     ]
     if len(shown) > VALUES_SHOWN:
         return [*shown[:VALUES_SHOWN], f"+{len(shown) - VALUES_SHOWN} more"]

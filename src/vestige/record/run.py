@@ -7,7 +7,7 @@ Bodies are fetched by reference, when somebody asks.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Literal, TypeVar
 
 import msgspec
@@ -116,26 +116,30 @@ T = TypeVar("T")
 
 def in_order(nodes: Iterable[N]) -> list[N]:
     """Spans and lines as they happened (`put_in_order`)."""
-    return put_in_order(nodes, lambda node: (node.writer, _seq(node), time_ns(node)))
+    return put_in_order(nodes, attrgetter("writer"), _seq, time_ns)
 
 
-def put_in_order(things: Iterable[T], place: Callable[[T], tuple[str, int, int]]) -> list[T]:
-    """By `place`: (writer, seq, time). Each writer's own order is by seq and never by the
-    clock; between writers the clock decides, held so that it never runs back within one."""
-    by_writer: dict[str, list[tuple[int, int, T]]] = {}
+def put_in_order(
+    things: Iterable[T],
+    writer_of: Callable[[T], str],
+    seq_of: Callable[[T], int],
+    time_of: Callable[[T], int],
+) -> list[T]:
+    """Each writer's own order is by seq and never by the clock; between writers the clock
+    decides, held so that it never runs back within one."""
+    by_writer: dict[str, list[T]] = {}
     for thing in things:
-        writer, seq, at_ns = place(thing)
-        by_writer.setdefault(writer, []).append((seq, at_ns, thing))
+        by_writer.setdefault(writer_of(thing), []).append(thing)
     for own in by_writer.values():
-        own.sort(key=itemgetter(0))
+        own.sort(key=seq_of)
     if len(by_writer) <= 1:
-        return [thing for own in by_writer.values() for _, _, thing in own]
+        return next(iter(by_writer.values()), [])
     placed: list[tuple[int, str, int, T]] = []
     for writer, own in by_writer.items():
         latest = 0
-        for seq, at_ns, thing in own:
-            latest = max(latest, at_ns)
-            placed.append((latest, writer, seq, thing))
+        for thing in own:
+            latest = max(latest, time_of(thing))
+            placed.append((latest, writer, seq_of(thing), thing))
     placed.sort(key=itemgetter(0, 1, 2))
     return [thing for *_, thing in placed]
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Literal, Protocol
 
 from vestige.record.finding import Finding
+from vestige.record.note import Note
 from vestige.record.run import Run, RunInfo
+from vestige.record.tenant import DEFAULT_TENANT
 from vestige.record.types import AnyRecord, Attributes
 
 
@@ -36,6 +38,7 @@ class WriterInfo:
     malformed: int
     dropped: int
     ended: str | None
+    tenant: str = DEFAULT_TENANT
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,19 @@ class SupervisedEnd:
     at_ns: int
 
 
+Op = Literal[":", ">", "<", ">=", "<=", "="]
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One condition on runs (query/filters.py has the language)."""
+
+    key: str
+    op: Op
+    value: Any
+    negated: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class RunFilter:
     """Which runs to list."""
@@ -76,6 +92,33 @@ class RunFilter:
     """A run's short id: those that a list has after it."""
     with_implicit: bool = False
     limit: int | None = None
+    terms: tuple[Term, ...] = ()
+    """All must hold."""
+    newest_of_conversation: bool = False
+    """Of each conversation only the newest run that is wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """Runs; and how far one looked for them, where that has a bound."""
+
+    runs: Sequence[RunInfo]
+    looked_at: int | None = None
+    """So many runs were looked into, and there are more."""
+    last: str | None = None
+    """The short id of the last of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationInfo:
+    """What the runs of one conversation add up to."""
+
+    conversation_id: str
+    runs: int
+    failed: int
+    first_ns: int
+    input_tokens: int
+    output_tokens: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +219,17 @@ class Store(Protocol):
     # --- the collector's side --------------------------------------------------------------
 
     def append(
-        self, records: Iterable[AnyRecord], position: Position | None = None, malformed: int = 0
+        self,
+        records: Iterable[AnyRecord],
+        position: Position | None = None,
+        malformed: int = 0,
+        tenant: str = DEFAULT_TENANT,
     ) -> int:
-        """Take records in, and the position with them, in one transaction. How many were new."""
+        """Take records in, and the position with them, in one transaction. How many were new.
+
+        A new run is the tenant's. ForeignRunError: a record is for a run, or of a writer, that is
+        another's; then none of them is kept.
+        """
 
     def positions(self) -> Mapping[tuple[str, int], int]: ...
 
@@ -205,9 +256,21 @@ class Store(Protocol):
     def store_findings(self, run: RunInfo, results: Sequence[CheckResult]) -> None:
         """Keep what checks said of a finished run, unless it has grown since it was read."""
 
+    def add_note(self, note: Note, tenant: str | None = None) -> bool:
+        """Keep a note, masked; False: one with this id is there. NotFoundError: no such run, or,
+        with a tenant, none of its own."""
+
+    def forget_note(self, run_id: str, note_id: str, tenant: str | None = None) -> bool:
+        """False: there was none."""
+
     # --- the query side ----------------------------------------------------------------------
 
     def list_runs(self, wanted: RunFilter) -> Sequence[RunInfo]: ...
+
+    def look_for_runs(self, wanted: RunFilter) -> Listed:
+        """As `list_runs`; terms that look into runs are asked of so many only."""
+
+    def conversations(self, ids: Sequence[str]) -> Sequence[ConversationInfo]: ...
 
     def find_runs(self, id_or_prefix: str) -> Sequence[RunInfo]: ...
 
@@ -233,6 +296,9 @@ class Store(Protocol):
 
     def query(self, sql: str, skip: int, limit: int) -> Rows:
         """A read-only query of the user's, bounded in time and rows."""
+
+    def notes(self, run_id: str) -> Sequence[Note]:
+        """What was said about a run, oldest first."""
 
     def check_results(self, run_ids: Sequence[str]) -> Mapping[str, Sequence[CheckResult]]:
         """What was stored by `store_findings`, by run id."""

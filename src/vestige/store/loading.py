@@ -7,26 +7,57 @@ Elsewhere: rows while they are written, store/rows.py; text and ids, store/searc
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
 from vestige.record.run import BodyRef, LinkInfo, LogInfo, Run, RunInfo, SpanInfo, in_order
-from vestige.store.base import RunFilter
+from vestige.store import run_terms
+from vestige.store.base import ConversationInfo, Listed, RunFilter, Term
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def list_runs(connection: sqlite3.Connection, wanted: RunFilter) -> list[RunInfo]:
+    return list(look_for_runs(connection, wanted).runs)
+
+
+def look_for_runs(connection: sqlite3.Connection, wanted: RunFilter) -> Listed:
+    """Newest first. Where terms look into runs, only so many are looked into (run_terms.py)."""
     where, values = _conditions(wanted)
+    inside = [run_terms.condition(term) for term in wanted.terms if not run_terms.is_cheap(term)]
+    bound = run_terms.window(connection, where, values) if inside else None
+    parts = [where, *(sql for sql, _ in inside)]
+    values += [value for _, own in inside for value in own]
+    if bound is not None:
+        parts.append("(r.started_ns, r.id) >= (?, ?)")
+        values += bound[:2]
+    if wanted.newest_of_conversation:
+        alike, own = _conditions(replace(wanted, after=None))
+        alike = " AND ".join([alike, *(sql for sql, _ in inside)])
+        parts.append(_NO_NEWER.format(_ALIAS.sub("n.", alike)))
+        values += [*own, *(value for _, each in inside for value in each)]
+    limit = wanted.limit if wanted.limit is not None else -1
     rows = connection.execute(
-        f"SELECT {_RUN_COLUMNS} FROM runs r WHERE {where} ORDER BY r.started_ns DESC, r.id DESC"
-        " LIMIT ?",
-        (*values, wanted.limit if wanted.limit is not None else -1),
+        f"SELECT {_RUN_COLUMNS} FROM runs r WHERE {' AND '.join(parts)}"
+        " ORDER BY r.started_ns DESC, r.id DESC LIMIT ?",
+        (*values, limit),
     )
-    return [_run_info(row) for row in rows]
+    runs = [_run_info(row) for row in rows]
+    if bound is None:
+        return Listed(runs)
+    return Listed(runs, bound[2], f"r{bound[1]}")
+
+
+def conversations(connection: sqlite3.Connection, ids: Sequence[str]) -> list[ConversationInfo]:
+    """What their runs add up to, in the order asked for."""
+    rows = connection.execute(_CONVERSATIONS, (msgspec.json.encode(list(ids)).decode(),))
+    found = {row[0]: ConversationInfo(*row) for row in rows}
+    return [found[each] for each in ids if each in found]
 
 
 def find_runs(connection: sqlite3.Connection, id_or_prefix: str) -> list[RunInfo]:
@@ -94,10 +125,11 @@ def _conditions(wanted: RunFilter) -> tuple[str, list[Any]]:
         values.append(int(wanted.after[1:]))
     if wanted.name is not None:
         where.append("r.name LIKE ? ESCAPE '\\'")
-        values.append(_contains(wanted.name))
+        values.append(run_terms.contains(wanted.name))
     if wanted.like is not None:
-        where.append(_LIKE)
-        values.extend([_contains(wanted.like)] * 4)
+        sql, own = run_terms.condition(Term("text", ":", wanted.like))
+        where.append(sql)
+        values += own
     for column in ("name", "outcome"):
         exact = wanted.name_is if column == "name" else wanted.outcome
         if exact is not None:
@@ -106,23 +138,26 @@ def _conditions(wanted: RunFilter) -> tuple[str, list[Any]]:
     if wanted.conversation_id is not None:
         where.append("r.conversation_id = ?")
         values.append(wanted.conversation_id)
+    for sql, own in map(run_terms.condition, filter(run_terms.is_cheap, wanted.terms)):
+        where.append(sql)
+        values += own
     return " AND ".join(where), values
 
-
-def _contains(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-    return f"%{escaped}%"
-
-
-_LIKE = r"""(r.name LIKE ? ESCAPE '\'
-  OR EXISTS (SELECT 1 FROM spans s WHERE s.run = r.id
-    AND (s.name LIKE ? ESCAPE '\' OR s.attributes LIKE ? ESCAPE '\'))
-  OR EXISTS (SELECT 1 FROM logs l WHERE l.run = r.id AND l.message LIKE ? ESCAPE '\'))"""
 
 # A process's own run is shown only when it tells something that no other run tells.
 _WORTH_SHOWING = """NOT (r.implicit AND r.own_count = 0 AND (
   r.outcome IN ('ok', 'running')
   OR EXISTS (SELECT 1 FROM runs i WHERE i.process_run = r.run_id AND i.outcome = r.outcome)))"""
+
+_ALIAS = re.compile(r"\br\.")
+_NO_NEWER = """(r.conversation_id IS NULL OR NOT EXISTS (
+  SELECT 1 FROM runs n WHERE n.conversation_id = r.conversation_id
+  AND (n.started_ns, n.id) > (r.started_ns, r.id) AND {}))"""
+_CONVERSATIONS = """
+SELECT r.conversation_id, count(*), sum(r.outcome NOT IN ('ok', 'running')), min(r.started_ns),
+  sum(r.input_tokens), sum(r.output_tokens)
+FROM json_each(?) w JOIN runs r ON r.conversation_id = w.value GROUP BY 1
+"""
 
 _RUN_COLUMNS = (
     "r.run_id, r.id, r.name, r.outcome, r.started_ns, r.ended_ns, r.duration_ns, r.last_ns,"

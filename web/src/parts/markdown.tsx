@@ -1,75 +1,83 @@
 /**
- * Markdown as elements of the page, made one by one: what is HTML in the text stays text, images are
- * shown as their words, links as text with their address. Nothing is fetched, nothing is executed.
+ * Markdown, when somebody asks for it: tokens become elements of ours, one by one. There is no
+ * HTML in between, so nothing in the text can become markup, a link that is followed or an image
+ * that is loaded: HTML stays text, a link shows its address, an image its description.
  */
 
-import { marked, type Token, type Tokens } from "marked";
+import { lexer, type Token, type Tokens } from "marked";
 import type { ComponentChildren } from "preact";
 import { visible } from "./format";
 
-const DEPTH_MAX = 40;
+/** Longer texts are shown as they are: parsing them would hold the page up. */
+const MOST = 200_000;
+const DEPTH = 20;
 
 export function Markdown({ text }: { text: string }) {
-  let tokens: Token[];
-  try {
-    tokens = marked.lexer(visible(text), { gfm: true });
-  } catch {
-    return <pre class="trace words">{visible(text)}</pre>;
-  }
-  return <div class="markdown trace">{many(tokens, 0)}</div>;
+  if (text.length > MOST) return <pre class="trace">{visible(text)}</pre>;
+  return <div class="markdown trace">{blocks(lexer(text), 0)}</div>;
 }
 
-function many(tokens: Token[] | undefined, depth: number): ComponentChildren {
-  if (depth > DEPTH_MAX) return "…";
-  return tokens?.map((token, at) => <One key={at} token={token} depth={depth + 1} />);
+function blocks(tokens: Token[] | undefined, depth: number): ComponentChildren {
+  if (!tokens || depth > DEPTH) return null;
+  return tokens.map((token, at) => <Block key={at} token={token} depth={depth + 1} />);
 }
 
-function One({ token, depth }: { token: Token; depth: number }) {
-  const inside = (): ComponentChildren => many((token as { tokens?: Token[] }).tokens, depth);
+function Block({ token, depth }: { token: Token; depth: number }): ComponentChildren {
   switch (token.type) {
-    case "heading":
-      return <p class="heading">{inside()}</p>;
-    case "paragraph":
-      return <p>{inside()}</p>;
-    case "text":
-      return <>{(token as Tokens.Text).tokens ? inside() : (token as Tokens.Text).text}</>;
-    case "strong":
-      return <strong>{inside()}</strong>;
-    case "em":
-      return <em>{inside()}</em>;
-    case "del":
-      return <s>{inside()}</s>;
-    case "br":
-      return <br />;
-    case "hr":
-      return <hr />;
-    case "codespan":
-      return <code>{(token as Tokens.Codespan).text}</code>;
-    case "code":
-      return <pre class="mono">{(token as Tokens.Code).text}</pre>;
-    case "blockquote":
-      return <blockquote>{inside()}</blockquote>;
-    case "list": {
-      const list = token as Tokens.List;
-      const items = list.items.map((item, at) => <li key={at}>{many(item.tokens, depth)}</li>);
-      return list.ordered ? <ol start={Number(list.start) || 1}>{items}</ol> : <ul>{items}</ul>;
-    }
-    case "table": {
-      const table = token as Tokens.Table;
-      return (
-        <table class="plain">
-          <thead><tr>{table.header.map((cell, at) => <th key={at}>{many(cell.tokens, depth)}</th>)}</tr></thead>
-          <tbody>{table.rows.map((row, at) => <tr key={at}>{row.map((cell, column) => <td key={column}>{many(cell.tokens, depth)}</td>)}</tr>)}</tbody>
-        </table>
-      );
-    }
-    case "link":
-      return <span>{inside()} <span class="quiet">({(token as Tokens.Link).href})</span></span>;
-    case "image":
-      return <span class="quiet">[image: {(token as Tokens.Image).text || "no words"} ({(token as Tokens.Image).href})]</span>;
     case "space":
       return null;
+    case "heading":
+      return <p class="md-heading"><strong>{blocks(token.tokens, depth)}</strong></p>;
+    case "paragraph":
+      return <p>{blocks(token.tokens, depth)}</p>;
+    case "blockquote":
+      return <blockquote>{blocks(token.tokens, depth)}</blockquote>;
+    case "list":
+      return <List list={token as Tokens.List} depth={depth} />;
+    case "table":
+      return <Table table={token as Tokens.Table} depth={depth} />;
+    case "code":
+      return <pre class="trace md-code">{visible((token as Tokens.Code).text)}</pre>;
+    case "hr":
+      return <hr />;
+    case "strong":
+      return <strong>{blocks(token.tokens, depth)}</strong>;
+    case "em":
+      return <em>{blocks(token.tokens, depth)}</em>;
+    case "del":
+      return <s>{blocks(token.tokens, depth)}</s>;
+    case "codespan":
+      return <code>{visible((token as Tokens.Codespan).text)}</code>;
+    case "br":
+      return <br />;
+    case "link":
+      return <span>{blocks(token.tokens, depth)} <code>{visible((token as Tokens.Link).href)}</code></span>;
+    case "image":
+      return <span class="quiet">[image: {visible((token as Tokens.Image).text)} <code>{visible((token as Tokens.Image).href)}</code>]</span>;
+    case "escape":
+    case "text": {
+      const inner = (token as Tokens.Text).tokens;
+      return inner?.length ? blocks(inner, depth) : visible((token as Tokens.Text).text);
+    }
     default:
-      return <>{token.raw}</>;
+      return visible(token.raw);
   }
+}
+
+function List({ list, depth }: { list: Tokens.List; depth: number }) {
+  const items = list.items.map((item, at) => <li key={at}>{blocks(item.tokens, depth)}</li>);
+  return list.ordered ? <ol start={typeof list.start === "number" ? list.start : 1}>{items}</ol> : <ul>{items}</ul>;
+}
+
+function Table({ table, depth }: { table: Tokens.Table; depth: number }) {
+  return (
+    <table class="plain">
+      <thead><tr>{table.header.map((cell, at) => <th key={at}>{blocks(cell.tokens, depth)}</th>)}</tr></thead>
+      <tbody>
+        {table.rows.map((row, at) => (
+          <tr key={at}>{row.map((cell, place) => <td key={place}>{blocks(cell.tokens, depth)}</td>)}</tr>
+        ))}
+      </tbody>
+    </table>
+  );
 }

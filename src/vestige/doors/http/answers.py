@@ -15,7 +15,14 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
-from vestige.errors import AmbiguousIdError, NotFoundError, StoreError, UsageError, VestigeError
+from vestige.errors import (
+    AmbiguousIdError,
+    KeysError,
+    NotFoundError,
+    StoreError,
+    UsageError,
+    VestigeError,
+)
 from vestige.home import Home
 from vestige.limits import GZIP_LEVEL, GZIP_MIN
 from vestige.query import words
@@ -63,7 +70,7 @@ def refusal_of(error: Exception, home: Home) -> Refusal | None:
         return Refusal(404, "not_found", message)
     if isinstance(error, UsageError):
         return Refusal(400, "validation_error", message)
-    if isinstance(error, StoreError):
+    if isinstance(error, StoreError | KeysError):
         return Refusal(503, "unavailable", message, headers={"retry-after": "1"})
     if isinstance(error, VestigeError):
         return Refusal(400, "validation_error", message)

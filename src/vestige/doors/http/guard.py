@@ -14,6 +14,7 @@ here all the same; Host (DNS rebinding) and Origin (another site) give it away.
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 from collections.abc import Awaitable, Callable, Collection
 from typing import Any, cast
@@ -22,11 +23,13 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
+from vestige import clock
 from vestige.access import Principal
 from vestige.doors.http.answers import Refusal
 from vestige.doors.http.server import LOCAL, Server
+from vestige.limits import HTTP_BODY_RATE_MIN, HTTP_BODY_S
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -56,9 +59,41 @@ class Door(Route):
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["state"]["door"] = self.path
-        if self.needs is not None and scope["method"] in (self.methods or ()):
-            require(Request(scope), self.needs)
+        if scope["method"] in (self.methods or ()):
+            if self.needs is not None:
+                require(Request(scope), self.needs)
+            receive = bounded(scope, receive, self.body_max)
         await super().handle(scope, receive, send)
+
+
+def bounded(scope: Scope, receive: Receive, bytes_max: int) -> Receive:
+    """The request's body, refused when it is longer, or comes too slowly."""
+    length = header(scope, b"content-length")
+    too_long = Refusal(
+        413, "too_large", f"The body is longer than {bytes_max} bytes.", {"bytesMax": bytes_max}
+    )
+    if length.isdecimal() and int(length[:20]) > bytes_max:
+        raise too_long
+    taken = 0
+    whole = False
+    began = clock.monotonic()
+
+    async def receiving() -> Message:
+        nonlocal taken, whole
+        if whole:
+            return await receive()  # only the end of the connection comes now, whenever that is
+        left_s = began + HTTP_BODY_S + taken / HTTP_BODY_RATE_MIN - clock.monotonic()
+        try:
+            message = await asyncio.wait_for(receive(), max(0.0, left_s))
+        except TimeoutError:
+            raise Refusal(408, "timeout", "The body did not arrive in time.") from None
+        taken += len(message.get("body", b""))
+        if taken > bytes_max:
+            raise too_long
+        whole = not message.get("more_body", False)
+        return message
+
+    return receiving
 
 
 def principal(request: Request) -> Principal:

@@ -56,7 +56,7 @@ def make_server(
 ) -> Server:
     """What is served there, to whom. `token`: None means if there are no keys."""
     local = is_loopback(host)
-    has_keys = bool(Keys(home).list())
+    has_keys = Keys(home).has_active(clock.SYSTEM.now_ns())
     if not local and not has_keys:
         raise UsageError(
             f"--host {host}: others can reach this address, and there are no keys. Make one first:"
@@ -69,7 +69,7 @@ def make_server(
     hosts = frozenset(name.lower() for name in names)
     if local:
         hosts |= LOOPBACK_NAMES | {host.lower()}
-    secret = "".join(clock.SYSTEM.writer_id() for _ in range(3)) if token else None
+    secret = clock.random_bytes(24).hex() if token else None
     return Server(home, token=secret, hosts=hosts or None, log=log)
 
 
@@ -98,8 +98,10 @@ def serve(
         if collecting is not None:
             collecting.start()
         try:
+            running = _Uvicorn(config, server)
+            server.stop = running.stop
             ready(url(server, host, secure=cert is not None))
-            _Uvicorn(config, server).run(sockets=[listening])
+            running.run(sockets=[listening])
         finally:
             if collecting is not None:
                 collecting.close()
@@ -164,6 +166,9 @@ class _Uvicorn(uvicorn.Server):
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+    def stop(self) -> None:
+        self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._ours.stopping.set()

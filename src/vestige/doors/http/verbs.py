@@ -1,26 +1,50 @@
 """The API: each verb of the table in doors/verbs.py at /api/v1/<verb>.
 
-GET /api/v1/show?id=r7&errors=true           its data, with stable keys and a version
-GET /api/v1/show?id=r7&format=text&budget=500
+    GET /api/v1/show?id=r7&errors=true           its data, with stable keys and a version
+    GET /api/v1/show?id=r7&format=text&budget=500
+
+Arguments are checked as for MCP, by the same table. An id is looked for in the store and
+nowhere else: no path can be opened by one. A page that has another names it (`Link`, next).
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
+from vestige._version import __version__
 from vestige.access import Principal
-from vestige.doors.http.answers import PRIVATE, encode, packed
+from vestige.doors.http.answers import PRIVATE, encode, matches, packed
 from vestige.doors.http.guard import Door, principal
 from vestige.doors.http.server import Server
+from vestige.doors.http.shapes import verb_operation
 from vestige.doors.verbs import TOOLS, Parameter, Tool, ask, check_arguments
 from vestige.errors import UsageError
+from vestige.limits import ARGUMENT_MAX
+from vestige.query.answer import Answer
 
 PREFIX = "/api/v1/"
+HOME_WIDE = ("doctor", "sql", "trends")
+"""Whose answers depend on more than rows and arguments: on journals, or on what time it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One request, as a thread needs it."""
+
+    who: Principal
+    tool: Tool
+    arguments: dict[str, Any]
+    form: str
+    accept_encoding: str
+    if_none_match: str
 
 
 def routes(server: Server) -> list[BaseRoute]:
@@ -30,31 +54,81 @@ def routes(server: Server) -> list[BaseRoute]:
 def _door(server: Server, tool: Tool) -> Door:
     async def answer(request: Request) -> Response:
         arguments, form = read_arguments(tool, request.query_params.multi_items())
-        accepted = request.headers.get("accept-encoding", "")
-        who = principal(request)
-        body, headers = await server.in_thread(
-            _answer, server, who, tool, arguments, form, accepted
-        )
-        kind = "text/plain; charset=utf-8" if form == "text" else "application/json"
-        return Response(body, headers={**headers, "content-type": kind, "cache-control": PRIVATE})
+        question = Question(
+            principal(request), tool, arguments, form,
+            request.headers.get("accept-encoding", ""), request.headers.get("if-none-match", ""),
+        )  # fmt: skip
+        return await server.in_thread(_answer, server, question)
 
-    return Door(PREFIX + tool.name, answer, scope="runs:read")
+    return Door(PREFIX + tool.name, answer, scope="runs:read", operation=verb_operation(tool))
 
 
-def _answer(
-    server: Server,
-    who: Principal,
-    tool: Tool,
-    arguments: dict[str, Any],
-    form: str,
-    accepted: str,
-) -> tuple[bytes, dict[str, str]]:
-    values = check_arguments(tool, arguments)
+def _answer(server: Server, asked: Question) -> Response:
+    values = check_arguments(asked.tool, asked.arguments)
     budget = values.pop("budget", None)
-    with server.asking(who) as debugger:
-        answer = ask(debugger, tool, values)
-        body = answer.text(budget).encode() if form == "text" else encode(answer.data())
-    return packed(body, accepted)
+    with server.asking(asked.who) as debugger:
+        # Before we read: what is written meanwhile makes the tag too old, never the answer.
+        etag = _state_tag(asked, server.state())
+        if etag is not None and asked.if_none_match and matches(asked.if_none_match, etag):
+            return _unchanged(etag)
+        answer = ask(debugger, asked.tool, values)
+        data = answer.data() if asked.form == "json" else {}
+        body = encode(data) if asked.form == "json" else answer.text(budget).encode()
+    if etag is None:
+        etag = _tag(body)
+        if asked.if_none_match and matches(asked.if_none_match, etag):
+            return _unchanged(etag)
+    body, headers = packed(body, asked.accept_encoding)
+    after = _next_page(answer, data)
+    if after is not None:
+        query = urlencode([*_pairs(asked.arguments, {"after"}), ("after", after)])
+        headers["link"] = f'<{PREFIX}{asked.tool.name}?{query}>; rel="next"'
+    kind = "application/json" if asked.form == "json" else "text/plain; charset=utf-8"
+    return Response(
+        body, headers={**headers, "content-type": kind, "etag": etag, "cache-control": PRIVATE}
+    )
+
+
+def _unchanged(etag: str) -> Response:
+    return Response(
+        status_code=304,
+        headers={"etag": etag, "cache-control": PRIVATE, "vary": "accept-encoding"},
+    )
+
+
+def _state_tag(asked: Question, state: bytes) -> str | None:
+    """Known before the answer is. None: it also depends on something else than the store."""
+    told = repr((asked.tool.name, sorted(asked.arguments.items()), asked.who.tenant))
+    if asked.form == "text" or asked.tool.name in HOME_WIDE or "since" in told:
+        return None
+    return _tag(f"{__version__} {told} ".encode() + state)
+
+
+def _tag(data: bytes) -> str:
+    # Weak: the same answer is sent with gzip and without.
+    return f'W/"{hashlib.blake2b(data, digest_size=12).hexdigest()}"'
+
+
+def _next_page(answer: Answer, data: dict[str, Any]) -> str | None:
+    """What `after` the next page has; a list says it by its last run."""
+    following = data.get("next")
+    if following is not None:
+        return str(following)
+    if getattr(answer, "more", False) and data.get("runs"):
+        return str(data["runs"][-1]["short_id"])
+    return None
+
+
+def _pairs(arguments: dict[str, Any], without: set[str]) -> list[tuple[str, str]]:
+    pairs = []
+    for name, value in arguments.items():
+        for each in value if isinstance(value, list) else [value]:
+            text = str(each).lower() if isinstance(each, bool) else str(each)
+            pairs += [(name, text)] if name not in without else []
+    return pairs
+
+
+# --- arguments ----------------------------------------------------------------------------------
 
 
 def read_arguments(tool: Tool, pairs: Iterable[tuple[str, str]]) -> tuple[dict[str, Any], str]:
@@ -63,6 +137,10 @@ def read_arguments(tool: Tool, pairs: Iterable[tuple[str, str]]) -> tuple[dict[s
     arguments: dict[str, Any] = {}
     form = "json"
     for name, text in pairs:
+        if len(text) > ARGUMENT_MAX:
+            raise UsageError(f"{tool.name}: an argument is longer than {ARGUMENT_MAX} characters.")
+        if "\0" in text:
+            raise UsageError(f"{tool.name}: an argument has a NUL in it (expected text).")
         if name == "format":
             if text not in ("json", "text"):
                 raise UsageError(f"format: {text[:40]!r} does not fit (expected json or text).")
@@ -85,6 +163,8 @@ def _value(parameter: Parameter, text: str) -> Any:
     """A text that is no number or flag stays one: the check then says what was expected."""
     if parameter.kind == "boolean":
         return _FLAGS.get(text.lower(), text)
-    if parameter.kind == "integer" and text.lstrip("-").isdecimal() and len(text) <= 20:
-        return int(text)
+    digits = text.removeprefix("-")
+    if parameter.kind == "integer" and digits.isdecimal() and digits.isascii():
+        # Beyond what a store can count, but not beyond what it may be asked with.
+        return max(-(2**53), min(2**53, int(text[:20])))
     return text

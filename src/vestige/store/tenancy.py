@@ -1,0 +1,97 @@
+"""What one tenant sees: views that stand before the tables, on a connection of its own.
+
+    shadow = cover(connection, "acme")         # from here on `runs` is acme's runs alone, in every query
+    connection.set_authorizer(...)             # and with `shadow.allows`, also in a query of the user's
+
+A temporary view hides a table of the same name. So a query that was written without a thought of
+tenants cannot see another's rows, and one that somebody forgot to adapt is no leak. A view looks a
+row's run up by its number: no index is lost, and what concerns one run stays as quick.
+
+The one hard fact: a user may write `main.runs`, and name a part of the query after one of our
+views (`WITH runs AS (SELECT * FROM main.runs) ...`), which SQLite's authorizer cannot tell from
+the view itself. So what may read the tables has a name that is made up anew for each connection.
+
+Elsewhere: why, docs/decisions/0030-tenants.md; bodies of each tenant have ids of their own,
+store/bodies.py.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from dataclasses import dataclass
+
+from vestige import clock
+from vestige.errors import UsageError
+from vestige.record.tenant import DEFAULT_TENANT, is_tenant
+from vestige.store import schema
+
+_OF_RUN = "SELECT {columns} FROM main.{table} x WHERE EXISTS (SELECT 1 FROM main.runs r WHERE r.id = x.run AND r.tenant = {tenant})"
+_TABLES = {
+    # The second condition is what the index on runs of tenants asks for.
+    "runs": "SELECT * FROM main.runs WHERE tenant = {tenant}{and_not_default}",
+    "spans": _OF_RUN.format(columns="*", table="spans", tenant="{tenant}"),
+    "logs": _OF_RUN.format(columns="*", table="logs", tenant="{tenant}"),
+    # A view has no rowid; these two tables are read in its order.
+    "links": _OF_RUN.format(columns="*, rowid AS rowid", table="links", tenant="{tenant}"),
+    "findings": _OF_RUN.format(columns="*, rowid AS rowid", table="findings", tenant="{tenant}"),
+    "notes": _OF_RUN.format(columns="*", table="notes", tenant="{tenant}"),
+    "rollups": "SELECT * FROM main.rollups WHERE tenant = {tenant}",
+    "tenants": "SELECT * FROM main.tenants WHERE name = {tenant}",
+    "bodies": "SELECT * FROM main.bodies WHERE tenant = (SELECT id FROM main.tenants WHERE name = {tenant})",
+    "writers": "SELECT * FROM main.writers WHERE tenant = {tenant}",
+    "unknown": "SELECT * FROM main.unknown x WHERE EXISTS (SELECT 1 FROM main.writers w WHERE w.writer = x.writer AND w.tenant = {tenant})",
+    "journals": "SELECT * FROM main.journals x WHERE EXISTS (SELECT 1 FROM main.writers w WHERE w.writer = x.writer AND w.tenant = {tenant})",
+}  # fmt: skip
+_HIDDEN = frozenset(("facts", "pieces", "nodes", "closes"))
+"""Not a tenant's to see: of the home as a whole, or shared between tenants where texts are equal."""
+
+_FUNCTIONS = frozenset(("json_each", "json_tree"))
+"""Tables that are functions of what the query itself gives them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shadow:
+    """What stands before the tables of one connection."""
+
+    key: str
+    """The beginning of the names that may read the tables themselves."""
+    names: frozenset[str]
+
+    def allows(self, table: str | None, database: str | None, inside: str | None) -> bool:
+        """May a column of this table be read? `inside`: the view that wants to."""
+        if table in _FUNCTIONS:
+            return True
+        if database == "temp":
+            return table in self.names or (table or "").startswith(self.key)
+        return (inside or "").startswith(self.key)
+
+
+def cover(connection: sqlite3.Connection, tenant: str) -> Shadow:
+    """Put a tenant's views before the tables. Nothing is written to the store."""
+    if not is_tenant(tenant):
+        raise UsageError(f"{tenant[:80]!r}: no name for a tenant.")
+    # Temporary, and in memory: a reader leaves no file behind.
+    connection.execute("PRAGMA temp_store = MEMORY")
+    key = f"own_{clock.random_bytes(16).hex()}_"
+    words = {
+        "tenant": f"'{tenant}'",
+        "and_not_default": "" if tenant == DEFAULT_TENANT else f" AND tenant <> '{DEFAULT_TENANT}'",
+    }
+    for table, query in _TABLES.items():
+        connection.execute(f"CREATE TEMP VIEW {key}{table} AS {query.format(**words)}")
+        connection.execute(f"CREATE TEMP VIEW {table} AS SELECT * FROM temp.{key}{table}")
+    for name, text in schema.views():
+        # What they are made from has to be ours too, even where a query names a part of it alike.
+        body = re.sub(r"\bFROM (spans|snapshots)\b", r"FROM temp.\1", text)
+        connection.execute(body.replace(f"CREATE VIEW {name}", f"CREATE TEMP VIEW {name}", 1))
+    return Shadow(key, frozenset((*_TABLES, *(name for name, _ in schema.views()))))
+
+
+def require_cover(connection: sqlite3.Connection) -> None:
+    """Every table must be known here: one that a later step adds is else everybody's."""
+    rows = connection.execute(
+        "SELECT name FROM main.sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'"
+    )
+    unknown = {row[0] for row in rows} - _TABLES.keys() - _HIDDEN
+    assert not unknown, f"store/tenancy.py does not say whose the rows of {unknown} are"

@@ -1,0 +1,235 @@
+"""The API: each verb over HTTP, with pages, ETags, gzip, and errors that teach."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from typing import Any
+
+import jsonschema
+import pytest
+from http_support import record, served
+
+from vestige.doors.http.shapes import SHAPES, answer_schema
+from vestige.doors.verbs import TOOLS
+from vestige.home import Home
+from vestige.transfer import open_path
+
+QUESTIONS = {
+    "doctor": "", "list": "", "overview": "id=A", "check": "id=A", "why": "id=A.s2",
+    "show": "id=A", "span": "id=A.s2", "body": "id=A.s2", "grep": "pattern=refunds",
+    "diff": "a=A&b=B", "stats": "", "compare": "a=A&b=B", "sql": "query=select+1",
+    "schema": "table=spans",
+}  # fmt: skip
+
+
+def _two_runs(home: Home) -> dict[str, str]:
+    """Each verb's question about them."""
+    a, b = record(home), record(home, spans=4)
+    return {verb: query.replace("A", a).replace("B", b) for verb, query in QUESTIONS.items()}
+
+
+def test_every_verb_answers_with_the_data_of_the_command(home: Home) -> None:
+    """Each verb exists once: the API gives what `--json` gives."""
+    questions = _two_runs(home)
+    with served(home) as site, open_path(home) as debugger:
+        answers = {verb: site.data(f"/api/v1/{verb}?{q}") for verb, q in questions.items()}
+        overview = debugger.overview(questions["overview"][3:]).data()
+
+    assert answers["overview"] == overview
+    assert answers["sql"]["rows"] == [[1]]
+    assert len(answers["list"]["runs"]) == 2
+    assert all(answer["version"] for answer in answers.values())
+
+
+def test_the_shapes_in_the_document_are_those_of_real_answers(home: Home) -> None:
+    """A key that is promised is there, with its type; and no key is there that is not promised."""
+    questions = _two_runs(home)
+    with served(home) as site:
+        for verb, query in questions.items():
+            data = site.data(f"/api/v1/{verb}?{query}")
+            jsonschema.validate(data, answer_schema(verb))
+            told = {key.rstrip("?") for key in SHAPES.get(verb, {})}
+
+            assert not told or set(data) == {"version", *told}, verb
+
+
+def test_text_is_what_the_command_line_prints(home: Home) -> None:
+    """`format=text` with a budget."""
+    run = record(home)
+    with served(home) as site, open_path(home) as debugger:
+        reply = site.ask(f"/api/v1/show?id={run}&format=text&budget=60")
+        debugger.at = ""
+        expected = debugger.show(run).text(60)
+
+    assert reply.headers["content-type"].startswith("text/plain")
+    assert reply.body.decode() == expected
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "said"),
+    [
+        ("/api/v1/show?id=r99", 404, "no such run"),
+        ("/api/v1/show?limit=abc", 400, "whole number"),
+        ("/api/v1/show?limit=0", 400, "from 1"),
+        ("/api/v1/show?errors=maybe", 400, "true or false"),
+        ("/api/v1/show?colour=red", 400, "no argument of show"),
+        ("/api/v1/show?id=r1&id=r2", 400, "twice"),
+        ("/api/v1/span", 400, "id is missing"),
+        ("/api/v1/list?since=soon", 400, "duration"),
+        ("/api/v1/sql?query=DELETE+FROM+runs", 400, "only reading"),
+        ("/api/v1/list?format=xml", 400, "json or text"),
+        ("/api/v1/list?name=a%00b", 400, "NUL"),
+        ("/api/v1/grep?pattern=(&regex=true", 400, "grep"),
+        ("/api/v1/nothing", 404, "nothing at this path"),
+        ("/nowhere", 404, "nothing at this path"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(home: Home, path: str, status: int, said: str) -> None:
+    """Every error is the closed envelope, with a message that says what was expected."""
+    record(home)
+    with served(home) as site:
+        reply = site.ask(path)
+
+    assert reply.status == status
+    assert set(reply.json()) <= {"error", "message", "details"}
+    assert said in reply.json()["message"]
+    assert "\n" not in reply.json()["message"]
+    assert str(home.root) not in reply.body.decode()
+    assert reply.headers["cache-control"] == "no-store"
+
+
+def test_a_method_that_a_path_does_not_take_is_405(home: Home) -> None:
+    record(home)
+    with served(home) as site:
+        reply = site.ask("/api/v1/list", method="POST")
+
+    assert reply.status == 405
+    assert reply.json()["error"] == "method_not_allowed"
+    assert "GET" in reply.headers["allow"]
+
+
+def test_an_answer_that_has_not_changed_is_not_sent_again(home: Home) -> None:
+    """The ETag is of the store's state: it stays while nothing is written, and goes when it is."""
+    record(home)
+    with served(home) as site:
+        first = site.ask("/api/v1/list")
+        again = site.ask("/api/v1/list", headers={"If-None-Match": first.headers["etag"]})
+        other = site.ask("/api/v1/list?all=true", headers={"If-None-Match": first.headers["etag"]})
+        record(home)
+        later = site.ask("/api/v1/list", headers={"If-None-Match": first.headers["etag"]})
+
+    assert (again.status, again.body) == (304, b"")
+    assert again.headers["etag"] == first.headers["etag"]
+    assert other.status == 200
+    assert later.status == 200
+    assert len(later.json()["runs"]) == 2
+
+
+def test_an_answer_about_time_has_a_tag_of_its_bytes(home: Home) -> None:
+    """`since` gives other runs tomorrow though nothing is written: the store's state is no tag."""
+    record(home)
+    with served(home) as site:
+        first = site.ask("/api/v1/list?since=1h")
+        again = site.ask("/api/v1/list?since=1h", headers={"If-None-Match": first.headers["etag"]})
+        short = site.ask(
+            "/api/v1/list?since=0.000001s", headers={"If-None-Match": first.headers["etag"]}
+        )
+
+    assert again.status == 304
+    assert short.status == 200
+    assert short.json()["runs"] == []
+
+
+def test_a_long_answer_is_packed_for_who_can_unpack_it(home: Home) -> None:
+    path = f"/api/v1/show?id={record(home, spans=50)}"
+    with served(home) as site:
+        plain = site.ask(path)
+        packed = site.ask(path, headers={"Accept-Encoding": "br, gzip"})
+        refused = site.ask(path, headers={"Accept-Encoding": "gzip;q=0"})
+
+    assert packed.headers["content-encoding"] == "gzip"
+    assert gzip.decompress(packed.body) == plain.body
+    assert len(packed.body) < len(plain.body) / 3
+    assert packed.headers["vary"] == "accept-encoding"
+    assert packed.headers["etag"] == plain.headers["etag"]
+    assert "content-encoding" not in refused.headers
+
+
+def test_pages_follow_each_other_to_the_end(home: Home) -> None:
+    """`Link: rel=next` leads through all of a list, each run once."""
+    for number in range(5):
+        record(home, f"run {number}", spans=1)
+    seen: list[str] = []
+    with served(home) as site:
+        path: str | None = "/api/v1/list?limit=2"
+        while path is not None:
+            reply = site.ask(path)
+            seen += [run["name"] for run in reply.json()["runs"]]
+            link = reply.headers.get("link")
+            path = None if link is None else link[1 : link.index(">")]
+
+    assert seen == [f"run {number}" for number in (4, 3, 2, 1, 0)]
+
+
+def test_a_store_that_is_pruned_or_replaced_meanwhile_is_read_on(home: Home) -> None:
+    """Connections are kept between requests; what they read is still what is there."""
+    record(home, "first")
+    with served(home) as site:
+        before = site.data("/api/v1/list")
+        for path in home.root.glob("store.db*"):
+            path.unlink()
+        gone = site.ask("/api/v1/list")
+        record(home, "second")
+        after = site.data("/api/v1/list")
+
+    assert [run["name"] for run in before["runs"]] == ["first"]
+    assert gone.status == 503
+    assert [run["name"] for run in after["runs"]] == ["second"]
+
+
+def test_a_server_without_a_store_begins_with_an_empty_one(home: Home) -> None:
+    with served(home) as site:
+        listed = site.data("/api/v1/list")
+        health = site.ask("/healthz", key=None)
+
+    assert listed["runs"] == []
+    assert health.json() == {"status": "ok"}
+
+
+def test_two_hundred_readers_at_once_are_all_answered(home: Home) -> None:
+    """Few threads, one connection each: whoever comes waits, and nobody is refused."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    path = f"/api/v1/show?id={record(home, spans=20)}"
+
+    with served(home) as site, ThreadPoolExecutor(200) as readers:
+        replies = list(readers.map(lambda _: site.ask(path), range(400)))
+
+    assert {reply.status for reply in replies} == {200}
+    assert len({reply.body for reply in replies}) == 1
+
+
+def test_the_numbers_are_there_for_prometheus(home: Home) -> None:
+    record(home)
+    with served(home) as site:
+        site.ask("/api/v1/list")
+        site.ask("/api/v1/list?limit=abc")
+        text = site.ask("/metrics").body.decode()
+
+    assert 'vestige_http_requests_total{method="GET",route="/api/v1/list",status="200"} 1' in text
+    assert 'vestige_http_requests_total{method="GET",route="/api/v1/list",status="400"} 1' in text
+    assert 'vestige_http_request_duration_seconds_bucket{le="+Inf",route="/api/v1/list"} 2' in text
+    assert "vestige_collector_lag_bytes 0" in text
+    assert "vestige_store_runs" in text
+
+
+def test_the_document_is_a_valid_one_and_has_every_verb(home: Home) -> None:
+    """OpenAPI 3.1, made of the routes."""
+    with served(home) as site:
+        document: dict[str, Any] = site.data("/v1/openapi.json")
+
+    assert document["openapi"] == "3.1.0"
+    assert {f"/api/v1/{tool.name}" for tool in TOOLS} <= set(document["paths"])
+    assert "/api/v1/live" in document["paths"]
+    json.dumps(document)

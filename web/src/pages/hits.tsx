@@ -1,0 +1,67 @@
+/** Full-text search: where words stand, in any run's bodies, attributes and log lines. */
+
+import { useEffect, useState } from "preact/hooks";
+import { asApiError } from "../answers";
+import { get, type ApiError } from "../api";
+import { visible } from "../parts/format";
+import { Empty, Failed, Loading } from "../parts/state";
+import { VirtualList } from "../parts/virtual";
+import { href } from "../state";
+import type { GrepData } from "../types";
+
+type Hit = GrepData["hits"][number];
+
+export function Hits({ words }: { words: string }) {
+  const [hits, setHits] = useState<Hit[] | null>(null);
+  const [next, setNext] = useState<string | null>(null);
+  const [error, setError] = useState<ApiError | null>(null);
+  const load = async (after: string | null, gone: () => boolean): Promise<void> => {
+    try {
+      const data = await get<GrepData>("grep", { pattern: words, ignore_case: true, after });
+      if (gone()) return;
+      setHits((before) => (after && before ? [...before, ...data.hits] : data.hits));
+      setNext(data.next);
+      setError(null);
+    } catch (problem) {
+      if (!gone()) setError(asApiError(problem));
+    }
+  };
+  useEffect(() => {
+    let gone = false;
+    setHits(null);
+    if (words) void load(null, () => gone);
+    return () => {
+      gone = true;
+    };
+  }, [words]);
+  if (!words) return <Empty>Type words into the field above: here is where they stand.</Empty>;
+  if (error) return <div class="page-pad"><Failed error={error} /></div>;
+  if (!hits) return <Loading />;
+  if (!hits.length) return <Empty>Nowhere.</Empty>;
+  return (
+    <div class="column grow">
+      <VirtualList
+        label={`Where ${words} stands`}
+        count={hits.length}
+        height={30}
+        row={(at) => <HitRow hit={hits[at]!} />}
+      />
+      {next && (
+        <div class="list-foot">
+          <button type="button" onClick={() => void load(next, () => false)}>Look further</button>
+        </div>
+      )}
+    </div>
+  );
+}
+
+function HitRow({ hit }: { hit: Hit }) {
+  const [run = "", span = ""] = hit.short_id.split(".");
+  return (
+    <a class="hit" href={href("run", run, { view: "tree", span })}>
+      <span class="mono hit-id">{hit.short_id}</span>
+      <span class="quiet hit-part">{hit.part}{hit.count > 1 ? ` ×${hit.count}` : ""}</span>
+      <span class="cut trace mono">{visible(hit.before)}<mark>{visible(hit.match)}</mark>{visible(hit.after)}</span>
+    </a>
+  );
+}

@@ -1,0 +1,95 @@
+/** The list of runs as it grows: pages as one scrolls, live rows as they happen. */
+
+import { useEffect, useRef, useState } from "preact/hooks";
+import { asApiError } from "../answers";
+import { get, listen, type ApiError, type Params } from "../api";
+import type { ListData, RunRow } from "../types";
+
+const PAGE = 200;
+/** Live events come in bursts: the list is asked for once for all of them. */
+const QUIET_MS = 700;
+
+export interface Runs {
+  rows: RunRow[] | null;
+  error: ApiError | null;
+  more: boolean;
+  looking: boolean;
+  loadMore: () => void;
+}
+
+export interface Wanted {
+  filter: string;
+  group: boolean;
+  all: boolean;
+}
+
+export function useRuns({ filter, group, all }: Wanted): Runs {
+  const [rows, setRows] = useState<RunRow[] | null>(null);
+  const [error, setError] = useState<ApiError | null>(null);
+  const [next, setNext] = useState<string | null>(null);
+  const [looking, setLooking] = useState(false);
+  const turn = useRef(0);
+  const params: Params = { filter, group: group ? "conversation" : null, all, cost: true, limit: PAGE };
+  const key = `${filter}|${group}|${all}`;
+
+  const load = async (after: string | null, refresh = false): Promise<void> => {
+    const mine = refresh ? turn.current : ++turn.current;
+    setLooking(true);
+    try {
+      const data = await get<ListData>("list", { ...params, after });
+      if (mine !== turn.current) return;
+      setError(null);
+      setRows((before) => merged(before, data.runs, after !== null, refresh));
+      if (!refresh) setNext(data.more === false ? null : (data.next ?? null));
+      // Some filters look at each run, a stretch at a time: an empty page is not the end.
+      if (!refresh && data.more && data.next && data.runs.length < PAGE / 4) void load(data.next);
+    } catch (problem) {
+      if (mine === turn.current) setError(asApiError(problem));
+    } finally {
+      if (mine === turn.current) setLooking(false);
+    }
+  };
+
+  useEffect(() => {
+    // While one types, not each letter is a question.
+    const timer = setTimeout(() => void load(null), rows === null ? 0 : 200);
+    return () => clearTimeout(timer);
+  }, [key]);
+
+  useEffect(() => {
+    let timer = 0;
+    const stop = listen(() => {
+      timer ||= window.setTimeout(() => {
+        timer = 0;
+        void load(null, true);
+      }, QUIET_MS);
+    });
+    return () => {
+      stop();
+      clearTimeout(timer);
+    };
+  }, [key]);
+
+  return {
+    rows,
+    error,
+    more: next !== null,
+    looking,
+    loadMore: () => {
+      if (next !== null && !looking) void load(next);
+    },
+  };
+}
+
+function merged(before: RunRow[] | null, found: RunRow[], further: boolean, refresh: boolean): RunRow[] {
+  if (!before || (!further && !refresh)) return found;
+  if (further) {
+    const known = new Set(before.map((run) => run.id));
+    return [...before, ...found.filter((run) => !known.has(run.id))];
+  }
+  // The newest page again: what is new stands first, what is known is replaced where it stands.
+  const fresh = new Map(found.map((run) => [run.id, run]));
+  const kept = before.map((run) => fresh.get(run.id) ?? run);
+  const known = new Set(before.map((run) => run.id));
+  return [...found.filter((run) => !known.has(run.id)), ...kept];
+}
