@@ -77,3 +77,19 @@ def price_of(part: ModelSum) -> float | None:
     except ImportError:  # the table of prices is not installed
         return None
     return None if spent is None else spent * parts
+
+
+def sum_costs(models: Sequence[ModelSum]) -> tuple[dict[str, float | None], dict[str, set[str]]]:
+    """By group: what is known of its cost (None: nothing is), and the models without a price."""
+    costs: dict[str, float | None] = {}
+    unknown: dict[str, set[str]] = {}
+    for part in models:
+        if not part.input_tokens and not part.output_tokens:
+            continue
+        spent = price_of(part)
+        if spent is None:
+            unknown.setdefault(part.key, set()).add(part.model)
+            costs.setdefault(part.key, None)
+        else:
+            costs[part.key] = (costs.get(part.key) or 0.0) + spent
+    return costs, unknown

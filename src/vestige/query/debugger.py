@@ -313,6 +313,14 @@ class Debugger:
         since_ns = None if since_s is None else clock.SYSTEM.now_ns() - int(since_s * 1e9)
         return self._lazy("stats", self.store, by=by, since=since_ns)
 
+    def trends(self, *, since: str | float | None = None, by: str | None = None) -> Answer:
+        """Runs, failures, tokens, cost and durations over time. `since`: `30d`; `by`: day or hour."""
+        from vestige.query.trends import SINCE_S
+
+        since_s = _duration(since)
+        now_ns = clock.SYSTEM.now_ns()
+        return self._lazy("trends", self.store, now_ns, SINCE_S if since_s is None else since_s, by)
+
     def compare(self, a: Sequence[str], b: Sequence[str]) -> Answer:
         """What differs between two groups of runs."""
         a_ids, b_ids = ([resolve(self.store, each, "run").run.id for each in ids] for ids in (a, b))

@@ -146,9 +146,9 @@ def _group_data(group: ConversationInfo) -> dict[str, Any]:
 
 # --- looking for them ----------------------------------------------------------------------------
 
-PRICED_MAX = 2_000
+PRICED_MAX = 1_000
 """Runs that are priced for one answer, where one filters by cost."""
-PRICED_STEP = 200
+PRICED_STEP = 250
 
 
 @dataclass(frozen=True, slots=True)

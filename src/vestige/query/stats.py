@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final
 from vestige.errors import UsageError
 from vestige.query import words
 from vestige.query.budget import TOKENS_MAX, fit_lines
-from vestige.query.costs import money, price_of
+from vestige.query.costs import money, sum_costs
 from vestige.query.layout import Asked, columns, cost, fit
 from vestige.query.ranking import Ranking, rank
 from vestige.store import reports
@@ -61,7 +61,7 @@ class StatsAnswer(Asked):
         self.since_day = since_day
         self.first_day = first_day
         self.ranking = ranking
-        self.costs, self.unknown = _costs(models)
+        self.costs, self.unknown = sum_costs(models)
         self.sums = sorted(sums, key=self._order)
 
     def _order(self, total: Sum) -> tuple[Any, ...]:
@@ -190,19 +190,3 @@ _HEADINGS: Final[dict[str, tuple[str, ...]]] = {
 
 def _share(part: int, whole: int) -> str:
     return f"{part / whole:.0%}" if whole else _NOTHING
-
-
-def _costs(models: Sequence[ModelSum]) -> tuple[dict[str, float | None], dict[str, set[str]]]:
-    """By group: what is known of its cost (None: nothing is), and the models without a price."""
-    costs: dict[str, float | None] = {}
-    unknown: dict[str, set[str]] = {}
-    for part in models:
-        if not part.input_tokens and not part.output_tokens:
-            continue
-        spent = price_of(part)
-        if spent is None:
-            unknown.setdefault(part.key, set()).add(part.model)
-            costs.setdefault(part.key, None)
-        else:
-            costs[part.key] = (costs.get(part.key) or 0.0) + spent
-    return costs, unknown

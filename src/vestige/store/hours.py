@@ -1,0 +1,67 @@
+"""Runs by the hour: what the last days looked like, from the runs themselves.
+
+Rollups know days only, and stay for ever; hours are asked of the runs that are still there.
+Read-only and bounded: the newest runs of a time, and their model calls while those are few.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Final
+
+from vestige.store.reports import ModelSum, Sum
+from vestige.store.rollups import bucket
+
+HOUR_NS: Final = 3_600 * 10**9
+RUNS_MAX: Final = 200_000
+"""Runs that are added up, the newest."""
+
+SPANS_MAX: Final = 200_000
+"""Spans among which model calls are looked for; above it, what they cost is not told."""
+
+
+def sum_hours(connection: sqlite3.Connection, since_ns: int) -> dict[int, Sum]:
+    """By hours since the epoch."""
+    found: dict[int, Sum] = {}
+    for started, outcome, duration, given, made in connection.execute(_RUNS, (since_ns, RUNS_MAX)):
+        hour = started // HOUR_NS
+        total = found.setdefault(hour, Sum(str(hour)))
+        total.count += 1
+        total.errors += outcome not in ("ok", "running")
+        total.input_tokens += given
+        total.output_tokens += made
+        if duration is not None:
+            total.duration_ns += duration
+            total.histogram[bucket(duration)] += 1
+    return found
+
+
+def sum_hour_models(connection: sqlite3.Connection, since_ns: int) -> list[ModelSum] | None:
+    """Model calls by hour and model; None: too many to look through."""
+    (spans,) = connection.execute(
+        "SELECT coalesce(sum(span_count), 0) FROM runs WHERE started_ns >= ?", (since_ns,)
+    ).fetchone()
+    if spans > SPANS_MAX:
+        return None
+    rows = connection.execute(_MODELS.format(HOUR_NS), (since_ns,))
+    return [
+        ModelSum(str(hour), str(model), count, *(n if isinstance(n, int) else 0 for n in tokens))
+        for hour, model, count, *tokens in rows
+    ]
+
+
+_RUNS = """
+SELECT r.started_ns, r.outcome, r.duration_ns, r.input_tokens, r.output_tokens FROM runs r
+WHERE r.started_ns >= ? AND NOT (r.implicit AND r.own_count = 0)
+ORDER BY r.started_ns DESC LIMIT ?
+"""
+_MODELS = """
+SELECT r.started_ns / {}, coalesce(json_extract(s.attributes, '$.model'), ''), count(*),
+  sum(json_extract(s.attributes, '$.input_tokens')),
+  sum(json_extract(s.attributes, '$.output_tokens')),
+  sum(json_extract(s.attributes, '$.cache_read_tokens')),
+  sum(json_extract(s.attributes, '$.cache_write_tokens'))
+FROM runs r JOIN spans s ON s.run = r.id
+WHERE r.started_ns >= ? AND (r.input_tokens > 0 OR r.output_tokens > 0) AND s.type = 'llm'
+GROUP BY 1, 2
+"""
