@@ -33,7 +33,7 @@ export function Notes({ id }: { id: string }) {
           <div class="trace">{visible(note.text)}</div>
         </div>
       ))}
-      {!exported && !open && <button type="button" class="plain" onClick={() => setOpen(true)}>Add a note</button>}
+      {!exported && !open && <button type="button" class="plain link" onClick={() => setOpen(true)}>Add a note</button>}
       {open && (
         <form class="rowline" onSubmit={(event) => void send(event)}>
           <textarea class="grow" rows={2} aria-label={`A note on ${id}`} value={text} onInput={(event) => setText(event.currentTarget.value)} />

@@ -14,6 +14,8 @@ import { Markdown } from "./markdown";
 
 const FOLD_CHARS = 1_200;
 const FOLD_LINES = 14;
+/** Shorter JSON stays on its line. */
+const ONE_LINE = 90;
 
 interface Props {
   text: Text;
@@ -28,7 +30,8 @@ export function Telling({ text, code = false, more = "" }: Props) {
   const [marked, mark] = useState(false);
   const [whole, setWhole] = useState<string | null>(null);
   const [problem, setProblem] = useState("");
-  const told = code ? pretty(whole ?? text.text) : (whole ?? text.text);
+  const given = whole ?? text.text;
+  const told = code && given.length > ONE_LINE ? pretty(given) : given;
   const long = told.length > FOLD_CHARS || told.split("\n", FOLD_LINES + 1).length > FOLD_LINES;
   const seen = long && !open ? folded(told) : told;
   const fetchWhole = async (): Promise<void> => {

@@ -77,6 +77,13 @@ function byStart(run: RunModel): number[] {
   return order.sort((a, b) => run.start(a) - run.start(b) || run.depth[a]! - run.depth[b]! || a - b);
 }
 
+/** Calls of one agent share a prompt; those of another inside it have their own. */
+function agentOf(run: RunModel, index: number): number {
+  let at: number | null = run.parent(index);
+  while (at !== null && run.type(at) !== "agent" && run.type(at) !== "run") at = run.parent(at);
+  return at ?? -1;
+}
+
 function cacheCalls(run: RunModel): CacheCall[] {
   const filled = new Map<string, number>();
   const calls: CacheCall[] = [];
@@ -85,7 +92,7 @@ function cacheCalls(run: RunModel): CacheCall[] {
     const read = run.cacheRead(index) ?? 0;
     const written = run.cacheWrite(index) ?? 0;
     const all = Math.max(run.inputTokens(index) ?? 0, read, 1);
-    const key = `${run.component(index)}\0${run.model(index)}`;
+    const key = `${agentOf(run, index)} ${run.model(index)}`;
     const before = filled.get(key) ?? 0;
     calls.push({ index, hit: Math.min(1, read / all), bust: before > 0 && read < before / 2 });
     filled.set(key, read + written);

@@ -73,12 +73,14 @@ export function paint(ink: CanvasRenderingContext2D, scene: Scene, colour: (name
   ink.clearRect(0, 0, scene.width, scene.height);
   ink.font = `12px ${scene.font}`;
   ink.textBaseline = "middle";
+  const marks = ruled(scene);
+  paintGrid(ink, scene, marks, colour);
   for (const strip of visibleStrips(scene)) {
     if (strip.row < 0) paintHead(ink, scene, strip, colour);
     else paintRow(ink, scene, strip, colour);
   }
   if (scene.layout.cache.length) paintCache(ink, scene, colour);
-  paintRuler(ink, scene, colour);
+  paintRuler(ink, scene, marks, colour);
 }
 
 function* visibleStrips(scene: Scene): Generator<Strip> {
@@ -211,12 +213,20 @@ function paintLabel(
   const room = Math.min(x + width, scene.width) - left - 4;
   if (room < 20) return;
   const { run } = scene;
-  const most = Math.floor(room / 6.2);
   const sign = run.failed(index) ? "✕ " : "";
   const took = run.duration(index);
   const words = `${sign}${oneLine(run.name(index), 80)}${took === null ? " …" : `  ${duration(took)}`}`;
   ink.fillStyle = colour("--ink");
-  ink.fillText(words.length > most ? `${words.slice(0, Math.max(most - 1, 1))}…` : words, left, y + (ROW - 3) / 2 + 0.5);
+  ink.fillText(fitted(ink, words, room), left, y + (ROW - 3) / 2 + 0.5);
+}
+
+/** As much of a text as there is room for. */
+function fitted(ink: CanvasRenderingContext2D, words: string, room: number): string {
+  const wide = ink.measureText(words).width;
+  if (wide <= room) return words;
+  let most = Math.floor((words.length * room) / wide);
+  while (most > 0 && ink.measureText(`${words.slice(0, most)}…`).width > room) most--;
+  return most > 0 ? `${words.slice(0, most)}…` : "";
 }
 
 // --- above the lanes ---------------------------------------------------------------------------
@@ -263,22 +273,32 @@ export function stepFor(span_us: number, width: number): number {
   }
 }
 
-function paintRuler(ink: CanvasRenderingContext2D, scene: Scene, colour: (name: string) => string): void {
+/** The moments that have a line, and whether they need more than seconds to tell them apart. */
+function ruled(scene: Scene): { at: number[]; fine: boolean } {
+  const { from_us, to_us } = scene.window;
+  const step = stepFor(to_us - from_us, scene.width);
+  const at: number[] = [];
+  for (let next = Math.ceil(from_us / step) * step; next <= to_us; next += step) at.push(next);
+  return { at, fine: step < 1000 };
+}
+
+function paintGrid(ink: CanvasRenderingContext2D, scene: Scene, marks: { at: number[] }, colour: (name: string) => string): void {
+  ink.fillStyle = colour("--line");
+  for (const at of marks.at) ink.fillRect(Math.round(toX(scene, at)), RULER - 6, 1, scene.height);
+}
+
+function paintRuler(ink: CanvasRenderingContext2D, scene: Scene, marks: { at: number[]; fine: boolean }, colour: (name: string) => string): void {
   ink.fillStyle = colour("--panel");
   ink.fillRect(0, 0, scene.width, RULER);
   ink.fillStyle = colour("--line");
   ink.fillRect(0, RULER - 1, scene.width, 1);
-  const { from_us, to_us } = scene.window;
-  const step = stepFor(to_us - from_us, scene.width);
   ink.font = `11px ${scene.font}`;
-  for (let at = Math.ceil(from_us / step) * step; at <= to_us; at += step) {
-    const x = toX(scene, at);
-    ink.fillStyle = colour("--line");
-    ink.globalAlpha = 0.6;
-    ink.fillRect(Math.round(x), RULER - 6, 1, scene.height);
-    ink.globalAlpha = 1;
+  for (const at of marks.at) {
+    const x = Math.round(toX(scene, at));
+    ink.fillStyle = colour("--line-strong");
+    ink.fillRect(x, RULER - 6, 1, 6);
     ink.fillStyle = colour("--ink-2");
-    ink.fillText(step < 1000 ? `+${duration(at) || "0"}` : offset(at), x + 4, RULER / 2);
+    ink.fillText(marks.fine ? `+${duration(at) || "0"}` : offset(at), x + 4, RULER / 2);
   }
 }
 

@@ -71,8 +71,8 @@ export default function Timeline({ run }: ViewProps) {
     <div class="column grow timeline">
       <Minimap run={run} seen={seen} show={show} />
       <div class="rowline timeline-bar">
-        <button type="button" onClick={() => show(zoomed(seen, 0.5, middle(seen)))} title="Zoom in (+)">＋<span class="sr"> zoom in</span></button>
-        <button type="button" onClick={() => show(zoomed(seen, 2, middle(seen)))} title="Zoom out (-)">－<span class="sr"> zoom out</span></button>
+        <button type="button" onClick={() => show(zoomed(seen, 0.5, middle(seen)))} title="Zoom in (+)">+<span class="sr"> zoom in</span></button>
+        <button type="button" onClick={() => show(zoomed(seen, 2, middle(seen)))} title="Zoom out (-)">−<span class="sr"> zoom out</span></button>
         <button type="button" onClick={() => show(null)}>Whole run</button>
         <span class="quiet cut">
           {offset(seen.from_us)} to {offset(seen.to_us)} · {duration(seen.to_us - seen.from_us)}
