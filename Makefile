@@ -3,7 +3,7 @@ VENV   := .venv
 PYTHON := $(VENV)/bin/python
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test test-fast check bench docs clean
+.PHONY: help demo browser test test-fast check bench docs clean
 
 help:            ## what there is
 	@grep -E '^[a-z-]+: .*##' Makefile | sed 's/:.*##/  —/'
@@ -11,10 +11,10 @@ help:            ## what there is
 demo: $(VENV)/.run          ## record an agent, kill it, see what happened
 	$(PYTHON) examples/demo/demo.py
 
-test: $(VENV)/.dev          ## all tests
+test: $(VENV)/.dev browser  ## all tests
 	$(PYTHON) -m pytest -n 2
 
-test-fast: $(VENV)/.dev     ## the tests that take no time
+test-fast: $(VENV)/.dev browser  ## the tests that take no time
 	$(PYTHON) -m pytest -n 2 -m "not slow"
 
 check: $(VENV)/.dev         ## format, lint, types, import contracts, docs
@@ -33,13 +33,17 @@ docs: $(VENV)/.dev          ## write the generated reference pages anew
 clean:           ## remove environments and build results
 	rm -rf .venv* build dist
 
+# The tests of pages look at them with Debian's browser.
+browser:
+	@test -x /usr/bin/chromium || { apt-get update -q && apt-get install -yq --no-install-recommends chromium; }
+
 # A Debian python3 may come without venv; everything else comes from the package index.
 $(VENV)/.made:
 	python3 -m venv $(VENV) || { apt-get update -q && apt-get install -yq python3-venv && python3 -m venv --clear $(VENV); }
 	$(PYTHON) -m pip install -q -U pip
 	touch $@
 
-$(VENV)/.run: $(VENV)/.made pyproject.toml
+$(VENV)/.run: $(VENV)/.made pyproject.toml hatch_build.py $(shell find web -type f -not -path '*/node_modules/*' 2>/dev/null)
 	$(PYTHON) -m pip install -q -e .
 	touch $@
 

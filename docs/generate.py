@@ -42,6 +42,7 @@ def main(arguments: list[str]) -> int:
     }
     pages |= {ROOT / "schemas" / name: render() for name, render in schemas.SCHEMAS.items()}
     pages |= {ROOT / "schemas" / name: text for name, text in schema_files()}
+    pages[ROOT / "web" / "openapi.json"] = render_openapi()
     stale = [path for path, text in pages.items() if not path.exists() or _read(path) != text]
     if "--check" in arguments:
         for path in stale:
@@ -56,6 +57,21 @@ def main(arguments: list[str]) -> int:
 
 def _read(path: Path) -> str:
     return path.read_text(encoding="utf-8")
+
+
+# --- the API ----------------------------------------------------------------------------
+
+
+def render_openapi() -> str:
+    """What the viewer's types are generated from, so that its build needs no Python of ours."""
+    from vestige.doors.http.app import make_app
+    from vestige.doors.http.openapi import document
+    from vestige.doors.http.server import Server
+    from vestige.home import Home
+
+    told = document(make_app(Server(Home(Path("/nowhere")))).routes)
+    told["info"]["version"] = ""  # a release alone is no reason to build the page anew
+    return json.dumps(told, indent=1) + "\n"
 
 
 # --- bundles ----------------------------------------------------------------------------

@@ -5,6 +5,7 @@ data_dir      where AgentDbg's run directories are; also $AGENTDBG_DATA_DIR
 run_program   run(source, ...): a small Python program in a process of its own, recording into `home`
 read_runs     read_runs(): every run in `home`, implicit ones too, oldest first
 agentdbg      a Python with the published package agentdbg 0.3.0 (and maida, its later name); slow
+browser       a Chromium for this module's tests (tests/web); skips where no page was built
 golden        golden(name, text): compare with tests/golden/<name>; `--rewrite` writes it instead
 
 `from conftest import load` gives `load(home)`, the same as read_runs for any home.
@@ -135,6 +136,19 @@ def agentdbg() -> Path:
             subprocess.run([*pip, "agentdbg==0.3.0"], check=True)
             (folder / "made").touch()
     return python
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[object]:
+    """Of a module, not of the session: while it is open, no other test can run an event loop."""
+    from browsing import launched  # in tests/web
+
+    from vestige.doors.http.viewer import is_built
+
+    if not is_built():
+        pytest.skip("the viewer is not built: run `python hatch_build.py`")
+    with launched() as browser:
+        yield browser
 
 
 @pytest.fixture

@@ -342,3 +342,14 @@ FILTER_MAX = 2_000
 
 FILTER_TERMS_MAX = 20
 """Terms of it: each may look into every run."""
+
+# --- one HTML file ------------------------------------------------------------------------
+
+EXPORT_BODY_BYTES_MAX = MIB
+"""A longer body is left out of an exported page: what one reads in it is far shorter."""
+
+EXPORT_BYTES_MAX = 64 * MIB
+"""Of answers in an exported page, before they are compressed: browsers open what comes of it."""
+
+EXPORT_PAGES_MAX = 1_000
+"""Pages of an outline or a transcript that are taken into an exported page."""

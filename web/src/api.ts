@@ -36,6 +36,8 @@ const parts = [...document.querySelectorAll<HTMLScriptElement>("script[data-answ
 
 /** True in a page made by `vestige export --format html`: no server, nothing to ask. */
 export const exported = parts.length > 0;
+/** The run that it shows. */
+export const exportedRun = parts.find((part) => part.dataset.run)?.dataset.run ?? "";
 const opened = new Map<HTMLScriptElement, Promise<Answers>>();
 
 async function unpack(part: HTMLScriptElement): Promise<Answers> {
@@ -92,22 +94,23 @@ export async function post<T>(path: string, body: unknown): Promise<T> {
 // --- what happens now ------------------------------------------------------------------------
 
 export interface LiveEvent {
-  type: string;
+  /** `reset`: the place to go on from is gone, load anew. */
+  type: "span" | "log" | "run" | "reset";
   data: Record<string, unknown>;
 }
 
-/** Calls `hear` for every event of the live stream until the returned function is called. */
-export function listen(hear: (event: LiveEvent) => void, params: Params = {}): () => void {
+/** Calls `hear` for every event of the live stream, of one run or of all, until the returned function is called. */
+export function listen(hear: (event: LiveEvent) => void, run?: string): () => void {
   if (exported) return () => undefined;
-  const source = new EventSource(`/api/v1/${keyOf("live", params)}`, { withCredentials: true });
+  const source = new EventSource(`/api/v1/${keyOf("live", { run })}`, { withCredentials: true });
   const take = (event: MessageEvent<string>): void => {
     try {
-      hear({ type: event.type, data: JSON.parse(event.data) as Record<string, unknown> });
+      hear({ type: event.type as LiveEvent["type"], data: JSON.parse(event.data) as Record<string, unknown> });
     } catch {
       // A torn event: the next one tells the same.
     }
   };
-  for (const name of ["message", "record", "records", "run", "runs"]) {
+  for (const name of ["span", "log", "run", "reset"]) {
     source.addEventListener(name, take as EventListener);
   }
   return () => source.close();

@@ -53,10 +53,7 @@ export function useRun(id: string): Loaded {
       }, QUIET_MS);
     };
     look(); // what came between the first answer and now
-    const stop = listen((event) => {
-      const about = event.data.run_id ?? event.data.run;
-      if (about === undefined || about === run.run.id || about === run.run.short_id) look();
-    });
+    const stop = listen(look, run.run.short_id);
     return () => {
       stop();
       clearTimeout(timer);

@@ -9,6 +9,7 @@
  */
 
 import { computed, signal } from "@preact/signals";
+import { exported, exportedRun } from "./api";
 
 export type Page = "home" | "run" | "compare" | "sql";
 export const VIEWS = ["transcript", "tree", "timeline", "logs", "state", "files", "metadata"] as const;
@@ -42,7 +43,8 @@ function decode(text: string): string {
   }
 }
 
-const home = "#/";
+/** An export is of one run: there is no list to begin with. */
+const home = exported ? `#/run/${exportedRun}` : "#/";
 export const route = signal<Route>(parse(location.hash || home));
 window.addEventListener("hashchange", () => {
   route.value = parse(location.hash || home);

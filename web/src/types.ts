@@ -144,7 +144,8 @@ export interface LinkRow {
 /** A text, perhaps cut; `body` says where the whole is. */
 export interface Text {
   text: string;
-  size: number;
+  /** Of the whole. */
+  size_bytes: number;
   cut: boolean;
   body: { span: string; which: "input" | "output" } | null;
 }

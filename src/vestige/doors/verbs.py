@@ -162,6 +162,8 @@ TOOLS: tuple[Tool, ...] = (
         "you have no id, or want runs like one.", "to look into one run (overview).",
         {"failed": True, "since": "2h"},
         (
+            Parameter("filter", "string", "Terms: is:failed tool:search cost>0.1 since:2d."),
+            Parameter("group", "string", "conversation: one run of each."),
             Parameter("failed", _FLAG, "Only runs that did not end well."),
             Parameter("since", "string", "Only runs that began within this: 30m, 2h, 7d.",
                       parse=parse_duration),
@@ -210,6 +212,12 @@ TOOLS: tuple[Tool, ...] = (
         "span", "One span: attributes, parent, children, links, sizes and short previews of its bodies.",
         "a finding or a line names it.", "for exact bytes (body).",
         {"id": "r7.s12"}, (_id(_SPAN),),
+    ),
+    Tool(
+        "notes", "What people or programs said about a run, or a span of it, afterwards.",
+        "overview or span shows that there are notes, or you want to know what was found out before.",
+        "to learn what happened: a note is an opinion (check, show).",
+        {"id": "r7"}, (_id(_RUN + " Of a span: only those about it."),),
     ),
     Tool(
         "body", "An exact slice of a span's input or output.",
@@ -285,6 +293,32 @@ TOOLS: tuple[Tool, ...] = (
         "schema", "The store's tables with comments, and example queries.",
         "before sql.", "for anything else.", {"table": "spans"},
         (Parameter("table", "string", "One table in full."),),
+    ),
+    Tool(
+        "outline", "A whole run as columns.", "for the viewer.", "to read it.", {"id": "r7"},
+        (_id(_RUN), Parameter("after", "string", "Go on here: what the answer before said.")),
+    ),
+    Tool(
+        "transcript", "A run read like a chat.", "for the viewer.", "to read it.", {"id": "r7"},
+        (_id(_RUN), Parameter("after", "string", "Go on here: what the answer before said."),
+         Parameter("limit", "integer", "At most so many.", least=1, most=1_000)),
+    ),
+    Tool(
+        "trends", "Runs over time.", "for the viewer.", "to read it.", {"since": "30d"},
+        (Parameter("since", "string", "How far back."),
+         Parameter("by", "string", "day or hour", choices=("day", "hour"))),
+    ),
+    Tool(
+        "segments", "Who put what into a prompt.", "for the viewer.", "to read it.", {"id": "r7.s2"},
+        (_id(_SPAN),),
+    ),
+    Tool(
+        "state", "Snapshots of a run.", "for the viewer.", "to read it.", {"id": "r7"},
+        (_id(_RUN), Parameter("with", "integer", "The other one.", to="than"), _AFTER),
+    ),
+    Tool(
+        "files", "Files of a run.", "for the viewer.", "to read it.", {"id": "r7"},
+        (_id(_RUN), Parameter("at", "mixed", "As they were then.")),
     ),
     Tool(
         "help", "A component's own hints: how to read its spans, and queries that it offers.",

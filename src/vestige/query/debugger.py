@@ -27,6 +27,7 @@ from vestige.query.find import Target, Want, find_run, resolve
 from vestige.query.grep import PARTS, GrepAnswer, GrepOptions, grep_answer, parse_parts
 from vestige.query.layout import Asked
 from vestige.query.lists import ListAnswer, Listing, check_group, list_answer
+from vestige.query.notes import NotesAnswer
 from vestige.query.overview import OverviewAnswer
 from vestige.query.show import ShowAnswer, ShowOptions
 from vestige.query.spans import SpanAnswer, span_answer
@@ -108,7 +109,7 @@ class Debugger:
     def doctor(self) -> DoctorAnswer:
         """Where evidence lives, and whether it is healthy."""
         if self._health is None:
-            raise UsageError("doctor: this is a single file, not a home. Ask for a home.")
+            raise UsageError("doctor: this is not a whole home. Ask for a home.")
         return self._placed(DoctorAnswer(self._health()))
 
     # --- runs -------------------------------------------------------------------------------
@@ -155,9 +156,7 @@ class Debugger:
         ]
         options += ["--all"] if everything else []
         options += ["--cost"] if cost else []
-        return self._placed(
-            list_answer(self.store, Listing(wanted, limit, cost, options), now_ns)
-        )
+        return self._placed(list_answer(self.store, Listing(wanted, limit, cost, options), now_ns))
 
     def overview(self, id: str | None = None) -> OverviewAnswer:
         target = resolve(self.store, id, "run")
@@ -174,14 +173,27 @@ class Debugger:
         plain = target.how in ("run id", "latest run", "beginning of a run id")
         how = "" if plain else target.how
         cost = run_costs(self.store, [run.info.id]).get(run.info.id)
-        answer = OverviewAnswer(run, examined, self._last_good(run.info), surfaces, cost, how)
+        notes = self.store.notes(run.info.id)
+        answer = OverviewAnswer(
+            run, examined, self._last_good(run.info), surfaces, cost, how, notes
+        )
         return self._placed(answer)
+
+    def notes(self, id: str | None = None) -> NotesAnswer:
+        """What was said about a run, or a run's span, afterwards."""
+        target = resolve(self.store, id)
+        run = self.store.load_run(target.run.id)
+        notes = self.store.notes(run.info.id)
+        if target.span_id is not None:
+            notes = [note for note in notes if note.span_id == target.span_id]
+        return self._placed(NotesAnswer(run, notes))
 
     def _last_good(self, run: RunInfo) -> RunInfo | None:
         for before_ns in (run.started_ns, None):
             wanted = RunFilter(
-                name_is=run.name, outcome="ok", before_ns=before_ns, with_implicit=True, limit=2
-            )
+                name_is=run.name, outcome="ok", before_ns=before_ns, with_implicit=True, limit=2,
+                tenant_of=run.id,
+            )  # fmt: skip
             for found in self.store.list_runs(wanted):
                 if found.id != run.id:
                     return found
@@ -234,6 +246,32 @@ class Debugger:
         """A run read like a chat; `after`: a cursor, or a span of it."""
         return self._lazy("transcript", self.store, self._run(id), after, limit)
 
+    def state(
+        self, id: str | None = None, *, than: int | None = None, after: int | None = None
+    ) -> Answer:
+        """Snapshots of a run, or one (`r7#3`), also against another. `after`: an index to go on from."""
+        target = resolve(self.store, id)
+        run = self.store.load_run(target.run.id)
+        index = None
+        if target.span_id is not None:
+            from vestige.query.state import TYPES, index_of
+
+            spans = [span for span in run.spans if span.type in TYPES]
+            places = [
+                index_of(span, n) for n, span in enumerate(spans) if span.id == target.span_id
+            ]
+            if not places:
+                raise UsageError(f"state: {(id or '')[:40]!r} is no snapshot. Give a run, or r7#3.")
+            index = places[0]
+        elif than is not None:
+            raise UsageError("state: which one is to be compared? Give it as r7#3.")
+        return self._lazy("state", self.store, run, index, than, after)
+
+    def files(self, id: str | None = None, *, at: str | float | None = None) -> Answer:
+        """Files of a run. `at`: seconds into it, or a span of it; as they were then."""
+        run = self._run(id)
+        return self._lazy("files", self.store, run, self._seconds(run, at))
+
     # --- spans ------------------------------------------------------------------------------
 
     def span(self, id: str) -> SpanAnswer:
@@ -254,6 +292,11 @@ class Debugger:
         wanted = Slice(head, _range("lines", lines, 1), _range("bytes", bytes, 0), path)
         _, span = self._span(id)
         return self._placed(body_answer(self.store, span, part, wanted))
+
+    def segments(self, id: str) -> Answer:
+        """Who put what into the prompt of a model call."""
+        run, span = self._span(id)
+        return self._lazy("segments", self.store, run, span.id)
 
     def reproduce(self, id: str, format: str) -> str:
         """A recorded request as a program that sends it again: `curl` or `python`."""

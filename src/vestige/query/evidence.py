@@ -13,6 +13,7 @@ from typing import TypeVar
 from vestige.providers.shapes import Request, Response
 from vestige.query.held import BODIES_HELD_MAX, HeldBodies, ReadBodies, ReadBody, Side
 from vestige.record.run import LinkInfo, LogInfo, Run, RunInfo, SpanInfo
+from vestige.record.segments import SPAN_TYPE as ASSEMBLY
 
 Parsed = TypeVar("Parsed", Request, Response)
 
@@ -87,6 +88,12 @@ class Evidence:
                 found.setdefault(each.parent_id, []).append(each)
             self._beside[type] = found
         return self._beside[type].get(span.parent_id, [])
+
+    def assembly(self, call: SpanInfo) -> SpanInfo | None:
+        """The segments of a model call's prompt: in it, or the last before it beside it."""
+        own = [span for span in self.children.get(call.id, []) if span.type == ASSEMBLY]
+        beside = [s for s in self.beside(ASSEMBLY, call) if s.started_ns <= call.started_ns]
+        return own[-1] if own else beside[-1] if beside else None
 
     @cached_property
     def root(self) -> SpanInfo | None:

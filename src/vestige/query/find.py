@@ -128,7 +128,7 @@ def _one_place(
 def _by_snapshot(store: Store, run_text: str, index: int) -> Target:
     """`r7#3`: the state of a run's session at its snapshot 3; without a run, of the latest."""
     info = resolve(store, run_text, "run").run if run_text else _latest(store)
-    spans = [span for span in store.load_run(info.id).spans if span.type == "snapshot"]
+    spans = [span for span in store.load_run(info.id).spans if span.type in ("snapshot", "state")]
     for place, span in enumerate(spans):
         if span.attributes.get("index", place) == index:
             return Target("span", info, span.id, f"snapshot {index}")

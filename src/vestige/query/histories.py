@@ -116,11 +116,7 @@ class Histories:
         following = self._after(span)
         end = self._order[following[0].id] if following else len(self._order)
         for tool in self.evidence.run.spans[begin + 1 : min(end, begin + 1 + 1000)]:
-            if (
-                tool.type == "tool"
-                and call_id_of(tool) is None
-                and tool_name_of(tool) == call.name
-            ):
+            if tool.type == "tool" and call_id_of(tool) is None and tool_name_of(tool) == call.name:
                 return tool
         return None
 

@@ -151,16 +151,19 @@ class Items:
         elif node.type in ("snapshot", "state"):
             yield "state", self._state(node)
         else:
-            yield "step", {
-                "type": node.type,
-                "name": node.name,
-                "component": node.component,
-                "status": node.status or "open",
-                "duration_us": _us(node.duration_ns),
-                "text": " ".join(say_attributes(node.attributes)),
-                "error": _error(node),
-                "children": has_children,
-            }
+            yield (
+                "step",
+                {
+                    "type": node.type,
+                    "name": node.name,
+                    "component": node.component,
+                    "status": node.status or "open",
+                    "duration_us": _us(node.duration_ns),
+                    "text": " ".join(say_attributes(node.attributes)),
+                    "error": _error(node),
+                    "children": has_children,
+                },
+            )
 
     def _tell_log(self, log: LogInfo) -> tuple[Kind, dict[str, Any]]:
         if is_stamp(log):
@@ -224,17 +227,20 @@ class Items:
             known = self.histories.was_executed(result.call_id)
             if known or self.histories.was_answered_here(span, result.call_id):
                 continue  # it stands with its call
-            yield "tool", {
-                "name": None,
-                "call_id": result.call_id,
-                "asked_by": None,
-                "status": "answered",
-                "duration_us": None,
-                "arguments": None,
-                "result": _cut(result.text, span.short_id, "input"),
-                "is_error": result.is_error,
-                "error": None,
-            }
+            yield (
+                "tool",
+                {
+                    "name": None,
+                    "call_id": result.call_id,
+                    "asked_by": None,
+                    "status": "answered",
+                    "duration_us": None,
+                    "arguments": None,
+                    "result": _cut(result.text, span.short_id, "input"),
+                    "is_error": result.is_error,
+                    "error": None,
+                },
+            )
 
     # --- tools and states ---------------------------------------------------------------------------
 

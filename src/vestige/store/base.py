@@ -85,6 +85,8 @@ class RunFilter:
     conversation_id: str | None = None
     like: str | None = None
     """Contained in its name, a span's name or attributes, or a log line."""
+    tenant_of: str | None = None
+    """A run's id: only runs of the same tenant."""
     name_is: str | None = None
     outcome: str | None = None
     before_ns: int | None = None

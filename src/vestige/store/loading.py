@@ -130,6 +130,9 @@ def _conditions(wanted: RunFilter) -> tuple[str, list[Any]]:
         sql, own = run_terms.condition(Term("text", ":", wanted.like))
         where.append(sql)
         values += own
+    if wanted.tenant_of is not None:
+        where.append("r.tenant = (SELECT tenant FROM runs WHERE run_id = ?)")
+        values.append(wanted.tenant_of)
     for column in ("name", "outcome"):
         exact = wanted.name_is if column == "name" else wanted.outcome
         if exact is not None:

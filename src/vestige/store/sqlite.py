@@ -263,7 +263,10 @@ class SqliteStore:
     def load_run(self, run_id: str) -> Run:
         run = loading.find_run(self._connection, run_id)
         if run is None:
-            raise NotFoundError(f"{run_id}: no such run in {self.path}. See `vestige list`.")
+            where = (
+                f" in {self.path}" if self.tenant is None else ""
+            )  # a path is not theirs to know
+            raise NotFoundError(f"{run_id}: no such run{where}. See `vestige list`.")
         return run
 
     def read_body(self, body_id: int, start: int = 0, end: int | None = None) -> bytes:

@@ -105,7 +105,7 @@ function Result({ data, more }: { data: SqlData; more: () => void }) {
         />
       </div>
       <div class="list-foot rowline">
-        <span class="quiet">{count(data.rows.length)} rows{data.next !== null ? " so far" : ""}</span>
+        <span class="quiet">{count(data.rows.length)} {data.rows.length === 1 ? "row" : "rows"}{data.next !== null ? " so far" : ""}</span>
         {data.next !== null && <button type="button" onClick={more}>More</button>}
       </div>
     </div>
@@ -117,7 +117,7 @@ function Cell({ value }: { value: unknown }) {
   const text = cell(value);
   const id = /^(r\d+)(?:\.(s\d+))?$/.exec(text);
   return (
-    <span role="cell" class={`cut trace ${typeof value === "number" ? "right" : ""}`} title={text.length > 20 ? oneLine(text, 400) : undefined}>
+    <span role="cell" class="cut trace" title={text.length > 20 ? oneLine(text, 400) : undefined}>
       {id ? <a href={href("run", id[1]!, id[2] ? { view: "tree", span: id[2] } : {})}>{text}</a> : value === null ? <span class="quiet">null</span> : oneLine(text, 300)}
     </span>
   );

@@ -27,6 +27,7 @@ REFUSED_SHOWN = 20
   vestige debug debug/                          the most recent bundle of a folder
   vestige debug crash.wink --view snapshots     the state over time, and what changed
   vestige debug crash.wink --view logs          the log, oldest first
+  vestige debug crash.wink --web                in the browser
   vestige debug crash.wink --export-files out   its files, into a folder
   vestige diff crash.wink#3 crash.wink#7        two states, as any two spans
 """,
@@ -35,8 +36,13 @@ REFUSED_SHOWN = 20
 )
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option(
+    "--web/--no-web", "web", default=None,
+    help="In the browser, or as text. Default: in the browser, where a person is at a terminal"
+    " that has one, and no other option is given.",
+)  # fmt: skip
+@click.option(
     "--view", type=click.Choice(VIEWS), default="overview", show_default=True,
-    help="Which side of it.",
+    help="Which side of it, as text.",
 )  # fmt: skip
 @click.option(
     "--export-logs", type=click.Path(path_type=Path), metavar="FILE",
@@ -56,6 +62,7 @@ REFUSED_SHOWN = 20
 )  # fmt: skip
 def debug(
     path: Path,
+    web: bool | None,
     view: View,
     export_logs: Path | None,
     export_files: Path | None,
@@ -66,13 +73,22 @@ def debug(
     """Look into a debug bundle: state over time, logs, files, metadata.
 
     PATH is a bundle (.wink), a file of snapshots (.jsonl), or a folder, of which the most
-    recent one is taken. At a terminal everything is shown, page by page.
+    recent one is taken. It opens in the browser where there is one; else, at a terminal,
+    everything is shown as text, page by page.
     """
     from vestige.formats.wink.read import open_content
     from vestige.query.bundle_views import BundleAnswer
     from vestige.transfer.bundles import find_bundle
 
     found = find_bundle(path)
+    if web is None:
+        web = _is_for_the_browser()
+    if web:
+        from vestige.doors.cli.ui import open_viewer
+        from vestige.home import get_home
+
+        open_viewer(get_home(), str(found))
+        return
     content = open_content(found)
     if export_logs is not None or export_files is not None:
         _export(content, found, export_logs, export_files)
@@ -84,6 +100,21 @@ def debug(
     from vestige.doors.cli.read import print_answer
 
     print_answer(answer, as_json, budget)
+
+
+def _is_for_the_browser() -> bool:
+    """Was nothing asked for that only text can give, and is there a browser and a page for it?"""
+    from click.core import ParameterSource
+
+    from vestige.doors.cli.ui import has_browser
+
+    context = click.get_current_context()
+    given = (
+        name
+        for name in context.params
+        if name != "path" and context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    )
+    return not any(given) and has_browser()
 
 
 def _page(answer: BundleAnswer) -> None:

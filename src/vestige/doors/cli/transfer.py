@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 REQUEST_FORMATS = ("curl", "python")
 """As query/reproduce.py has them; named here so that `--help` need not load it."""
 
+PAGE_FORMAT = "html"
+"""The viewer with a run inside (doors/http/exporting.py)."""
+
 PROGRESS_STEP = 1_000
 """Records between two looks at the terminal."""
 
@@ -105,6 +108,7 @@ class _Progress:
     cls=Examples,
     examples="""
   vestige export r7 --format agentdbg -o runs     into runs/<run id>/
+  vestige export r7 --format html -o crash.html   the viewer with this run, as one file
   vestige export r7.s12 --format curl             a recorded request as a shell script
   vestige export r7.s12 --format python -o x.py   the same as a Python program
 """,
@@ -112,7 +116,7 @@ class _Progress:
 )
 @click.argument("id")
 @click.option(
-    "--format", "format", required=True, type=click.Choice([*NAMES, *REQUEST_FORMATS]),
+    "--format", "format", required=True, type=click.Choice([*NAMES, PAGE_FORMAT, *REQUEST_FORMATS]),
     help="Of a run, or of one request.",
 )  # fmt: skip
 @click.option(
@@ -137,6 +141,11 @@ def export(id: str, format: str, target: Path | None, home: Home) -> None:
             _write_text(debugger.reproduce(wanted or "", format), target)
             return
         assert target is not None
+        if format == PAGE_FORMAT:
+            from vestige.doors.http.exporting import export_html
+
+            click.echo(str(export_html(debugger, wanted or "", target)))
+            return
         run = debugger.resolve(wanted, "run").run
         click.echo(str(export_run(debugger.store, run.id, format, target)))
 

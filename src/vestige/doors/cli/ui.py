@@ -98,9 +98,12 @@ def has_browser() -> bool:
     """Is a person at this terminal, with a browser that a page can be shown in?"""
     import os
 
+    from vestige.doors.http.viewer import is_built
+
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return False
     if os.environ.get("SSH_CONNECTION") and not os.environ.get("DISPLAY"):
         return False
     graphical = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
-    return sys.platform == "darwin" or any(os.environ.get(name) for name in graphical)
+    graphic = sys.platform == "darwin" or any(os.environ.get(name) for name in graphical)
+    return graphic and is_built()

@@ -30,7 +30,7 @@ from vestige.query.evidence import Evidence
 from vestige.query.words import counted, one_line
 from vestige.record.finding import Finding
 from vestige.record.run import SpanInfo
-from vestige.record.segments import SPAN_TYPE, Segment, parse_segments
+from vestige.record.segments import Segment, parse_segments
 
 TOKENS_MIN = 1024
 """Providers cache no shorter prefix (Anthropic 1,024 to 4,096 by model, OpenAI 1,024)."""
@@ -403,7 +403,7 @@ def _find_contributor(
     before: _Call, after: _Call, old_at: int, new_at: int
 ) -> tuple[str | None, list[str]]:
     """Whose segment changed, with its sizes, and the spans that say so."""
-    old_span, new_span = _find_assembly(before), _find_assembly(after)
+    old_span, new_span = (call.evidence.assembly(call.span) for call in (before, after))
     if new_span is None:
         return None, []
     old = parse_segments(before.evidence.output(old_span)) if old_span else []
@@ -445,11 +445,3 @@ def _with_sizes(contributor: str, was: int | None, now: int) -> str:
         if was != now
         else f"{name} ({now:,} bytes, other text)"
     )
-
-
-def _find_assembly(call: _Call) -> SpanInfo | None:
-    """The segments of a call: in it, or the last before it beside it."""
-    evidence, span = call.evidence, call.span
-    own = [s for s in evidence.children.get(span.id, []) if s.type == SPAN_TYPE]
-    beside = [s for s in evidence.beside(SPAN_TYPE, span) if s.started_ns <= span.started_ns]
-    return own[-1] if own else beside[-1] if beside else None

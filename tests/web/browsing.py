@@ -1,0 +1,100 @@
+"""What the tests of pages share: a browser, a served home, and what the page did there.
+
+with launched() as browser: ...                 # Debian's Chromium
+with served(home) as url: ...                   # `vestige ui` in a process of its own
+page = visit(browser, url); page.problems       # what the console and the network said
+
+A page that is not looked at by a test of its own still must not log an error or ask anybody
+but its server: `Visit.done` checks both.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+
+CHROMIUM = "/usr/bin/chromium"
+ARGUMENTS = (
+    "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+)  # fmt: skip
+
+
+@contextlib.contextmanager
+def launched() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@contextlib.contextmanager
+def served(home: Path, *arguments: str) -> Iterator[str]:
+    """The address that `vestige ui` prints, while it runs."""
+    command = [sys.executable, "-m", "vestige", "ui", "--no-browser", "--home", str(home)]
+    env = {key: value for key, value in os.environ.items() if not key.startswith("VESTIGE_")}
+    process = subprocess.Popen([*command, *arguments], stderr=subprocess.PIPE, text=True, env=env)
+    assert process.stderr is not None
+    try:
+        line = process.stderr.readline()
+        found = re.search(r"http://\S+?(?=;)", line)
+        assert found, line + process.stderr.read()
+        yield found[0]
+    finally:
+        process.terminate()
+        process.wait(20)
+        process.stderr.close()
+
+
+class Visit:
+    """One page in a context of its own, all other origins blocked and counted."""
+
+    def __init__(self, browser: Browser, url: str, **options: object) -> None:
+        self.context: BrowserContext = browser.new_context(**options)  # type: ignore[arg-type]  # Playwright's own
+        self.context.set_default_timeout(15_000)
+        self.problems: list[str] = []
+        self.elsewhere: list[str] = []
+        self._origin = urlsplit(url)[:2]
+        self.context.route("**/*", self._route)
+        self.page: Page = self.context.new_page()
+        self.page.on("console", self._console)
+        self.page.on("pageerror", lambda error: self.problems.append(str(error)))
+        self.page.goto(url)
+
+    def _route(self, route, request) -> None:  # type: ignore[no-untyped-def]  # Playwright's
+        if urlsplit(request.url)[:2] == self._origin:
+            route.continue_()
+        else:
+            self.elsewhere.append(request.url)
+            route.abort()
+
+    def _console(self, message) -> None:  # type: ignore[no-untyped-def]  # Playwright's
+        if message.type in ("error", "warning"):
+            self.problems.append(message.text)
+
+    def done(self) -> None:
+        """Nothing went wrong that nobody looked at, and nobody else was asked."""
+        self.context.close()
+        assert self.problems == []
+        assert self.elsewhere == []
+
+
+@contextlib.contextmanager
+def visit(browser: Browser, url: str, **options: object) -> Iterator[Page]:
+    visiting = Visit(browser, url, **options)
+    try:
+        yield visiting.page
+    except BaseException:
+        visiting.context.close()
+        raise
+    visiting.done()
