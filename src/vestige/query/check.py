@@ -198,7 +198,7 @@ class CheckAnswer(Asked):
             "version": self.version,
             "run_id": self.run.info.id,
             "findings": [
-                {**data_of(finding), "lead": number < leads}
+                {**data_of(finding, self.run), "lead": number < leads}
                 for number, finding in enumerate(self.ordered())
             ],
             "passed": sorted(self.examined.passed),
@@ -206,8 +206,15 @@ class CheckAnswer(Asked):
         }
 
 
-def data_of(finding: Finding) -> dict[str, Any]:
-    return {name: msgspec.to_builtins(getattr(finding, name)) for name in Finding.__struct_fields__}
+def data_of(finding: Finding, run: Run) -> dict[str, Any]:
+    """All of it, and the short ids of its spans where the run has them."""
+    named = {*finding.evidence, finding.cause}
+    short = {span.id: span.short_id for span in run.spans if span.id in named}
+    return {
+        **{each: msgspec.to_builtins(getattr(finding, each)) for each in Finding.__struct_fields__},
+        "cause_short": short.get(finding.cause or ""),
+        "evidence_short": [short.get(span_id) for span_id in finding.evidence],
+    }
 
 
 def tell(finding: Finding, run: Run, placed: Callable[[str], str]) -> list[str]:

@@ -6,11 +6,12 @@ a second to load, so nothing here runs unless money is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from vestige.providers.shapes import Usage
+from vestige.record.run import SpanInfo
 from vestige.store.base import Store
 from vestige.store.reports import ModelSum, connection_of, sum_model_calls
 
@@ -48,6 +49,35 @@ def run_costs(store: Store, run_ids: Sequence[str]) -> dict[str, Cost]:
         run: Cost(dollars.get(run), tuple(sorted(unknown.get(run, ()))))
         for run in {**dollars, **unknown}
     }
+
+
+def span_costs(calls: Iterable[SpanInfo]) -> Cost:
+    """Of model calls at hand, by model; the same sum as `run_costs` has."""
+    sums: dict[str, list[float]] = {}
+    for span in calls:
+        model = span.attributes.get("model")
+        own = sums.setdefault(model if isinstance(model, str) else "", [0, 0, 0, 0, 0, 0, 0])
+        own[0] += 1
+        for place, name in enumerate(_TOKENS, 1):
+            value = span.attributes.get(name)
+            own[place] += value if isinstance(value, int) else 0
+        told = span.attributes.get("cost_usd")
+        if isinstance(told, (int, float)) and not isinstance(told, bool):
+            own[5] += told
+            own[6] += 1
+    dollars: float | None = None
+    unknown = []
+    for model, (count, *tokens, told, times) in sums.items():
+        part = ModelSum("", model, int(count), *map(int, tokens))
+        spent = told if times else price_of(part)
+        if spent is None:
+            unknown.append(model or "?")
+        else:
+            dollars = (dollars or 0.0) + spent
+    return Cost(dollars, tuple(sorted(unknown)))
+
+
+_TOKENS: Final = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 
 
 def money(dollars: float) -> str:

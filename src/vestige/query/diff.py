@@ -15,7 +15,8 @@ from typing import Protocol
 
 from vestige.errors import NotFoundError, UsageError
 from vestige.query import words
-from vestige.query.diff_runs import MODEL_CALLS, diff_runs
+from vestige.query.diff_rows import MODEL_CALLS
+from vestige.query.diff_runs import diff_runs
 from vestige.query.diff_spans import DiffAnswer, diff_spans, label
 from vestige.query.evidence import Evidence
 from vestige.record.run import RunInfo, SpanInfo

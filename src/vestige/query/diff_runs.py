@@ -12,13 +12,13 @@ Elsewhere: alignment in align.py; what is ignored in diff_words.py; details of a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from vestige.limits import MIB
 from vestige.query import words
 from vestige.query.align import Change, find_changes
 from vestige.query.diff_bodies import Differences, diff_attributes
+from vestige.query.diff_rows import MODEL_CALLS, Place, Rows, make_deltas
 from vestige.query.diff_spans import DiffAnswer, compare_spans, ignored, label, say
 from vestige.query.diff_tests import diff_tests
 from vestige.query.diff_words import USUAL, check_rules, normalise
@@ -34,26 +34,6 @@ READ_MAX = 64 * MIB
 
 DETAILS_SHOWN = 12
 """Lines of structure at the first divergence; the rest is one command away."""
-
-MODEL_CALLS = ("llm", "provider.request")
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """One place of two runs side by side."""
-
-    mark: str
-    """`=`, `~`, `-`, `+`."""
-    a: Node | None
-    b: Node | None
-    aspects: tuple[str, ...] = ()
-    """What differs in a pair: `status`, `attributes`, `input`, `output`, `message`."""
-    volatile: bool = False
-    """It differs, and only in what is ignored."""
-
-    @property
-    def differs(self) -> bool:
-        return self.mark in "+-" or bool(self.aspects)
 
 
 class _Bodies:
@@ -119,6 +99,9 @@ def diff_runs(
     if not complete:
         told.append("the runs are too long to align to the end: the last steps were not looked at")
 
+    # Now, while the store is open: to say what parted, bodies are looked into.
+    rows, first_row, left_out = Rows(a, b, rules).make(places, at)
+
     def facts() -> dict[str, Any]:
         return {
             "kind": "runs",
@@ -133,6 +116,10 @@ def diff_runs(
             "run": [difference.data() for difference in root],
             "first": None if first is None else _place_data(first),
             "differences": [_place_data(place) for place in differing],
+            "rows": rows,
+            "first_row": first_row,
+            "rows_left_out": left_out,
+            "deltas": make_deltas(a, b),
             **({} if tests is None else {"tests": tests.data()}),
         }
 

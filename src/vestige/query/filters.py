@@ -12,7 +12,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from vestige.errors import UsageError
 from vestige.limits import FILTER_MAX, FILTER_TERMS_MAX
@@ -74,7 +74,8 @@ def _term(found: re.Match[str], now_ns: int) -> Term:
         raise _bad(whole, f'{", ".join(near)}; as text: "{quoted}"')
     if value is None:
         raise _bad(whole, f"a value after {key}{found['op']}")
-    return _checked(key, found["op"], _plain(value), negated, whole, now_ns)
+    op = cast(Op, found["op"])  # the pattern has no others
+    return _checked(key, op, _plain(value), negated, whole, now_ns)
 
 
 def _checked(key: str, op: Op, value: str, negated: bool, whole: str, now_ns: int) -> Term:

@@ -133,7 +133,7 @@ class OverviewAnswer(Asked):
             "version": self.version,
             "run": run_data(self.run.info),
             "types": dict(sorted(Counter(span.type for span in self.run.spans).items())),
-            "findings": [data_of(finding) for finding in self.examined.findings],
+            "findings": [data_of(finding, self.run) for finding in self.examined.findings],
             "passed": sorted(self.examined.passed),
             "cost_usd": None if self.cost is None else self.cost.dollars,
             "good_run": None if self.good is None else run_data(self.good),

@@ -87,12 +87,10 @@ def _add_up(spans: Mapping[str, Sequence[Any]], strings: Sequence[str], top: Sha
             if key not in above.children:
                 kinds += 1
                 key = key if kinds <= KINDS_MAX else REST
-            if depth >= DEPTH_MAX:
-                shape = above
-            else:
-                shape = above.children.setdefault(key, Shape(*key))
-            _count(shape, spans, strings, at)
-            placed[at] = (shape, depth + 1)
+            if depth < DEPTH_MAX:
+                above = above.children.setdefault(key, Shape(*key))
+            _count(above, spans, strings, at)
+            placed[at] = (above, depth + 1)
 
 
 def _unplaced(

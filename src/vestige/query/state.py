@@ -178,7 +178,11 @@ def state_answer(
 ) -> StateAnswer:
     evidence = Evidence(run, store.read_body, read_bodies=store.read_bodies)
     spans = [span for span in run.spans if span.type in TYPES]
-    numbered = {index_of(span, place): span for place, span in enumerate(spans)}
+    numbered: dict[int, SpanInfo] = {}
+    for place, span in enumerate(spans):
+        own = index_of(span, place)
+        numbered[own if own not in numbered else max(numbered) + 1] = span
+    numbered = dict(sorted(numbered.items()))
     if index is not None:
         one = _state(evidence, index, _get(run, numbered, index))
         other = None if than is None else _state(evidence, than, _get(run, numbered, than))
@@ -213,7 +217,7 @@ def _all(evidence: Evidence, run: Run, numbered: dict[int, SpanInfo], after: int
 def index_of(span: SpanInfo, place: int) -> int:
     """The number that `r7#n` names it by: its own, or its place."""
     index = span.attributes.get("index")
-    return index if isinstance(index, int) and not isinstance(index, bool) else place
+    return index if type(index) is int and 0 <= index < 10**9 else place
 
 
 def _get(run: Run, numbered: dict[int, SpanInfo], index: int) -> SpanInfo:

@@ -59,12 +59,13 @@ class Item:
     facts: dict[str, Any] = field(default_factory=dict)
 
     def data(self) -> dict[str, Any]:
-        told = {
+        told: dict[str, Any] = {
             key: value.data() if isinstance(value, Text) else value
             for key, value in self.facts.items()
         }
         if "calls" in told:
-            told["calls"] = [{**call, "arguments": call["arguments"].data()} for call in told["calls"]]  # fmt: skip
+            calls = told["calls"]
+            told["calls"] = [{**call, "arguments": call["arguments"].data()} for call in calls]
         return {
             "kind": self.kind,
             "cursor": self.cursor,

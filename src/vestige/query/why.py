@@ -79,11 +79,11 @@ class WhyAnswer(Asked):
                     "run_id": step.run.info.id,
                     "span_id": step.span.id,
                     "short_id": step.span.short_id,
-                    "finding": None if step.finding is None else data_of(step.finding),
+                    "finding": None if step.finding is None else data_of(step.finding, step.run),
                 }
                 for step in self.steps
             ],
-            "others": [data_of(finding) for finding in self.others],
+            "others": [data_of(finding, self.steps[0].run) for finding in self.others],
         }
 
 

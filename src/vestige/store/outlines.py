@@ -53,7 +53,7 @@ def parse_cursor(text: str) -> Cursor:
         raise ValueError("out of range")
     if rows is not None and (len(rows) > OPEN_MAX or min(rows, default=0) < 0):
         raise ValueError("too many spans")
-    return Cursor(*places, rows)
+    return Cursor(places[0], places[1], places[2], rows)
 
 
 @dataclass(frozen=True, slots=True)
