@@ -13,6 +13,7 @@ import { VirtualList } from "../parts/virtual";
 import { go, href, route } from "../state";
 import type { Delta, DiffRow, RunsDiffData, SpanDiffData } from "../types";
 import { Differences, Fields } from "../views/differences";
+import "./compare.css";
 
 export function Compare() {
   const a = route.value.params.get("a") ?? "";

@@ -6,8 +6,10 @@ import { exported, post } from "../api";
 import type { NotesData } from "../types";
 import { moment, visible } from "./format";
 
-export function Notes({ id }: { id: string }) {
-  const { data, again } = useAnswer<NotesData>("notes", { id });
+/** `run`: its short id; `span`: of one span alone. */
+export function Notes({ run, span = null }: { run: string; span?: string | null }) {
+  const { data, again } = useAnswer<NotesData>("notes", { id: run });
+  const id = span ?? run;
   const [text, setText] = useState("");
   const [problem, setProblem] = useState("");
   const [open, setOpen] = useState(false);
@@ -23,13 +25,13 @@ export function Notes({ id }: { id: string }) {
       setProblem(asApiError(error).message);
     }
   };
-  const notes = data?.notes ?? [];
+  const notes = (data?.notes ?? []).filter((note) => span === null || note.span === span);
   if (exported && !notes.length) return null;
   return (
     <section class="notes" aria-label="Notes">
       {notes.map((note) => (
         <div class="note" key={note.id}>
-          <div class="quiet">{note.author ? `${visible(note.author)} · ` : ""}{moment(note.created_at)}{note.span ? ` · ${note.span}` : ""}</div>
+          <div class="quiet">{note.author ? `${visible(note.author)} · ` : ""}{moment(note.created_at)}{note.span && !span ? ` · ${note.span}` : ""}</div>
           <div class="trace">{visible(note.text)}</div>
         </div>
       ))}

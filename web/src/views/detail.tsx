@@ -15,6 +15,7 @@ import { href, select } from "../state";
 import type { ReproduceData, SpanData, WhyData } from "../types";
 import { BodyView } from "./body";
 import { Segments } from "./segments";
+import "./detail.css";
 
 type Part = "facts" | "input" | "output" | "prompt" | "why";
 
@@ -27,7 +28,7 @@ export default function Detail({ run, index }: { run: RunModel; index: number })
   if (run.inputBytes(index) !== null) tabs.push({ id: "input", label: "Input", note: bytes(run.inputBytes(index)) });
   if (run.outputBytes(index) !== null) tabs.push({ id: "output", label: "Output", note: bytes(run.outputBytes(index)) });
   if (isCall || run.type(index) === "prompt.assembly") tabs.push({ id: "prompt", label: "Prompt" });
-  tabs.push({ id: "why", label: "Why" });
+  if (!exported) tabs.push({ id: "why", label: "Why" });
   const shown = tabs.some((tab) => tab.id === part) ? part : "facts";
   return (
     <>
@@ -115,7 +116,7 @@ function Facts({ run, index, data }: { run: RunModel; index: number; data: SpanD
           <Fact key={at} name={`linked from${link.reason ? `: ${oneLine(link.reason, 40)}` : ""}`}><LinkTo run={run} runId={link.run_id} spanId={link.span_id} /></Fact>
         ))}
       </dl>
-      <Notes id={run.shortId(index)} />
+      <Notes run={run.run.short_id} span={run.shortId(index)} />
       {attributes.length > 0 && (
         <table class="plain">
           <thead><tr><th>Attribute</th><th>Value</th></tr></thead>

@@ -8,6 +8,7 @@ import { Empty, Failed, Loading } from "../parts/state";
 import { select } from "../state";
 import type { FileRow, FilesData } from "../types";
 import { BodyView } from "./body";
+import "./sides.css";
 import type { ViewProps } from "./view";
 
 interface Line {

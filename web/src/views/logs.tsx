@@ -8,6 +8,7 @@ import { count, offset, oneLine, visible } from "../parts/format";
 import { Empty } from "../parts/state";
 import { VirtualList } from "../parts/virtual";
 import { filter, range, select, selected, type Range } from "../state";
+import "./rows.css";
 import type { ViewProps } from "./view";
 
 const LEVELS = ["debug", "info", "warn", "error"];

@@ -10,6 +10,7 @@ import { Failed, Loading } from "../parts/state";
 import { href } from "../state";
 import type { OverviewData, SpanData } from "../types";
 import type { ViewProps } from "./view";
+import "./sides.css";
 
 export default function Metadata({ run }: ViewProps) {
   const id = run.run.short_id;
@@ -35,7 +36,7 @@ export default function Metadata({ run }: ViewProps) {
           <dt>tokens</dt><dd>{count(run.run.input_tokens)} in, {count(run.run.output_tokens)} out</dd>
           <dt>cost</dt><dd>{data.cost_usd === null ? "not known" : cost(data.cost_usd)}</dd>
         </dl>
-        <Notes id={id} />
+        <Notes run={id} />
       </Card>
       <Card title="Made of">
         <table class="plain">

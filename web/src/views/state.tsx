@@ -2,11 +2,14 @@
 
 import { useState } from "preact/hooks";
 import { useAnswer } from "../answers";
+import { exported } from "../api";
 import { Code } from "../parts/code";
 import { bytes, count, offset, oneLine, visible } from "../parts/format";
 import { Empty, Failed, Loading } from "../parts/state";
 import { range } from "../state";
+import { LineDiff } from "./differences";
 import type { Change, SnapshotRow, StateData } from "../types";
+import "./sides.css";
 import type { ViewProps } from "./view";
 
 export default function State({ run }: ViewProps) {
@@ -74,6 +77,20 @@ function Whole({ id, index }: { id: string; index: number }) {
 }
 
 function Between({ id, from, to }: { id: string; from: number; to: number }) {
+  return exported ? <Lines id={id} from={from} to={to} /> : <Asked id={id} from={from} to={to} />;
+}
+
+/** Without a server: both as JSON, line by line. */
+function Lines({ id, from, to }: { id: string; from: number; to: number }) {
+  const one = useAnswer<StateData>("state", { id: `${id}#${from}` });
+  const other = useAnswer<StateData>("state", { id: `${id}#${to}` });
+  const error = one.error ?? other.error;
+  if (error) return <Failed error={error} />;
+  if (!one.data?.snapshot || !other.data?.snapshot) return <Loading what="both" />;
+  return <LineDiff a={JSON.stringify(one.data.snapshot.slices)} b={JSON.stringify(other.data.snapshot.slices)} label={`#${from} against #${to}`} />;
+}
+
+function Asked({ id, from, to }: { id: string; from: number; to: number }) {
   const { data, error } = useAnswer<StateData>("state", { id: `${id}#${to}`, with: from });
   if (error) return <Failed error={error} />;
   if (!data?.diff) return <Loading what="both" />;

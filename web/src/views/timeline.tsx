@@ -14,6 +14,7 @@ import { everySpan, matching, useSteps } from "./chosen";
 import { layOut, type Layout } from "./lanes";
 import { CACHE, colours, hit, paint, ROW, RULER, strips, toUs, type Scene, type Window_ } from "./paint";
 import type { ViewProps } from "./view";
+import "./timeline.css";
 
 /** Closer than this there is nothing more to see. */
 const LEAST_US = 5;

@@ -13,8 +13,10 @@ import { filter, range, select, selected } from "../state";
 import type { CallItem, Item, ToolItem, TranscriptData } from "../types";
 import { useSteps } from "./chosen";
 import type { ViewProps } from "./view";
+import "./transcript.css";
 
-const PAGE = 500;
+/** At most so many come at once: those at the end of what is known may come again. */
+const PAGE = 200;
 
 export default function Transcript({ run }: ViewProps) {
   const { items, error, whole } = useItems(run);
@@ -59,7 +61,7 @@ function useItems(run: RunModel): { items: Item[]; error: ApiError | null; whole
       mine.busy = true;
       try {
         for (;;) {
-          const data = await get<TranscriptData>("transcript", { id: run.run.short_id, after: mine.last, limit: PAGE });
+          const data = await get<TranscriptData>("transcript", { id: run.run.short_id, after: mine.last });
           if (gone) return;
           const seen = new Set(mine.items.slice(-2 * PAGE).map((item) => item.cursor));
           mine.items = [...mine.items, ...data.items.filter((item) => !seen.has(item.cursor))];

@@ -10,6 +10,7 @@ import { VirtualList } from "../parts/virtual";
 import { filter, range, select, selected, type Range } from "../state";
 import { matching, useSteps, within } from "./chosen";
 import type { ViewProps } from "./view";
+import "./rows.css";
 
 /** So many levels step to the right; deeper ones stay there, with their depth as a number. */
 const INDENT_MAX = 24;
