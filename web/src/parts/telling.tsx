@@ -60,7 +60,7 @@ export function Telling({ text, code = false, more = "" }: Props) {
         <div class="rowline wrap tools">
           {long && <button type="button" class="plain" aria-expanded={open} onClick={() => setOpen(!open)}>{open ? "Less" : `All ${told.length.toLocaleString("en")} characters`}</button>}
           {text.cut && whole === null && text.body && (
-            <button type="button" class="plain" onClick={() => void fetchWhole()}>Cut here, {bytes(text.size)} in all: see the body</button>
+            <button type="button" class="plain" onClick={() => void fetchWhole()}>Cut here, {bytes(text.size_bytes)} in all: see the body</button>
           )}
           {!code && <button type="button" class="plain" aria-pressed={marked} onClick={() => mark(!marked)}>Markdown</button>}
           <Copy text={told} />
