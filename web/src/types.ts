@@ -435,7 +435,7 @@ export interface SnapshotRow {
   size_bytes: number | null;
   slices: { slice_type: string; item_type: string | null; item_count: number; items?: unknown[]; cut?: boolean }[];
   changes: Change[];
-  told: string;
+  errors: string[];
   text?: Text | null;
 }
 export interface StateData {

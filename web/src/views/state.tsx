@@ -29,7 +29,7 @@ export default function State({ run }: ViewProps) {
           <li key={one.index}>
             <button type="button" class="plain snapshot" aria-pressed={one.index === picked} onClick={() => pick(one.index)}>
               <span class="rowline"><b>#{one.index}</b><span class="quiet mono">{offset(one.at_us)}</span><span class="quiet">{bytes(one.size_bytes)}</span></span>
-              <span class="quiet trace">{oneLine(one.told, 160) || told(one.changes)}</span>
+              <span class="quiet trace">{one.errors.length ? oneLine(one.errors.join(" "), 160) : told(one.changes)}</span>
             </button>
           </li>
         ))}
@@ -110,4 +110,4 @@ function Changed({ change }: { change: Change }) {
 }
 
 const told = (changes: SnapshotRow["changes"]): string =>
-  changes.map((one) => `${one.slice_type.split(".").pop()}: +${one.added} −${one.removed} ~${one.changed}`).join(", ");
+  changes.map((one) => `${oneLine(one.slice_type.split(/[.:]/).pop() ?? "", 40)} +${one.added} −${one.removed} ~${one.changed}`).join(", ") || "nothing changed";
