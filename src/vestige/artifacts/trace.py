@@ -70,7 +70,9 @@ class TraceWriter:
         self.total = self.passed = self.failed = self.skipped = 0
         self._suite = suite
         self._timestamp = timestamp
-        start = _encode({"schema_version": TRACE_VERSION, "suite": suite, "run_timestamp": timestamp})
+        start = _encode(
+            {"schema_version": TRACE_VERSION, "suite": suite, "run_timestamp": timestamp}
+        )
         self._head = f'{start.decode()[:-1]},"ts":"'
         self._pid = os.getpid()
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC

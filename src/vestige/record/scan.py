@@ -217,7 +217,9 @@ def _hyperscan() -> tuple[Suspicious, Load]:
     def load(traces: tuple[Trace, ...], whole: bool) -> None:
         nonlocal scan
         expressions = list(dict.fromkeys(trace.expression for trace in traces))
-        literals = list(dict.fromkeys(re.escape(t.spelled) or _literal(t.literal).expression for t in traces))
+        literals = list(
+            dict.fromkeys(re.escape(t.spelled) or _literal(t.literal).expression for t in traces)
+        )
         if whole or expressions == literals:
             scan = _compiled(expressions)
             return
