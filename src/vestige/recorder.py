@@ -54,6 +54,8 @@ class Recorder:
     `level`, `sample`, `fsync`, `last_words`: see settings.py; arguments win over settings.
     `redact`: turn the central pass off only where no secret can be, e.g. in a benchmark.
     `collect`: also keep a collector process running beside this one (companion.py).
+    `quick_start`: what looks for secrets is built in parts, as lines need them: sooner ready, but a
+    line may wait a tenth of a second. For programs that nobody waits for.
     `sinks`: called with every record after redaction, beside the journal.
     """
 
@@ -71,6 +73,7 @@ class Recorder:
         secrets: Iterable[str] = (),
         last_words: bool | None = None,
         collect: bool = False,
+        quick_start: bool = False,
         sinks: Sequence[Listener] = (),
         clock: Clock = SYSTEM,
     ) -> None:
@@ -107,6 +110,7 @@ class Recorder:
         self._writer = self._join(clock)
         self._redactor = self._writer.redactor if redact else None
         if self._redactor is not None:
+            self._redactor.whole = not quick_start
             self._redactor.add_secrets(secrets)
             self._emitter.redact = self._redactor.text
         self._suspicious = self._redactor.suspicious if self._redactor else _never
@@ -181,6 +185,11 @@ class Recorder:
             raise UsageError("on_any: there is a listener already. Combine the two into one.")
         self._on_any = listener
         self._listeners = [*self._listeners, listener]
+
+    @property
+    def redactor(self) -> Redactor | None:
+        """What masks the secrets of this process; None where nothing is masked or recorded."""
+        return self._redactor
 
     @property
     def writer(self) -> str:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import codecs
 import hashlib
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path, PurePath
 
@@ -24,10 +25,14 @@ import msgspec
 from vestige.artifacts.texts import Texts, file_name
 from vestige.errors import NotFoundError
 from vestige.formats.artifacts import layout
-from vestige.limits import ARTIFACT_JSON_MAX, MIB
+from vestige.limits import ARTIFACT_JSON_MAX, KIB, MIB
 
 PARTIAL = ".part"
 _CHUNK = MIB
+_UNKNOWN = 64 * KIB
+"""Read first of a file that does not tell its size, as those of /proc."""
+_NONBLOCK = getattr(os, "O_NONBLOCK", 0)
+"""A pipe must not hold the suite up."""
 _NAME_MAX = 120
 
 
@@ -37,21 +42,30 @@ class Attachments:
     def __init__(self, folder: Path, texts: Texts) -> None:
         self.known: dict[str, tuple[int, int, str]] = {}
         """Path in the bundle to size, mtime_ns and sha256: what need not be hashed again."""
-        self._folder = folder
+        self._folder = f"{folder}/"
         self._texts = texts
         self._made: set[str] = set()
 
     def copy(self, place: str, source: Path, name: str | None = None, *, exact: bool = False) -> str:  # fmt: skip
         """Copy a file into a folder of the bundle; its path there. `exact`: do not mask it."""
-        if not source.is_file():
-            raise NotFoundError(f"{source}: no such file to attach.")
-        with open(source, "rb", buffering=0) as file:
-            first = file.read(_CHUNK)
-            chunks = _rest(first, file.read)
+        try:
+            fd = os.open(source, os.O_RDONLY | os.O_CLOEXEC | _NONBLOCK)
+        except (FileNotFoundError, NotADirectoryError):
+            raise NotFoundError(f"{source}: no such file to attach.") from None
+        try:
+            about = os.fstat(fd)
+            if not stat.S_ISREG(about.st_mode):
+                raise NotFoundError(f"{source}: no such file to attach.")
+            # A byte more than it has: most files are whole then, and a large buffer is not for nothing.
+            first = os.read(fd, min(about.st_size + 1, _CHUNK) if about.st_size else _UNKNOWN)
+            whole = len(first) == about.st_size < _CHUNK
+            chunks = iter((first,)) if whole else _rest(first, fd)
             name = name or source.name
             if not exact and _is_text(first, name):
-                chunks = self._masked(first, chunks)
+                chunks = self._masked(first if whole else None, chunks)
             return self._store(place, name, chunks)
+        finally:
+            os.close(fd)
 
     def write(self, place: str, name: str, content: str | bytes, *, exact: bool = False) -> str:
         """Write what a test made into a folder of the bundle; its path there."""
@@ -61,11 +75,10 @@ class Attachments:
             content = b"".join(self._masked(content, iter((content,))))
         return self._store(place, name, iter((content,)))
 
-    def _masked(self, first: bytes, chunks: Iterator[bytes]) -> Iterator[bytes]:
-        if len(first) < _CHUNK:  # the whole file: most are
-            chunks = iter((first,))
-            if not self._suspicious(first):
-                return chunks
+    def _masked(self, whole: bytes | None, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        """`whole`: all that the chunks hold. One scan says whether they need be taken apart at all."""
+        if whole is not None and len(whole) < _CHUNK and not self._suspicious(whole):
+            return iter((whole,))
         decode = codecs.getincrementaldecoder("utf-8")("surrogateescape").decode
         texts = (decode(chunk, not chunk) for chunk in (*chunks, b""))
         stream = self._texts.redactor.stream(texts)
@@ -76,7 +89,7 @@ class Attachments:
 
     def _store(self, place: str, name: str, chunks: Iterator[bytes]) -> str:
         if place not in self._made:
-            os.makedirs(self._folder / place, exist_ok=True)
+            os.makedirs(self._folder + place, exist_ok=True)
             self._made.add(place)
         name = _safe_name(self._texts.clean(name))
         partial, fd = self._open_new(f"{place}/{name}{PARTIAL}")
@@ -91,7 +104,7 @@ class Attachments:
             mtime_ns = os.fstat(fd).st_mtime_ns
         finally:
             os.close(fd)
-        if _is_false_json(name, head if size == len(head) else None, self._folder / partial):
+        if _is_false_json(name, head if size == len(head) else None, self._folder + partial):
             name += ".txt"
         path = self._rename(partial, f"{place}/{name}")
         self.known[path] = (size, mtime_ns, hasher.hexdigest())
@@ -101,7 +114,7 @@ class Attachments:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         for candidate in _numbered(path):
             try:
-                return candidate, os.open(self._folder / candidate, flags, 0o644)
+                return candidate, os.open(self._folder + candidate, flags, 0o644)
             except FileExistsError:
                 continue
         raise AssertionError("numbers do not end")
@@ -110,15 +123,15 @@ class Attachments:
         """To the name that was asked for, or the next that is free: nothing is overwritten."""
         for candidate in _numbered(wanted):
             try:
-                os.link(self._folder / partial, self._folder / candidate)
+                os.link(self._folder + partial, self._folder + candidate)
             except FileExistsError:
                 continue
             except OSError:  # a file system without hard links
-                if os.path.lexists(self._folder / candidate):
+                if os.path.lexists(self._folder + candidate):
                     continue
-                os.rename(self._folder / partial, self._folder / candidate)
+                os.rename(self._folder + partial, self._folder + candidate)
                 return candidate
-            os.unlink(self._folder / partial)
+            os.unlink(self._folder + partial)
             return candidate
         raise AssertionError("numbers do not end")
 
@@ -141,13 +154,13 @@ def is_valid_json(name: str, data: bytes) -> bool:
     return True
 
 
-def _is_false_json(name: str, data: bytes | None, path: Path) -> bool:
+def _is_false_json(name: str, data: bytes | None, path: str) -> bool:
     if not is_json(name):
         return False
     if data is None:
-        if path.stat().st_size > ARTIFACT_JSON_MAX:
+        if os.stat(path).st_size > ARTIFACT_JSON_MAX:
             return True  # too large for anyone to check: it is evidence, not a document
-        data = path.read_bytes()
+        data = Path(path).read_bytes()
     return not is_valid_json(name, data)
 
 
@@ -155,11 +168,11 @@ def _is_text(first: bytes, name: str) -> bool:
     return not layout.is_screenshot(name) and b"\0" not in first[:8192]
 
 
-def _rest(first: bytes, read: object) -> Iterator[bytes]:
+def _rest(first: bytes, fd: int) -> Iterator[bytes]:
     chunk = first
     while chunk:
         yield chunk
-        chunk = read(_CHUNK)  # type: ignore[operator]  # a raw file's read
+        chunk = os.read(fd, _CHUNK)
 
 
 def _safe_name(name: str) -> str:

@@ -21,13 +21,16 @@ from msgspec import UNSET
 
 from vestige.artifacts.trace import TRACE_VERSION
 from vestige.formats.artifacts import layout
-from vestige.formats.artifacts.story import parse_event
+from vestige.formats.artifacts.story import parse_events
 from vestige.formats.artifacts.types import Counts, TraceEvent
+from vestige.limits import KIB
 
 WORKER_PREFIX = "worker-"
 _COUNTED = {"case_start": 0, "assert_pass": 1, "assert_fail": 2, "assert_skip": 3}
 _PART = f"{layout.TRACE}.part"
 _FLUSH = 4096
+_BLOCK = 64 * KIB
+"""Of each trace in hand while several are merged."""
 _encode = msgspec.json.Encoder().encode
 
 
@@ -154,7 +157,5 @@ def _read(path: Path) -> Iterator[TraceEvent]:
     except FileNotFoundError:
         return
     with file:
-        for line in file:
-            event = parse_event(line) if line.strip() else None
-            if isinstance(event, TraceEvent):
-                yield event
+        while lines := file.readlines(_BLOCK):
+            yield from parse_events(lines)

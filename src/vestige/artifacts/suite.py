@@ -22,7 +22,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from vestige.artifacts.attach import Attachments
 from vestige.artifacts.environment import redacted, replayed
@@ -32,7 +32,7 @@ from vestige.artifacts.git import read_git
 from vestige.artifacts.merging import WORKER_PREFIX, Merged, rebuild_trace, worker_files
 from vestige.artifacts.replaying import Replay
 from vestige.artifacts.texts import Texts, file_key, file_name
-from vestige.artifacts.trace import TraceWriter
+from vestige.artifacts.trace import TraceWriter, json_of
 from vestige.clock import SYSTEM, Clock
 from vestige.errors import InvalidSuiteError, UsageError
 from vestige.formats.artifacts import layout
@@ -41,6 +41,7 @@ from vestige.formats.artifacts.writing import read_cases
 
 Status = Literal["pass", "fail", "skip", "unknown"]
 
+_EMPTY = '""'
 _FOLDERS_TRIED = 1000
 """A suite that starts many times a second takes the next second that is free."""
 
@@ -48,21 +49,23 @@ _FOLDERS_TRIED = 1000
 class Case:
     """A case that is running. Made by `case` of a suite; a context manager."""
 
-    __slots__ = ("_assertions", "_begun_ns", "_ended", "_failed", "_passed", "_place", "_skipped", "_suite", "name")  # fmt: skip
+    __slots__ = ("_assertions", "_begun_ns", "_ended", "_failed", "_json", "_passed", "_place", "_skipped", "_suite", "name")  # fmt: skip
 
-    def __init__(self, suite: SuiteWriter, name: str, attempt: int, more: dict[str, Any]) -> None:
+    def __init__(self, suite: SuiteWriter, name: str, attempt: int = 1, span_id: str = "") -> None:
         self._suite = suite
         self.name = name
         self._assertions = self._passed = self._failed = self._skipped = 0
         self._ended = False
         self._place: str | None = None
+        self._json = json_of(name)
         trace = suite.trace
-        self._begun_ns = trace.watch.now_ns()
-        if attempt > 1:
-            more["attempt"] = attempt
-        else:
+        self._begun_ns = now_ns = trace.watch.now_ns()
+        if attempt == 1:
             trace.total += 1
-        trace.event("case_start", name, **more)
+        more = f',"span_id":{json_of(span_id)}' if span_id else ""
+        if attempt > 1:
+            more += f',"attempt":{attempt}'
+        trace.case_event("case_start", self._json, now_ns, _EMPTY, more)
 
     # --- what happened ----------------------------------------------------------------------
 
@@ -96,10 +99,15 @@ class Case:
 
     def _assert(self, kind: str, message: object) -> None:
         self._assertions += 1
-        trace = self._suite.trace
-        text = self._suite.texts.message(message) if message else ""
-        elapsed = (trace.watch.now_ns() - self._begun_ns) // 1_000_000
-        trace.event(kind, self.name, text, elapsed_ms=elapsed, assertion_id=f"a{self._assertions}")
+        more = f',"assertion_id":"a{self._assertions}"'
+        self._write(kind, message, more)
+
+    def _write(self, kind: str, message: object, more: str) -> None:
+        suite = self._suite
+        text = json_of(suite.texts.message(message)) if message else _EMPTY
+        now_ns = suite.trace.watch.now_ns()
+        elapsed_ms = (now_ns - self._begun_ns) // 1_000_000
+        suite.trace.case_event(kind, self._json, now_ns, text, f',"elapsed_ms":{elapsed_ms}{more}')
 
     # --- its files --------------------------------------------------------------------------
 
@@ -140,10 +148,7 @@ class Case:
         if self._ended:
             return
         self._ended = True
-        trace = self._suite.trace
-        elapsed = (trace.watch.now_ns() - self._begun_ns) // 1_000_000
-        text = self._suite.texts.message(message) if message else ""
-        trace.event("case_end", self.name, text, elapsed_ms=elapsed, status=status or self.status)
+        self._write("case_end", message, f',"status":{json_of(status or self.status)}')
 
     def __enter__(self) -> Self:
         return self
@@ -185,12 +190,12 @@ class SuiteWriter:
 
     def case(self, name: object) -> Case:
         """A case begins; on disk when this returns."""
-        return Case(self, self.texts.message(name), 1, {})
+        return Case(self, self.texts.message(name))
 
-    def clean_case(self, name: str, attempt: int, **more: Any) -> Case:
+    def clean_case(self, name: str, attempt: int, span_id: str = "") -> Case:
         """As `case`, with a name that `texts` has cleaned. `attempt`: above 1, it is the same case
-        once more. `more`: `span_id`."""
-        return Case(self, name, attempt, more)
+        once more. `span_id`: of the span that records it."""
+        return Case(self, name, attempt, span_id)
 
     def fixture(self, fixture_id: object) -> None:
         """A fixture that the suite uses."""

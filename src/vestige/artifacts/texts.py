@@ -39,6 +39,12 @@ class Texts:
         self.secrets = tuple(dict.fromkeys(secrets_of(environment)))
         self.redactor.add_secrets(self.secrets)
 
+    def share(self, redactor: Redactor | None) -> None:
+        """Go on with a recorder's, which knows these secrets too, and learns those that turn up."""
+        if redactor is not None:
+            redactor.learn_from(self.redactor)
+            self.redactor = redactor
+
     def clean(self, text: object) -> str:
         """A text of any length. A short one is looked at exactly: no scanner need be built."""
         return self.redactor.text(clean_text(str(text)))

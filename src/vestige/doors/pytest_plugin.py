@@ -49,6 +49,8 @@ class BundlePlugin:
         self._subtest_failed = False
         self._rerun = ""
         self._fixtures: set[str] = set()
+        self._names: object = None
+        """Of the fixtures of the test before."""
         self._told = ""
         self._problems: list[str] = []
 
@@ -78,6 +80,8 @@ class BundlePlugin:
         spans = (
             TestSpans.start_suite(name, texts.secrets) if config.getini("vestige_record") else None
         )
+        if spans is not None:
+            texts.share(spans.redactor)
         self._suite = SuiteRecorder(
             root,
             name,
@@ -102,6 +106,8 @@ class BundlePlugin:
         self._spans = (
             TestSpans.start_worker(self._suite.texts.secrets) if shared["record"] else None
         )
+        if self._spans is not None:
+            self._suite.texts.share(self._spans.redactor)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
@@ -182,10 +188,8 @@ class BundlePlugin:
         self._subtest_failed = False
         self._rerun = ""
         name = self._suite.texts.message(nodeid)
-        more = {}
-        if self._spans is not None:
-            more["span_id"] = self._spans.begin(name, self._attempt)
-        self._case = self._suite.clean_case(name, self._attempt, **more)
+        span_id = self._spans.begin(name, self._attempt) if self._spans is not None else ""
+        self._case = self._suite.clean_case(name, self._attempt, span_id)
 
     def _end_case(self, status: Any = None, message: str = "") -> None:
         case, self._case = self._case, None
@@ -199,8 +203,13 @@ class BundlePlugin:
 
     def _note_fixtures(self, item: Any) -> None:
         assert self._suite is not None
-        for name in getattr(item, "fixturenames", ()):
-            if name not in self._fixtures and name not in _parameters(item):
+        names = getattr(item, "fixturenames", ())
+        if names is self._names:
+            return  # the same function, with other parameters
+        self._names = names
+        parameters = _parameters(item)
+        for name in names:
+            if name not in self._fixtures and name not in parameters:
                 self._fixtures.add(name)
                 self._suite.fixture(name)
 
@@ -215,6 +224,8 @@ class BundlePlugin:
     # --- its reports ------------------------------------------------------------------------------
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.outcome == "passed" and report.when != "call":
+            return
         case = self._case
         if case is None:
             if str(report.when) == "???":  # xdist: a worker died in the middle of a test

@@ -13,6 +13,7 @@ from vestige.emit import current
 from vestige.emit.logger import Logger
 from vestige.emit.null import NULL_SPAN
 from vestige.emit.span import Span
+from vestige.record.redact import Redactor
 from vestige.recorder import Recorder
 from vestige.writer import PARENT_VARIABLE
 
@@ -22,7 +23,7 @@ _STATUS = {"pass": "ok", "skip": "ok", "fail": "error", "unknown": "interrupted"
 
 def _recorder(secrets: Iterable[str]) -> Recorder:
     # No last words: pytest has a faulthandler of its own, and the bundle tells how it ended.
-    return Recorder(last_words=False, secrets=secrets)
+    return Recorder(last_words=False, secrets=secrets, quick_start=True)
 
 
 class TestSpans:
@@ -35,7 +36,7 @@ class TestSpans:
         self._run = run
         self._logger = logger
         self._span: Span | None = None
-        self._before: str | None = None
+        self._before = os.environ.get(PARENT_VARIABLE)
         self._message = ""
 
     @classmethod
@@ -59,6 +60,10 @@ class TestSpans:
     def run_id(self) -> str:
         return self._run.run_id if self._run is not None else ""
 
+    @property
+    def redactor(self) -> Redactor | None:
+        return self._recorder.redactor
+
     def tell_bundle(self, path: str) -> None:
         if self._run is not None:
             self._run.set_attributes(bundle=path)
@@ -66,11 +71,9 @@ class TestSpans:
     def begin(self, name: str, attempt: int) -> str:
         """A test begins; the id of its span."""
         attributes = {"attempt": attempt} if attempt > 1 else None
-        span = self._logger.span(name, "test", attributes)
+        self._span = span = self._logger.span(name, "test", attributes)
         span.__enter__()
-        self._span = span
         # Processes that the test starts are its own, not the session's.
-        self._before = os.environ.get(PARENT_VARIABLE)
         os.environ[PARENT_VARIABLE] = f"{span.run_id}/{span.id}"
         return span.id
 
@@ -90,13 +93,13 @@ class TestSpans:
         span.__exit__(None, None, None)
         if current.SPAN.get() is span:
             current.SPAN.set(None)
-        if os.environ.get(PARENT_VARIABLE) == f"{span.run_id}/{span.id}":
-            if self._before is None:
-                del os.environ[PARENT_VARIABLE]
-            else:
-                os.environ[PARENT_VARIABLE] = self._before
 
     def end_session(self, failed: bool) -> None:
+        # Not after each test: nothing runs between two of them.
+        if self._before is None:
+            os.environ.pop(PARENT_VARIABLE, None)
+        else:
+            os.environ[PARENT_VARIABLE] = self._before
         if self._run is not None:
             self._run.end(status="error" if failed else "ok")
         self._recorder.close()

@@ -65,6 +65,8 @@ class Redactor:
         key_rules: bool = True,
     ) -> None:
         """`scanner`: the engine to use, for tests. `key_rules=False`: only shapes and registered values."""
+        self.whole = False
+        """Build the whole scanner at once: nothing of it while a program runs (set before it is asked)."""
         self._engine = scanner
         self._extra_keys = extra_keys = tuple(extra_keys)
         self._scanner: Scanner | None = None
@@ -81,7 +83,7 @@ class Redactor:
             with self._learning:
                 # Not before it is asked for: the quickest engine takes its time to be built.
                 if self._scanner is None:
-                    scanner = Scanner(self._engine, self._extra_keys)
+                    scanner = Scanner(self._engine, self._extra_keys, self.whole)
                     if self._needles:
                         scanner.learn(map(_encoded, self._needles))
                     self._scanner = scanner

@@ -10,14 +10,18 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from vestige.errors import NotFoundError, UsageError
+from vestige.formats.artifacts.layout import BUNDLE, SEED_TIMESTAMP, TRACE
+from vestige.formats.artifacts.places import find_places, is_bundle
 from vestige.formats.wink.archive import PART, SUFFIX
 from vestige.formats.wink.content import BundleContent
 from vestige.formats.wink.names import find_fault
 from vestige.formats.wink.places import find_latest
+from vestige.locks import is_held
 
 PART_AGE_S = 24 * 3600
 """What a killed export left behind is no export any more after this."""
@@ -61,12 +65,13 @@ def prune_bundles(
     bytes_max: int | None = None,
     dry_run: bool = False,
 ) -> PrunedBundles:
-    """Remove `.wink` files of a folder, oldest first, until every bound holds."""
+    """Remove `.wink` files of a folder and bundles of suites below it, oldest first, until every bound holds."""
     if not folder.is_dir():
         raise NotFoundError(f"{folder}: no such folder.")
     if keep is None and age_max_s is None and bytes_max is None:
         raise UsageError("prune: say what to keep: --keep, --max-age or --max-bytes.")
     found, parts = _bundles(folder)
+    found += _suites(folder)
     kept: list[tuple[int, Path, int]] = []
     removed: list[tuple[Path, int]] = []
     total = 0
@@ -85,7 +90,10 @@ def prune_bundles(
     ]
     if not dry_run:
         for path, _ in removed:
-            path.unlink(missing_ok=True)
+            if path.is_dir():
+                _remove_suite(path, folder)
+            else:
+                path.unlink(missing_ok=True)
     return PrunedBundles(removed, len(kept), total)
 
 
@@ -105,6 +113,31 @@ def _bundles(
             elif entry.name.startswith(".") and entry.name.endswith(PART):
                 parts.append(each)
     return found, parts
+
+
+def _suites(folder: Path) -> list[tuple[int, Path, int]]:
+    """Bundles of test suites, `<suite>/<timestamp>`. One that still runs is none yet."""
+    found = []
+    for place in find_places(folder).bundles:
+        if place == folder or not SEED_TIMESTAMP.fullmatch(place.name) or not is_bundle(place):
+            continue  # somebody's folder that only looks like one
+        if is_held(place / TRACE):
+            continue
+        end = place / BUNDLE if (place / BUNDLE).is_file() else place / TRACE
+        size = sum(os.lstat(os.path.join(root, name)).st_size for root, _, names in os.walk(place) for name in names)  # fmt: skip
+        found.append((end.stat().st_mtime_ns, place, size))
+    return found
+
+
+def _remove_suite(path: Path, root: Path) -> None:
+    """Out of sight first: what is half removed must not look like a bundle that is wrong."""
+    hidden = path.with_name(f".{path.name}.removed")
+    shutil.rmtree(hidden, ignore_errors=True)  # of a prune that was killed
+    path.rename(hidden)
+    shutil.rmtree(hidden)
+    if path.parent != root:
+        with suppress(OSError):  # it has others
+            path.parent.rmdir()
 
 
 # --- taking parts out -------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from vestige.doors.cli.options import DURATION, SIZE, Examples, Home, home_optio
   vestige prune --max-age 7d                   runs older than a week
   vestige prune --max-body-bytes 256MB         bodies beyond that, least recently used first
   vestige prune --bundles debug --keep 20      a folder of .wink files, oldest first
+  vestige prune --bundles tests/artifacts --max-age 14d    a tree of test suites
 """,
     exits="0 done, 2 bad argument or no such home, 3 unreadable store",
 )
@@ -26,7 +27,7 @@ from vestige.doors.cli.options import DURATION, SIZE, Examples, Home, home_optio
 )
 @click.option(
     "--bundles", type=click.Path(path_type=Path), metavar="DIR",
-    help="Look at the debug bundles of a folder instead of the home.",
+    help="Look at the debug bundles of a folder, and the bundles of suites below it, instead of the home.",
 )  # fmt: skip
 @click.option("--keep", type=click.IntRange(0), metavar="N", help="Of bundles: keep the newest N.")
 @click.option(
@@ -92,7 +93,7 @@ def _prune_bundles(
     for path, size in pruned.removed:
         click.echo(f"{verb} {path} ({words.size(size)})")
     click.echo(
-        f"{verb} {words.counted(len(pruned.removed), 'file')} ({words.size(pruned.freed_bytes)});"
+        f"{verb} {len(pruned.removed)} in all ({words.size(pruned.freed_bytes)});"
         f" {words.counted(pruned.kept, 'bundle')} ({words.size(pruned.kept_bytes)}) stay"
     )
 

@@ -9,7 +9,7 @@ belongs to, and a case that was still running when the trace broke off is `lost`
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -23,7 +23,6 @@ from vestige.formats.suites import CaseOutcome, case_outcome
 Action = Literal["suite", "open", "event", "close", "end", "lost"]
 
 _quick_event = msgspec.json.Decoder(TraceEvent).decode
-_ASSERTIONS = {"assert_pass": "passed", "assert_fail": "failed", "assert_skip": "skipped"}
 
 
 @dataclass(slots=True)
@@ -53,12 +52,15 @@ class Case:
         return "skip" if self.skipped and not self.passed else "pass"
 
     def take(self, event: TraceEvent) -> None:
-        counter = _ASSERTIONS.get(event.kind)
-        if counter is not None:
-            setattr(self, counter, getattr(self, counter) + 1)
-        if event.kind == "assert_fail":
+        kind = event.kind
+        if kind == "assert_pass":
+            self.passed += 1
+        elif kind == "assert_fail":
+            self.failed += 1
             self.failures.append(event.message)
-        if event.kind == "attachment" and isinstance(event.path, str):
+        elif kind == "assert_skip":
+            self.skipped += 1
+        elif kind == "attachment" and isinstance(event.path, str):
             self.attachments.append(event.path)
 
 
@@ -105,6 +107,15 @@ def tell(events: Iterable[TraceEvent], explicit: bool = False) -> Iterator[Step]
 def _close(running: dict[str, Case], case: Case, event: TraceEvent) -> Step:
     del running[case.name]
     return Step("close", case, event)
+
+
+def parse_events(lines: Sequence[bytes]) -> Iterable[TraceEvent]:
+    """The events of whole lines; what is none is passed over."""
+    try:
+        return [_quick_event(line) for line in lines]
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        found = (parse_event(line) for line in lines if not line.isspace())
+        return [event for event in found if isinstance(event, TraceEvent)]
 
 
 def parse_event(line: bytes) -> TraceEvent | str:

@@ -21,9 +21,11 @@ from pathlib import Path
 from typing import Protocol
 
 from vestige.formats.artifacts import layout
-from vestige.limits import ARTIFACT_FILES_MAX, ARTIFACT_ZIP_BYTES_MAX, MIB
+from vestige.limits import ARTIFACT_FILES_MAX, ARTIFACT_ZIP_BYTES_MAX, KIB, MIB
 
 CHUNK = MIB
+_FIRST = 64 * KIB
+"""Most files are small, and a buffer of a megabyte is asked of the system, and cleared, for each."""
 
 
 class UnreadablePartError(Exception):
@@ -166,8 +168,10 @@ class _Reader:
                 "file-unreadable", f"cannot be read: {error.strerror}."
             ) from None
         try:
-            while chunk := os.read(descriptor, CHUNK):
+            size = _FIRST
+            while chunk := os.read(descriptor, size):
                 yield chunk
+                size = CHUNK
         except OSError as error:
             raise UnreadablePartError(
                 "file-unreadable", f"cannot be read: {error.strerror}."

@@ -24,13 +24,15 @@ import msgspec
 from msgspec import UNSET
 
 from vestige.formats.artifacts import layout, types
-from vestige.formats.artifacts.story import Case, parse_event, tell
+from vestige.formats.artifacts.story import Case, parse_events, tell
 from vestige.formats.artifacts.tree import DirectoryTree, UnreadablePartError
 from vestige.formats.artifacts.types import Counts, Git, TraceEvent
 from vestige.formats.suites import parse_time_ns, render_time
+from vestige.limits import MIB
 from vestige.record.values import clean_text
 
 _quick = msgspec.json.Encoder().encode
+_BLOCK: Final = MIB
 _COUNTED: Final = {"case_start": 0, "assert_pass": 1, "assert_fail": 2, "assert_skip": 3}
 
 NO_GIT: Final = Git("unknown", "unknown", False)
@@ -131,10 +133,8 @@ def read_cases(
 
 def _read_events(path: Path) -> Iterator[TraceEvent]:
     with open(path, "rb") as file:
-        for line in file:
-            event = parse_event(line) if not line.isspace() else ""
-            if isinstance(event, TraceEvent):
-                yield event
+        while lines := file.readlines(_BLOCK):
+            yield from parse_events(lines)
 
 
 def _has_ends(path: Path) -> bool:
