@@ -23,7 +23,7 @@ from vestige.query.check import CheckAnswer, Keep, examine
 from vestige.query.costs import run_costs
 from vestige.query.doctor import DoctorAnswer
 from vestige.query.filters import parse_filter
-from vestige.query.find import Target, Want, find_run, resolve
+from vestige.query.find import Target, Want, find_run, resolve, states_of
 from vestige.query.grep import PARTS, GrepAnswer, GrepOptions, grep_answer, parse_parts
 from vestige.query.layout import Asked
 from vestige.query.lists import ListAnswer, Listing, check_group, list_answer
@@ -240,15 +240,10 @@ class Debugger:
         run = self.store.load_run(target.run.id)
         index = None
         if target.span_id is not None:
-            from vestige.query.state import TYPES, index_of
-
-            spans = [span for span in run.spans if span.type in TYPES]
-            places = [
-                index_of(span, n) for n, span in enumerate(spans) if span.id == target.span_id
-            ]
-            if not places:
+            named = {span.id: number for number, span in states_of(run).items()}
+            if target.span_id not in named:
                 raise UsageError(f"state: {(id or '')[:40]!r} is no snapshot. Give a run, or r7#3.")
-            index = places[0]
+            index = named[target.span_id]
         elif than is not None:
             raise UsageError("state: which one is to be compared? Give it as r7#3.")
         return self._lazy("state", self.store, run, index, than, after)
