@@ -159,6 +159,26 @@ def test_a_filter_finds_the_runs_that_it_means(
     assert found(many, text) == expected
 
 
+@pytest.mark.parametrize(
+    "text", ["tokens>999999999999999m", "duration>99999999999999d", "since:999999999999999999d", "x\udcff", "\x00"]
+)  # fmt: skip
+def test_absurd_values_find_nothing_and_break_nothing(many: Debugger, text: str) -> None:
+    assert found(many, text) <= ALL
+
+
+def test_texts_and_moments_are_bounded(many: Debugger) -> None:
+    with pytest.raises(UsageError, match="expected at most"):
+        many.list(like="x" * 100_000)
+    with pytest.raises(UsageError, match="expected an age"):
+        many.list(since=-1)
+    with pytest.raises(UsageError, match="no moment"):
+        many.files(at="nan")
+
+    assert many.list(since="9" * 400, name="\udcff").runs == []
+    assert many.files(at="1e400").data()["files"] == []
+    assert many.show(from_="-inf", to="inf").data()["spans"]
+
+
 @pytest.mark.parametrize("text", ["", "is:failed", "tool:search", "cost>0.01"])
 def test_pages_of_a_list_tell_every_run_once(many: Debugger, text: str) -> None:
     whole = [run.short_id for run in many.list(text, limit=1000).runs]

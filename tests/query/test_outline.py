@@ -20,8 +20,9 @@ from vestige.store.outlines import OPEN_MAX, Cursor, parse_cursor
 Row = dict[str, Any]
 
 
-@pytest.fixture
-def desk(home: Home) -> Iterator[Debugger]:
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Debugger]:
+    home = Home(tmp_path_factory.mktemp("outline") / "home")
     record_desk(home)
     with vestige.open(home.root) as opened:
         yield opened
@@ -105,6 +106,7 @@ def test_a_cursor_gives_what_is_new_and_what_has_changed(home: Home) -> None:
     assert later["run"]["outcome"] == "ok"
 
 
+@pytest.mark.slow
 def test_what_is_missing_of_a_run_is_counted(home: Home) -> None:
     """Redactions, and bodies that were cut: a page must not hide them."""
     with Recorder(home, last_words=False) as recorder, recorder.run("agent") as run:

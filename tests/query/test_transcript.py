@@ -19,8 +19,9 @@ from vestige.query.debugger import Debugger
 from vestige.recorder import Recorder
 
 
-@pytest.fixture
-def desk(home: Home) -> Iterator[Debugger]:
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Debugger]:
+    home = Home(tmp_path_factory.mktemp("transcript") / "home")
     record_desk(home)
     with vestige.open(home.root) as opened:
         yield opened

@@ -22,8 +22,9 @@ from vestige.recorder import Recorder
 BUNDLE = Path(__file__).parent.parent / "data" / "wink" / "later.zip"
 
 
-@pytest.fixture
-def desk(home: Home) -> Iterator[Debugger]:
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Debugger]:
+    home = Home(tmp_path_factory.mktemp("view_data") / "home")
     record_desk(home)
     with vestige.open(home.root) as opened:
         yield opened

@@ -16,7 +16,7 @@ from typing import Any, Self, TypeVar
 
 from vestige import clock
 from vestige.errors import NotFoundError, UsageError
-from vestige.limits import LIST_MAX, SHOW_LINES_MAX, TRANSCRIPT_ITEMS
+from vestige.limits import FILTER_MAX, LIST_MAX, SECONDS_MAX, SHOW_LINES_MAX, TRANSCRIPT_ITEMS
 from vestige.query.answer import Answer
 from vestige.query.bodies import BodyAnswer, Slice, Which, body_answer, parse_range
 from vestige.query.check import CheckAnswer, Keep, examine
@@ -132,6 +132,7 @@ class Debugger:
         `2h`, or seconds. `after`: a run's id; those older than it. `group`: `conversation`, for the
         newest run of each."""
         since_s = _duration(since)
+        _bounded(name=name, conversation=conversation, like=like)
         now_ns = clock.SYSTEM.now_ns()
         terms = parse_filter(filter, now_ns) if filter else ()
         if like is not None:
@@ -205,12 +206,16 @@ class Debugger:
         return self._placed(ShowAnswer(run, options, id, self.unread))
 
     def _seconds(self, run: Run, edge: str | float | None) -> float | None:
-        if edge is None or not isinstance(edge, str):
-            return edge
+        if edge is None:
+            return None
         try:
-            return float(edge.strip().removesuffix("s"))
+            seconds = float(edge.strip().removesuffix("s") if isinstance(edge, str) else edge)
         except ValueError:
-            target = resolve(self.store, edge, "span")
+            target = resolve(self.store, str(edge), "span")
+        else:
+            if seconds != seconds:  # not a number, and it says so
+                raise UsageError(f"{edge}: no moment of a run. Give seconds, or a span of it.")
+            return max(-SECONDS_MAX, min(seconds, SECONDS_MAX))
         for span in run.spans:
             if span.id == target.span_id:
                 return (span.started_ns - run.info.started_ns) / 1e9
@@ -365,12 +370,20 @@ class Debugger:
 
 
 def _duration(value: str | float | None) -> float | None:
-    if not isinstance(value, str):
-        return value
+    """In seconds; whatever is longer than all that was ever recorded is as good as that."""
     try:
-        return parse_duration(value)
+        seconds = parse_duration(value) if isinstance(value, str) else value
     except ValueError as error:
-        raise UsageError(f"since {value[:40]!r}: {error}.") from error
+        raise UsageError(f"since {str(value)[:40]!r}: {error}.") from error
+    if seconds is not None and not seconds >= 0:
+        raise UsageError(f"since {seconds}: out of range (expected an age, such as 2h).")
+    return None if seconds is None else min(seconds, SECONDS_MAX)
+
+
+def _bounded(**texts: str | None) -> None:
+    for name, text in texts.items():
+        if text is not None and len(text) > FILTER_MAX:
+            raise UsageError(f"{name}: {len(text)} characters (expected at most {FILTER_MAX}).")
 
 
 def _range(name: str, value: str | Range | None, least: int) -> Range | None:
