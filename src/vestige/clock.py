@@ -107,5 +107,8 @@ def uuid_text(raw: bytes | bytearray) -> str:
 
 SYSTEM = SystemClock()
 
+random_bytes = os.urandom
+"""For what nobody may guess: keys, and names that a query must not know."""
+
 sleep = time.sleep
 monotonic = time.monotonic

@@ -5,9 +5,11 @@
     │   └── SettingError                2   a VESTIGE_* variable or config.toml line
     ├── NotFoundError (LookupError)     2   no such run, span, body, path
     │   └── AmbiguousIdError            2   several things have that id
+    ├── ForeignRunError (PermissionError)   2   a record for a run of another tenant
     ├── InvalidSuiteError               1   a suite's own bundle breaks the rules of its format
     └── UnreadableError (RuntimeError)  3   bytes from outside that we cannot use
         ├── StoreError                  3   a store that is newer, damaged or locked
+        ├── KeysError                   3   a keys.json that is damaged, or open to others
         └── WinkError                   3   the seed's name for what concerns debug bundles
             └── DebugBundleError (RuntimeError)       3   a bundle cannot be made or used
                 ├── BundleCorruptedError              3   it is damaged, or not what it says
@@ -55,6 +57,16 @@ class AmbiguousIdError(NotFoundError):
         self.candidates = candidates
 
 
+class ForeignRunError(VestigeError, PermissionError):
+    """A record for a run (or of a writer) that belongs to another tenant: `run_id` names it."""
+
+    exit_code = 2
+
+    def __init__(self, message: str, run_id: str) -> None:
+        super().__init__(message)
+        self.run_id = run_id
+
+
 class InvalidSuiteError(VestigeError, RuntimeError):
     """What a suite left is no valid bundle: `problems` has all of it, a line each."""
 
@@ -71,6 +83,10 @@ class UnreadableError(VestigeError, RuntimeError):
 
 class StoreError(UnreadableError):
     """A store that this version cannot open."""
+
+
+class KeysError(UnreadableError):
+    """A file of keys that cannot be trusted. Nobody gets in by it until it is put right."""
 
 
 class AgentDbgGuardrailExceeded(BaseException):  # the name that programs import

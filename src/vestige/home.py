@@ -10,6 +10,7 @@
   spool/                    <bundle id>/: a home per debug bundle that is being captured
   bundles/                  <bundle id>.wink: those that `vestige recover` made
   keys.json                 who may ask the server (access.py), hashed
+  keys.lock                 held by whoever changes them
   shipped.json              how far `vestige ship` has sent the journals on
 """
 
@@ -68,6 +69,10 @@ class Home(msgspec.Struct, frozen=True):
     @property
     def keys(self) -> Path:
         return self.root / "keys.json"
+
+    @property
+    def keys_lock(self) -> Path:
+        return self.root / "keys.lock"
 
     @property
     def shipped(self) -> Path:

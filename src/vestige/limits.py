@@ -223,6 +223,23 @@ RETENTION_AGE_S = 7 * 24 * 3600
 RETENTION_BODY_BYTES = 256_000_000
 """Bodies, as stored: some tens of GB of requests as they were sent."""
 
+# --- access and notes -------------------------------------------------------------------
+
+KEYS_MAX = 1_000
+"""Keys of one home, dead ones included: a person can still look through them."""
+
+KEYS_FILE_MAX = 4 * MIB
+"""Of keys.json: many times what `KEYS_MAX` keys need."""
+
+KEY_NAME_MAX = 100
+"""Characters of a key's name."""
+
+NOTE_MAX = 16 * KIB
+"""Characters of a note: what somebody says about a run, not an attachment to it."""
+
+NOTES_MAX = 10_000
+"""Notes of one run: a program that writes them must not fill the store."""
+
 # --- answers ----------------------------------------------------------------------------
 
 PREVIEW_MAX = 200

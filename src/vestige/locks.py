@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -32,5 +34,16 @@ def is_held(path: Path) -> bool:
         return False
     try:
         return not hold(fd)
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def waiting(path: Path) -> Iterator[None]:
+    """Hold the lock of a file, made if need be; wait for whoever has it."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
     finally:
         os.close(fd)

@@ -45,6 +45,7 @@ SHAPES = {
     "linear": "li" + "n_api_" + FILL,
     "notion": "nt" + "n_" + FILL,
     "databricks": "da" + "pi" + HEX[:32],
+    "vestige": "vst" + "g_0a1b2c3d_" + FILL,
     "vault": "hv" + "s." + FILL,
     "jwt": "ey" + "J" + FILL + ".ey" + "J" + FILL + "." + FILL,
 }

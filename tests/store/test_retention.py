@@ -183,7 +183,7 @@ def test_daily_sums_outlive_what_they_were_made_of(store: SqliteStore) -> None:
 
     assert kept_runs(store) == set()
     assert everything(store)["rollups"] == before
-    assert sum(row[5] for row in before) == 6
+    assert sum(row[6] for row in before) == 6
 
 
 def test_pruned_space_is_given_back_to_the_disk(store: SqliteStore, tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def stamp_dead(home: Home, store: Store) -> int:
             continue
         fault = home.fault_file(writer.writer)
         records = _stamp(writer, store.open_spans(writer.writer), ended, _read_fault(fault))
-        store.append(records)
+        store.append(records, tenant=writer.tenant)
         store.end_writer(writer.writer, writer.ended or "interrupted")
         fault.unlink(missing_ok=True)
         stamped += bool(records)

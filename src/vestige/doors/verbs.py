@@ -258,6 +258,12 @@ TOOLS: tuple[Tool, ...] = (
         {"id": "r7.s12"}, (_id(_SPAN),),
     ),
     Tool(
+        "notes", "What people or programs said about a run, or a span of it, afterwards.",
+        "overview or span shows that there are notes, or you want to know what was found out before.",
+        "to learn what happened: a note is an opinion (check, show).",
+        {"id": "r7"}, (_id(_RUN + " Of a span: only those about it."),),
+    ),
+    Tool(
         "body", "An exact slice of a span's input or output.",
         "the claim depends on the very bytes.", "to read whole prompts: grep or diff find the place first.",
         {"id": "r7.s12", "lines": "1:40"},

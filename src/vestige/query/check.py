@@ -57,7 +57,11 @@ def examine(store: Store, run: Run, keep: Keep | None = None) -> Examined:
 def _evidence(store: Store, run: Run) -> Evidence:
     conversation: Sequence[RunInfo] = ()
     if run.info.conversation_id:
-        wanted = RunFilter(conversation_id=run.info.conversation_id, with_implicit=True, limit=500)
+        # What is found is kept with the run, for whoever asks next: it must not tell of others' runs.
+        wanted = RunFilter(
+            conversation_id=run.info.conversation_id, tenant_of=run.info.id, with_implicit=True,
+            limit=500,
+        )  # fmt: skip
         conversation = tuple(reversed(store.list_runs(wanted)))
     return Evidence(run, store.read_body, conversation, store.read_bodies)
 

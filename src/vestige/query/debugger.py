@@ -27,6 +27,7 @@ from vestige.query.find import Target, Want, find_run, resolve, states_of
 from vestige.query.grep import PARTS, GrepAnswer, GrepOptions, grep_answer, parse_parts
 from vestige.query.layout import Asked
 from vestige.query.lists import ListAnswer, Listing, check_group, list_answer
+from vestige.query.notes import NotesAnswer
 from vestige.query.overview import OverviewAnswer
 from vestige.query.show import ShowAnswer, ShowOptions
 from vestige.query.spans import SpanAnswer, span_answer
@@ -108,7 +109,7 @@ class Debugger:
     def doctor(self) -> DoctorAnswer:
         """Where evidence lives, and whether it is healthy."""
         if self._health is None:
-            raise UsageError("doctor: this is a single file, not a home. Ask for a home.")
+            raise UsageError("doctor: this is not a whole home. Ask for a home.")
         return self._placed(DoctorAnswer(self._health()))
 
     # --- runs -------------------------------------------------------------------------------
@@ -173,14 +174,27 @@ class Debugger:
         plain = target.how in ("run id", "latest run", "beginning of a run id")
         how = "" if plain else target.how
         cost = run_costs(self.store, [run.info.id]).get(run.info.id)
-        answer = OverviewAnswer(run, examined, self._last_good(run.info), surfaces, cost, how)
+        notes = self.store.notes(run.info.id)
+        answer = OverviewAnswer(
+            run, examined, self._last_good(run.info), surfaces, cost, how, notes
+        )
         return self._placed(answer)
+
+    def notes(self, id: str | None = None) -> NotesAnswer:
+        """What was said about a run, or a run's span, afterwards."""
+        target = resolve(self.store, id)
+        run = self.store.load_run(target.run.id)
+        notes = self.store.notes(run.info.id)
+        if target.span_id is not None:
+            notes = [note for note in notes if note.span_id == target.span_id]
+        return self._placed(NotesAnswer(run, notes))
 
     def _last_good(self, run: RunInfo) -> RunInfo | None:
         for before_ns in (run.started_ns, None):
             wanted = RunFilter(
-                name_is=run.name, outcome="ok", before_ns=before_ns, with_implicit=True, limit=2
-            )
+                name_is=run.name, outcome="ok", before_ns=before_ns, with_implicit=True, limit=2,
+                tenant_of=run.id,
+            )  # fmt: skip
             for found in self.store.list_runs(wanted):
                 if found.id != run.id:
                     return found

@@ -11,7 +11,9 @@ from vestige.query import words
 from vestige.query.check import Examined, data_of, in_chains, tell
 from vestige.query.costs import Cost
 from vestige.query.layout import Asked, fit
+from vestige.query.notes import note_data, note_lines
 from vestige.query.show import header, run_data, stamps
+from vestige.record.note import Note
 from vestige.record.run import Run, RunInfo
 
 FINDINGS_SHOWN = 3
@@ -35,6 +37,8 @@ class OverviewAnswer(Asked):
     """Of its model calls; None where there were none."""
     how: str = ""
     """How the id led here, where that is not plain; for a conversation, its other runs."""
+    notes: Sequence[Note] = ()
+    """What was said about it afterwards."""
 
     def lines(self, budget: int) -> list[str]:
         short = self.run.info.short_id
@@ -46,6 +50,7 @@ class OverviewAnswer(Asked):
             *self._shape(),
             *self._cost(),
             *self._findings(),
+            *note_lines(self.notes, lambda: self.command("notes", short)),
             *self._good(),
             *self.surfaces,
         ]
@@ -133,4 +138,5 @@ class OverviewAnswer(Asked):
             "cost_usd": None if self.cost is None else self.cost.dollars,
             "good_run": None if self.good is None else run_data(self.good),
             "stamps": stamps(self.run),
+            "notes": note_data(self.run, self.notes),
         }

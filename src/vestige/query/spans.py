@@ -10,7 +10,9 @@ from vestige.errors import VestigeError
 from vestige.limits import PREVIEW_MAX
 from vestige.query import words
 from vestige.query.layout import Asked, fit, quoted
+from vestige.query.notes import note_data, note_lines
 from vestige.query.show import log_data, span_data
+from vestige.record.note import Note
 from vestige.record.run import BodyRef, LinkInfo, LogInfo, Run, SpanInfo
 from vestige.store.base import Place, Store
 
@@ -34,6 +36,8 @@ class SpanAnswer(Asked):
     linked_from: Sequence[tuple[Place, str | None]]
     previews: dict[str, str]
     """`input`, `output`: the beginning; or why there is none."""
+    notes: Sequence[Note] = ()
+    """What was said about it afterwards."""
 
     def lines(self, budget: int) -> list[str]:
         span = self.span
@@ -45,6 +49,7 @@ class SpanAnswer(Asked):
             f" {self.run.info.short_id} {words.one_line(self.run.info.name, 40)}",
         ]
         rows = [*self._attributes(), *self._neighbours(), *self._log_lines()]
+        rows += note_lines(self.notes, lambda: self.command("notes", span.short_id))
         return fit(head, rows, self._bodies(), budget, lambda n: f"… {n} lines left out: {whole}")
 
     def _attributes(self) -> list[str]:
@@ -125,6 +130,7 @@ class SpanAnswer(Asked):
             ],
             "logs": [log_data(log) for log in self.logs],
             "previews": self.previews,
+            "notes": note_data(self.run, self.notes),
         }
 
 
@@ -144,6 +150,7 @@ def span_answer(store: Store, run: Run, span_id: str) -> SpanAnswer:
             for which, body in (("input", span.input), ("output", span.output))
             if body is not None
         },
+        notes=[note for note in store.notes(run.info.id) if note.span_id == span_id],
     )
 
 

@@ -129,24 +129,15 @@ class SchemaAnswer(Asked):
 
 
 def schema_answer(table: str | None = None) -> SchemaAnswer:
-    found = re.findall(
-        r"(?ms)^CREATE TABLE (?:IF NOT EXISTS )?(\w+) .*?^\)[^;]*;", "\n".join(schema.STEPS)
-    )
-    texts = re.findall(
-        r"(?ms)^CREATE TABLE (?:IF NOT EXISTS )?\w+ .*?^\)[^;]*;", "\n".join(schema.STEPS)
-    )
-    tables = list(zip(found, texts, strict=True))
-    views = [
-        (match[1], match[0])
-        for match in re.finditer(r"(?ms)^CREATE VIEW (\w+) AS.*?;$", "\n".join(schema.STEPS))
-    ]
-    names = [*found, *(name for name, _ in views)]
+    tables, views = schema.tables(), schema.views()
+    names = [name for name, _ in (*tables, *views)]
     if table is not None and table not in names:
         raise NotFoundError(
             f"{words.one_line(table, 40)!r}: no such table. There are: {', '.join(names)}."
         )
     first = {
-        name: n for n, name in enumerate(("runs", "spans", "logs", "links", "findings", "rollups"))
+        name: n
+        for n, name in enumerate(("runs", "spans", "logs", "links", "findings", "notes", "rollups"))
     }
     tables.sort(key=lambda each: first.get(each[0], 99))
     return SchemaAnswer(tables, views, table)

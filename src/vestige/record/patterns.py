@@ -137,6 +137,7 @@ _PROVIDERS: Final = (
     ("postman", "PMAK-", r"PMAK-[a-f0-9-]{20,}"),
     ("planetscale", "pscale_", r"pscale_(?:tkn|pw|oauth)_[\w.-]{16,}"),
     ("shopify", "shpat_ shpca_ shppa_ shpss_", r"shp(?:at|ca|pa|ss)_[a-fA-F0-9]{20,}"),
+    ("vestige", "vstg_", r"vstg_[\w-]{16,}"),
     ("age", "AGE-SECRET-KEY-1", r"AGE-SECRET-KEY-1[A-Z0-9]{20,}"),
 )
 

@@ -19,6 +19,7 @@ from vestige.errors import NotFoundError, UsageError
 from vestige.limits import MIB
 from vestige.store import schema
 from vestige.store.base import Rows
+from vestige.store.tenancy import Shadow
 
 SECONDS_MAX = 3.0
 VALUE_BYTES_MAX = 16 * MIB
@@ -35,17 +36,29 @@ ReadBody = Callable[[int], bytes]
 
 
 def query(
-    connection: sqlite3.Connection, sql: str, skip: int, limit: int, read_body: ReadBody
+    connection: sqlite3.Connection,
+    sql: str,
+    skip: int,
+    limit: int,
+    read_body: ReadBody,
+    shadow: Shadow | None = None,
 ) -> Rows:
-    """The rows after `skip`, at most `limit`; UsageError that teaches for whatever is wrong."""
+    """The rows after `skip`, at most `limit`; UsageError that teaches for whatever is wrong.
+
+    `shadow`: the connection is one tenant's; what it may read then is asked of it.
+    """
     names = _names(connection)
+    if shadow is not None:
+        names = {name: columns for name, columns in names.items() if name in shadow.names}
     for name, function in (("body_text", _body_text), ("body_json", _body_json)):
         connection.create_function(name, 1, partial(function, read_body), deterministic=True)
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, VALUE_BYTES_MAX)
     connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+    # Made here, where nothing is forbidden yet: making them looks like creating a table.
+    connection.execute("SELECT 1 FROM json_each('[]'), json_tree('[]')").fetchall()
     deadline = clock.monotonic() + SECONDS_MAX
     connection.set_progress_handler(lambda: clock.monotonic() > deadline, _STEPS_A_LOOK)
-    connection.set_authorizer(_authorize)
+    connection.set_authorizer(_authorize if shadow is None else partial(_authorize_tenant, shadow))
     try:
         cursor = connection.execute(sql)
         columns = [column[0] for column in cursor.description or ()]
@@ -54,6 +67,8 @@ def query(
                 break
         rows = cursor.fetchmany(limit + 1)
     except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError) as error:
+        if shadow is not None and "not authorized" in str(error):
+            raise UsageError(f"sql: only reading is allowed here, and only of: {', '.join(names)}.") from error  # fmt: skip
         raise UsageError(_teach(str(error), sql, names)) from error
     if not columns:
         raise UsageError("sql: no question in it. Write a SELECT; `vestige schema` has examples.")
@@ -91,10 +106,23 @@ def _authorize(action: int, first: str | None, second: str | None, *_: object) -
     return sqlite3.SQLITE_DENY
 
 
+def _authorize_tenant(
+    shadow: Shadow,
+    action: int,
+    first: str | None,
+    second: str | None,
+    database: str | None,
+    inside: str | None,
+) -> int:
+    if action == sqlite3.SQLITE_READ and not shadow.allows(first, database, inside):
+        return sqlite3.SQLITE_DENY
+    return _authorize(action, first, second)
+
+
 def _names(connection: sqlite3.Connection) -> dict[str, list[str]]:
     """Tables and views, and their columns."""
     tables = connection.execute(
-        "SELECT name, type FROM sqlite_master WHERE type IN ('table', 'view')"
+        "SELECT name, type FROM main.sqlite_master WHERE type IN ('table', 'view')"
         " AND name NOT LIKE 'sqlite%' ORDER BY type, name"
     ).fetchall()
     return {
@@ -106,6 +134,8 @@ def _names(connection: sqlite3.Connection) -> dict[str, list[str]]:
 
 
 def _teach(message: str, sql: str, names: dict[str, list[str]]) -> str:
+    if found := re.match(r"access to (\S+) is prohibited", message):
+        return f"sql: {found[1]}: not yours to read. Tables: {', '.join(names)}."
     if "not authorized" in message or "prohibited" in message or "readonly" in message:
         return (
             "sql: only reading is allowed here (SELECT or WITH). `vestige schema` shows the tables."

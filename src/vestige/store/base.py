@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from vestige.record.finding import Finding
+from vestige.record.note import Note
 from vestige.record.run import Run, RunInfo
+from vestige.record.tenant import DEFAULT_TENANT
 from vestige.record.types import AnyRecord, Attributes
 
 
@@ -36,6 +38,7 @@ class WriterInfo:
     malformed: int
     dropped: int
     ended: str | None
+    tenant: str = DEFAULT_TENANT
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,8 @@ class RunFilter:
     conversation_id: str | None = None
     like: str | None = None
     """Contained in its name, a span's name or attributes, or a log line."""
+    tenant_of: str | None = None
+    """A run's id: only runs of the same tenant."""
     name_is: str | None = None
     outcome: str | None = None
     before_ns: int | None = None
@@ -216,9 +221,17 @@ class Store(Protocol):
     # --- the collector's side --------------------------------------------------------------
 
     def append(
-        self, records: Iterable[AnyRecord], position: Position | None = None, malformed: int = 0
+        self,
+        records: Iterable[AnyRecord],
+        position: Position | None = None,
+        malformed: int = 0,
+        tenant: str = DEFAULT_TENANT,
     ) -> int:
-        """Take records in, and the position with them, in one transaction. How many were new."""
+        """Take records in, and the position with them, in one transaction. How many were new.
+
+        A new run is the tenant's. ForeignRunError: a record is for a run, or of a writer, that is
+        another's; then none of them is kept.
+        """
 
     def positions(self) -> Mapping[tuple[str, int], int]: ...
 
@@ -244,6 +257,13 @@ class Store(Protocol):
 
     def store_findings(self, run: RunInfo, results: Sequence[CheckResult]) -> None:
         """Keep what checks said of a finished run, unless it has grown since it was read."""
+
+    def add_note(self, note: Note, tenant: str | None = None) -> bool:
+        """Keep a note, masked; False: one with this id is there. NotFoundError: no such run, or,
+        with a tenant, none of its own."""
+
+    def forget_note(self, run_id: str, note_id: str, tenant: str | None = None) -> bool:
+        """False: there was none."""
 
     # --- the query side ----------------------------------------------------------------------
 
@@ -278,6 +298,9 @@ class Store(Protocol):
 
     def query(self, sql: str, skip: int, limit: int) -> Rows:
         """A read-only query of the user's, bounded in time and rows."""
+
+    def notes(self, run_id: str) -> Sequence[Note]:
+        """What was said about a run, oldest first."""
 
     def check_results(self, run_ids: Sequence[str]) -> Mapping[str, Sequence[CheckResult]]:
         """What was stored by `store_findings`, by run id."""

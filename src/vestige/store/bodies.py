@@ -8,7 +8,9 @@ conversation are one path, from which each turn branches off with its end:
                └─── assistant ── user ── ]}         the body of turn 2
 
 A new turn adds the nodes of its new messages, and needs no memory of the turn
-before; the same text ends at the same node, whoever sent it.
+before; the same text ends at the same node, whoever sent it. Only tenants are kept apart: each
+has a root of its own (parent 0 for the default one, -2 for tenant 2), so that no body of one has
+the id of another's, while equal pieces are still stored once.
 
     bodies = Bodies(connection)                     # one for each connection
     body_id = bodies.put(data, at_ns)               # inside the caller's transaction

@@ -58,8 +58,8 @@ Cut = tuple[list[bytes], list[bytes]]
 Reference = tuple[int, int, int, int]
 """A row of bodies: id, size, first and last time."""
 
-WholeKey = tuple[int, bytes]
-"""What tells most bodies apart at a glance: length and end."""
+WholeKey = tuple[int, int, bytes]
+"""What tells most bodies apart at a glance: tenant, length and end."""
 
 
 class BodyWriter(BodyReader):
@@ -75,25 +75,25 @@ class BodyWriter(BodyReader):
         self._wholes: Recent[WholeKey, tuple[bytes, int]] = Recent(TEXT_REMEMBERED)
         self._drop_new()
 
-    def put(self, data: bytes, at_ns: int) -> int:
+    def put(self, data: bytes, at_ns: int, tenant: int = 0) -> int:
         """Keep a body and return its id: the same id for the same bytes while they are kept."""
-        return self.put_many([(data, at_ns)])[0]
+        return self.put_many([(data, at_ns)], tenant)[0]
 
-    def put_many(self, bodies: Sequence[tuple[bytes, int]]) -> list[int]:
-        """Keep bodies, each with the time of its record; their ids, in order.
+    def put_many(self, bodies: Sequence[tuple[bytes, int]], tenant: int = 0) -> list[int]:
+        """Keep bodies of one tenant, each with the time of its record; their ids, in order.
 
         What is new is in memory at once, compressed: the caller bounds how much it gives.
         """
         self._begin()
         before = self._last_node
         try:
-            cuts = self._cut_all([data for data, _ in bodies])
+            cuts = self._cut_all([data for data, _ in bodies], tenant)
             self._find_pieces({digest for cut in cuts if type(cut) is tuple for digest in cut[1]})
             ids = [
-                cut if isinstance(cut, int) else self._put_pieces(data, *cut)
+                cut if isinstance(cut, int) else self._put_pieces(data, *cut, tenant)
                 for (data, _), cut in zip(bodies, cuts, strict=True)
             ]
-            self._write(_references(bodies, ids), before)
+            self._write(_references(bodies, ids), before, tenant)
         except BaseException:
             self.clear_caches()
             raise
@@ -125,7 +125,7 @@ class BodyWriter(BodyReader):
         self._piece_rows: list[tuple[int, bytes, int, int, int, bytes]] = []
         self._node_rows: list[tuple[int, int, int, int]] = []
 
-    def _cut_all(self, datas: Sequence[bytes]) -> list[Cut | int]:
+    def _cut_all(self, datas: Sequence[bytes], tenant: int) -> list[Cut | int]:
         """Each body cut; or its node. A retry resends the same bytes, and comparing beats cutting."""
         cuts: list[Cut | int] = []
         places: dict[WholeKey, int] = {}
@@ -133,7 +133,7 @@ class BodyWriter(BodyReader):
             if len(data) < WHOLE_MIN:
                 cuts.append(_cut(data))
                 continue
-            key = (len(data), data[-64:])
+            key = (tenant, len(data), data[-64:])
             found = self._wholes.get(key)
             place = places.setdefault(key, at)
             if found and found[0] == data:
@@ -163,9 +163,11 @@ class BodyWriter(BodyReader):
                 self._db.execute(f"SELECT hash, id FROM pieces WHERE hash IN ({places})", asked)
             )
 
-    def _put_pieces(self, data: bytes, pieces: list[bytes], digests: list[bytes]) -> int:
+    def _put_pieces(
+        self, data: bytes, pieces: list[bytes], digests: list[bytes], tenant: int
+    ) -> int:
         """The node of a body's last piece, found or new."""
-        node = end = 0
+        node, end = -tenant, 0
         branched = False
         for piece, digest in zip(pieces, digests, strict=True):
             end += len(piece)
@@ -175,7 +177,7 @@ class BodyWriter(BodyReader):
                 found, branched = self._put_node(key, piece, end, branched)
             node = found
         if len(data) >= WHOLE_MIN:
-            self._wholes.put((len(data), data[-64:]), (data, node), len(data))
+            self._wholes.put((tenant, len(data), data[-64:]), (data, node), len(data))
         return node
 
     def _put_node(
@@ -203,16 +205,25 @@ class BodyWriter(BodyReader):
         self._known_pieces[digest] = piece_id
         return piece_id
 
-    def _write(self, references: Collection[Reference], before: int) -> None:
+    def _write(self, references: Collection[Reference], before: int, tenant: int) -> None:
         """The rows of what is new. A body whose node is new cannot be there."""
         executemany = self._db.executemany
         executemany("INSERT INTO pieces VALUES (?, ?, ?, ?, ?, ?)", self._piece_rows)
         executemany("INSERT INTO nodes VALUES (?, ?, ?, ?)", self._node_rows)
-        executemany(_ADD_BODY, [body for body in references if body[0] > before])
-        executemany(_PUT_BODY, [body for body in references if body[0] <= before])
+        executemany(_of(tenant, _ADD_BODY), [body for body in references if body[0] > before])
+        executemany(_of(tenant, _PUT_BODY), [body for body in references if body[0] <= before])
         self._pieces.update(self._known_pieces)
         self._nodes.update(self._new_nodes)
         self._drop_new()
+
+
+def _of(tenant: int, statement: str) -> str:
+    """A statement that adds bodies, for one tenant's."""
+    if not tenant:
+        return statement
+    columns, values = "last_ns) VALUES (?, ?, ?, ?)", f"last_ns, tenant) VALUES (?, ?, ?, ?, {tenant:d})"  # fmt: skip
+    assert columns in statement
+    return statement.replace(columns, values)
 
 
 def _cut(data: bytes) -> Cut:

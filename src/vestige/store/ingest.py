@@ -16,8 +16,10 @@ from typing import Any
 
 import msgspec
 
+from vestige.errors import ForeignRunError, UsageError
 from vestige.limits import MIB
 from vestige.record.line import render_line
+from vestige.record.tenant import DEFAULT_TENANT, is_tenant
 from vestige.record.types import (
     OWN_COMPONENT,
     AnyRecord,
@@ -65,18 +67,24 @@ class Ingest:
     """One batch. Make it, `take` the records, `write`; then commit."""
 
     def __init__(
-        self, connection: sqlite3.Connection, bodies: Bodies, read_spill: ReadSpill
+        self,
+        connection: sqlite3.Connection,
+        bodies: Bodies,
+        read_spill: ReadSpill,
+        tenant: str = DEFAULT_TENANT,
     ) -> None:
         self._connection = connection
         self._bodies = bodies
         self._read_spill = read_spill
+        self._tenant = tenant
+        self._tenant_id = 0 if tenant == DEFAULT_TENANT else _get_tenant(connection, tenant)
         self._writers: dict[str, WriterRow] = {}
         self._runs: dict[str, RunRow] = {}
         self._spans: dict[tuple[str, str], SpanRow] = {}
         self._logs: list[tuple[tuple[Any, ...], BodyColumns]] = []
         self._links: list[tuple[Any, ...]] = []
         self._unknown: list[tuple[Any, ...]] = []
-        self._rollups = Rollups()
+        self._rollups = Rollups(tenant)
         self._waiting: list[list[int | str | None]] = []
         self._texts: list[tuple[bytes, int]] = []
         self._waiting_bytes = 0
@@ -275,7 +283,7 @@ class Ingest:
 
     def _keep_bodies(self) -> None:
         """Store the bodies so far, all at once, and tell the rows their ids."""
-        ids = self._bodies.put_many(self._texts)
+        ids = self._bodies.put_many(self._texts, self._tenant_id)
         for columns, body_id in zip(self._waiting, ids, strict=True):
             columns[0] = body_id
         self._waiting, self._texts, self._waiting_bytes = [], [], 0
@@ -285,36 +293,49 @@ class Ingest:
     def _load_writer(self, record: AnyRecord) -> WriterRow:
         time_ns = 0 if isinstance(record, Unknown) else record.time_ns
         row = self._connection.execute(
-            "SELECT id, seen, first_ns, last_ns, pid, supervisor, process_span, ended FROM writers"
+            "SELECT id, seen, first_ns, last_ns, pid, supervisor, process_span, ended, tenant"
+            " FROM writers"
             " WHERE writer = ?",
             (record.writer,),
         ).fetchone()
         if row is None:
             cursor = self._connection.execute(
-                "INSERT INTO writers(writer, first_ns, last_ns, seen) VALUES (?, ?, ?, '[]')",
-                (record.writer, time_ns, time_ns),
+                "INSERT INTO writers(writer, first_ns, last_ns, seen, tenant)"
+                " VALUES (?, ?, ?, '[]', ?)",
+                (record.writer, time_ns, time_ns, self._tenant),
             )
             assert cursor.lastrowid is not None
             writer = WriterRow(cursor.lastrowid, SeenSet(), time_ns, time_ns)
         else:
+            # Else one tenant could say that it has brought what another is about to bring.
+            self._refuse_foreign(row[8], record.run_id or "?", f"writer {record.writer}")
             writer = WriterRow(row[0], SeenSet.parse(row[1]), row[2], row[3])
-            writer.pid, writer.supervisor, writer.process_span, writer.ended = row[4:]
+            writer.pid, writer.supervisor, writer.process_span, writer.ended = row[4:8]
         self._writers[record.writer] = writer
         return writer
 
     def _load_run(self, run_id: str, time_ns: int) -> RunRow:
         row = self._connection.execute(
-            "SELECT id, span_count FROM runs WHERE run_id = ?", (run_id,)
+            "SELECT id, span_count, tenant FROM runs WHERE run_id = ?", (run_id,)
         ).fetchone()
         if row is None:
             cursor = self._connection.execute(
-                "INSERT INTO runs(run_id, started_ns, last_ns) VALUES (?, ?, ?)",
-                (run_id, time_ns, time_ns),
+                "INSERT INTO runs(run_id, started_ns, last_ns, tenant) VALUES (?, ?, ?, ?)",
+                (run_id, time_ns, time_ns, self._tenant),
             )
             assert cursor.lastrowid is not None
-            row = (cursor.lastrowid, 0)
-        run = self._runs[run_id] = RunRow(*row)
+            row = (cursor.lastrowid, 0, self._tenant)
+        self._refuse_foreign(row[2], run_id, f"run {run_id}")
+        run = self._runs[run_id] = RunRow(row[0], row[1])
         return run
+
+    def _refuse_foreign(self, owner: str, run_id: str, what: str) -> None:
+        """Before anything is written: the caller's transaction goes as a whole."""
+        if owner != self._tenant:
+            raise ForeignRunError(
+                f"{what[:120]}: belongs to another tenant than {self._tenant}. Nothing was taken in.",
+                run_id,
+            )
 
     def _load_span(self, record: SpanClose | SpanUpdate, run: RunRow, writer: WriterRow) -> SpanRow:
         """A span that this batch did not open: from the table, or a new one."""
@@ -419,6 +440,16 @@ class Ingest:
         self._connection.executemany(UPDATE_SPAN, changed)
         self._connection.execute("RELEASE spans")
         return True
+
+
+def _get_tenant(connection: sqlite3.Connection, name: str) -> int:
+    """A tenant's number; a new one gets the next."""
+    if not is_tenant(name):
+        raise UsageError(f"{name[:80]!r}: no name for a tenant.")
+    connection.execute("INSERT OR IGNORE INTO tenants(name) VALUES (?)", (name,))
+    query = "SELECT id FROM tenants WHERE name = ?"
+    number: int = connection.execute(query, (name,)).fetchone()[0]
+    return number
 
 
 _OPENING = (

@@ -168,13 +168,14 @@ def find_span_before(
 
 
 _LAST_GOOD = """
-SELECT g.run_id FROM runs r JOIN runs g ON g.name = r.name AND g.id <> r.id
+SELECT g.run_id FROM runs r JOIN runs g ON g.name = r.name AND g.id <> r.id AND g.tenant = r.tenant
 WHERE r.run_id = :run AND g.outcome = 'ok' AND g.implicit = r.implicit
 ORDER BY g.started_ns > r.started_ns, g.started_ns DESC, g.id DESC LIMIT 1
 """
 _RUN_BEFORE = """
 SELECT g.run_id FROM runs r
 JOIN runs g ON (g.conversation_id = r.conversation_id OR g.name = r.name) AND g.id <> r.id
+  AND g.tenant = r.tenant
 WHERE r.run_id = :run AND g.implicit = r.implicit
   AND (g.started_ns < r.started_ns OR (g.started_ns = r.started_ns AND g.id < r.id))
 ORDER BY g.conversation_id IS NOT r.conversation_id OR r.conversation_id IS NULL,
@@ -183,6 +184,7 @@ ORDER BY g.conversation_id IS NOT r.conversation_id OR r.conversation_id IS NULL
 _SPAN_BEFORE = """
 SELECT g.run_id, s.span_id FROM runs r
 JOIN runs g ON g.conversation_id = r.conversation_id AND g.started_ns < r.started_ns
+  AND g.tenant = r.tenant
 JOIN spans s ON s.run = g.id
 WHERE r.run_id = :run AND s.type = :type AND s.name = :name
 ORDER BY g.started_ns DESC, s.number DESC LIMIT 1

@@ -1,4 +1,4 @@
-"""Rollups: daily sums per component, type, name and model, that outlive the spans.
+"""Rollups: daily sums per tenant, component, type, name and model, that outlive the spans.
 
 Durations go into a histogram of logarithmic buckets, four to each doubling, so that
 quantiles can be told years later to about 10 %, and two days can be added up.
@@ -13,8 +13,10 @@ from typing import Any
 
 import msgspec
 
+from vestige.record.tenant import DEFAULT_TENANT
+
 NAMES_MAX = 2_000
-"""Distinct keys a day: names that hold ids must not grow the one table that stays for ever."""
+"""Distinct keys a day, of one tenant: names that hold ids must not grow the one table that stays for ever."""
 
 OTHER = "(other)"
 _DAY_NS = 86_400 * 10**9
@@ -76,7 +78,8 @@ class Sums:
 class Rollups:
     """The sums of one batch, merged into the table at its end."""
 
-    def __init__(self) -> None:
+    def __init__(self, tenant: str = DEFAULT_TENANT) -> None:
+        self._tenant = tenant
         self._sums: dict[Key, Sums] = {}
 
     def add(
@@ -114,12 +117,12 @@ class Rollups:
             day = _day(day_number)
             if day not in known:
                 known[day] = connection.execute(
-                    "SELECT count(*) FROM rollups WHERE day = ?", (day,)
+                    "SELECT count(*) FROM rollups WHERE day = ? AND tenant = ?", (day, self._tenant)
                 ).fetchone()[0]
-            key = (day, component, kind, name, model)
+            key = (day, self._tenant, component, kind, name, model)
             row = connection.execute(_SELECT, key).fetchone()
             if row is None and known[day] >= NAMES_MAX:
-                key = (day, component, kind, OTHER, "")
+                key = (day, self._tenant, component, kind, OTHER, "")
                 row = connection.execute(_SELECT, key).fetchone()
             if row is None:
                 known[day] += 1
@@ -151,10 +154,10 @@ def _day(number: int) -> str:
 
 _SELECT = (
     "SELECT histogram FROM rollups"
-    " WHERE day = ? AND component = ? AND type = ? AND name = ? AND model = ?"
+    " WHERE day = ? AND tenant = ? AND component = ? AND type = ? AND name = ? AND model = ?"
 )
 _UPSERT = """
-INSERT INTO rollups VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO rollups VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET
   count = count + excluded.count,
   errors = errors + excluded.errors,

@@ -192,7 +192,55 @@ SELECT
 FROM spans WHERE type = 'file';
 """
 
-STEPS: tuple[str, ...] = (_RUNS + bodies.TABLES, _FINDINGS, _BUNDLES)
+_TENANTS = """
+CREATE TABLE tenants (            -- whose runs there are; runs.tenant has the name
+  id          INTEGER PRIMARY KEY, -- 0: 'default', what was recorded on this machine
+  name        TEXT NOT NULL UNIQUE
+);
+INSERT INTO tenants VALUES (0, 'default');
+-- Only of others than the default one: who has no tenants pays nothing.
+CREATE INDEX runs_tenant ON runs(tenant, started_ns) WHERE tenant <> 'default';
+ALTER TABLE writers ADD COLUMN tenant TEXT NOT NULL DEFAULT 'default';
+ALTER TABLE bodies ADD COLUMN tenant INTEGER NOT NULL DEFAULT 0; -- tenants.id
+ALTER TABLE rollups RENAME TO rollups_before;
+CREATE TABLE rollups (            -- daily sums that outlive the spans they were made of
+  day         TEXT NOT NULL,      -- UTC, YYYY-MM-DD
+  tenant      TEXT NOT NULL,
+  component   TEXT NOT NULL,
+  type        TEXT NOT NULL,
+  name        TEXT NOT NULL,
+  model       TEXT NOT NULL,      -- '' where there is none
+  count       INTEGER NOT NULL,
+  errors      INTEGER NOT NULL,
+  duration_ns INTEGER NOT NULL,   -- sum
+  histogram   TEXT NOT NULL,      -- JSON {bucket: count}, see store/rollups.py
+  input_tokens       INTEGER NOT NULL,
+  output_tokens      INTEGER NOT NULL,
+  cache_read_tokens  INTEGER NOT NULL,
+  cache_write_tokens INTEGER NOT NULL,
+  PRIMARY KEY (day, tenant, component, type, name, model)
+) WITHOUT ROWID;
+INSERT INTO rollups SELECT day, 'default', component, type, name, model, count, errors, duration_ns,
+  histogram, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens FROM rollups_before;
+DROP TABLE rollups_before;
+"""
+
+_NOTES = """
+CREATE TABLE notes (              -- what somebody said about a run afterwards
+  run         INTEGER NOT NULL,   -- runs.id
+  id          TEXT NOT NULL,      -- a UUIDv4, or what its source calls it
+  span_id     TEXT,               -- NULL: about the run as a whole
+  event_id    TEXT,               -- of a format that numbers its events
+  author      TEXT,
+  created_ns  INTEGER NOT NULL,
+  text        TEXT NOT NULL,
+  PRIMARY KEY (run, id)
+) WITHOUT ROWID;
+CREATE TRIGGER notes_gone AFTER DELETE ON runs
+BEGIN DELETE FROM notes WHERE run = OLD.id; END;
+"""
+
+STEPS: tuple[str, ...] = (_RUNS + bodies.TABLES, _FINDINGS, _BUNDLES, _TENANTS, _NOTES)
 """Step n brings a store from version n to n + 1."""
 
 VERSION = len(STEPS)
@@ -204,6 +252,25 @@ def view_columns(name: str) -> list[str]:
     lines = found.group().splitlines()[2:-1] if found else []
     columns = (re.sub(r"--.*", "", line).strip().rstrip(",") for line in lines)
     return [column.rpartition(" ")[2].rpartition(".")[2].strip('"') for column in columns if column]
+
+
+def views() -> list[tuple[str, str]]:
+    """Our views, by name, each as it was made; one may be made from those before it."""
+    found = re.finditer(r"(?ms)^CREATE VIEW (\w+) AS.*?;$", "\n".join(STEPS))
+    return [(match[1], match[0]) for match in found]
+
+
+def tables() -> list[tuple[str, str]]:
+    """Our tables, by name, each as its latest step made it, with the columns that were added."""
+    text = "\n".join(STEPS)
+    found = {
+        match[1]: match[0]
+        for match in re.finditer(r"(?ms)^CREATE TABLE (?:IF NOT EXISTS )?(\w+) .*?^\)[^;]*;", text)
+    }
+    for match in re.finditer(r"(?m)^ALTER TABLE (\w+) ADD COLUMN (.*);(.*)$", text):
+        head, end, rest = found[match[1]].rpartition("\n)")
+        found[match[1]] = f"{head}\n  {match[2]}{match[3]} (added later){end}{rest}"
+    return list(found.items())
 
 
 def version(connection: sqlite3.Connection) -> int:

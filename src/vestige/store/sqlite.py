@@ -2,6 +2,7 @@
 
     with SqliteStore.open(home.store) as store: ...              # takes records in
     with SqliteStore.open(home.store, readonly=True) as store:    # answers questions
+    with SqliteStore.open(home.store, readonly=True, tenant="acme") as store:    # of its runs alone
 
 A reader opens the file read-only and never waits for the writer. One transaction takes
 in a batch and moves the journal's offset: a kill in between loses nothing, doubles nothing.
@@ -19,9 +20,11 @@ from typing import Any, Self
 import msgspec
 
 from vestige.errors import NotFoundError, StoreError
+from vestige.record.note import Note
 from vestige.record.run import Run, RunInfo
+from vestige.record.tenant import DEFAULT_TENANT
 from vestige.record.types import AnyRecord, BodyInfo
-from vestige.store import ask, loading, retention, schema, search
+from vestige.store import ask, loading, notes, retention, schema, search, tenancy
 from vestige.store.base import (
     CheckResult,
     ConversationInfo,
@@ -52,9 +55,17 @@ def _no_spill(writer: str, seq: int, info: BodyInfo) -> bytes | None:
 class SqliteStore:
     """See `Store` in store/base.py for what each method promises."""
 
-    def __init__(self, connection: sqlite3.Connection, path: Path, read_spill: ReadSpill) -> None:
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        path: Path,
+        read_spill: ReadSpill,
+        tenant: str | None = None,
+    ) -> None:
         self._connection = connection
         self.path = path
+        self.tenant = tenant
+        """Whose runs alone can be seen here; None: all there are."""
         self._bodies = Bodies(connection)
         self._read_spill = read_spill
 
@@ -66,12 +77,19 @@ class SqliteStore:
         readonly: bool = False,
         read_spill: ReadSpill = _no_spill,
         lasting: bool = True,
+        tenant: str | None = None,
     ) -> SqliteStore:
-        """Open a store; a writer creates and migrates it. `lasting`: it is to survive a power cut."""
+        """Open a store; a writer creates and migrates it. `lasting`: it is to survive a power cut.
+
+        `tenant`: in every query there are only its runs, and what belongs to them.
+        """
+        assert readonly or tenant is None, "a writer says with each batch whose it is"
         try:
             if readonly:
                 connection = _connect_to_read(path)
                 _require_version(connection, path)
+                if tenant is not None:
+                    tenancy.cover(connection, tenant)
             else:
                 if not path.exists():
                     os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
@@ -83,7 +101,7 @@ class SqliteStore:
                 schema.migrate(connection, path)
         except sqlite3.Error as error:
             raise StoreError(f"{path}: cannot be opened as a store ({error}).") from error
-        return cls(connection, path, read_spill)
+        return cls(connection, path, read_spill, tenant)
 
     def close(self) -> None:
         self._connection.close()
@@ -112,10 +130,14 @@ class SqliteStore:
     # --- the collector's side -----------------------------------------------------------------
 
     def append(
-        self, records: Iterable[AnyRecord], position: Position | None = None, malformed: int = 0
+        self,
+        records: Iterable[AnyRecord],
+        position: Position | None = None,
+        malformed: int = 0,
+        tenant: str = DEFAULT_TENANT,
     ) -> int:
         with self._transaction() as connection:
-            ingest = Ingest(connection, self._bodies, self._read_spill)
+            ingest = Ingest(connection, self._bodies, self._read_spill, tenant)
             ingest.take(records)
             ingest.write()
             if position is not None:
@@ -138,16 +160,16 @@ class SqliteStore:
 
     def writers(self, unfinished: bool = False) -> Sequence[WriterInfo]:
         rows = self._connection.execute(
-            "SELECT writer, pid, supervisor, first_ns, last_ns, seen, malformed, dropped, ended"
-            f" FROM writers {_UNFINISHED if unfinished else ''} ORDER BY id"
+            "SELECT writer, pid, supervisor, first_ns, last_ns, seen, malformed, dropped, ended,"
+            f" tenant FROM writers {_UNFINISHED if unfinished else ''} ORDER BY id"
         )
         found = []
-        for writer, pid, supervisor, first_ns, last_ns, text, malformed, dropped, ended in rows:
+        for writer, pid, supervisor, first_ns, last_ns, text, malformed, *rest in rows:
             seen = SeenSet.parse(text)
             found.append(
                 WriterInfo(
                     writer, pid, supervisor, first_ns, last_ns, seen.last, seen.missing, malformed,
-                    dropped, ended,
+                    *rest,
                 )
             )  # fmt: skip
         return found
@@ -205,6 +227,14 @@ class SqliteStore:
         with self._transaction() as connection:
             search.store_findings(connection, run, results)
 
+    def add_note(self, note: Note, tenant: str | None = None) -> bool:
+        with self._transaction() as connection:
+            return notes.add_note(connection, note, tenant)
+
+    def forget_note(self, run_id: str, note_id: str, tenant: str | None = None) -> bool:
+        with self._transaction() as connection:
+            return notes.forget_note(connection, run_id, note_id, tenant)
+
     def get_fact(self, key: str) -> str | None:
         row = self._connection.execute("SELECT value FROM facts WHERE key = ?", (key,)).fetchone()
         return row[0] if row else None
@@ -215,10 +245,10 @@ class SqliteStore:
     # --- the query side -------------------------------------------------------------------------
 
     def list_runs(self, wanted: RunFilter) -> Sequence[RunInfo]:
-        return loading.list_runs(self._connection, wanted)
+        return loading.list_runs(self._connection, wanted, self.tenant)
 
     def look_for_runs(self, wanted: RunFilter) -> Listed:
-        return loading.look_for_runs(self._connection, wanted)
+        return loading.look_for_runs(self._connection, wanted, self.tenant)
 
     def conversations(self, ids: Sequence[str]) -> Sequence[ConversationInfo]:
         return loading.conversations(self._connection, ids)
@@ -232,7 +262,10 @@ class SqliteStore:
     def load_run(self, run_id: str) -> Run:
         run = loading.find_run(self._connection, run_id)
         if run is None:
-            raise NotFoundError(f"{run_id}: no such run in {self.path}. See `vestige list`.")
+            where = (
+                f" in {self.path}" if self.tenant is None else ""
+            )  # a path is not theirs to know
+            raise NotFoundError(f"{run_id}: no such run{where}. See `vestige list`.")
         return run
 
     def read_body(self, body_id: int, start: int = 0, end: int | None = None) -> bytes:
@@ -256,9 +289,13 @@ class SqliteStore:
     def query(self, sql: str, skip: int, limit: int) -> Rows:
         connection = _connect_to_read(self.path)
         try:
-            return ask.query(connection, sql, skip, limit, self.read_body)
+            shadow = None if self.tenant is None else tenancy.cover(connection, self.tenant)
+            return ask.query(connection, sql, skip, limit, self.read_body, shadow)
         finally:
             connection.close()
+
+    def notes(self, run_id: str) -> Sequence[Note]:
+        return notes.read_notes(self._connection, run_id)
 
     def check_results(self, run_ids: Sequence[str]) -> Mapping[str, Sequence[CheckResult]]:
         return search.check_results(self._connection, run_ids)

@@ -2,16 +2,19 @@
 
 from vestige.transfer.exporting import export_run
 from vestige.transfer.importing import Imported, check_source, import_path, recover_source
-from vestige.transfer.opening import is_source, open_ids, open_path, split_source
+from vestige.transfer.noting import add_note
+from vestige.transfer.opening import is_source, open_ids, open_path, open_tenant, split_source
 
 __all__ = [
     "Imported",
+    "add_note",
     "check_source",
     "export_run",
     "import_path",
     "is_source",
     "open_ids",
     "open_path",
+    "open_tenant",
     "recover_source",
     "split_source",
 ]

@@ -15,7 +15,8 @@ def export_run(store: Store, run_id: str, format: str, target: Path) -> Path:
     """Write a stored run to, or into, a path; the path that was made."""
     writer = get_format(format)
     run = store.load_run(run_id)
-    return writer.write(RunToWrite(run, store.read_body, _process(store, run.info)), target)
+    told = RunToWrite(run, store.read_body, _process(store, run.info), store.notes(run_id))
+    return writer.write(told, target)
 
 
 def _process(store: Store, run: RunInfo) -> Attributes:

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vestige.errors import NotFoundError, UnreadableError
+from vestige.errors import NotFoundError, UnreadableError, UsageError
 from vestige.formats import NAMES, get_format
 from vestige.formats.base import Format, Problem, Source
 from vestige.limits import BATCH_BYTES, IMPORT_BATCH
@@ -94,7 +94,9 @@ def _import_one(
         return Imported(place, None, 0, False, [problem])
     known = store.has_run(source.run_id)
     if known and not store.has_seen(source.writer, 1):
-        # Recorded here, or come by another way: the one that is here stands.
+        # Recorded here, or come by another way: the one that is here stands. What somebody
+        # elsewhere said about it is no part of it, and is taken.
+        _take_notes(store, source)
         if source.beside is None:
             return Imported(place, source.run_id, 0, True, [])
         source = source.beside
@@ -131,10 +133,21 @@ def take_source(store: Store, source: Source, redactor: Redactor, tell: Tell | N
         writers.update(record.writer for record in batch)
         if tell is not None:
             tell(len(batch))
+    _take_notes(store, source)
     for writer in writers:
         # No process of ours: nobody may wait for its end, or stamp it.
         store.end_writer(writer, "imported")
     return taken
+
+
+def _take_notes(store: Store, source: Source) -> None:
+    for note in source.notes:
+        try:
+            store.add_note(note)
+        except (UsageError, NotFoundError) as error:  # an empty one, or too many
+            problem = Problem("notes", "", "note-not-taken", str(error), severity="warning")
+            source.problems.append(problem)
+            return
 
 
 def _masked(records: Sequence[KnownRecord], redactor: Redactor) -> list[KnownRecord]:

@@ -145,6 +145,21 @@ def _open_home(home: Home) -> Debugger:
     )
 
 
+def open_tenant(home: Home, tenant: str) -> Debugger:
+    """The verbs over one tenant's runs in a home, as they are in its store now.
+
+    Nothing outside can be opened from there, and no answer names a path of the home.
+    """
+    from vestige.store.sqlite import SqliteStore
+
+    store = SqliteStore.open(home.store, readonly=True, tenant=tenant)
+
+    def keep(run: RunInfo, results: Sequence[CheckResult]) -> None:
+        _keep_findings(home.store, run, results)
+
+    return Debugger(store, keep=keep)
+
+
 def _keep_findings(path: Path, run: RunInfo, results: Sequence[CheckResult]) -> None:
     """Through a connection of its own; where that is not possible, the next one computes again."""
     import sqlite3

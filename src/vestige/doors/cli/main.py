@@ -17,7 +17,9 @@ from vestige.doors.cli.ask import check, compare, diff, grep, schema, sql, stats
 from vestige.doors.cli.collect import collect, doctor
 from vestige.doors.cli.debug import debug
 from vestige.doors.cli.keep import pin, prune, unpin
+from vestige.doors.cli.keys import keys
 from vestige.doors.cli.mcp import mcp
+from vestige.doors.cli.note import note, notes
 from vestige.doors.cli.options import Examples
 from vestige.doors.cli.read import body, list_runs, overview, show, span
 from vestige.doors.cli.recover import recover
@@ -79,6 +81,8 @@ for command in (
     outline,
     state,
     files,
+    note,
+    notes,
     grep,
     diff,
     compare,
@@ -99,6 +103,7 @@ for command in (
     debug,
     validate,
     artifacts,
+    keys,
     mcp,
     skill,
     help_component,

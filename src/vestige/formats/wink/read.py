@@ -41,6 +41,7 @@ from vestige.formats.wink.entries import (
 )
 from vestige.formats.wink.log_records import attributes_of, entry_of, our_level, to_ns
 from vestige.formats.wink.manifest import Manifest, render_manifest
+from vestige.formats.wink.notes import read_notes
 from vestige.formats.wink.others import LATER_MANIFEST, JsonlContent, LaterContent
 from vestige.formats.wink.records import find_run_id, has_records, read_records
 from vestige.formats.wink.unpack import Members, ZipContent
@@ -101,7 +102,10 @@ def read(path: Path) -> Source:
             reader = _WithRecords(content, run_id)
             # A builder's bundle holds more than the run that it watched; one of that run does not.
             more = alone if run_id not in (bundle_id, parts.run_id) else None
-            return Source(run_id, writer, reader.records(), content.problems, beside=more)
+            notes = read_notes(content, run_id)
+            return Source(
+                run_id, writer, reader.records(), content.problems, notes=notes, beside=more
+            )
     return alone
 
 

@@ -32,6 +32,7 @@ from vestige.formats.wink.manifest import (
     Execution,
     Manifest,
 )
+from vestige.formats.wink.notes import notes_extra
 from vestige.formats.wink.read import STATUSES, manifest_body
 from vestige.formats.wink.records import RecordParts
 from vestige.record.run import BodyRef, LogInfo, Run, SpanInfo
@@ -94,6 +95,7 @@ class RunContent:
 
     def extras(self) -> Iterator[Extra]:
         yield from RecordParts(self._source, self._held).extras()
+        yield from notes_extra(self._source)
 
     # --- bodies that a component holds -----------------------------------------------------------
 

@@ -1,0 +1,57 @@
+"""Notes inside a bundle: `vestige/notes.ndjson`, a line each. Who does not know them passes over.
+
+notes_extra(run_to_write)                       # on the way out
+read_notes(content, run_id)                     # and back
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from vestige.formats.base import RunToWrite
+from vestige.formats.wink.content import Extra
+from vestige.formats.wink.unpack import ZipContent
+from vestige.limits import MIB, NOTES_MAX
+from vestige.record.note import Note
+
+NOTES: Final = "vestige/notes.ndjson"
+NAME: Final = "notes"
+_BYTES_MAX: Final = 64 * MIB
+"""Of all notes of a bundle; what is beyond is passed over."""
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Note).decode
+
+
+def notes_extra(source: RunToWrite) -> Iterator[Extra]:
+    """The component that holds a run's notes; none where nothing was said."""
+    if source.notes:
+        lines = [_encode(note) + b"\n" for note in source.notes]
+        yield Extra(NAME, NOTES, len(lines), lambda: iter(lines))
+
+
+def read_notes(content: ZipContent, run_id: str) -> list[Note]:
+    """The notes of a bundle, as being about this run: it may have another id here."""
+    if not content.has(NOTES):
+        return []
+    component = content.manifest.component(NAME)
+    found: list[Note] = []
+    bad = read = 0
+    for _, line in content.lines(NOTES, component.sha256 if component else None):
+        read += len(line)
+        if len(found) >= NOTES_MAX or read > _BYTES_MAX:
+            content.warn(NOTES, "", "notes-too-many", f"only the first {len(found)} were taken.")
+            break
+        try:
+            found.append(msgspec.structs.replace(_decode(line), run_id=run_id))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            bad += 1
+    if bad:
+        content.warn(NOTES, "", "note-unreadable", f"{bad} lines that hold no note.")
+    return found
+
+
+__all__ = ["NOTES", "notes_extra", "read_notes"]
