@@ -137,17 +137,12 @@ def _conditions(wanted: RunFilter) -> tuple[str, list[Any]]:
         where.append("r.name LIKE ? ESCAPE '\\'")
         values.append(run_terms.contains(wanted.name))
     if wanted.like is not None:
-<<<<<<< HEAD
         sql, own = run_terms.condition(Term("text", ":", wanted.like))
         where.append(sql)
         values += own
-=======
-        where.append(_LIKE)
-        values.extend([_contains(wanted.like)] * 4)
     if wanted.tenant_of is not None:
         where.append("r.tenant = (SELECT tenant FROM runs WHERE run_id = ?)")
         values.append(wanted.tenant_of)
->>>>>>> access
     for column in ("name", "outcome"):
         exact = wanted.name_is if column == "name" else wanted.outcome
         if exact is not None:
