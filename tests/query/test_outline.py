@@ -13,6 +13,7 @@ from vestige.collector.loop import catch_up
 from vestige.errors import UsageError
 from vestige.home import Home
 from vestige.query.debugger import Debugger
+from vestige.query.outline import outline_answer
 from vestige.query.shape import draw_shape
 from vestige.recorder import Recorder
 from vestige.store.outlines import OPEN_MAX, Cursor, parse_cursor
@@ -104,6 +105,47 @@ def test_a_cursor_gives_what_is_new_and_what_has_changed(home: Home) -> None:
     assert later["logs"]["message"] == ["said later"]
     assert {**rows(first.data()), **rows(later)} == rows(whole)
     assert later["run"]["outcome"] == "ok"
+
+
+@pytest.mark.parametrize("limit", [1, 4])
+def test_pages_of_a_long_run_are_the_whole(desk: Debugger, limit: int) -> None:
+    """Parents on another page are known by their number."""
+    info = desk.resolve("r3").run
+    merged: dict[int, Row] = {}
+    messages: list[str] = []
+    after: str | None = None
+    while True:
+        page = outline_answer(desk.store, info, after, limit).data()
+        merged |= rows(page)
+        messages += page["logs"]["message"]
+        after = page["next"]
+        if not page["more"]:
+            break
+    whole = desk.outline("r3").data()
+
+    assert merged == rows(whole)
+    assert messages == whole["logs"]["message"]
+
+
+def test_a_run_with_more_open_spans_than_a_cursor_names_is_read_again(home: Home) -> None:
+    with Recorder(home, last_words=False) as recorder:
+        run = recorder.run("agent")
+        spans = [run.child("work", "step") for _ in range(OPEN_MAX + 1)]
+        catch_up(home)
+        with vestige.open(home.root) as debugger:
+            short = debugger.resolve(None).run.short_id
+            first = debugger.outline(short).data()
+        for span in spans:
+            span.end()
+        run.end()
+    catch_up(home)
+    with vestige.open(home.root) as debugger:
+        later = debugger.outline(short, after=first["next"]).data()
+        whole = debugger.outline(short).data()
+
+    assert len(first["next"]) < 100
+    assert {**rows(first), **rows(later)} == rows(whole)
+    assert {row["status"] for row in rows(later).values()} == {"ok"}
 
 
 @pytest.mark.slow
