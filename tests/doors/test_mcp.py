@@ -401,7 +401,7 @@ def test_only_this_machine_is_served(recorded: Home, host: str) -> None:
         ("overview", {"id": "r1", "budget": True}, "budget: true does not fit"),
         ("list", {"fialed": True}, "nearest: failed"),
         ("list", {"failed": "yes"}, "expected true or false"),
-        ("list", {"qqq": 1}, "there are: failed, since"),
+        ("list", {"qqq": 1}, "there are: filter, failed"),
         ("stats", {"by": "colour"}, "expected one of name, model, tool, component, type, day"),
         ("list", {"since": "soon"}, 'since: "soon" does not fit (expected a duration such as 90s'),
         ("body", {"id": "r1.s1", "lines": "9:3"}, "expected a:b with 1 <= a <= b"),

@@ -152,7 +152,8 @@ def test_no_verb_tells_of_another_tenant(
     special: dict[str, list[Callable[[], Any]]] = {
         "list": [lambda: debugger.list(everything=True, cost=True, limit=100),
                  lambda: debugger.list(like="word", everything=True),
-                 lambda: debugger.list(conversation="c-shared")],
+                 lambda: debugger.list(conversation="c-shared"),
+                 lambda: debugger.list("tool:search model:gpt cost>=0 word", group="conversation")],
         "grep": [lambda: debugger.grep("word"), lambda: debugger.grep("refunds"),
                  lambda: debugger.grep("w.rd", regex=True, where="bodies"),
                  lambda: debugger.grep("shared result")],
@@ -160,6 +161,8 @@ def test_no_verb_tells_of_another_tenant(
         "schema": [debugger.schema],
         "stats": [lambda by=by: debugger.stats(by=by)  # type: ignore[misc]  # a loop's variable
                   for by in ("name", "model", "tool", "component", "type", "day")],
+        "trends": [lambda by=by: debugger.trends(since="9999d", by=by)  # type: ignore[misc]  # as above
+                   for by in ("day", "hour")],
         "compare": [lambda: debugger.compare([run], [run])],
         "diff": [lambda: debugger.diff(run, vs_good=True), lambda: debugger.diff(run, prev=True),
                  lambda: debugger.diff(run, run)],
