@@ -22,7 +22,7 @@ CHECKS = [
     content_type_conformance,
     response_schema_conformance,
 ]
-EXAMPLES = 12
+EXAMPLES = 8
 """Requests per operation: enough to try each kind of value, few enough for CI."""
 
 
