@@ -11,6 +11,7 @@
   bundles/                  <bundle id>.wink: those that `vestige recover` made
   keys.json                 who may ask the server (access.py), hashed
   keys.lock                 held by whoever changes them
+  hash.key                  of the hashes that stand for secrets in exports
   shipped.json              how far `vestige ship` has sent the journals on
 """
 
@@ -73,6 +74,10 @@ class Home(msgspec.Struct, frozen=True):
     @property
     def keys_lock(self) -> Path:
         return self.root / "keys.lock"
+
+    @property
+    def hash_key(self) -> Path:
+        return self.root / "hash.key"
 
     @property
     def shipped(self) -> Path:

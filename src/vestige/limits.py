@@ -209,6 +209,29 @@ ARTIFACT_BODY_MAX = 4 * MIB
 JUNIT_MAX = 64 * MIB
 """An XML report is held whole while it is read."""
 
+# --- OpenWOP ----------------------------------------------------------------------------
+
+OPENWOP_BUNDLE_MAX = 8_000_000
+"""A whole bundle, uncompressed: below 8 MB however one counts a megabyte."""
+
+OPENWOP_BUNDLE_MIN = 500_000
+"""Of a cap that is set lower: an error with its stack, notes and a first event have to fit."""
+
+OPENWOP_POLL_S = 30.0
+"""The longest that an event poll waits; whoever wants to wait longer asks again."""
+
+OPENWOP_LIST_MAX = 200
+"""Runs in one answer of `GET /v1/runs`; the rest follows with `after`."""
+
+OPENWOP_REQUEST_MAX = 256 * KIB
+"""The body of a request: an annotation, or a demo workflow's inputs."""
+
+OPENWOP_PART_MAX = 1_000_000
+"""What goes in, what comes out, the variables and all notes of a run, each: the events need the room."""
+
+OPENWOP_FILE_MAX = 64 * MIB
+"""A bundle is read whole; hosts may raise their cap, but one of this size is no report of one run."""
+
 # --- the store --------------------------------------------------------------------------
 
 PIECE_MIN = 64

@@ -10,6 +10,10 @@
     VESTIGE_WIRE_HTTP   1: record other HTTP calls too
     VESTIGE_WIRE_HOSTS  hosts whose calls are recorded, e.g. `*.example.com, !noisy.example.com`
     VESTIGE_WIRE_PATHS  the same for paths, e.g. `!/v1/embeddings`
+    VESTIGE_OPENWOP_REDACTION   mask, omit, hash, passthrough: how masked secrets are served
+    VESTIGE_OPENWOP_BUNDLE      0: serve no debug bundles
+    VESTIGE_OPENWOP_FEEDBACK    0: serve and take no annotations
+    VESTIGE_OPENWOP_BUNDLE_BYTES  the cap of a bundle, e.g. 8MB
     VESTIGE_RETENTION_AGE         how long runs are kept, e.g. 7d
     VESTIGE_RETENTION_BODY_BYTES  how much of bodies is kept, e.g. 256MB
 
@@ -29,7 +33,12 @@ import msgspec
 
 from vestige.errors import SettingError
 from vestige.home import Home
-from vestige.limits import RETENTION_AGE_S, RETENTION_BODY_BYTES
+from vestige.limits import (
+    OPENWOP_BUNDLE_MAX,
+    OPENWOP_BUNDLE_MIN,
+    RETENTION_AGE_S,
+    RETENTION_BODY_BYTES,
+)
 
 T = TypeVar("T")
 
@@ -46,6 +55,10 @@ class Settings(msgspec.Struct, frozen=True):
     wire_http: bool = False
     wire_hosts: tuple[str, ...] = ()
     wire_paths: tuple[str, ...] = ()
+    openwop_redaction: str = "mask"
+    openwop_bundle: bool = True
+    openwop_feedback: bool = True
+    openwop_bundle_bytes: int = OPENWOP_BUNDLE_MAX
     retention_age_s: float = RETENTION_AGE_S
     retention_body_bytes: int = RETENTION_BODY_BYTES
 
@@ -64,6 +77,12 @@ def read_settings(home: Home, env: Mapping[str, str] | None = None) -> Settings:
         wire_http=read("wire_http", _flag, False),
         wire_hosts=read("wire_hosts", _patterns, ()),
         wire_paths=read("wire_paths", _patterns, ()),
+        openwop_redaction=read(
+            "openwop_redaction", _one_of("mask", "omit", "hash", "passthrough"), "mask"
+        ),
+        openwop_bundle=read("openwop_bundle", _flag, True),
+        openwop_feedback=read("openwop_feedback", _flag, True),
+        openwop_bundle_bytes=read("openwop_bundle_bytes", _bundle_size, OPENWOP_BUNDLE_MAX),
         retention_age_s=read("retention_age", parse_duration, float(RETENTION_AGE_S)),
         retention_body_bytes=read("retention_body_bytes", parse_size, RETENTION_BODY_BYTES),
     )
@@ -164,6 +183,13 @@ def _patterns(text: str) -> tuple[str, ...]:
     """Texts between commas; a list in config.toml comes as Python writes it."""
     words = (word.strip(" []'\"") for word in text.split(","))
     return tuple(word for word in words if word)
+
+
+def _bundle_size(text: str) -> int:
+    size = parse_size(text)
+    if size < OPENWOP_BUNDLE_MIN:
+        raise ValueError(f"expected at least {OPENWOP_BUNDLE_MIN} bytes")
+    return size
 
 
 def _share(text: str) -> float:

@@ -11,7 +11,7 @@ from typing import Final, cast
 from vestige.errors import UsageError
 from vestige.formats.base import Format
 
-NAMES: Final[tuple[str, ...]] = ("wink", "agentdbg", "junit", "reportlog", "artifacts")
+NAMES: Final[tuple[str, ...]] = ("wink", "agentdbg", "junit", "reportlog", "artifacts", "openwop")
 """In the order in which a path is shown to them; each is a module or package of this folder."""
 
 

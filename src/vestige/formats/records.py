@@ -15,7 +15,7 @@ from vestige.record.run import BodyRef, LogInfo, SpanInfo
 from vestige.record.types import VERSION, BodyInfo, KnownRecord, Link, Log, SpanClose, SpanOpen
 from vestige.record.values import inline_bytes
 
-_Moment = tuple[int, str, float, int, "SpanInfo | LogInfo", bool]
+Moment = tuple[int, str, float, int, "SpanInfo | LogInfo", bool]
 """Time (held, so that it never runs back within a writer), writer, seq, tie-break, what, its end?"""
 
 
@@ -27,7 +27,7 @@ def records_of(source: RunToWrite, writer: str) -> Iterator[KnownRecord]:
             Link(link.target_span, link.target_run, link.reason)
         )
     run = source.run.info
-    for seq, (*_, node, ends) in enumerate(_moments(source), 1):
+    for seq, (*_, node, ends) in enumerate(moments_of(source), 1):
         if isinstance(node, LogInfo):
             body, info = _body(source, node.body)
             yield Log(
@@ -38,7 +38,7 @@ def records_of(source: RunToWrite, writer: str) -> Iterator[KnownRecord]:
             body, info = _body(source, node.output)
             took_ns = node.duration_ns or 0
             yield SpanClose(
-                VERSION, writer, seq, _ended_ns(source, node), run.id, node.id,
+                VERSION, writer, seq, ended_at_ns(source, node), run.id, node.id,
                 node.status or "ok", took_ns, {}, body, info,
             )  # fmt: skip
         else:
@@ -51,7 +51,7 @@ def records_of(source: RunToWrite, writer: str) -> Iterator[KnownRecord]:
             )  # fmt: skip
 
 
-def _ended_ns(source: RunToWrite, span: SpanInfo) -> int:
+def ended_at_ns(source: RunToWrite, span: SpanInfo) -> int:
     """By the wall clock where that is known; durations are another clock's."""
     info = source.run.info
     if info.ended_ns is not None and span.type == "run" and span.parent_id is None:
@@ -77,13 +77,15 @@ def _original_bytes(cut: str) -> int | None:
     return int(words[2]) if cut.startswith("cut from ") and words[2].isdecimal() else None
 
 
-def _moments(source: RunToWrite) -> list[_Moment]:
-    """Openings and lines in each writer's own order; every close where its writer put it."""
+def moments_of(source: RunToWrite) -> list[Moment]:
+    """Openings and lines in each writer's own order; every close where its writer put it.
+
+    What formats tell event by event is told in this order. Bodies are not read."""
     nodes: dict[str, list[SpanInfo | LogInfo]] = {}
     everything: list[SpanInfo | LogInfo] = [*source.run.spans, *source.run.logs]
     for node in everything:
         nodes.setdefault(node.writer, []).append(node)
-    moments: list[_Moment] = []
+    moments: list[Moment] = []
     for writer, own in nodes.items():
         own.sort(key=_seq)
         seqs = [_seq(node) for node in own]
@@ -94,7 +96,7 @@ def _moments(source: RunToWrite) -> list[_Moment]:
         for seq, at, node in zip(seqs, held, own, strict=True):
             moments.append((at, writer, seq, 0, node, False))
             if isinstance(node, SpanInfo) and node.status is not None:
-                moments.append(_close(node, _ended_ns(source, node), writer, seqs, held))
+                moments.append(_close(node, ended_at_ns(source, node), writer, seqs, held))
     moments.sort(key=_place)
     for at in range(len(moments) - 1, -1, -1):
         ended_ns, *_, node, ends = moments[at]
@@ -106,7 +108,7 @@ def _moments(source: RunToWrite) -> list[_Moment]:
     return moments
 
 
-def _close(span: SpanInfo, ended_ns: int, writer: str, seqs: list[int], held: list[int]) -> _Moment:
+def _close(span: SpanInfo, ended_ns: int, writer: str, seqs: list[int], held: list[int]) -> Moment:
     end_seq: float | None = span.end_seq
     if end_seq is not None and span.parent_id is None and ended_ns >= held[-1]:
         # A root may be closed by another writer (a stamp), in whose numbers it came early.
@@ -124,7 +126,7 @@ def _close(span: SpanInfo, ended_ns: int, writer: str, seqs: list[int], held: li
     )
 
 
-def _place(moment: _Moment) -> tuple[Any, ...]:
+def _place(moment: Moment) -> tuple[Any, ...]:
     return moment[:4]
 
 

@@ -36,6 +36,7 @@ from vestige.record.health import Health
 from vestige.record.run import Run, RunInfo, SpanInfo
 from vestige.settings import parse_duration
 from vestige.store.base import RunFilter, Store
+from vestige.store.reports import connection_of, find_partial
 
 A = TypeVar("A", bound=Asked)
 Range = tuple[int, int | None]
@@ -156,8 +157,14 @@ class Debugger:
                 runs, len(found) > limit, limit, now_ns, options,
                 {run_id: finding for run_id, finding in tops.items() if finding is not None},
                 run_costs(self.store, [run.id for run in runs]) if cost else None,
+                self._partial(runs),
             )
         )  # fmt: skip
+
+    def _partial(self, runs: Sequence[RunInfo]) -> set[str]:
+        """Of runs that came in bundles, those whose bundle was truncated."""
+        came = [run.id for run in runs if run.component == "openwop"]
+        return find_partial(connection_of(self.store), came) if came else set()
 
     def overview(self, id: str | None = None) -> OverviewAnswer:
         target = resolve(self.store, id, "run")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -34,6 +34,8 @@ class ListAnswer(Asked):
     """By run id: the first thing to say about it."""
     costs: Mapping[str, Cost] | None = None
     """By run id; None: money was not asked for."""
+    partial: Collection[str] = ()
+    """Ids of runs that are not all here."""
 
     def lines(self, budget: int) -> list[str]:
         if not self.runs:
@@ -68,7 +70,9 @@ class ListAnswer(Asked):
             took = run.duration_ns if run.duration_ns is not None else run.last_ns - run.started_ns
             row = [
                 run.short_id,
-                words.one_line(run.name, 40) + (" *" if run.pinned else ""),
+                words.one_line(run.name, 40)
+                + (" (partial)" if run.id in self.partial else "")
+                + (" *" if run.pinned else ""),
                 words.one_line(run.outcome, 20),
                 words.ago(run.started_ns, self.now_ns),
                 words.duration(took),
@@ -90,6 +94,8 @@ class ListAnswer(Asked):
             finding = self.findings.get(run["id"])
             if finding is not None:
                 run["top_finding"] = finding.kind
+            if run["id"] in self.partial:
+                run["partial"] = True
             if self.costs is not None:
                 cost = self.costs.get(run["id"])
                 run["cost_usd"] = None if cost is None else cost.dollars

@@ -13,7 +13,7 @@ from vestige.query import words
 from vestige.query.budget import count_tokens
 from vestige.query.layout import Asked, cost
 from vestige.query.timeline import Line, is_stamp, timeline
-from vestige.record.run import BodyRef, LogInfo, Run, RunInfo, SpanInfo
+from vestige.record.run import BodyRef, LogInfo, Run, RunInfo, SpanInfo, partial_of
 
 JSON_VERSION = 1
 
@@ -193,8 +193,9 @@ def header(run: Run) -> list[str]:
         facts.append(words.counted(redactions, "redaction"))
     if any(span.attributes.get("sampled") is False for span in run.spans):
         facts.append("not sampled: only the run itself, warnings and errors were kept")
+    partial = " (partial)" if partial_of(run) else ""
     return [
-        f"{info.short_id} {words.one_line(info.name, 80)}: {info.outcome} after {spent}",
+        f"{info.short_id} {words.one_line(info.name, 80)}: {info.outcome} after {spent}{partial}",
         f"{info.id}  {words.timestamp(info.started_ns)}",
         " · ".join(facts),
     ]
@@ -206,8 +207,10 @@ def count_redactions(run: Run) -> int:
 
 
 def stamps(run: Run) -> list[str]:
-    """What the collector says about how the process ended."""
-    return [words.one_line(log.message, 200) for log in run.logs if is_stamp(log)]
+    """What must not be missed: that the run is not all here; how its process ended."""
+    partial = partial_of(run)
+    said = [log.message for log in run.logs if is_stamp(log)]
+    return [words.one_line(text, 200) for text in ([partial, *said] if partial else said)]
 
 
 def render_line(line: Line, id_width: int) -> str:

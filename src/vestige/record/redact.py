@@ -207,6 +207,10 @@ class Redactor:
             cleaned[_unused(self.text(key, counts), cleaned)] = new
         return cleaned
 
+    def value(self, value: Any, counts: Counts | None = None) -> Any:
+        """A JSON value with every secret in it masked: in keys, and by them."""
+        return self._nested(value, {} if counts is None else counts, NESTING_MAX)
+
     def _base64(self, body: str, counts: Counts) -> str:
         try:
             raw = base64.b64decode(body, validate=True)

@@ -7,11 +7,14 @@ Bodies are fetched by reference, when somebody asks.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, TypeVar
+from typing import Final, Literal, TypeVar
 
 import msgspec
 
 from vestige.record.types import Attributes
+
+PARTIAL: Final = "bundle.partial"
+"""Attribute of a root span whose run is not all here: what is missing, in words."""
 
 Outcome = Literal["running", "ok", "error", "cancelled", "timeout", "interrupted"]
 
@@ -106,6 +109,12 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     spans: list[SpanInfo]
     logs: list[LogInfo]
     links: list[LinkInfo]
+
+
+def partial_of(run: Run) -> str:
+    """What is missing of a run that came in a truncated bundle; empty: it is whole."""
+    found = (span.attributes.get(PARTIAL) for span in run.spans if span.parent_id is None)
+    return next((told for told in found if isinstance(told, str)), "")
 
 
 Node = SpanInfo | LogInfo

@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from vestige.errors import UsageError
+from vestige.record.run import PARTIAL
 from vestige.record.types import OWN_COMPONENT
 from vestige.store.base import Store
 
@@ -288,3 +289,18 @@ def read_assemblies(
         (msgspec.json.encode(list(run_ids)).decode(), assemblies_max),
     )
     return [(run_id, body) for run_id, body in rows]
+
+
+def find_partial(connection: sqlite3.Connection, run_ids: Sequence[str]) -> set[str]:
+    """Those of these runs that are not all here, as their root says."""
+    return {
+        run_id
+        for run_id in run_ids
+        if connection.execute(_PARTIAL, (run_id, f'%"{PARTIAL}":%')).fetchone()
+    }
+
+
+_PARTIAL = """
+SELECT 1 FROM runs r JOIN spans s ON s.run = r.id
+WHERE r.run_id = ? AND s.parent_id IS NULL AND s.type = 'run' AND s.attributes LIKE ?
+"""

@@ -2,21 +2,51 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from pathlib import Path
 
-from vestige.formats import get_format
+from vestige.clock import SYSTEM
+from vestige.errors import UnreadableError, UsageError
+from vestige.formats import get_format, openwop
 from vestige.formats.base import RunToWrite
+from vestige.home import Home
 from vestige.record.run import RunInfo
 from vestige.record.types import Attributes
 from vestige.store.base import Store
 
 
-def export_run(store: Store, run_id: str, format: str, target: Path) -> Path:
-    """Write a stored run to, or into, a path; the path that was made."""
+def export_run(
+    store: Store,
+    run_id: str,
+    format: str,
+    target: Path,
+    redaction: str | None = None,
+    key: bytes = b"",
+) -> Path:
+    """Write a stored run to, or into, a path; the path that was made.
+
+    `redaction`: how masked secrets are written, for a format that has several ways. `key`: of hashes.
+    """
     writer = get_format(format)
+    source = run_to_write(store, run_id)
+    if redaction is None:
+        return writer.write(source, target)
+    if format != "openwop":
+        raise UsageError(
+            f"--redaction: {format} has one way to write masked secrets. Leave it out."
+        )
+    if redaction not in openwop.MODES:
+        raise UsageError(
+            f"--redaction: {redaction!r} is not known (expected {', '.join(openwop.MODES)})."
+        )
+    return openwop.write(source, target, redaction, key)
+
+
+def run_to_write(store: Store, run_id: str) -> RunToWrite:
+    """A stored run with all that travels with it."""
     run = store.load_run(run_id)
-    told = RunToWrite(run, store.read_body, _process(store, run.info), store.notes(run_id))
-    return writer.write(told, target)
+    return RunToWrite(run, store.read_body, _process(store, run.info), store.notes(run_id))
 
 
 def _process(store: Store, run: RunInfo) -> Attributes:
@@ -27,3 +57,25 @@ def _process(store: Store, run: RunInfo) -> Attributes:
         if span.type == "process":
             return span.attributes
     return {}
+
+
+def hash_key(home: Home) -> bytes:
+    """The key of a home's hashes, made when it is first needed: the same secret hashes the same in
+    all that a home gives out, and nobody else can test a guess."""
+    path = home.hash_key
+    try:
+        if not path.exists():
+            half = path.with_name(f".{path.name}.{os.getpid()}.{SYSTEM.writer_id()}")
+            with open(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                file.write(os.urandom(32))
+            with contextlib.suppress(FileExistsError):
+                os.link(half, path)  # whoever is first: there is one key
+            half.unlink()
+        key = path.read_bytes()
+    except OSError as error:
+        raise UnreadableError(
+            f"{path}: cannot be read or made ({error.strerror}). Mend its folder, or use mask."
+        ) from None
+    if len(key) < 16:
+        raise UnreadableError(f"{path}: too short for a key. Remove it; a new one is made.")
+    return key

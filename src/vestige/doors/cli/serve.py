@@ -32,6 +32,7 @@ from vestige.doors.cli.options import Examples, Home, home_option
     help="A name by which clients ask for this server (Host), e.g. behind a proxy. Repeatable.",
 )  # fmt: skip
 @click.option("--no-collect", is_flag=True, help="Leave taking journals in to somebody else.")
+@click.option("--demo-workflows", is_flag=True, help="OpenWOP: let conformance suites start runs.")
 @click.option("--no-log", is_flag=True, help="No line on stderr for each request.")
 @home_option
 def serve(
@@ -42,6 +43,7 @@ def serve(
     names: tuple[str, ...],
     no_collect: bool,
     no_log: bool,
+    demo_workflows: bool,
     home: Home,
 ) -> None:
     """Serve the home's runs over HTTP: the verbs as JSON, live updates, OpenWOP, the viewer.
@@ -53,7 +55,13 @@ def serve(
     from vestige.doors.http.serving import make_server
     from vestige.doors.http.serving import serve as serve_http
 
-    server = make_server(home, host, names=names, log=None if no_log else log_to_stderr)
+    server = make_server(
+        home,
+        host,
+        names=names,
+        log=None if no_log else log_to_stderr,
+        demo_workflows=demo_workflows,
+    )
     serve_http(
         server, host, port, cert=cert, key=key, collect=not no_collect,
         ready=lambda url: click.echo(f"serving {url}", err=True),

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 REQUEST_FORMATS = ("curl", "python")
 """As query/reproduce.py has them; named here so that `--help` need not load it."""
 
+REDACTIONS = ("mask", "omit", "hash", "passthrough")
+"""As formats/openwop has them; named here for the same reason."""
+
 PROGRESS_STEP = 1_000
 """Records between two looks at the terminal."""
 
@@ -34,6 +37,7 @@ PROBLEMS_SHOWN = 5
   vestige import ~/.agentdbg           every run of an AgentDbg data directory
   vestige import runs/3d1957bd-...     one run directory
   vestige import crash.wink            a debug bundle
+  vestige import run.json              an OpenWOP bundle
 """,
     exits="0 taken in (also when all was known), 1 some could not be read, 2 no such path,"
     " 3 nothing that can be imported",
@@ -105,6 +109,7 @@ class _Progress:
     cls=Examples,
     examples="""
   vestige export r7 --format agentdbg -o runs     into runs/<run id>/
+  vestige export r7 --format openwop -o r7.json   a debug bundle, at most 8 MB
   vestige export r7.s12 --format curl             a recorded request as a shell script
   vestige export r7.s12 --format python -o x.py   the same as a Python program
 """,
@@ -119,8 +124,12 @@ class _Progress:
     "-o", "--output", "target", type=click.Path(path_type=Path), metavar="PATH",
     help="Where to write it. A single request may go to standard output.",
 )  # fmt: skip
+@click.option(
+    "--redaction", type=click.Choice(REDACTIONS),
+    help="Of openwop: what stands in place of a masked secret. Default there: mask.",
+)  # fmt: skip
 @home_option
-def export(id: str, format: str, target: Path | None, home: Home) -> None:
+def export(id: str, format: str, target: Path | None, redaction: str | None, home: Home) -> None:
     """Write a run in another format, or one request as a program that sends it again.
 
     ID is anything that leads to a run (or, for curl and python, to a span), or the path of
@@ -128,7 +137,7 @@ def export(id: str, format: str, target: Path | None, home: Home) -> None:
     environment variables.
     """
     from vestige.doors.cli.read import asked
-    from vestige.transfer import export_run
+    from vestige.transfer import export_run, hash_key
 
     if format not in REQUEST_FORMATS and target is None:
         raise click.UsageError(f"--format {format} needs a place to write to: -o PATH.")
@@ -138,7 +147,8 @@ def export(id: str, format: str, target: Path | None, home: Home) -> None:
             return
         assert target is not None
         run = debugger.resolve(wanted, "run").run
-        click.echo(str(export_run(debugger.store, run.id, format, target)))
+        key = hash_key(home) if redaction == "hash" else b""
+        click.echo(str(export_run(debugger.store, run.id, format, target, redaction, key)))
 
 
 def _write_text(text: str, target: Path | None) -> None:

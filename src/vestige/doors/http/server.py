@@ -61,6 +61,7 @@ class Server:
         clock: clock.Clock = clock.SYSTEM,
         log: Callable[[dict[str, object]], None] | None = None,
         threads: int = HTTP_THREADS,
+        demo_workflows: bool = False,
     ) -> None:
         self.home = home
         self.keys = Keys(home)
@@ -68,6 +69,8 @@ class Server:
         self.token = token
         self.hosts = hosts
         """Names by which we are asked for (Host); None: any, where no cookie could be misused."""
+        self.demo_workflows = demo_workflows
+        """Whether conformance suites may start runs (workflows.py)."""
         self.port = 0
         """Where it listens: known once it does."""
         self.metrics = Metrics()

@@ -54,6 +54,7 @@ def make_server(
     token: bool | None = None,
     names: Sequence[str] = (),
     log: Callable[[dict[str, object]], None] | None = None,
+    demo_workflows: bool = False,
 ) -> Server:
     """What is served there, to whom. `token`: None means if there are no keys."""
     local = is_loopback(host)
@@ -71,7 +72,7 @@ def make_server(
     if local:
         hosts |= LOOPBACK_NAMES | {host.lower()}
     secret = clock.random_bytes(24).hex() if token else None
-    return Server(home, token=secret, hosts=hosts or None, log=log)
+    return Server(home, token=secret, hosts=hosts or None, log=log, demo_workflows=demo_workflows)
 
 
 def serve(

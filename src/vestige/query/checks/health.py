@@ -10,7 +10,7 @@ from vestige.query import words
 from vestige.query.checks import check, make_finding
 from vestige.query.evidence import Evidence
 from vestige.record.finding import Finding
-from vestige.record.run import Node, SpanInfo, time_ns
+from vestige.record.run import PARTIAL, Node, SpanInfo, partial_of, time_ns
 from vestige.record.types import OWN_COMPONENT
 
 EVIDENCE_MAX = 10
@@ -197,4 +197,25 @@ def unsampled_run(evidence: Evidence) -> Iterator[Finding]:
             evidence=[root.id],
             message="this run was not sampled: only its root, warnings and errors are here.",
             command="vestige doctor",
+        )
+
+
+@check(
+    "partial-run",
+    title="The run came in a truncated bundle: its end is not here",
+    looks_at=f"attribute `{PARTIAL}` of the run's root span",
+    severity="warning",
+    confidence=1.0,
+    false_positives="none; a whole bundle of the same run, imported as well, adds the rest",
+)
+def partial_run(evidence: Evidence) -> Iterator[Finding]:
+    told = partial_of(evidence.run)
+    if told and evidence.root is not None:
+        yield make_finding(
+            evidence,
+            "partial-run",
+            kind="health/partial",
+            cause=evidence.root.id,
+            evidence=[evidence.root.id],
+            message=f"{words.one_line(told, 200)}: what happened after them is not known here.",
         )

@@ -1,0 +1,57 @@
+"""OpenWOP debug bundles: one run as one JSON document, portable, redacted, at most 8 MB.
+
+story.py      a run as OpenWOP tells it     bundle.py     put together, within the cap
+payloads.py   what each event says          privacy.py    redaction modes; machine.py: nothing of the machine
+reading.py    a bundle as a run             checking.py   all that is wrong with one; rules.py: by which rule
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from vestige.formats.base import Problem, RunToWrite, Source
+from vestige.formats.openwop.names import MODES as MODES
+from vestige.formats.openwop.names import Mode as Mode
+
+_SNIFFED = 64 * 1024
+_SIGNS = (b'"bundleVersion"', b'"redactionMode"', b'"redactionApplied"')
+
+
+def sniff(path: Path) -> bool:
+    """A JSON object that names the version of a bundle: near its beginning, or near its end."""
+    try:
+        if not path.is_file():
+            return False
+        with open(path, "rb") as file:
+            start = file.read(_SNIFFED)
+            if not start.lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"{"):
+                return False
+            file.seek(max(0, path.stat().st_size - _SNIFFED))
+            end = file.read(_SNIFFED)
+    except (OSError, ValueError):
+        return False
+    return any(sign in start or sign in end for sign in _SIGNS)
+
+
+def find(path: Path) -> Iterator[Path]:
+    yield path
+
+
+def read(path: Path) -> Source:
+    from vestige.formats.openwop.reading import read_bundle
+
+    return read_bundle(path)
+
+
+def check(path: Path) -> Sequence[Problem]:
+    from vestige.formats.openwop.checking import check_path
+
+    return check_path(path)
+
+
+def write(run: RunToWrite, target: Path, redaction: Mode = "mask", key: bytes = b"") -> Path:
+    """To the target, a file that is not there yet, or into it, a folder. `key`: of the hashes."""
+    from vestige.formats.openwop.writing import write_bundle
+
+    return write_bundle(run, target, redaction, key)

@@ -1,0 +1,66 @@
+"""Words of OpenWOP v1, and how ids and times are written there."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Final, Literal
+
+FORMAT: Final = "openwop"
+BUNDLE_VERSION: Final = "1.0"
+"""The text says "1", its schema wants a dot. Both are read."""
+PROTOCOL_VERSION: Final = "1.1"
+
+Mode = Literal["mask", "omit", "hash", "passthrough"]
+MODES: Final[tuple[Mode, ...]] = ("mask", "omit", "hash", "passthrough")
+
+REDACTED: Final = "[REDACTED]"
+OMITTED: Final = "[OMITTED]"
+"""Where a field has to be there, and its value may not."""
+INTERNAL: Final = "[INTERNAL]"
+"""In place of what tells about the machine: addresses, host names, connection strings."""
+
+TERMINAL: Final = ("run.completed", "run.failed", "run.cancelled")
+ENDED: Final = ("completed", "failed", "cancelled")
+"""Statuses of a run that has ended."""
+
+STATUS_OF: Final = {"running": "running", "ok": "completed", "cancelled": "cancelled"}
+"""Our outcomes; every other one is `failed`, and the error's code says which."""
+
+EVENTS_CUT: Final = "events_truncated_to_size_cap"
+
+SPAN_KEYS: Final = frozenset(
+    f"openwop.{name}"
+    for name in (
+        "run_id", "workflow_id", "protocol_version", "node_id", "node_type", "node_attempt",
+        "cost.usd", "cost.tokens.input", "cost.tokens.output", "cost.model", "cost.provider",
+        "cost.duration_ms",
+    )
+)  # fmt: skip
+"""The attributes that a span goes out with. Each key is listed: a prefix would let anything by."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def status_of(outcome: str) -> str:
+    return STATUS_OF.get(outcome, "failed")
+
+
+def render_time(ns: int) -> str:
+    """`2026-05-01T12:34:56.123456Z`."""
+    try:
+        when = _EPOCH + timedelta(microseconds=ns // 1000)
+    except OverflowError:
+        when = datetime.max.replace(tzinfo=UTC)
+    return when.strftime("%Y-%m-%dT%H:%M:%S.%f") + "Z"
+
+
+def parse_time_ns(text: object) -> int | None:
+    """Nanoseconds since 1970 of an ISO 8601 time with a zone; None: it is none."""
+    if not isinstance(text, str) or not 20 <= len(text) <= 40 or text[10:11] not in ("T", "t"):
+        return None
+    try:
+        when = datetime.fromisoformat(text.upper())
+        ns = (when - _EPOCH) // timedelta(microseconds=1) * 1000
+    except (ValueError, OverflowError, TypeError):
+        return None
+    return ns if 0 <= ns <= 2**62 else None
