@@ -42,6 +42,7 @@ TABLES = {
     "bodies": "SELECT * FROM main.bodies WHERE tenant = (SELECT id FROM main.tenants WHERE name = {tenant})",
     "writers": "SELECT * FROM main.writers WHERE tenant = {tenant}",
     "unknown": "SELECT * FROM main.unknown x WHERE EXISTS (SELECT 1 FROM main.writers w WHERE w.writer = x.writer AND w.tenant = {tenant})",
+    "remote_writers": "SELECT * FROM main.remote_writers x WHERE EXISTS (SELECT 1 FROM main.writers w WHERE w.writer = x.writer AND w.tenant = {tenant})",
     "journals": "SELECT * FROM main.journals x WHERE EXISTS (SELECT 1 FROM main.writers w WHERE w.writer = x.writer AND w.tenant = {tenant})",
 }  # fmt: skip
 HIDDEN = frozenset(("facts", "pieces", "nodes", "closes"))

@@ -145,12 +145,14 @@ def _check_tls(cert: Path | None, key: Path | None) -> None:
 @contextlib.contextmanager
 def _listening(host: str, port: int) -> Iterator[socket.socket]:
     try:
-        family, kind, _, _, address = socket.getaddrinfo(
+        family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
     except (OSError, UnicodeError) as error:
         raise UsageError(f"--host {host}: no address of this machine ({error}).") from None
-    with socket.socket(family, kind) as listening:
+    # With its protocol: asyncio looks at it before it turns off waiting for more to send, which
+    # would cost every answer 40 ms.
+    with socket.socket(family, kind, protocol) as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listening.bind(address)
