@@ -357,6 +357,9 @@ FILTER_TERMS_MAX = 20
 HTTP_THREADS = 8
 """Threads that answer: the interpreter runs one at a time, so more would only hold memory."""
 
+RESTART_PAUSE_MAX_S = 4.0
+"""The longest pause before a server looks again whether somebody collects: what readers may lag."""
+
 HTTP_WAITING_MAX = 1_000
 """Questions that wait for a thread; further ones are told to come again (503)."""
 
