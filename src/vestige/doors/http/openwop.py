@@ -75,7 +75,6 @@ class Host:
                 "maxRequestBodyBytes": OPENWOP_REQUEST_MAX,
             },
             "implementation": HOST,
-            "engineVersion": HOST["version"],
             "supportedTransports": ["rest"],
             "debugBundle": {"supported": self.bundles},
             "feedback": {"supported": self.feedback, "targets": ["run", "event", "node"], "signals": list(SIGNALS)},
@@ -145,7 +144,7 @@ def _list(host: Host) -> Handler:
     def work(who: Principal, limit: int, after: str | None) -> bytes:
         with host.server.asking(who) as debugger:
             store = debugger.store
-            found = store.find_runs(after) if after is not None else []
+            found = [run for run in store.find_runs(after or "-") if run.id == after]
             if after is not None and not found:
                 raise _no_run()
             wanted = RunFilter(limit=limit + 1, after=found[0].short_id if found else None)

@@ -41,7 +41,7 @@ _MASKED_PART: Final = re.compile(rf"{_SHOWN}{MARK}{_SHOWN}")
 _NEEDED: Final = frozenset((
     "runId", "workflowId", "code", "message", "nodeId", "typeId", "agentId", "toolName", "callId",
     "provider", "model", "level", "note", "principalRef", "annotationId", "name", "spanId",
-    "chunk",
+    "chunk", "correction", "label",
 ))  # fmt: skip
 """Keys whose value a schema requires: they stay, without it."""
 _ERRORS: Final = frozenset(("stack", "message", "error.stack", "error.message"))
