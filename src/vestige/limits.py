@@ -297,6 +297,9 @@ HTTP_BODY_S = 30.0
 HTTP_BODY_RATE_MIN = 16 * KIB
 """Bytes a second: who sends more slowly holds a connection more than uses it."""
 
+NOTE_BODY_MAX = 128 * KIB
+"""A note as JSON: its text may grow sixfold when it is escaped."""
+
 ARGUMENT_MAX = 16 * KIB
 """Characters of one argument in a URL: a long SQL query, or a pasted log line."""
 

@@ -101,7 +101,7 @@ _UNITS_BYTES = {"": 1, "b": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
 def parse_duration(text: str) -> float:
     """`90s`, `15m`, `12h`, `7d`, `2w`, or bare seconds."""
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smhdw]?)\s*", text.lower())
+    found = re.fullmatch(r"\s*(\d{1,12}(?:\.\d{1,12})?)\s*([smhdw]?)\s*", text.lower())
     if not found:
         raise ValueError("expected a duration such as 90s, 15m, 12h, 7d or 2w")
     return float(found[1]) * _UNITS_S[found[2] or "s"]

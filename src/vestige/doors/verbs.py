@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from vestige.clock import SYSTEM
 from vestige.errors import UsageError
 from vestige.query import words
 from vestige.query.bodies import parse_range
@@ -147,10 +146,6 @@ _AFTER = Parameter(
 )
 
 
-def _ago_ns(text: str) -> int:
-    return SYSTEM.now_ns() - int(parse_duration(text) * 1e9)
-
-
 TOOLS: tuple[Tool, ...] = (
     Tool(
         "doctor", "Where evidence lives, and whether any was lost.",
@@ -266,7 +261,7 @@ TOOLS: tuple[Tool, ...] = (
         (
             Parameter("by", "string", "One line for each.",
                       choices=("name", "model", "tool", "component", "type", "day")),
-            Parameter("since", "string", "Only what happened within this: 2h, 7d.", parse=_ago_ns),
+            Parameter("since", "string", "Only what happened within this: 2h, 7d.", parse=parse_duration),
         ),
     ),
     Tool(

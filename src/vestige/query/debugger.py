@@ -132,7 +132,7 @@ class Debugger:
         now_ns = clock.SYSTEM.now_ns()
         wanted = RunFilter(
             failed=failed,
-            since_ns=None if since_s is None else now_ns - int(since_s * 1e9),
+            since_ns=None if since_s is None else max(0, now_ns - int(since_s * 1e9)),
             name=name,
             conversation_id=conversation,
             like=like,
@@ -320,7 +320,8 @@ class Debugger:
     def stats(self, *, by: str = "name", since: str | float | None = None) -> Answer:
         """Counts, durations, tokens, error rates. `since`: `7d`, or seconds."""
         since_s = _duration(since)
-        since_ns = None if since_s is None else clock.SYSTEM.now_ns() - int(since_s * 1e9)
+        now_ns = clock.SYSTEM.now_ns()
+        since_ns = None if since_s is None else max(0, now_ns - int(since_s * 1e9))
         return self._lazy("stats", self.store, by=by, since=since_ns)
 
     def compare(self, a: Sequence[str], b: Sequence[str]) -> Answer:

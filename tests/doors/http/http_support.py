@@ -9,6 +9,8 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import vestige
@@ -74,15 +76,25 @@ class Site:
     def raw(self, data: bytes) -> bytes:
         """Bytes as they are; what comes back until the server closes."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=WAIT_S) as connection:
-            connection.sendall(data)
             found = b""
-            while part := connection.recv(65536):
-                found += part
+            try:
+                connection.sendall(data)
+                while part := connection.recv(65536):
+                    found += part
+            except ConnectionError:
+                pass  # closed while we still spoke
         return found
 
 
 @contextmanager
-def served(home: Home, *, collect: bool = False, **options: Any) -> Iterator[Site]:
+def served(
+    home: Home,
+    *,
+    collect: bool = False,
+    cert: Path | None = None,
+    key: Path | None = None,
+    **options: Any,
+) -> Iterator[Site]:
     """A server of this home in a thread, until the block ends."""
     lines: list[dict[str, object]] = []
     server = make_server(home, "127.0.0.1", log=lines.append, **options)
@@ -94,7 +106,9 @@ def served(home: Home, *, collect: bool = False, **options: Any) -> Iterator[Sit
         ready.set()
 
     thread = threading.Thread(
-        target=serve, args=(server, "127.0.0.1", 0), kwargs={"collect": collect, "ready": tell}
+        target=serve,
+        args=(server, "127.0.0.1", 0),
+        kwargs={"collect": collect, "cert": cert, "key": key, "ready": tell},
     )
     thread.start()
     assert ready.wait(WAIT_S)
@@ -113,6 +127,7 @@ def record(home: Home, name: str = "triage", spans: int = 3, message: str = "loo
             span = run.span("search", type="tool", body=json.dumps({"q": f"refunds {number}"}))
             span.log.info(message)
             span.end(body="three pages")
+        run.log.info(f"{name} is done")
     catch_up(home)
     with SqliteStore.open(home.store, readonly=True) as store:
         return store.find_runs(run.run_id)[0].short_id
@@ -137,7 +152,9 @@ class Events:
     def next(self) -> tuple[str, str, Any] | None:
         """(event, id, data); None at the stream's end. Heartbeats are passed over."""
         found: dict[str, str] = {}
+        deadline = monotonic() + WAIT_S  # heartbeats come for ever
         while line := self.response.readline():
+            assert monotonic() < deadline, "nothing came"
             text = line.decode().rstrip("\n")
             if text:
                 name, _, value = text.partition(": ")
@@ -145,6 +162,10 @@ class Events:
             elif "data" in found:
                 return found["event"], found["id"], json.loads(found["data"])
         return None
+
+    def until_done(self, name: str) -> list[tuple[str, str, Any]]:
+        """Everything up to the last line of a run that `record` made."""
+        return self.until("log", message=f"{name} is done")
 
     def until(self, event: str, **wanted: object) -> list[tuple[str, str, Any]]:
         """Everything up to the first event that has all of this, inclusive."""

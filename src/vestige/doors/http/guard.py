@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import re
 from collections.abc import Awaitable, Callable, Collection
 from typing import Any, cast
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, urlencode
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -171,11 +172,13 @@ def _is_visit(scope: Scope) -> bool:
     return scope["method"] == "GET" and header(scope, b"sec-fetch-mode") == "navigate"
 
 
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::[0-9]{1,5})?", re.IGNORECASE | re.ASCII)
+
+
 def _name(host: str) -> str:
-    try:
-        return (urlsplit(f"//{host}").hostname or "").lower()
-    except ValueError:
-        return ""
+    """Without the port. Whatever is not plainly a name and a port has none."""
+    found = _HOST.fullmatch(host)
+    return found[1].strip("[]").lower() if found else ""
 
 
 # --- the token in the URL -----------------------------------------------------------------------

@@ -113,7 +113,7 @@ async def _events(server: Server, request: Request, place: _Place) -> AsyncItera
         if state != seen:
             changes = await _try_read(server, place)
             if changes is not None:
-                text = b"".join(_render(changes))
+                text = b"".join(_render(changes, place.cursor))
                 place = replace(place, cursor=changes.cursor)
                 seen = b"" if changes.more else state
                 if text:
@@ -148,16 +148,18 @@ async def _pause(server: Server) -> None:
 # --- events -------------------------------------------------------------------------------------
 
 
-def _render(changes: Changes) -> Iterator[bytes]:
+def _render(changes: Changes, before: Cursor) -> Iterator[bytes]:
     if changes.lost:
         yield _event("reset", {"cursor": str(changes.cursor)}, changes.cursor)
         return
+    # First, and with the place before them all: whoever is cut off in what follows gets the
+    # rest of it, and its runs again.
+    for run in changes.runs:
+        yield _event("run", run_data(run), before)
     for span in changes.spans:
         yield _event("span", _span(span), span.cursor)
     for log in changes.logs:
         yield _event("log", _log(log), log.cursor)
-    for run in changes.runs:
-        yield _event("run", run_data(run), changes.cursor)
 
 
 def _event(name: str, data: dict[str, Any], cursor: Cursor) -> bytes:

@@ -22,6 +22,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
 
+import msgspec
+
 from vestige import clock
 from vestige.access import SCOPES, Keys, Principal
 from vestige.doors.http.keeping import Keeper
@@ -30,6 +32,7 @@ from vestige.errors import StoreError
 from vestige.home import Home
 from vestige.limits import HTTP_THREADS, HTTP_WAITING_MAX, TENANTS_OPEN_MAX
 from vestige.query.debugger import Debugger
+from vestige.record.health import Health
 from vestige.store import schema
 from vestige.store.sqlite import SqliteStore
 
@@ -172,9 +175,14 @@ class Server:
         from vestige.collector.health import examine
 
         store = SqliteStore.open(self.home.store, readonly=True, tenant=tenant)
-        return Debugger(
-            store, keep=self._keeper.keep, health=lambda: examine(self.home, store), at=""
-        )
+
+        def health() -> Health:
+            found = examine(self.home, store)
+            if tenant is None:
+                return found
+            return msgspec.structs.replace(found, home="", store="")  # where is not theirs to know
+
+        return Debugger(store, keep=self._keeper.keep, health=health, at="")
 
 
 def _is_current(debugger: Debugger) -> bool:

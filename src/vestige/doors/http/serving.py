@@ -8,14 +8,15 @@ A public address is served only with keys.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ipaddress
+import logging
 import signal
 import socket
 import ssl
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -87,6 +88,7 @@ def serve(
     """Serve until SIGINT or SIGTERM; `ready` is told the URL once the socket listens."""
     _check_tls(cert, key)
     prepare(server.home)
+    _log_by(server)
     with _listening(host, port) as listening:
         server.port = listening.getsockname()[1]
         config = uvicorn.Config(
@@ -107,6 +109,19 @@ def serve(
             if collecting is not None:
                 collecting.close()
             server.close()
+
+
+def _log_by(server: Server) -> None:
+    """What uvicorn has to say goes where our lines go, without the bytes that it is about."""
+
+    class Told(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            text = str(record.msg).strip().partition("\n")[0]
+            server.log({"at_ns": server.clock.now_ns(), "server": text})
+
+    logger = logging.getLogger("uvicorn.error")
+    logger.handlers[:] = [Told(logging.WARNING)]
+    logger.propagate = False
 
 
 def url(server: Server, host: str, *, secure: bool) -> str:
@@ -179,14 +194,28 @@ class _Uvicorn(uvicorn.Server):
 class _Protocol(H11Protocol):
     """Lets go of a connection whose request does not arrive."""
 
-    def __init__(self, *arguments: Any, **more: Any) -> None:
-        super().__init__(*arguments, **more)
-        self._late = self.loop.call_later(HTTP_HEADER_S, self._let_go)
+    _late: asyncio.TimerHandle | None = None
 
-    def _let_go(self) -> None:
-        if self.cycle is None and self.transport is not None:
-            self.transport.close()
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as there
+        super().connection_made(transport)
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._late.cancel()
+        self._unwatch()
         super().connection_lost(exc)
+
+    def _watch(self) -> None:
+        """From the first byte, or from the beginning, to a whole request."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._unwatch()
+        elif self._late is None:
+            self._late = self.loop.call_later(HTTP_HEADER_S, self.transport.close)
+
+    def _unwatch(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None

@@ -27,16 +27,19 @@ SHAPES: dict[str, dict[str, str]] = {
     },
     "check": {"run_id": "string", "findings": "array", "passed": "array", "failed": "object"},
     "why": {"chain": "array", "others": "array"},
+    "notes": {"run_id": "string", "notes": "array"},
     "show": {"run": "object", "spans": "array", "logs": "array"},
     "span": {
         "run_id": "string", "span": "object", "parent": "string?", "children": "array",
-        "linked_from": "array",
+        "linked_from": "array", "logs": "array", "previews": "object",
     },
     "body": {
         "span_id": "string", "short_id": "string", "which": "string", "path": "string?",
-        "size_bytes": "integer", "start": "integer",
+        "size_bytes": "integer", "start": "integer", "end": "integer", "next": "integer?",
+        "note": "string?", "encoding": "string", "text": "string",
     },
-    "grep": {"hits": "array"},
+    "grep": {"hits": "array", "next": "string?"},
+    "diff": {"differs": "boolean", "kind": "string", "a": "string", "b": "string"},
     "stats": {"by": "string", "since_day": "string?", "rows": "array", "ranking": "object?"},
     "compare": {
         "a": "array", "b": "array", "a_given": "integer", "b_given": "integer",

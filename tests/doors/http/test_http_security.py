@@ -1,0 +1,406 @@
+"""Nobody in who does not belong: every route, for every kind of stranger.
+
+The routes are read off the application, so one that is added later is tested too.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+import pytest
+from http_support import WAIT_S, Site, record, served
+
+import vestige
+from vestige.access import SCOPES, Keys
+from vestige.clock import FakeClock
+from vestige.collector.loop import catch_up
+from vestige.doors.http import guard, serving
+from vestige.doors.http.app import make_app
+from vestige.doors.http.guard import Door
+from vestige.doors.http.server import Server
+from vestige.doors.verbs import BY_NAME
+from vestige.home import Home
+
+PUBLIC = {"/healthz", "/.well-known/openwop"}
+"""The paths that need no key; more is a decision, not an oversight."""
+
+
+def _doors(home: Home) -> list[tuple[Door, str]]:
+    """Every route with each of its methods."""
+    routes = make_app(Server(home)).routes
+    doors = [route for route in routes if isinstance(route, Door)]
+    assert len(doors) == len(routes)
+    return [(door, method) for door in doors for method in sorted(door.methods or ())]
+
+
+@dataclass
+class Strangers:
+    """A server with keys of all kinds."""
+
+    site: Site
+    keys: dict[str, str]
+    run_id: str
+
+
+@contextmanager
+def _strangers(home: Home) -> Iterator[Strangers]:
+    short = record(home, "theirs")
+    keys, then = Keys(home), Keys(home, FakeClock())
+    made = {
+        "good": keys.add("good", SCOPES).key,
+        "expired": then.add("expired", SCOPES, expires_ns=FakeClock().now_ns() + 10**12).key,
+        "revoked": keys.add("revoked", SCOPES).key,
+        "other tenant": keys.add("other", SCOPES, tenant="acme").key,
+        **{f"only {scope}": keys.add(scope.replace(":", "-"), [scope]).key for scope in SCOPES},
+    }
+    keys.revoke("revoked")
+    with served(home, token=False) as site:
+        run_id = site.data(f"/api/v1/overview?id={short}", key=made["good"])["run"]["id"]
+        yield Strangers(site, made, run_id)
+
+
+def _path(door: Door, run_id: str) -> str:
+    """A path that this door takes, about a run that is there."""
+    path = re.sub(r"\{\w+\}", run_id, door.path_format)
+    tool = BY_NAME.get(path.removeprefix("/api/v1/"))
+    if tool is None:
+        return path
+    values = {"pattern": "refunds", "component": "agent", "query": "select name from runs"}
+    given = {
+        one.name: values.get(one.name, run_id)
+        for one in tool.parameters
+        if one.required or one.name == "id"
+    }
+    return f"{path}?{urlencode(given)}"
+
+
+def test_no_route_lets_in_who_has_no_good_key(home: Home) -> None:
+    """Without a key, with one that is wrong, expired or revoked: 401, before anything else."""
+    with _strangers(home) as strangers:
+        wrong = strangers.keys["good"][:-4] + "AAAA"
+        secrets = [None, "", " ", wrong, strangers.keys["expired"], strangers.keys["revoked"]]
+        for door, method in _doors(home):
+            path = _path(door, strangers.run_id)
+            for secret in secrets:
+                headers = {} if secret is None else {"Authorization": f"Bearer {secret}"}
+                reply = strangers.site.ask(path, key=None, method=method, headers=headers)
+
+                if door.path in PUBLIC:
+                    assert door.public
+                    continue
+                assert reply.status == 401, (door.path, secret)
+                assert reply.headers["www-authenticate"].startswith("Bearer")
+                if method != "HEAD":
+                    assert reply.json()["error"] == "unauthenticated"
+
+
+def test_every_route_says_what_it_is_for_and_refuses_other_scopes(home: Home) -> None:
+    """A key for something else is 403, with the scope that is missing in the details."""
+    with _strangers(home) as strangers:
+        for door, method in _doors(home):
+            if door.public or door.needs is None:
+                continue
+            for scope in SCOPES:
+                reply = strangers.site.ask(
+                    _path(door, strangers.run_id), method=method,
+                    key=strangers.keys[f"only {scope}"],
+                ) if scope != door.needs else None  # fmt: skip
+
+                if reply is not None:
+                    assert reply.status == 403, (door.path, scope)
+                    if method != "HEAD":
+                        assert reply.json()["details"]["scope"] == door.needs
+
+
+def test_another_tenant_sees_nothing_of_a_run(home: Home) -> None:
+    """Not its name, not its id, not that it is there: as if the store were empty."""
+    with _strangers(home) as strangers:
+        key = strangers.keys["other tenant"]
+        for door, method in _doors(home):
+            if door.path == "/api/v1/live" or method not in ("GET", "HEAD") or door.public:
+                continue
+            reply = strangers.site.ask(_path(door, strangers.run_id), key=key, method=method)
+            told = reply.body.decode()
+            own = json.loads(told) if "json" in reply.headers["content-type"] and told else {}
+
+            assert reply.status in (200, 404), (door.path, reply)
+            if reply.status == 200:
+                assert "theirs" not in told, door.path
+                assert strangers.run_id not in told, door.path
+                assert str(home.root) not in told, door.path
+            if door.path == "/api/v1/sql" and method == "GET":
+                assert own["rows"] == []
+
+
+def test_an_unknown_path_is_401_to_a_stranger_and_404_to_others(home: Home) -> None:
+    """What is there and what is not looks the same from outside."""
+    with _strangers(home) as strangers:
+        stranger = strangers.site.ask("/nowhere", key=None)
+        known = strangers.site.ask("/nowhere", key=strangers.keys["good"])
+
+    assert (stranger.status, known.status) == (401, 404)
+
+
+@pytest.mark.parametrize(
+    "id",
+    [
+        "../../../../etc/passwd", "/etc/passwd", "..%2f..%2f..%2fetc%2fpasswd",
+        "%2e%2e/%2e%2e/etc/passwd", "/proc/self/environ", "~/.ssh/id_rsa", "file:///etc/passwd",
+        "....//....//etc/passwd", "r1%00.json", "keys.json", "store.db", "a.wink%233",
+    ],
+)  # fmt: skip
+def test_no_id_opens_a_path(home: Home, id: str) -> None:
+    """An id is looked for in the store and nowhere else, however it is written."""
+    record(home)
+    Keys(home).add("one", ["runs:read"])
+    with served(home, token=True) as site:
+        replies = [
+            site.ask(f"/api/v1/show?id={id}"),
+            site.ask(f"/api/v1/span?id={id}"),
+            site.ask(f"/api/v1/diff?a={id}&b={id}"),
+            site.ask(f"/api/v1/show?id={home.root}"),
+            site.ask(f"/api/v1/show?id={home.store}"),
+            site.ask(f"/v1/runs/{id}"),
+            site.ask(f"/{id}"),
+        ]
+
+    for reply in replies:
+        assert reply.status in (400, 404)
+        assert b"root:" not in reply.body
+        assert b"sha256" not in reply.body
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example", "127.0.0.1.evil.example", "localhost.evil.example:8642", "evil@127.0.0.1:x",
+        "", "[::1", "169.254.169.254", "127.0.0.1:80:80@evil",
+    ],
+)  # fmt: skip
+def test_another_name_is_refused(home: Home, host: str) -> None:
+    """DNS rebinding: a site's own name that leads here is not ours, whatever key comes with it."""
+    record(home)
+    with served(home) as site:
+        for path in ("/healthz", "/api/v1/list"):
+            head = f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n"
+            raw = site.raw(f"{head}Authorization: Bearer {site.server.token}\r\n\r\n".encode())
+
+            assert raw.split(b" ", 2)[1] in (b"403", b"400")
+            assert b'"runs"' not in raw
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "[::1]", "LOCALHOST"])
+def test_our_own_names_are_known(home: Home, host: str) -> None:
+    with served(home) as site:
+        reply = site.ask("/api/v1/list", headers={"Host": f"{host}:{site.port}"})
+
+    assert reply.status == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://localhost:1"},
+        {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"},
+        {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "cors"},
+    ],
+)
+def test_another_sites_page_is_refused(home: Home, headers: dict[str, str]) -> None:
+    """The cookie of the token would come along: another port on this machine is another site."""
+    record(home)
+    with served(home) as site:
+        cookie = f"{guard.cookie_name(site.server)}={site.server.token}"
+        refused = site.ask("/api/v1/list", key=None, headers={"Cookie": cookie, **headers})
+        with_key = site.ask("/api/v1/list", headers=headers)
+        own = site.ask(
+            "/api/v1/list", key=None,
+            headers={
+                "Cookie": cookie, "Origin": f"http://127.0.0.1:{site.port}",
+                "Sec-Fetch-Site": "same-origin",
+            },
+        )  # fmt: skip
+
+    assert refused.status == 403
+    assert refused.json()["error"] == "forbidden_origin"
+    assert with_key.status == 403
+    assert own.status == 200
+    assert not any(name.startswith("access-control") for name in own.headers)
+
+
+def test_the_printed_url_lets_a_browser_in_once_and_hides_the_token(home: Home) -> None:
+    """The token is exchanged for a cookie that no script reads and no other site sends."""
+    record(home)
+    with served(home) as site:
+        token = site.server.token
+        came = site.ask(f"/api/v1/list?token={token}&limit=1", key=None)
+        cookie = came.headers["set-cookie"]
+        value = cookie.split(";")[0]
+        then = site.ask(came.headers["location"], key=None, headers={"Cookie": value})
+        wrong = site.ask("/api/v1/list?token=wrong", key=None)
+        away = site.ask(f"//evil.example/x?token={token}", key=None)
+        posted = site.ask(f"/api/v1/list?token={token}", key=None, method="POST")
+
+    assert came.status == 303
+    assert came.headers["location"] == "/api/v1/list?limit=1"
+    assert came.headers["cache-control"] == "no-store"
+    assert "HttpOnly" in cookie
+    assert "SameSite=strict" in cookie
+    assert then.status == 200
+    assert wrong.status == 401
+    assert away.headers["location"] == "/evil.example/x"
+    assert posted.status == 401
+
+
+def test_no_header_can_be_injected(home: Home) -> None:
+    """What is sent back in a header is encoded; line breaks do not pass."""
+    for number in range(3):
+        record(home, f"run {number}", spans=1)
+    with served(home) as site:
+        token = site.server.token
+        came = site.ask(f"/x%0d%0aSet-Cookie:%20a=b?token={token}&y=%0d%0aX-Evil:%201", key=None)
+        page = site.ask("/api/v1/list?limit=1&name=run%0d%0aX-Evil:%201")
+        paged = site.ask("/api/v1/list?limit=1&name=run%20")
+        raw = site.raw(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX: a\rX-Evil: 1\r\n\r\n")
+
+    for reply in (came, page, paged):
+        assert "x-evil" not in reply.headers
+        assert "\n" not in reply.headers.get("location", "")
+    assert came.headers["set-cookie"].startswith("vestige-")
+    assert paged.headers["link"].startswith("</api/v1/list?limit=1&name=run+&after=")
+    assert raw.startswith(b"HTTP/1.1 400")
+
+
+def test_what_is_too_long_is_refused(home: Home) -> None:
+    """Bodies, headers, arguments: each has a bound, and a status that says which."""
+    record(home)
+    with served(home) as site:
+        body = site.ask("/api/v1/list", method="GET", body=b"x" * 10)
+        argument = site.ask("/api/v1/list?name=" + "x" * 17_000)
+        header = site.raw(
+            b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX: " + b"x" * 200_000 + b"\r\n\r\n"
+        )
+        many = site.ask("/api/v1/compare?" + "&".join(["a=r1"] * 1_500))
+
+    assert body.status == 413
+    assert body.json()["error"] == "too_large"
+    assert argument.status == 400
+    assert header == b"" or header.startswith(b"HTTP/1.1 4")  # closed while we still spoke
+    assert many.status in (400, 404)
+
+
+def test_a_request_that_does_not_arrive_is_let_go(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection that says nothing, or a header that never ends, is closed."""
+    monkeypatch.setattr(serving, "HTTP_HEADER_S", 0.2)
+    with served(home) as site:
+        silent = site.raw(b"")
+        dripping = site.raw(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: ")
+        with socket.create_connection(("127.0.0.1", site.port), timeout=WAIT_S) as connection:
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            first = connection.recv(65536)
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nX-Slow: ")
+            second = connection.recv(65536)
+
+    assert silent == b""
+    assert dripping == b""
+    assert first.startswith(b"HTTP/1.1 200")
+    assert second == b""
+
+
+def test_garbage_is_no_request(home: Home) -> None:
+    with served(home) as site:
+        for data in (b"\x16\x03\x01\x02\x00\x01\x00", b"GET\r\n\r\n", b"\0" * 100 + b"\r\n\r\n"):
+            answer = site.raw(data + b"\r\n\r\n")
+
+            assert answer == b"" or answer.startswith(b"HTTP/1.1 400")
+        health = site.ask("/healthz", key=None)
+
+    assert health.status == 200
+
+
+def test_no_secret_is_in_a_log_line_or_an_error(home: Home) -> None:
+    """Not the token, not a key, not what a query or a path held, nor what was recorded."""
+    secret = "sk-proj-" + "a1B2c3D4" * 5
+    record(home)
+    key = Keys(home).add("ci", ["runs:read"]).key
+    with served(home, token=True) as site:
+        token = str(site.server.token)
+        replies = [
+            site.ask(f"/?token={token}", key=None),
+            site.ask("/api/v1/list", key=key),
+            site.ask(f"/api/v1/{secret}"),
+            site.ask(f"/{secret}?token={key}", key=None),
+            site.ask("/api/v1/list", key=secret),
+            site.ask(f"/api/v1/live?run={secret}"),
+        ]
+        text = json.dumps(site.lines)
+
+    assert len(site.lines) == len(replies)
+    for each in (token, key, secret):
+        assert each not in text
+    assert {line["route"] for line in site.lines} >= {"/api/v1/list", "-"}
+    assert any(line["key"] not in (None, "local") for line in site.lines)
+
+
+def test_secrets_of_a_run_are_in_no_answer(home: Home) -> None:
+    """They were masked before they were written; the server shows what is stored."""
+    secret = "sk-ant-api03-" + "x" * 40
+    with vestige.Recorder(home) as recorder, recorder.run("secrets") as run:
+        span = run.span("call", type="tool", body=f'{{"api_key": "{secret}"}}')
+        span.set_attributes({"authorization": f"Bearer {secret}", secret: "as a key"})
+        span.log.error(f"failed with {secret}")
+        span.end(ValueError(f"bad key {secret}"))
+    catch_up(home)
+    with served(home) as site:
+        paths = [
+            "list?like=secrets", f"show?id={run.run_id}", f"check?id={run.run_id}",
+            f"span?id={span.id}", f"body?id={span.id}&in=true", "grep?pattern=failed",
+            f"overview?id={run.run_id}", f"why?id={span.id}",
+            "sql?query=select+attributes+from+spans", "stats",
+        ]  # fmt: skip
+        replies = [site.ask(f"/api/v1/{path}") for path in paths]
+
+    assert {reply.status for reply in replies} == {200}
+    for reply in replies:
+        assert secret.encode() not in reply.body
+
+
+def test_a_keys_file_that_cannot_be_trusted_opens_nothing(home: Home) -> None:
+    """It is said that the server cannot tell, not that the key is wrong."""
+    key = Keys(home).add("ci", ["runs:read"]).key
+    with served(home, token=False) as site:
+        good = site.ask("/api/v1/list", key=key)
+        home.keys.write_text("{")
+        broken = site.ask("/api/v1/list", key=key)
+
+    assert good.status == 200
+    assert broken.status == 503
+    assert str(home.root) not in broken.body.decode()
+
+
+def test_a_connection_that_is_reset_is_no_bug(home: Home) -> None:
+    """Clients vanish: nothing is logged as ours, and the next one is answered."""
+    record(home, spans=200)
+    with served(home) as site:
+        for _ in range(20):
+            with socket.create_connection(("127.0.0.1", site.port)) as connection:
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+                connection.sendall(
+                    b"GET /api/v1/show HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer "
+                    + str(site.server.token).encode()
+                    + b"\r\n\r\n"
+                )
+        health = site.ask("/healthz", key=None)
+        lines = list(site.lines)
+
+    assert health.status == 200
+    assert not [line for line in lines if "bug" in line]

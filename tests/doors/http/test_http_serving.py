@@ -1,0 +1,320 @@
+"""`vestige serve`: how it begins, whom it serves, and how it ends."""
+
+from __future__ import annotations
+
+import datetime
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+
+import psutil
+import pytest
+from http_support import WAIT_S, Events, Site, record, served
+
+import vestige
+from vestige.access import Keys
+from vestige.doors.http import serving
+from vestige.errors import UsageError
+from vestige.home import Home
+from vestige.store.sqlite import SqliteStore
+
+EVERYWHERE = "0.0.0.0"  # noqa: S104  # refused, or not bound, in these tests
+
+
+@contextmanager
+def _command(home: Home, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], str, str]]:
+    """The command as a process: it, its address, its token."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "vestige", "serve", "--home", str(home.root), "--port", "0",
+         *arguments],
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        found = re.match(r"serving (https?://\S+?)/(?:\?token=(\w+))?$", line)
+        assert found, line
+        yield process, found[1], found[2] or ""
+    finally:
+        process.kill()
+        process.wait()
+        if process.stderr is not None:
+            process.stderr.close()
+
+
+def _get(base: str, path: str, token: str) -> Any:
+    request = urllib.request.Request(base + path, headers={"Authorization": f"Bearer {token}"})
+    with urllib.request.urlopen(request, timeout=WAIT_S) as response:
+        return json.loads(response.read())
+
+
+def _wait_for(condition: Any) -> None:
+    deadline = monotonic() + WAIT_S
+    while not condition():
+        assert monotonic() < deadline
+        sleep(0.05)  # another process does it
+
+
+@pytest.mark.slow
+def test_journals_are_taken_in_while_it_serves(home: Home) -> None:
+    """Nobody else collects: what is recorded is served a moment later, and no offset is lost."""
+    with _command(home) as (process, base, token):
+        with vestige.Recorder(home) as recorder, recorder.run("recorded meanwhile") as run:
+            run.span("search").end()
+        _wait_for(lambda: _get(base, "/api/v1/list", token)["runs"])
+        process.send_signal(signal.SIGTERM)
+        code = process.wait(WAIT_S)
+    with SqliteStore.open(home.store, readonly=True) as store:
+        lag = [
+            path.stat().st_size - store.positions().get((writer, generation), 0)
+            for writer, generation, path in home.journal_files()
+        ]
+
+    assert code == 0
+    assert not any(lag)
+
+
+@pytest.mark.slow
+def test_sigterm_ends_it_in_good_order_and_kill_leaves_no_process(home: Home) -> None:
+    """Each request has a line of JSON on stderr; nothing else is said; the collector goes too."""
+    record(home)
+    with _command(home) as (process, base, token):
+        _get(base, "/api/v1/list", token)
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=WAIT_S)
+    with _command(home) as (process, base, token):
+        _wait_for(lambda: psutil.Process(process.pid).children())
+        children = psutil.Process(process.pid).children()
+        process.kill()
+        _, alive = psutil.wait_procs(children, timeout=WAIT_S)
+
+    lines = [json.loads(line) for line in said.splitlines()]
+    assert process.returncode is not None
+    assert [line["route"] for line in lines] == ["/api/v1/list"]
+    assert token not in said
+    assert alive == []
+
+
+def test_a_request_under_way_is_finished_before_the_end(home: Home) -> None:
+    """A query that takes a second is answered though the server was told to end meanwhile."""
+    record(home)
+    slow = (
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000000)"
+        " SELECT count(*) FROM n"
+    )
+    answers: list[int] = []
+    with served(home) as site:
+        path = "/api/v1/sql?" + urllib.parse.urlencode({"query": slow})
+        thread = threading.Thread(target=lambda: answers.append(site.ask(path).status))
+        thread.start()
+        _wait_for(lambda: site.server.waiting)
+    thread.join(WAIT_S)
+
+    assert answers == [200]
+
+
+@pytest.mark.parametrize("host", [EVERYWHERE, "::", "192.0.2.1", "example.com"])
+def test_a_public_address_without_keys_is_refused(home: Home, host: str) -> None:
+    """Keys that are revoked or expired are none."""
+    keys = Keys(home)
+    keys.revoke(keys.add("gone", ["runs:read"]).id)
+
+    with pytest.raises(UsageError, match="no keys"):
+        serving.make_server(home, host)
+
+
+def test_with_keys_there_is_no_token(home: Home) -> None:
+    """Who has keys has no secret in a log; and any name leads to a public server."""
+    Keys(home).add("ci", ["runs:read"])
+    public = serving.make_server(home, EVERYWHERE)
+    local = serving.make_server(home, "127.0.0.1")
+    asked = serving.make_server(home, "127.0.0.1", token=True)
+
+    assert public.token is None
+    assert public.hosts is None
+    assert local.token is None
+    assert asked.token is not None
+    with pytest.raises(UsageError, match="this machine only"):
+        serving.make_server(home, EVERYWHERE, token=True)
+
+
+def test_tokens_are_new_at_each_start(home: Home) -> None:
+    tokens = {serving.make_server(home, "127.0.0.1").token for _ in range(5)}
+
+    assert len(tokens) == 5
+    assert all(len(str(token)) >= 32 for token in tokens)
+
+
+@pytest.mark.slow
+def test_what_cannot_be_served_is_said_in_one_line(home: Home) -> None:
+    """Exit code 2, and no traceback."""
+    result = subprocess.run(
+        [sys.executable, "-m", "vestige", "serve", "--home", str(home.root), "--host", EVERYWHERE],
+        capture_output=True, text=True, timeout=WAIT_S,
+    )  # fmt: skip
+
+    assert result.returncode == 2
+    assert len(result.stderr.splitlines()) == 1
+    assert "vestige keys add" in result.stderr
+
+
+def test_a_port_that_is_taken_and_a_certificate_that_is_none_are_refused(
+    home: Home, tmp_path: Path
+) -> None:
+    """Before anything is served."""
+    junk = tmp_path / "junk.pem"
+    junk.write_text("no certificate")
+    server = serving.make_server(home, "127.0.0.1")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(UsageError, match="Choose another port"):
+            serving.serve(server, "127.0.0.1", taken.getsockname()[1])
+    with pytest.raises(UsageError, match="go together"):
+        serving.serve(server, "127.0.0.1", 0, cert=junk)
+    with pytest.raises(UsageError, match="cannot be used"):
+        serving.serve(server, "127.0.0.1", 0, cert=junk, key=junk)
+    with pytest.raises(UsageError, match="no address of this machine"):
+        serving.serve(server, "no.such.host.invalid", 0)
+
+
+def test_tls_is_spoken_with_a_certificate(home: Home, tmp_path: Path) -> None:
+    record(home)
+    cert, key = _certificate(tmp_path)
+    context = ssl.create_default_context(cafile=str(cert))
+    with served(home, cert=cert, key=key) as site:
+        connection = http.client.HTTPSConnection("localhost", site.port, context=context)
+        connection.request(
+            "GET", "/api/v1/list", headers={"Authorization": f"Bearer {site.server.token}"}
+        )
+        response = connection.getresponse()
+        status = response.status
+        response.read()
+        connection.request("GET", f"/?token={site.server.token}")
+        cookie = connection.getresponse().headers["set-cookie"]
+        connection.close()
+
+    assert site.url.startswith("https://")
+    assert status == 200
+    assert "Secure" in cookie
+
+
+def _certificate(folder: Path) -> tuple[Path, Path]:
+    """Of localhost, by itself."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    private = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder().subject_name(name).issuer_name(name)
+        .public_key(private.public_key()).serial_number(1)
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(private, hashes.SHA256())
+    )  # fmt: skip
+    cert, key = folder / "cert.pem", folder / "key.pem"
+    cert.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    key.write_bytes(
+        private.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )  # fmt: skip
+    return cert, key
+
+
+def test_a_home_that_is_collected_by_another_is_served_all_the_same(home: Home) -> None:
+    """The lock is taken: what the other one takes in is what is served."""
+    from vestige.collector.loop import hold
+
+    with hold(home) as collector, served(home, collect=True) as site, Events(site) as events:
+        events.next()
+        with vestige.Recorder(home) as recorder, recorder.run("theirs") as run:
+            run.log.info("theirs is done")
+        assert collector is not None
+        collector.tick()
+        found = events.until_done("theirs")
+
+    assert found
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_home_that_may_only_be_read_is_served(home: Home) -> None:
+    record(home)
+    home.root.chmod(0o500)
+    try:
+        with served(home) as site:
+            listed = site.data("/api/v1/list")
+    finally:
+        home.root.chmod(0o700)
+
+    assert len(listed["runs"]) == 1
+
+
+def test_what_checks_find_is_kept_for_the_next(home: Home) -> None:
+    """Written behind the answer's back, once."""
+    run = record(home)
+    with served(home) as site:
+        first = site.data(f"/api/v1/check?id={run}")
+    with SqliteStore.open(home.store, readonly=True) as store:
+        kept = store.check_results([first["run_id"]])
+
+    assert kept[first["run_id"]]
+
+
+def test_too_many_questions_are_told_to_come_again(home: Home) -> None:
+    """Beyond the bound nobody waits for long: 503 with a time, and the others are answered."""
+    record(home)
+    with served(home) as site:
+        site.server._waiting_max = 0
+        busy = site.ask("/api/v1/list")
+        site.server._waiting_max = 10
+        again = site.ask("/api/v1/list")
+
+    assert busy.status == 503
+    assert busy.json()["error"] == "busy"
+    assert busy.headers["retry-after"] == "1"
+    assert again.status == 200
+
+
+def test_a_bug_is_no_traceback(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client gets the envelope; the log has the kind and the place, not what it was about."""
+    from vestige.query.debugger import Debugger
+
+    def broken(self: object) -> None:
+        raise KeyError("a secret of the run")
+
+    record(home)
+    monkeypatch.setattr(Debugger, "doctor", broken)
+    with served(home) as site:
+        reply = site.ask("/api/v1/doctor")
+        lines = list(site.lines)
+
+    assert reply.status == 500
+    assert reply.json()["error"] == "internal"
+    assert "secret" not in reply.body.decode() + json.dumps(lines)
+    assert any(line.get("bug") == "KeyError" for line in lines)
+
+
+def test_site_is_a_site(home: Home) -> None:
+    """The printed URL is where it listens."""
+    with served(home) as site:
+        assert isinstance(site, Site)
+        assert site.url == f"http://127.0.0.1:{site.port}/?token={site.server.token}"
