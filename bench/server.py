@@ -216,14 +216,25 @@ def parcel_template() -> tuple[bytes, int]:
 
 
 def truncation() -> list[Figure]:
-    """A debug bundle of 100,000 events of 4 KB: one pass, cut to its cap."""
+    """A debug bundle of 100,000 events of 4 KB: one pass, cut to its cap. What is large in an event
+    is a body of a call, or the text of a log line."""
+    return [*_truncated("calls", EVENTS // 2), *_truncated("log lines", EVENTS)]
+
+
+def _truncated(kind: str, count: int) -> list[Figure]:
     import vestige
 
+    text = "event " * (EVENT_BYTES // 6)
     with place.folder() as folder:
         with vestige.Recorder(folder, redact=False, last_words=False) as recorder:
             run = recorder.run("bench")
-            for number in range(EVENTS):
-                run.log.info(f"{number:08d} " + "event " * (EVENT_BYTES // 6))
+            for number in range(count):
+                if kind == "calls":
+                    run.child("search", "tool", None, f"{number} {text}").end(
+                        body=f"{text} {number}"
+                    )
+                else:
+                    run.log.info(f"{number:08d} {text}")
             run.end()
         ingest.take_ours(folder)
         with serving(folder) as server:
@@ -235,7 +246,7 @@ def truncation() -> list[Figure]:
             peak_mb = place.memory_mb("VmHWM", server.pid)
     assert json.loads(answer)["truncated"] is True
     beyond_mb = peak_mb - before_mb - len(answer) / 1e6 if peak_mb else None
-    what = f"debug bundle of {EVENTS:,} events of 4 KB"
+    what = f"debug bundle of {EVENTS:,} events of 4 KB, {kind}"
     return [
         Figure(what, "s", took_s, goal=Goal("below", 2)),
         Figure(f"{what}: memory beyond the answer", "MB", beyond_mb, goal=Goal("below", 200)),
