@@ -178,6 +178,7 @@ class SqliteStore:
             ]
             taken = self.append(records, tenant=tenant)
             remote.note(connection, new)
+            remote.refuse_holes(connection, {record.writer for record in records})
             ended = sum(remote.end(connection, writer, fault, tenant) for writer, fault in ends)
         return taken, ended
 
