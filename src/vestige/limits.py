@@ -331,6 +331,9 @@ SHOW_LINES_MAX = 400
 HTTP_THREADS = 8
 """Threads that answer: the interpreter runs one at a time, so more would only hold memory."""
 
+RESTART_PAUSE_MAX_S = 4.0
+"""The longest pause before a server looks again whether somebody collects: what readers may lag."""
+
 HTTP_WAITING_MAX = 1_000
 """Questions that wait for a thread; further ones are told to come again (503)."""
 
@@ -348,6 +351,9 @@ HTTP_BODY_S = 30.0
 
 HTTP_BODY_RATE_MIN = 16 * KIB
 """Bytes a second: who sends more slowly holds a connection more than uses it."""
+
+NOTE_BODY_MAX = 128 * KIB
+"""A note as JSON: its text may grow sixfold when it is escaped."""
 
 ARGUMENT_MAX = 16 * KIB
 """Characters of one argument in a URL: a long SQL query, or a pasted log line."""

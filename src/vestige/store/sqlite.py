@@ -284,7 +284,7 @@ class SqliteStore:
     # --- the query side -------------------------------------------------------------------------
 
     def list_runs(self, wanted: RunFilter) -> Sequence[RunInfo]:
-        return loading.list_runs(self._connection, wanted)
+        return loading.list_runs(self._connection, wanted, self.tenant)
 
     def find_runs(self, id_or_prefix: str) -> Sequence[RunInfo]:
         return loading.find_runs(self._connection, id_or_prefix)

@@ -11,18 +11,20 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from urllib.parse import urlencode
 
 import pytest
 from http_support import WAIT_S, Site, record, served
 
 import vestige
 from vestige.access import SCOPES, Keys
-from vestige.clock import SYSTEM
+from vestige.clock import FakeClock
 from vestige.collector.loop import catch_up
 from vestige.doors.http import guard, serving
 from vestige.doors.http.app import make_app
 from vestige.doors.http.guard import Door
 from vestige.doors.http.server import Server
+from vestige.doors.verbs import BY_NAME
 from vestige.home import Home
 
 PUBLIC = {"/healthz", "/.well-known/openwop"}
@@ -49,10 +51,10 @@ class Strangers:
 @contextmanager
 def _strangers(home: Home) -> Iterator[Strangers]:
     short = record(home, "theirs")
-    keys = Keys(home)
+    keys, then = Keys(home), Keys(home, FakeClock())
     made = {
         "good": keys.add("good", SCOPES).key,
-        "expired": keys.add("expired", SCOPES, expires_ns=SYSTEM.now_ns() - 1).key,
+        "expired": then.add("expired", SCOPES, expires_ns=FakeClock().now_ns() + 10**12).key,
         "revoked": keys.add("revoked", SCOPES).key,
         "other tenant": keys.add("other", SCOPES, tenant="acme").key,
         **{f"only {scope}": keys.add(scope.replace(":", "-"), [scope]).key for scope in SCOPES},
@@ -66,14 +68,16 @@ def _strangers(home: Home) -> Iterator[Strangers]:
 def _path(door: Door, run_id: str) -> str:
     """A path that this door takes, about a run that is there."""
     path = re.sub(r"\{\w+\}", run_id, door.path_format)
-    name = path.removeprefix("/api/v1/")
-    query = {
-        "span": f"id={run_id}", "why": f"id={run_id}", "body": f"id={run_id}",
-        "overview": f"id={run_id}", "check": f"id={run_id}", "show": f"id={run_id}",
-        "grep": "pattern=refunds", "diff": f"a={run_id}&b={run_id}", "help": "component=agent",
-        "compare": f"a={run_id}&b={run_id}", "sql": "query=select+name+from+runs",
-    }.get(name, "")  # fmt: skip
-    return f"{path}?{query}" if query else path
+    tool = BY_NAME.get(path.removeprefix("/api/v1/"))
+    if tool is None:
+        return path
+    values = {"pattern": "refunds", "component": "agent", "query": "select name from runs"}
+    given = {
+        one.name: values.get(one.name, run_id)
+        for one in tool.parameters
+        if one.required or one.name == "id"
+    }
+    return f"{path}?{urlencode(given)}"
 
 
 def test_no_route_lets_in_who_has_no_good_key(home: Home) -> None:
@@ -229,6 +233,18 @@ def test_another_sites_page_is_refused(home: Home, headers: dict[str, str]) -> N
     assert with_key.status == 403
     assert own.status == 200
     assert not any(name.startswith("access-control") for name in own.headers)
+
+
+def test_a_page_behind_a_proxy_that_speaks_tls_is_our_own(home: Home) -> None:
+    """`--name`: the proxy's name is one of ours, and its pages are https though we are not."""
+    record(home)
+    with served(home, names=["vestige.example.com"]) as site:
+        headers = {"Host": "vestige.example.com", "Origin": "https://vestige.example.com"}
+        own = site.ask("/api/v1/list", headers=headers)
+        other = site.ask("/api/v1/list", headers={**headers, "Origin": "https://example.com"})
+
+    assert own.status == 200
+    assert other.status == 403
 
 
 def test_the_printed_url_lets_a_browser_in_once_and_hides_the_token(home: Home) -> None:

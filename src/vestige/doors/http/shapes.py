@@ -27,6 +27,7 @@ SHAPES: dict[str, dict[str, str]] = {
     },
     "check": {"run_id": "string", "findings": "array", "passed": "array", "failed": "object"},
     "why": {"chain": "array", "others": "array"},
+    "notes": {"run_id": "string", "notes": "array"},
     "show": {"run": "object", "spans": "array", "logs": "array"},
     "span": {
         "run_id": "string", "span": "object", "parent": "string?", "children": "array",
