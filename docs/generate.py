@@ -27,6 +27,7 @@ from vestige import errors, limits, settings
 from vestige.doors.cli.main import cli
 from vestige.formats.artifacts import rules as artifact_rules
 from vestige.formats.artifacts import schemas as artifact_schemas
+from vestige.formats.openwop import rules as openwop_rules
 from vestige.record import types
 from vestige.store import schema
 from vestige.testing import FakeRecorder
@@ -82,6 +83,20 @@ def render_rules() -> str:
         ]  # fmt: skip
         parts += [f"## {profile}", _table(("rule", "what has to hold", "clause", "what to do"), rows)]  # fmt: skip
     return "\n\n".join(parts)
+
+
+def render_openwop_rules() -> str:
+    rows = [
+        (f"`{rule.id}`", rule.meaning + (" *(warning)*" if rule.warning else ""), rule.clause, rule.hint)
+        for rule in openwop_rules.RULES.values()
+    ]  # fmt: skip
+    told = (
+        "`vestige validate FILE` tells all that is wrong with a bundle at once, each with its place and"
+        " its rule. What a published schema says is an error, and so is what the text says plainly; a"
+        " warning alone makes no bundle invalid."
+    )
+    table = _table(("rule", "what has to hold", "who says so", "what to do"), rows)
+    return "\n\n".join(["# Rules of an OpenWOP debug bundle", told, table])
 
 
 # --- commands ---------------------------------------------------------------------------
@@ -159,7 +174,7 @@ def _default(field: str, value: Any) -> str:
     if field.endswith("_age_s"):
         return f"{value / 86400:g}d"
     if field.endswith("_bytes"):
-        return f"{value / limits.MIB:g}MiB"
+        return f"{value // 10**6}MB" if value % 10**6 == 0 else f"{value / limits.MIB:g}MiB"
     return str(int(value)) if isinstance(value, bool) else str(value)
 
 
@@ -284,6 +299,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "errors.md": render_errors,
     "checks.md": lambda: debugger.render_checks(_table),
     "rules.md": render_rules,
+    "openwop-rules.md": render_openwop_rules,
     "verbs.md": lambda: debugger.render_verbs(_table),
 }
 

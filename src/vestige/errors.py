@@ -2,7 +2,8 @@
 
     VestigeError                        exit code 1
     ├── UsageError (ValueError)         2   an argument or setting makes no sense
-    │   └── SettingError                2   a VESTIGE_* variable or config.toml line
+    │   ├── SettingError                2   a VESTIGE_* variable or config.toml line
+    │   └── SensitiveDataError          2   passthrough was asked for, and there is something to hide
     ├── NotFoundError (LookupError)     2   no such run, span, body, path
     │   └── AmbiguousIdError            2   several things have that id
     ├── ForeignRunError (PermissionError)   2   a record for a run of another tenant
@@ -44,6 +45,10 @@ class UsageError(VestigeError, ValueError):
 
 class SettingError(UsageError):
     """A setting has a value that it cannot have."""
+
+
+class SensitiveDataError(UsageError):
+    """Nothing is to be redacted, and there is something that has to be."""
 
 
 class NotFoundError(VestigeError, LookupError):

@@ -18,11 +18,11 @@ from openwop_support import (
     validate_bundle,
 )
 from vestige.collector.loop import catch_up
+from vestige.errors import SensitiveDataError
 from vestige.formats import openwop
 from vestige.formats.base import RunToWrite
 from vestige.formats.openwop.bundle import assemble, poll
 from vestige.formats.openwop.names import SPAN_KEYS, TERMINAL
-from vestige.formats.openwop.privacy import SensitiveError
 from vestige.formats.openwop.story import Story
 from vestige.home import Home
 from vestige.limits import OPENWOP_BUNDLE_MAX
@@ -124,14 +124,14 @@ def test_passthrough_is_refused_where_something_was_masked(home: Home) -> None:
     """`redactionApplied: false` is permitted only when no sensitive data was present."""
     source = source_of(home, record_everything(home))
 
-    with pytest.raises(SensitiveError, match="passthrough is refused"):
+    with pytest.raises(SensitiveDataError, match="passthrough is refused"):
         Story(source, "passthrough")
 
 
 @pytest.mark.parametrize("text", ["sk-ant-api03-abcdefgh12345678", "reach 10.1.2.3 now"])
 def test_passthrough_is_refused_where_the_store_itself_holds_something(text: str) -> None:
     """A store that was filled by another hand: what nobody masked is still not passed through."""
-    with pytest.raises(SensitiveError):
+    with pytest.raises(SensitiveDataError):
         assemble(Story(made_run(message=text), "passthrough"), NOW)
 
 
@@ -376,7 +376,7 @@ def test_an_exported_bundle_is_whole_or_not_there(home: Home, tmp_path: Path) ->
         made = export_run(debugger.store, run_id, "openwop", tmp_path / "a.json")
         with pytest.raises(vestige.errors.UsageError, match="is there already"):
             export_run(debugger.store, run_id, "openwop", tmp_path / "a.json")
-        with pytest.raises(SensitiveError):
+        with pytest.raises(SensitiveDataError):
             export_run(debugger.store, run_id, "openwop", tmp_path / "b.json", "passthrough")
         inside = export_run(debugger.store, run_id, "openwop", tmp_path)
 

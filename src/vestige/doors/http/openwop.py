@@ -32,12 +32,12 @@ from vestige.doors.http.answers import NO_STORE, Refusal, encode, packed
 from vestige.doors.http.guard import Door, principal, require
 from vestige.doors.http.server import Server
 from vestige.doors.http.workflows import WORKFLOWS, Started, start
-from vestige.errors import NotFoundError
+from vestige.errors import NotFoundError, SensitiveDataError
 from vestige.formats.openwop.bundle import HOST, Page, assemble, poll
 from vestige.formats.openwop.machine import Machine
 from vestige.formats.openwop.names import PROTOCOL_VERSION, Mode
 from vestige.formats.openwop.notes import SIGNALS
-from vestige.formats.openwop.privacy import Privacy, SensitiveError
+from vestige.formats.openwop.privacy import Privacy
 from vestige.formats.openwop.story import Story, summary
 from vestige.limits import OPENWOP_LIST_MAX, OPENWOP_REQUEST_MAX, TICK_S
 from vestige.record.note import Note
@@ -75,7 +75,6 @@ class Host:
                 "maxRequestBodyBytes": OPENWOP_REQUEST_MAX,
             },
             "implementation": HOST,
-            "engineVersion": HOST["version"],
             "supportedTransports": ["rest"],
             "debugBundle": {"supported": self.bundles},
             "feedback": {"supported": self.feedback, "targets": ["run", "event", "node"], "signals": list(SIGNALS)},
@@ -99,7 +98,7 @@ class Host:
             yield Story(source, self.mode, key=self.key, cap_bytes=self.cap_bytes)
         except NotFoundError:
             raise _no_run() from None
-        except SensitiveError as error:
+        except SensitiveDataError as error:
             raise Refusal(409, "redaction_required", str(error)) from None
         finally:
             connection.execute("ROLLBACK")
@@ -145,7 +144,7 @@ def _list(host: Host) -> Handler:
     def work(who: Principal, limit: int, after: str | None) -> bytes:
         with host.server.asking(who) as debugger:
             store = debugger.store
-            found = store.find_runs(after) if after is not None else []
+            found = [run for run in store.find_runs(after or "-") if run.id == after]
             if after is not None and not found:
                 raise _no_run()
             wanted = RunFilter(limit=limit + 1, after=found[0].short_id if found else None)

@@ -13,10 +13,6 @@ from vestige.limits import MIB, OPENWOP_FILE_MAX
 Object = dict[str, Any]
 
 
-class NotJsonError(UnreadableError):
-    """Bytes that are no JSON document."""
-
-
 def load(path: Path) -> Any:
     """The JSON value in a file. UnreadableError if it is too large, or no JSON."""
     try:
@@ -29,9 +25,9 @@ def load(path: Path) -> Any:
     try:
         return msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"))
     except RecursionError:
-        raise NotJsonError(f"{path}: JSON nested too deeply.") from None
+        raise UnreadableError(f"{path}: JSON nested too deeply.") from None
     except (msgspec.DecodeError, UnicodeError) as error:
-        raise NotJsonError(f"{path}: not JSON ({str(error)[:200]}).") from None
+        raise UnreadableError(f"{path}: not JSON ({str(error)[:200]}).") from None
 
 
 def load_bundle(path: Path) -> Object:

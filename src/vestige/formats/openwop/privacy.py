@@ -24,7 +24,7 @@ from typing import Any, Final
 
 import msgspec
 
-from vestige.errors import UsageError
+from vestige.errors import SensitiveDataError
 from vestige.formats.openwop.machine import Machine
 from vestige.formats.openwop.names import OMITTED, REDACTED, Mode
 from vestige.record.mask import MARK
@@ -41,7 +41,7 @@ _MASKED_PART: Final = re.compile(rf"{_SHOWN}{MARK}{_SHOWN}")
 _NEEDED: Final = frozenset((
     "runId", "workflowId", "code", "message", "nodeId", "typeId", "agentId", "toolName", "callId",
     "provider", "model", "level", "note", "principalRef", "annotationId", "name", "spanId",
-    "chunk",
+    "chunk", "correction", "label",
 ))  # fmt: skip
 """Keys whose value a schema requires: they stay, without it."""
 _ERRORS: Final = frozenset(("stack", "message", "error.stack", "error.message"))
@@ -50,10 +50,6 @@ _decode = msgspec.json.Decoder().decode
 
 
 _ERROR_HINTS: Final = (b'File \\"', b"\\n    at ", b'stack"', b'message"')
-
-
-class SensitiveError(UsageError):
-    """Passthrough was asked for, and there is something to hide."""
 
 
 @cache
@@ -103,7 +99,7 @@ class Privacy:
     def refuse(self) -> None:
         """Nothing that has to be hidden goes out as it is."""
         if self.mode == "passthrough":
-            raise SensitiveError(
+            raise SensitiveDataError(
                 "redaction: passthrough is refused: this run holds sensitive data (expected mask, omit or hash)."
             )
 

@@ -162,7 +162,7 @@ class Reader:
         outputs = self._last.get("outputs") if found == "ok" else None
         yield SpanClose(
             VERSION, writer, seq + 1, ended_ns, self.run_id, self._root, found,
-            _ms(self._last) or ended_ns - started_ns, _error(error) if found != "ok" else {},
+            _took_ns(self._last, None, ended_ns - started_ns), _error(error) if found != "ok" else {},
             _body(_unwrapped(outputs)),
         )  # fmt: skip
 
@@ -339,10 +339,8 @@ class Reader:
         span_id, began_ns = self._open.pop(key)
         span = object_of(self._spans.get(key))
         began, ended = parse_time_ns(span.get("startedAt")), parse_time_ns(span.get("endedAt"))
-        if began is not None and ended is not None and ended >= began:
-            took_ns = ended - began
-        else:
-            took_ns = _ms(payload) or self._now_ns - began_ns
+        exact_ns = ended - began if began is not None and ended is not None else None
+        took_ns = _took_ns(payload, exact_ns, self._now_ns - began_ns)
         self._seq += 1
         return SpanClose(
             VERSION, self.writer, self._seq, self._now_ns, self.run_id, span_id, status, took_ns,
@@ -380,11 +378,13 @@ def _node(event: Object) -> str:
     return (text_of(event.get("nodeId")) or text_of(payload.get("nodeId")))[:1000]
 
 
-def _ms(payload: Object) -> int | None:
-    """A `durationMs`, as nanoseconds."""
+def _took_ns(payload: Object, exact_ns: int | None, otherwise_ns: int) -> int:
+    """A duration: of more digits than the payload's milliseconds, if it does not contradict them."""
     took = payload.get("durationMs")
     if isinstance(took, bool) or not isinstance(took, (int, float)) or not 0 <= took < 1e12:
-        return None
+        return otherwise_ns if exact_ns is None or exact_ns < 0 else exact_ns
+    if exact_ns is not None and exact_ns // 1_000_000 == int(took):
+        return exact_ns
     return int(took * 1_000_000)
 
 

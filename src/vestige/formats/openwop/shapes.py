@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from vestige.formats.openwop.names import parse_time_ns
+from vestige.formats.openwop.names import parse_time
 from vestige.formats.openwop.notes import SIGNALS
 
 Holds = Callable[[Any], bool]
@@ -49,7 +49,7 @@ def is_amount(value: Any) -> bool:
 
 
 def is_time(value: Any) -> bool:
-    return parse_time_ns(value) is not None
+    return parse_time(value) is not None
 
 
 def or_null(holds: Holds) -> Holds:
