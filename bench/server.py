@@ -2,7 +2,7 @@
 
     python -m bench.server send PORT KEY SECONDS      # sends at full rate; prints what was acknowledged
 
-"Full rate" is one sender that has the next parcel ready when the last is acknowledged.
+"Full rate" is several senders, each with its next parcel ready when the last is acknowledged.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 from bench import ingest, place, readers
@@ -26,6 +27,7 @@ SPANS = 100_000
 ROUNDS = 3
 STORE_SPANS = 1_000_000
 READERS = 200
+SENDERS = 4
 SECONDS = 60
 EVENTS = 100_000
 EVENT_BYTES = 4_000
@@ -160,30 +162,38 @@ TEMPLATE_RUN = "bbbbbbbb"
 
 
 def send(port: int, key: str, seconds: float) -> dict[str, float]:
-    """Parcels of new runs and writers, one after the other, for so long."""
-    from vestige.collector.packing import pack
-    from vestige.collector.sending import Answer, Link
-
+    """Parcels of new runs and writers, each sender one after the other, for so long."""
     lines, spans = parcel_template()
-    link = Link(f"http://127.0.0.1:{port}", key)
+    numbers = count(1)
     begun = time.monotonic()
-    acknowledged = number = 0
-    waiting: Future[Answer] | None = None
-    with ThreadPoolExecutor(1) as sender:
-        while time.monotonic() - begun < seconds or waiting is not None:
-            going_on = time.monotonic() - begun < seconds
-            if going_on:
-                number += 1
-                writer, run = f"{number:016x}".encode(), f"{number:08x}".encode()
-                data = lines.replace(TEMPLATE_WRITER.encode(), writer)
-                packed = pack(data.replace(TEMPLATE_RUN.encode(), run))
-            if waiting is not None:
-                answer = waiting.result()
-                if answer.status != 200:
-                    raise RuntimeError(f"{answer.status} {answer.message}")
-                acknowledged += spans
-            waiting = sender.submit(link.send, packed) if going_on else None
-    return {"spans": acknowledged, "wall_s": time.monotonic() - begun}
+
+    def one() -> int:
+        return _send_for(begun + seconds, port, key, lines, numbers)
+
+    with ThreadPoolExecutor(SENDERS) as senders:
+        taken = [sender.result() for sender in [senders.submit(one) for _ in range(SENDERS)]]
+    return {"spans": spans * sum(taken), "wall_s": time.monotonic() - begun}
+
+
+def _send_for(end: float, port: int, key: str, lines: bytes, numbers: Iterator[int]) -> int:
+    """How many parcels were acknowledged."""
+    from vestige.collector.packing import pack
+    from vestige.collector.sending import Link
+
+    link = Link(f"http://127.0.0.1:{port}", key)
+    taken = 0
+    while time.monotonic() < end:
+        number = next(numbers)
+        data = lines.replace(TEMPLATE_WRITER.encode(), f"{number:016x}".encode())
+        answer = link.send(pack(data.replace(TEMPLATE_RUN.encode(), f"{number:08x}".encode())))
+        if answer.status == 429:
+            time.sleep(answer.retry_after_s or 1)
+            continue
+        if answer.status != 200:
+            raise RuntimeError(f"{answer.status} {answer.message}")
+        taken += 1
+    link.close()
+    return taken
 
 
 def parcel_template() -> tuple[bytes, int]:
@@ -216,14 +226,25 @@ def parcel_template() -> tuple[bytes, int]:
 
 
 def truncation() -> list[Figure]:
-    """A debug bundle of 100,000 events of 4 KB: one pass, cut to its cap."""
+    """A debug bundle of 100,000 events of 4 KB: one pass, cut to its cap. What is large in an event
+    is a body of a call, or the text of a log line."""
+    return [*_truncated("calls", EVENTS // 2), *_truncated("log lines", EVENTS)]
+
+
+def _truncated(kind: str, count: int) -> list[Figure]:
     import vestige
 
+    text = "event " * (EVENT_BYTES // 6)
     with place.folder() as folder:
         with vestige.Recorder(folder, redact=False, last_words=False) as recorder:
             run = recorder.run("bench")
-            for number in range(EVENTS):
-                run.log.info(f"{number:08d} " + "event " * (EVENT_BYTES // 6))
+            for number in range(count):
+                if kind == "calls":
+                    run.child("search", "tool", None, f"{number} {text}").end(
+                        body=f"{text} {number}"
+                    )
+                else:
+                    run.log.info(f"{number:08d} {text}")
             run.end()
         ingest.take_ours(folder)
         with serving(folder) as server:
@@ -235,7 +256,7 @@ def truncation() -> list[Figure]:
             peak_mb = place.memory_mb("VmHWM", server.pid)
     assert json.loads(answer)["truncated"] is True
     beyond_mb = peak_mb - before_mb - len(answer) / 1e6 if peak_mb else None
-    what = f"debug bundle of {EVENTS:,} events of 4 KB"
+    what = f"debug bundle of {EVENTS:,} events of 4 KB, {kind}"
     return [
         Figure(what, "s", took_s, goal=Goal("below", 2)),
         Figure(f"{what}: memory beyond the answer", "MB", beyond_mb, goal=Goal("below", 200)),

@@ -133,6 +133,10 @@ INGEST_BURST = 100
 INGEST_TOGETHER_BYTES = 16 * MIB
 """Unpacked bytes of parcels that share one transaction, and so one fsync."""
 
+REMOTE_SEEN_MAX = MIB
+"""Characters of the set of numbers that came from one writer elsewhere: some fifty thousand holes. A journal has next
+to none; and the set is read and written with every parcel."""
+
 SHIP_TICK_S = 0.5
 """Between two looks at the journals when all was sent: near real time, and next to no work when idle."""
 

@@ -19,7 +19,7 @@
 
 In config.toml the names are lower case without the prefix: `level = "info"`.
 Set by Vestige itself for child processes: VESTIGE_PARENT, VESTIGE_SUPERVISOR, VESTIGE_START,
-VESTIGE_REPLAY.
+VESTIGE_REPLAY. Read by `vestige ship` alone, and never from config.toml: VESTIGE_SHIP_KEY.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,9 @@ from vestige.collector.receive import Delivery, Receipt, Receiver
 from vestige.collector.shipped import Shipped
 from vestige.errors import ForeignRunError, ParcelError
 from vestige.home import Home
+from vestige.record.line import render_line
 from vestige.record.run import Run
+from vestige.record.types import Log
 from vestige.recorder import Recorder
 from vestige.store.base import RunFilter
 from vestige.store.sqlite import SqliteStore
@@ -207,3 +210,23 @@ def test_nothing_but_an_end_is_fine_too(home: Home, tmp_path: Path, ended: bool)
     (outcome,) = receive(Home(tmp_path / "there"), Delivery(pack(data), "zstd", "default"))
 
     assert outcome == Receipt(0, 0, 0, 0)
+
+
+def test_numbers_full_of_holes_are_refused_and_backwards_ones_are_not(tmp_path: Path) -> None:
+    """The set of numbers of a writer is read with every parcel: nobody may blow it up."""
+    there = Home(tmp_path / "there")
+    run_id = "3d1957bd-0000-4000-8000-000000000001"
+
+    def lines(writer: str, numbers: Iterable[int]) -> bytes:
+        made = (Log(1, writer, n, 1_000, run_id, "a", "info", "m") for n in numbers)
+        return pack(b"".join(map(render_line, made)))
+
+    backwards, holes = receive(
+        there,
+        Delivery(lines("00000000000000aa", range(5_000, 0, -1)), "zstd", "default"),
+        Delivery(lines("00000000000000bb", range(200_000, 0, -2)), "zstd", "default"),
+    )
+
+    assert isinstance(backwards, Receipt) and backwards.new == 5_000
+    assert isinstance(holes, ParcelError) and "missing" in str(holes)
+    assert runs_of(there)[run_id].info.log_count == 5_000

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +18,7 @@ from conftest import run_in
 from vestige.access import Keys
 from vestige.collector.loop import catch_up
 from vestige.collector.outbox import bound_outbox, is_shipped, read_lost
-from vestige.collector.sending import Link
+from vestige.collector.sending import Answer, Link
 from vestige.collector.ship import hold_ship
 from vestige.errors import ShipError
 from vestige.home import Home
@@ -42,10 +45,10 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
     server.stop()
 
 
-def record(home: Home, name: str = "agent") -> str:
+def record(home: Home, name: str = "agent", body: str = "x" * 300_000) -> str:
     with Recorder(home, last_words=False) as recorder:
         run = recorder.run(name)
-        run.span("ask", type="tool", body="x" * 300_000).end()
+        run.span("ask", type="tool", body=body).end()
         run.end()
     return run.run_id
 
@@ -323,3 +326,77 @@ def test_once_gives_up_on_a_server_that_is_not_there_and_loses_nothing(home: Hom
     assert len(pauses) == SHIP_TRIES - 1
     assert all(0.5 * SHIP_PAUSE_S * 2**n <= pause for n, pause in enumerate(pauses))
     assert len(home.journal_files()) == 1
+
+
+def test_a_connection_that_the_server_closed_meanwhile_is_no_failure() -> None:
+    """Servers close what is idle: it is made anew, and the parcel is sent again."""
+    taken: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def answer_one_each() -> None:
+            for _ in range(2):
+                connection, _ = listening.accept()
+                with connection:
+                    request = b""
+                    while request[-3:] not in (b"one", b"two"):
+                        request += connection.recv(65536)
+                    taken.append(request)
+                    connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
+
+        server = threading.Thread(target=answer_one_each)
+        server.start()
+        link = Link(f"http://127.0.0.1:{listening.getsockname()[1]}", "key")
+
+        statuses = [link.send(b"one").status, link.send(b"two").status]
+        server.join()
+
+    assert statuses == [200, 200]
+    assert [request[-3:] for request in taken] == [b"one", b"two"]
+
+
+def test_a_ship_that_is_told_to_stop_ends_after_the_parcel_under_way(
+    shared: Serving, home: Home
+) -> None:
+    """However much waits: offsets are kept, and the next one goes on from there."""
+    record(home)
+    record(home)
+    link = Link(shared.url, shared.key())
+
+    with hold_ship(home, link, print) as held:
+        assert held is not None
+        held._bytes_max = 1  # a parcel for each line
+        first = held.run(lambda seconds: False).records
+    with hold_ship(home, link, print) as held:
+        assert held is not None
+        rest = held.run(lambda seconds: True, once=True)
+
+    assert first == 1
+    assert rest.records == rest.new > 5
+
+
+def test_what_is_too_large_for_something_on_the_way_is_sent_in_smaller_parcels(
+    shared: Serving, home: Home
+) -> None:
+    """A proxy may allow less than the server: halved until it passes; at last without a body."""
+    run_id = record(home, body=os.urandom(200_000).hex())
+    said: list[str] = []
+    link = Narrow(shared.url, shared.key())
+
+    with hold_ship(home, link, said.append) as held:
+        assert held is not None
+        sent = held.run(lambda seconds: True, once=True)
+
+    run = shared.runs()[run_id]
+    assert sent.too_large == 1
+    assert said == ["a body is too large for the server: sent without it."]
+    assert run.info.outcome == "ok"
+    assert run.spans[1].input is not None and run.spans[1].input.id is None
+
+
+class Narrow(Link):
+    """With something between that lets through 600 bytes."""
+
+    def send(self, packed: bytes) -> Answer:
+        if len(packed) > 600:
+            return Answer(413, {}, None)
+        return super().send(packed)

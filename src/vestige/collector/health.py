@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from vestige import locks
+from vestige.collector.outbox import read_lost
 from vestige.home import Home
 from vestige.record.health import Health
 from vestige.record.scan import Scanner
@@ -57,7 +58,7 @@ def examine(home: Home, store: SqliteStore) -> Health:
         scanner=scanner,
         retention_age_s=settings.retention_age_s,
         retention_body_bytes=settings.retention_body_bytes,
-        problems=_problems(dropped, missing, malformed, scanner, captures_dead),
+        problems=_problems(dropped, missing, malformed, scanner, captures_dead, read_lost(home)),
     )
 
 
@@ -77,7 +78,12 @@ def _is_dead_capture(spool: Home) -> bool:
 
 
 def _problems(
-    dropped: int, missing: int, malformed: int, scanner: str, captures_dead: int
+    dropped: int,
+    missing: int,
+    malformed: int,
+    scanner: str,
+    captures_dead: int,
+    unsent_bytes: int,
 ) -> list[str]:
     problems = []
     if dropped:
@@ -92,6 +98,11 @@ def _problems(
         problems.append(
             f"debug bundles that ended processes captured, but never exported: {captures_dead}"
             " (make them: vestige recover)"
+        )
+    if unsent_bytes:
+        problems.append(
+            f"{unsent_bytes} bytes of journals were deleted before they were sent on"
+            " (is `vestige ship` running? else: vestige ship --stop)"
         )
     if scanner == "re":
         problems.append(

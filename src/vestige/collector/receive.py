@@ -19,6 +19,7 @@ import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from types import TracebackType
 from typing import Self
 
@@ -28,7 +29,7 @@ from vestige.collector.parcel import Parcel, open_parcel
 from vestige.errors import ForeignRunError, ParcelError
 from vestige.home import Home
 from vestige.record.redact import Redactor
-from vestige.record.types import BodyInfo
+from vestige.record.types import AnyRecord, BodyInfo
 from vestige.store.sqlite import SqliteStore
 
 
@@ -100,14 +101,23 @@ class Receiver:
         self._parcel = parcel
         try:
             new, ended = self._store.append_remote(
-                parcel.records, [(end.writer, end.fault) for end in parcel.ends], tenant
+                _in_order(parcel.records), [(end.writer, end.fault) for end in parcel.ends], tenant
             )
-        except ForeignRunError as error:
+        except (ForeignRunError, ParcelError) as error:
             return error
         return Receipt(len(parcel.records), new, parcel.malformed, ended)
 
     def _read_spill(self, writer: str, seq: int, info: BodyInfo) -> bytes | None:
         return self._parcel.read_spill(writer, seq, info)
+
+
+def _in_order(records: list[AnyRecord]) -> list[AnyRecord]:
+    """Nearly in order, as journals are, a set of numbers is added to at its end. Somebody who sends
+    them backwards would make it be copied for each."""
+    steps_back = sum(one.seq > other.seq for one, other in pairwise(records))
+    if steps_back * 4 <= len(records):
+        return records
+    return sorted(records, key=lambda record: (record.writer, record.seq))
 
 
 @contextmanager

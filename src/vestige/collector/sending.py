@@ -67,6 +67,16 @@ class Link:
             "Content-Encoding": "zstd",
             "Accept": "application/json",
         }
+        reused = self._connection is not None
+        try:
+            return self._exchange(packed, headers)
+        except ConnectionError:
+            # A server closes a connection that was idle: that is no failure, and it sends again.
+            if not reused:
+                raise
+            return self._exchange(packed, headers)
+
+    def _exchange(self, packed: bytes, headers: dict[str, str]) -> Answer:
         connection = self._connect()
         try:
             connection.request("POST", self._path, packed, headers)

@@ -24,7 +24,7 @@ from vestige.collector.packing import pack
 from vestige.collector.parcel import Identity
 from vestige.collector.sending import Answer, Link
 from vestige.collector.shipped import Shipped, read_shipped, write_shipped
-from vestige.errors import ShipError
+from vestige.errors import ShipError, UsageError
 from vestige.home import Home
 from vestige.limits import (
     KIB,
@@ -81,12 +81,14 @@ class Ship:
         self._bytes_max = PARCEL_BYTES
         self._bodiless: set[Identity] = set()
         self._sent_bodies: set[Identity] = set()
+        self._keep_on: KeepOn = lambda seconds: True
         self.sent = Sent()
         write_shipped(home, self._shipped)  # from now on the collector keeps files for us
 
     def run(self, keep_on: KeepOn, once: bool = False) -> Sent:
         """Send until told to stop; `once`: until all that is there was sent."""
         failures = 0
+        self._keep_on = keep_on
         self._tell_lost()
         while True:
             try:
@@ -112,14 +114,17 @@ class Ship:
         while True:
             gathering = Gathering(self._home, self._shipped, self._bytes_max, self._bodiless)
             try:
-                moved = self._send_all(gathering)
+                moved, all_of_it = self._send_all(gathering)
             except _AgainError:
                 continue
-            self._clean(gathering)
+            if all_of_it:
+                self._clean(gathering)
             return moved
 
-    def _send_all(self, gathering: Gathering) -> bool:
+    def _send_all(self, gathering: Gathering) -> tuple[bool, bool]:
+        """Whether there was anything, and whether that was all: we may be told to stop."""
         moved = False
+        all_of_it = True
         with ThreadPoolExecutor(1, "vestige-ship") as sender:
             waiting: tuple[Outgoing, Future[Answer | None]] | None = None
             for outgoing in gathering.parcels():
@@ -128,10 +133,14 @@ class Ship:
                 packed = pack(data) if data else None
                 if waiting is not None:
                     self._acknowledge(*waiting)
+                    waiting = None
+                    if not self._keep_on(0.0):
+                        all_of_it = False
+                        break
                 waiting = outgoing, sender.submit(self._send, packed)
             if waiting is not None:
                 self._acknowledge(*waiting)
-        return moved
+        return moved, all_of_it
 
     def _send(self, packed: bytes | None) -> Answer | None:
         """None: there was nothing to send, as all of it is refused over there."""
@@ -288,6 +297,11 @@ def _pause_s(failures: int, after_s: float | None) -> float:
 @contextmanager
 def hold_ship(home: Home, link: Link, say: Say, remove: bool = False) -> Iterator[Ship | None]:
     """Become the one who sends this home on, or get None: somebody else does."""
+    if home.capture.exists():
+        raise UsageError(
+            f"{home.root}: a debug bundle that is being captured (expected a home). Its journal is"
+            " the capture."
+        )
     home.make()
     path = home.shipped.with_suffix(".lock")
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -9,6 +9,9 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable
 
+from vestige.errors import ParcelError
+from vestige.limits import REMOTE_SEEN_MAX
+
 TABLES = """
 CREATE TABLE remote_writers (     -- processes of other machines, whose records were sent here
   writer      TEXT PRIMARY KEY,   -- writers.writer
@@ -23,6 +26,17 @@ def note(connection: sqlite3.Connection, writers: Iterable[str]) -> None:
     connection.executemany(
         "INSERT OR IGNORE INTO remote_writers(writer) VALUES (?)", [(one,) for one in writers]
     )
+
+
+def refuse_holes(connection: sqlite3.Connection, writers: Iterable[str]) -> None:
+    """Numbers with holes everywhere are no journal, and their set is read and written each time."""
+    query = "SELECT length(seen) FROM writers WHERE writer = ?"
+    for writer in writers:
+        if connection.execute(query, (writer,)).fetchone()[0] > REMOTE_SEEN_MAX:
+            raise ParcelError(
+                f"writer {writer}: too many of its records are missing (a set of"
+                f" {REMOTE_SEEN_MAX} characters). Nothing was taken in."
+            )
 
 
 def end(connection: sqlite3.Connection, writer: str, fault: str | None, tenant: str) -> bool:

@@ -83,8 +83,8 @@ class SqliteStore:
     ) -> SqliteStore:
         """Open a store; a writer creates and migrates it.
 
-        `lasting`: it is to survive a power cut. `synced`: so is each transaction, once committed;
-        else the last ones may be lost, and are taken in again from their journals.
+        `lasting`: it is to survive a power cut. `synced`: so is each transaction, as soon as it is
+        committed; else the last ones may be gone then, though never half of one.
         `tenant`: in every query there are only its runs, and what belongs to them.
         """
         assert readonly or tenant is None, "a writer says with each batch whose it is"
@@ -180,6 +180,7 @@ class SqliteStore:
             ]
             taken = self.append(records, tenant=tenant)
             remote.note(connection, new)
+            remote.refuse_holes(connection, {record.writer for record in records})
             ended = sum(remote.end(connection, writer, fault, tenant) for writer, fault in ends)
         return taken, ended
 
