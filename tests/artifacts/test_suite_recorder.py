@@ -7,6 +7,7 @@ import os
 import tempfile
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from suites_support import assert_valid, bytes_of, problems, read_events, read_j
 from vestige.artifacts import InvalidSuiteError, Replay, SuiteRecorder
 from vestige.clock import FakeClock
 from vestige.errors import NotFoundError, UsageError
+from vestige.formats.artifacts.types import TraceEvent
 
 ANYTHING = st.text(
     st.one_of(st.characters(), st.sampled_from("\x1b[31m\n\r\0/\\.:\ud800\udcff…")), max_size=60
@@ -207,3 +209,22 @@ def test_names_and_messages_may_hold_anything(suite_name: str, names: list[str],
             json.loads(line)
         for text in ("transcript/summary.txt", "diagnostics/tree.txt"):
             assert "\x1b" not in (suite.path / text).read_text(encoding="utf-8")
+
+
+def test_events_put_together_by_hand_are_the_events_of_the_format(tmp_path: Path) -> None:
+    """Byte for byte what its struct would be: names with quotes, control characters and emoji included."""
+    with SuiteRecorder(tmp_path, 'sh"op\\ é', environment={}) as suite:
+        case = suite.clean_case('a "b" \\ \x1b[1m\n\u2028 é 😀', 2, "5f\"2'")
+        case.passed()
+        case.failed('why "not"\n\t\x00')
+        case.skipped()
+        case.end("unknown", "é\x7f")
+    lines = (suite.path / "trace/events.jsonl").read_bytes().splitlines()
+    decoded = [msgspec.json.decode(line, type=TraceEvent) for line in lines]
+
+    assert [msgspec.json.encode(event) for event in decoded] == lines
+    assert [event.kind for event in decoded] == [
+        "suite_start", "case_start", "assert_pass", "assert_fail", "assert_skip", "case_end", "suite_end",
+    ]  # fmt: skip
+    assert (decoded[1].attempt, decoded[1].span_id) == (2, "5f\"2'")
+    assert decoded[5].status == "unknown"

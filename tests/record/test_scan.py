@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import threading
@@ -11,7 +12,7 @@ from test_patterns import PEM, SHAPES
 
 from vestige.errors import UsageError
 from vestige.record.line import encode
-from vestige.record.scan import APART_MAX, ENGINES, Scanner, make_scanner
+from vestige.record.scan import APART_MAX, ENGINES, Scanner, all_traces, hints, make_scanner
 from vestige.record.types import BodyInfo, Log
 
 
@@ -41,6 +42,32 @@ def test_lines_with_counters_and_ordinary_words_pass(scanner: Scanner, text: str
 @pytest.mark.parametrize("secret", [*SHAPES.values(), PEM])
 def test_every_known_shape_is_suspicious(scanner: Scanner, secret: str) -> None:
     assert scanner.suspicious(line_of(f"see\n{secret}\nthere"))
+
+
+@pytest.mark.parametrize("secret", [*SHAPES.values(), PEM])
+def test_every_known_shape_has_one_of_the_literals_that_are_looked_for_first(secret: str) -> None:
+    """Until a line has one, nothing else is asked: also what case they are spelled in."""
+    line = line_of(f"see\n{secret}\nthere")
+
+    assert any(re.search(hint, line) for hint in hints(all_traces()))
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_the_first_line_and_those_after_it_are_judged_alike(whole: bool) -> None:
+    """The expressions are compiled when a line first needs them; ids in hex need none of them."""
+    lines = [
+        (line_of("an id: acca26e005e70772"), False),
+        (line_of("m", prompt_tokens=12), False),
+        (line_of("m", token="v"), True),
+        (line_of("AKIAIOSFODNN7EXAMPLE"), True),
+        (line_of("an id: acca26e005e70772"), False),
+    ]
+    for start in range(len(lines)):
+        suspicious = Scanner(whole=whole).suspicious
+
+        assert [suspicious(line) for line, _ in lines[start:]] == [
+            is_so for _, is_so in lines[start:]
+        ]
 
 
 @pytest.mark.parametrize("key", ["token", "Token", "accessToken", "TOKEN", "api key", "x-Api-Key"])

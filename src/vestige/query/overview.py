@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from vestige.query import words
+from vestige.query.cases import failed_cases
 from vestige.query.check import Examined, data_of, in_chains, tell
 from vestige.query.costs import Cost
 from vestige.query.layout import Asked, fit
@@ -47,6 +48,7 @@ class OverviewAnswer(Asked):
             head = head[:1]
         rows = [
             *self._found(),
+            *failed_cases(self.run),
             *self._shape(),
             *self._cost(),
             *self._findings(),

@@ -11,11 +11,14 @@ from typing import Any, ClassVar
 from vestige.limits import SHOW_LINES_MAX
 from vestige.query import words
 from vestige.query.budget import count_tokens
+from vestige.query.cases import failed_cases
 from vestige.query.layout import Asked, cost
 from vestige.query.timeline import Line, is_stamp, timeline
 from vestige.record.run import BodyRef, LogInfo, Run, RunInfo, SpanInfo, partial_of
 
 JSON_VERSION = 1
+_ROOM_FOR_CASES = 600
+"""Tokens of an answer in which the failed cases of a suite leave room for the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,10 @@ class ShowAnswer(Asked):
             head.append(
                 (f"counts so far: {self.unread} more events are read with the next page", "ok")
             )
-        head += [(f"!! {text}", "stamp") for text in stamps(self.run)[:3]] + [("", "ok")]
+        head += [(f"!! {text}", "stamp") for text in stamps(self.run)[:3]]
+        if budget >= _ROOM_FOR_CASES and not self.options.words() and not self.options.after:
+            head += [(text, "error") for text in failed_cases(self.run)]
+        head.append(("", "ok"))
         if budget < 200:
             head = head[:1]
         found = self._found

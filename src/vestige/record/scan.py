@@ -62,7 +62,7 @@ class Scanner:
         self, prefer: str | None = None, extra_keys: Iterable[str] = (), whole: bool = False
     ) -> None:
         """`whole`: build now what can be built when a line first asks for it."""
-        self._traces = (*_traces(), *map(_trace_of_key, filter(words_of, extra_keys)))
+        self._traces = (*all_traces(), *map(_trace_of_key, filter(words_of, extra_keys)))
         self._needles: tuple[bytes, ...] = ()
         self.engine, self._make = _engine(prefer)
         scan, self._load = self._make()
@@ -134,7 +134,7 @@ _PWD = (
 _TOKEN = (rb"token[^a-z]", rb"Token[^a-z]", rb"TOKEN[^A-Za-z]", rb"TOKEN[A-Z][a-z]")
 
 
-def _traces() -> Iterable[Trace]:
+def all_traces() -> Iterable[Trace]:
     # Not at import: the table is only needed once a scanner is.
     from vestige.record.patterns import RULES
 
@@ -217,9 +217,7 @@ def _hyperscan() -> tuple[Suspicious, Load]:
     def load(traces: tuple[Trace, ...], whole: bool) -> None:
         nonlocal scan
         expressions = list(dict.fromkeys(trace.expression for trace in traces))
-        literals = list(
-            dict.fromkeys(re.escape(t.spelled) or _literal(t.literal).expression for t in traces)
-        )
+        literals = hints(traces)
         if whole or expressions == literals:
             scan = _compiled(expressions)
             return
@@ -238,6 +236,12 @@ def _hyperscan() -> tuple[Suspicious, Load]:
 
     # One lookup, so that a scan in another thread never pairs old with new.
     return lambda line: scan(line), load
+
+
+def hints(traces: Iterable[Trace]) -> list[bytes]:
+    """Plain literals, as expressions: a line without any of them has no trace."""
+    spelled = (re.escape(each.spelled) or _literal(each.literal).expression for each in traces)
+    return list(dict.fromkeys(spelled))
 
 
 def _compiled(expressions: list[bytes]) -> Suspicious:

@@ -1,0 +1,99 @@
+"""The debugger over a bundle of a suite: every verb, failed cases first, the agent behind a failed case."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from suites_support import make_project, only_bundle, read_events, run_pytest
+
+from vestige.artifacts import SuiteRecorder
+from vestige.doors.cli.main import cli
+
+
+def ask(*arguments: str | Path) -> Result:
+    result = CliRunner().invoke(cli, [str(each) for each in arguments], prog_name="vestige")
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Twenty cases; two of them failed, late."""
+    with SuiteRecorder(tmp_path_factory.mktemp("art"), "shop", environment={}) as suite:
+        for number in range(20):
+            with suite.case(f"case {number:02}") as case:
+                case.check(number not in (12, 17), f"sum {number}")
+                case.write("out.txt", f"refused {number}")
+    return suite.path
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["show", "{}"], ["show", "{}", "--json"], ["overview", "{}"], ["check", "{}"],
+        ["grep", "refused", "{}"], ["list", "--home", "{}"], ["stats", "--home", "{}"],
+        ["span", "r1.s14", "--home", "{}"], ["why", "r1.s14", "--home", "{}"],
+        ["diff", "{}", "{}"], ["sql", "--on", "{}", "SELECT count(*) FROM spans"], ["validate", "{}"],
+    ],
+)  # fmt: skip
+def test_every_verb_takes_a_bundle_of_a_suite(bundle: Path, arguments: list[str]) -> None:
+    result = ask(*(each.format(bundle) for each in arguments))
+
+    assert result.exit_code in (0, 1), result.stderr
+    assert result.stdout
+
+
+@pytest.mark.parametrize("verb", ["show", "overview"])
+def test_failed_cases_come_first(bundle: Path, verb: str) -> None:
+    """Before what went well, each with its reason and the id to go on with."""
+    told = ask(verb, bundle).stdout
+    lines = told.splitlines()
+    at = lines.index("failed cases (2 of 20):")
+
+    assert "case 12: sum 12" in lines[at + 1]
+    assert "case 17: sum 17" in lines[at + 2]
+    assert "case 00" not in "\n".join(lines[:at])
+    assert "out.txt" in ask("show", bundle, "--no-fold").stdout
+
+
+def test_a_suite_in_which_all_is_well_tells_of_no_failures(tmp_path: Path) -> None:
+    with SuiteRecorder(tmp_path, "shop", environment={}) as suite, suite.case("ok") as case:
+        case.passed()
+
+    assert "failed cases" not in ask("show", suite.path).stdout
+
+
+AGENT = """
+    import vestige
+
+    def test_ok(): pass
+
+    def test_agent():
+        with vestige.traced_run("shopper") as run:
+            run.child("search", type="tool").end()
+        assert 0, "no shoes"
+"""
+
+
+@pytest.mark.slow
+def test_the_agent_that_a_failed_case_ran_opens_from_it(tmp_path: Path) -> None:
+    """The case's span in the recorded run names the agent's run, and that one opens by its short id."""
+    project = make_project(tmp_path / "shop", AGENT)
+    run_pytest(project, "--vestige-bundle", "art")
+    home = tmp_path / "home"
+    events = read_events(only_bundle(project / "art"))
+    failed = next(event["case"] for event in events if event["kind"] == "assert_fail")
+    case = next(event for event in events if event["kind"] == "case_start" and event["case"] == failed)  # fmt: skip
+    suite = json.loads(ask("show", events[0]["run_id"], "--home", home, "--json").stdout)
+    told = ask("span", case["span_id"], "--home", home).stdout
+    link = next(line for line in told.splitlines() if line.startswith("linked from:"))
+    agent = ask("show", link.split()[2].partition(".")[0], "--home", home).stdout
+    shutil.rmtree(home)
+
+    assert suite["run"]["outcome"] == "error"
+    assert "shopper (started by)" in link
+    assert "tool search" in agent
