@@ -37,14 +37,14 @@ def _reproduce(server: Server, who: Principal, asked: dict[str, str]) -> dict[st
     unknown = asked.keys() - {"id", "format"}
     if unknown:
         raise UsageError("reproduce: takes id and format (there is an argument it does not know).")
-    id, format = asked.get("id", ""), asked.get("format", "curl")
-    if not id.strip() or "\0" in id or len(id) > ARGUMENT_MAX:
+    span, form = asked.get("id", ""), asked.get("format", "curl")
+    if not span.strip() or "\0" in span or len(span) > ARGUMENT_MAX:
         raise UsageError("reproduce: id is missing or no id (expected a span).")
-    if format not in FORMATS:
+    if form not in FORMATS:
         raise UsageError(f"reproduce: format is not known (expected {' or '.join(FORMATS)}).")
     with server.asking(who) as debugger:
-        text = debugger.reproduce(id, format)
-    return {"version": 1, "format": format, "text": text}
+        text = debugger.reproduce(span, form)
+    return {"version": 1, "format": form, "text": text}
 
 
 _OPERATION: dict[str, Any] = {
