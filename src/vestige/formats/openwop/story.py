@@ -199,7 +199,8 @@ class Story:
     ) -> Iterator[tuple[str, str, Payload]]:  # as many as `_count` says
         tell = self._tell
         if isinstance(node, LogInfo):
-            yield "log.appended", _line_key(node), lambda: tell.line(node)
+            line = self._source.line(node)
+            yield "log.appended", _line_key(line), lambda: tell.line(line)
         elif not ends:
             yield "node.started", f"{node.id}.started", lambda: tell.started(node)
             if node.type == "tool":
