@@ -19,6 +19,7 @@ from bench import (
     ingest,
     place,
     read,
+    server,
     storage,
     suites,
     survival,
@@ -41,6 +42,7 @@ SECTIONS: dict[str, tuple[str, Callable[[], Sequence[Figure]]]] = {
     "agentdbg": ("Runs of AgentDbg", agentdbg.measure),
     "suites": ("Test suites", suites.measure),
     "artifacts": ("Artifact bundles", artifacts.measure),
+    "server": ("The server", server.measure),
 }
 
 HOW_TO_READ = """\

@@ -46,6 +46,8 @@ class SystemClock:
         generator = _random.Random(int.from_bytes(os.urandom(16), "big"))
         bits = generator.getrandbits
         # A closure over a C function: no attribute look-ups, and atomic between threads.
+        self.fraction: Callable[[], float] = generator.random
+        """From 0 to 1: to spread what many machines would else do at once."""
         self.span_id: Callable[[], str] = lambda: "%016x" % bits(64)  # noqa: UP031  # a third quicker
         # A forked child must not repeat its parent's ids.
         os.register_at_fork(

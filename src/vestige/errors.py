@@ -7,10 +7,13 @@
     ├── NotFoundError (LookupError)     2   no such run, span, body, path
     │   └── AmbiguousIdError            2   several things have that id
     ├── ForeignRunError (PermissionError)   2   a record for a run of another tenant
+    ├── ShipError                       1   records could not be sent to a server
     ├── InvalidSuiteError               1   a suite's own bundle breaks the rules of its format
     └── UnreadableError (RuntimeError)  3   bytes from outside that we cannot use
         ├── StoreError                  3   a store that is newer, damaged or locked
         ├── KeysError                   3   a keys.json that is damaged, or open to others
+        ├── ParcelError                 3   what another machine sent cannot be used
+        │   └── ParcelTooLargeError     3   ... because it is too much at once
         └── WinkError                   3   the seed's name for what concerns debug bundles
             └── DebugBundleError (RuntimeError)       3   a bundle cannot be made or used
                 ├── BundleCorruptedError              3   it is damaged, or not what it says
@@ -72,6 +75,10 @@ class ForeignRunError(VestigeError, PermissionError):
         self.run_id = run_id
 
 
+class ShipError(VestigeError, RuntimeError):
+    """Records that a server does not take, or cannot be reached to take."""
+
+
 class InvalidSuiteError(VestigeError, RuntimeError):
     """What a suite left is no valid bundle: `problems` has all of it, a line each."""
 
@@ -92,6 +99,14 @@ class StoreError(UnreadableError):
 
 class KeysError(UnreadableError):
     """A file of keys that cannot be trusted. Nobody gets in by it until it is put right."""
+
+
+class ParcelError(UnreadableError):
+    """Journal lines from another machine that cannot be used."""
+
+
+class ParcelTooLargeError(ParcelError):
+    """More than one request may carry, packed or unpacked."""
 
 
 class AgentDbgGuardrailExceeded(BaseException):  # the name that programs import

@@ -13,6 +13,7 @@
   keys.lock                 held by whoever changes them
   hash.key                  of the hashes that stand for secrets in exports
   shipped.json              how far `vestige ship` has sent the journals on
+  outbox/                   journals and long bodies that were taken in here, but not yet sent on
 """
 
 from __future__ import annotations
@@ -84,6 +85,10 @@ class Home(msgspec.Struct, frozen=True):
         return self.root / "shipped.json"
 
     @property
+    def outbox(self) -> Path:
+        return self.root / "outbox"
+
+    @property
     def capture(self) -> Path:
         """There in the private home of a capture, and locked while its process lives."""
         return self.root / "capture"
@@ -102,18 +107,19 @@ class Home(msgspec.Struct, frozen=True):
     def fault_file(self, writer: str) -> Path:
         return self.faults / f"{writer}.txt"
 
-    def journal_files(self) -> list[tuple[str, int, Path]]:
+    def journal_files(self, folder: Path | None = None) -> list[tuple[str, int, Path]]:
         """All journal files as (writer, generation, path), oldest generation of a writer first."""
+        folder = self.journal if folder is None else folder
         found: list[tuple[str, int, Path]] = []
         try:
-            names = os.listdir(self.journal)
+            names = os.listdir(folder)
         except FileNotFoundError:
             return []
         for name in names:
             writer, _, rest = name.partition(".")
             number = rest.removesuffix(JOURNAL_SUFFIX)
             if rest.endswith(JOURNAL_SUFFIX) and number.isdecimal():
-                found.append((writer, int(number), self.journal / name))
+                found.append((writer, int(number), folder / name))
         return sorted(found)
 
     def make(self) -> None:

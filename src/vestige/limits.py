@@ -107,6 +107,54 @@ PRUNE_INTERVAL_S = 300.0
 IMPORT_BATCH = 20_000
 """Records of an import in one transaction; fewer where their bodies are large."""
 
+# --- from machine to machine ----------------------------------------------------------------
+
+PARCEL_PACKED_MAX = 40 * MIB
+"""What one request may carry, compressed: the longest body there is still fits when nothing compresses."""
+
+PARCEL_MAX = 64 * MIB
+"""The same, unpacked: a body of `BODY_MAX` as base64, and some lines around it. More is a bomb."""
+
+PARCEL_BYTES = 4 * MIB
+"""What `ship` puts into one request unless a single body is longer: soon sent, and sent again soon."""
+
+PARCEL_PART_BYTES = 512 * KIB
+"""A long body travels in lines of this size: each is parsed on its own, and none is a long line."""
+
+INGEST_WAITING_MAX = 128 * MIB
+"""Parcels that are in memory at once, packed, of all keys: beyond it a sender is told to come again."""
+
+INGEST_REQUESTS_S = 50.0
+"""Requests in a second that one key may make in the long run: a ship sends a few, each with thousands of lines."""
+
+INGEST_BURST = 100
+"""Requests that one key may make at once after a pause, e.g. many ships that find their server back."""
+
+INGEST_TOGETHER_BYTES = 16 * MIB
+"""Unpacked bytes of parcels that share one transaction, and so one fsync."""
+
+SHIP_TICK_S = 0.5
+"""Between two looks at the journals when all was sent: near real time, and next to no work when idle."""
+
+SHIP_PAUSE_S = 0.5
+"""The first pause after a failure; doubles each time, and is spread so that a fleet does not come back at once."""
+
+SHIP_PAUSE_MAX_S = 30.0
+"""The longest such pause: a server that is back is found within half a minute."""
+
+SHIP_TIMEOUT_S = 60.0
+"""For one answer of the server: it writes to disk first, and may have others to serve."""
+
+SHIP_TRIES = 6
+"""Of `ship --once` before it gives up: with the pauses, about a quarter of a minute."""
+
+SHIP_REFUSED_MAX = 1_000
+"""Runs of another tenant that a ship remembers not to send."""
+
+OUTBOX_MAX = GIB
+"""Finished journals and long bodies that are kept for a ship after the collector is done with them. Beyond it (no
+ship for weeks) the oldest go, and that is counted."""
+
 # --- runs of other tools ------------------------------------------------------------------
 
 EVENT_LINE_MAX = 16 * MIB
@@ -278,6 +326,9 @@ SHOW_LINES_MAX = 400
 
 HTTP_THREADS = 8
 """Threads that answer: the interpreter runs one at a time, so more would only hold memory."""
+
+RESTART_PAUSE_MAX_S = 4.0
+"""The longest pause before a server looks again whether somebody collects: what readers may lag."""
 
 HTTP_WAITING_MAX = 1_000
 """Questions that wait for a thread; further ones are told to come again (503)."""

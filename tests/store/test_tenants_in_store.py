@@ -200,7 +200,14 @@ def test_an_older_store_is_the_default_tenants(tmp_path: Path) -> None:
         ("SELECT * FROM logs WHERE run = 1", "logs_run"),
         ("SELECT * FROM links WHERE target_span = 'x'", "links_target"),
         ("SELECT * FROM runs WHERE run_id = 'x'", "sqlite_autoindex_runs_1"),
-        ("SELECT * FROM runs ORDER BY started_ns DESC LIMIT 20", "runs_tenant"),
+        (
+            "SELECT * FROM spans s JOIN runs r ON r.id = s.run WHERE s.span_id >= 'x' AND s.span_id < 'y'",
+            "spans_id",
+        ),
+        (
+            "SELECT * FROM runs WHERE tenant = 'acme' AND tenant <> 'default' ORDER BY started_ns DESC LIMIT 20",
+            "runs_tenant",
+        ),
     ],
 )
 def test_no_index_is_lost_behind_the_views(store: SqliteStore, query: str, index: str) -> None:

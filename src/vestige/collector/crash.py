@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from vestige.collector.outbox import let_go
 from vestige.home import Home
 from vestige.limits import BODY_INLINE_MAX, OPEN_SPANS_NAMED_MAX
 from vestige.record.types import (
@@ -66,7 +67,8 @@ def signal_number(name: str) -> int:
 
 def stamp_dead(home: Home, store: Store) -> int:
     """Stamp every writer that died; how many."""
-    unfinished = {writer for writer, _, _ in home.journal_files()}
+    # What other machines run is theirs to watch: until they say so, nobody is dead there.
+    unfinished = {writer for writer, _, _ in home.journal_files()} | store.remote_alive()
     stamped = 0
     for writer in store.writers(unfinished=True):
         if writer.writer in unfinished:
@@ -75,10 +77,11 @@ def stamp_dead(home: Home, store: Store) -> int:
         if ended is None and writer.supervisor in unfinished:
             continue
         fault = home.fault_file(writer.writer)
-        records = _stamp(writer, store.open_spans(writer.writer), ended, _read_fault(fault))
+        told = _read_fault(fault) or store.find_remote_fault(writer.writer)
+        records = _stamp(writer, store.open_spans(writer.writer), ended, told)
         store.append(records, tenant=writer.tenant)
         store.end_writer(writer.writer, writer.ended or "interrupted")
-        fault.unlink(missing_ok=True)
+        let_go(home, fault)
         stamped += bool(records)
     return stamped
 

@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vestige import locks
+from vestige.collector.outbox import bound_outbox, let_go
+from vestige.errors import ForeignRunError
 from vestige.home import Home
 from vestige.journal.reader import read_lines
 from vestige.limits import BODY_MAX, MIB
@@ -33,7 +35,8 @@ class Taken:
 
 
 def take(home: Home, store: Store) -> Taken:
-    """Take in what the journals hold now. A finished journal is deleted once it is empty."""
+    """Take in what the journals hold now. A finished journal is deleted once it is empty, or
+    kept for a ship."""
     taken = Taken()
     positions = store.positions()
     files = home.journal_files()
@@ -52,17 +55,31 @@ def take(home: Home, store: Store) -> Taken:
             _delete_spilled(home, store, writer)
             offset = after
         if finished:
-            _finish(store, Position(writer, generation, offset), path, taken)
+            _finish(home, store, Position(writer, generation, offset), path, taken)
+    bound_outbox(home)
     return taken
 
 
 def _take_lines(store: Store, position: Position, data: bytes, taken: Taken) -> None:
     records, malformed = parse_lines(data)
-    taken.records += store.append(records, position, malformed)
+    refused: set[str] = set()
+    while True:
+        try:
+            taken.records += store.append(records, position, malformed)
+            break
+        except ForeignRunError as error:
+            # A program here that joined a run which another tenant brought: that one run is left
+            # out, so that the others are not held up.
+            if error.run_id in refused:
+                raise
+            refused.add(error.run_id)
+            kept = [record for record in records if record.run_id != error.run_id]
+            malformed += len(records) - len(kept)
+            records = kept
     taken.malformed += malformed
 
 
-def _finish(store: Store, position: Position, path: Path, taken: Taken) -> None:
+def _finish(home: Home, store: Store, position: Position, path: Path, taken: Taken) -> None:
     """The writer is done with this file, and so are we. A torn last line is lost, and counted."""
     try:
         size_bytes = path.stat().st_size
@@ -73,7 +90,7 @@ def _finish(store: Store, position: Position, path: Path, taken: Taken) -> None:
         position = replace(position, offset=size_bytes)
         store.append([], position, malformed=1)
         taken.malformed += 1
-    path.unlink(missing_ok=True)
+    let_go(home, path)
     store.forget_position(position.writer, position.generation)
     taken.files_done += 1
 
@@ -81,12 +98,14 @@ def _finish(store: Store, position: Position, path: Path, taken: Taken) -> None:
 def read_spill(home: Home, writer: str, seq: int, info: BodyInfo) -> bytes | None:
     """A body that was too long for its line; None if its file is gone or not what was written."""
     path = home.spilled_body(writer, seq)
-    try:
-        with open(path, "rb") as file:
-            data = file.read(BODY_MAX + MIB)
-    except OSError:
-        return None
-    return data if hashlib.sha256(data).hexdigest() == info.sha256 else None
+    for place in (path, home.outbox / path.name):  # in this order, as it moves so
+        try:
+            with open(place, "rb") as file:
+                data = file.read(BODY_MAX + MIB)
+        except OSError:
+            continue
+        return data if hashlib.sha256(data).hexdigest() == info.sha256 else None
+    return None
 
 
 def _delete_spilled(home: Home, store: Store, writer: str | None = None) -> None:
@@ -100,7 +119,7 @@ def _delete_spilled(home: Home, store: Store, writer: str | None = None) -> None
         if not number.isdecimal() or (writer is not None and owner != writer):
             continue
         if store.has_seen(owner, int(number)):
-            (home.bodies / name).unlink(missing_ok=True)
+            let_go(home, home.bodies / name)
 
 
 def delete_leftovers(home: Home, store: Store) -> None:

@@ -189,6 +189,11 @@ class Redactor:
             return link
         return msgspec.structs.replace(link, reason=self.text(link.reason, counts))
 
+    def nested(self, value: dict[str, Any]) -> dict[str, Any]:
+        """Any JSON object, keys and all: for a record of a kind that is not known here."""
+        cleaned: dict[str, Any] = self._nested(value, {}, NESTING_MAX)
+        return cleaned
+
     def _nested(self, value: Any, counts: Counts, depth: int) -> Any:
         if isinstance(value, str):
             return self.text(value, counts)

@@ -193,6 +193,12 @@ class Store(Protocol):
         another's; then none of them is kept.
         """
 
+    def remote_alive(self) -> set[str]:
+        """Writers of other machines that may still write: only those machines know."""
+
+    def find_remote_fault(self, writer: str) -> str | None:
+        """What faulthandler left on another machine."""
+
     def positions(self) -> Mapping[tuple[str, int], int]: ...
 
     def forget_position(self, writer: str, generation: int) -> None: ...

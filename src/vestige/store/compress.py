@@ -63,3 +63,37 @@ def decompress(codec: int, stored: bytes, size_bytes: int) -> bytes:
     if len(data) != size_bytes:
         raise StoreError(f"body piece: damaged ({len(data)} bytes, expected {size_bytes})")
     return data
+
+
+def pack(data: bytes) -> bytes:
+    """One zstd frame, for a journey."""
+    packed: bytes = zstd.compress(data, level=LEVEL)
+    return packed
+
+
+class Unpacker:
+    """One zstd frame that came from elsewhere, unpacked in bounded steps."""
+
+    def __init__(self) -> None:
+        self._frame = zstd.ZstdDecompressor(options=_OPTIONS)
+
+    def decompress(self, data: bytes, length_max: int) -> bytes:
+        """At most so much more of it; ValueError if it is none."""
+        try:
+            found: bytes = self._frame.decompress(data, length_max)
+        except zstd.ZstdError as problem:
+            raise ValueError(str(problem)) from None
+        return found
+
+    @property
+    def eof(self) -> bool:
+        return bool(self._frame.eof)
+
+    @property
+    def needs_input(self) -> bool:
+        return bool(self._frame.needs_input)
+
+    @property
+    def unused_data(self) -> bytes:
+        rest: bytes = self._frame.unused_data
+        return rest

@@ -11,7 +11,7 @@ import sqlite3
 
 from vestige.errors import StoreError
 from vestige.limits import CLOSES_KEPT
-from vestige.store import bodies
+from vestige.store import bodies, remote
 
 _RUNS = """
 CREATE TABLE writers (            -- one process's journal
@@ -256,6 +256,7 @@ BEGIN DELETE FROM closes WHERE id <= NEW.id - {CLOSES_KEPT}; END;
 
 STEPS: tuple[str, ...] = (
     _RUNS + bodies.TABLES, _FINDINGS, _BUNDLES, _TENANTS, _NOTES, _CLOSES,
+    remote.TABLES,
 )  # fmt: skip
 """Step n brings a store from version n to n + 1."""
 

@@ -25,7 +25,7 @@ from vestige.record.note import Note
 from vestige.record.run import LogInfo, Run, RunInfo
 from vestige.record.tenant import DEFAULT_TENANT
 from vestige.record.types import AnyRecord, BodyInfo
-from vestige.store import ask, changes, loading, notes, retention, schema, search, tenancy
+from vestige.store import ask, changes, loading, notes, remote, retention, schema, search, tenancy
 from vestige.store.base import (
     CheckResult,
     OpenSpan,
@@ -76,10 +76,13 @@ class SqliteStore:
         readonly: bool = False,
         read_spill: ReadSpill = _no_spill,
         lasting: bool = True,
+        synced: bool = False,
         tenant: str | None = None,
     ) -> SqliteStore:
-        """Open a store; a writer creates and migrates it. `lasting`: it is to survive a power cut.
+        """Open a store; a writer creates and migrates it.
 
+        `lasting`: it is to survive a power cut. `synced`: so is each transaction, once committed;
+        else the last ones may be lost, and are taken in again from their journals.
         `tenant`: in every query there are only its runs, and what belongs to them.
         """
         assert readonly or tenant is None, "a writer says with each batch whose it is"
@@ -93,10 +96,11 @@ class SqliteStore:
                 if not path.exists():
                     os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
                 connection = _connect(path.absolute().as_uri())
+                mode = "FULL" if synced else "NORMAL" if lasting else "OFF"
                 # So that pruning can give space back; takes effect while the file is new.
                 connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
                 connection.execute(f"PRAGMA journal_mode = {'WAL' if lasting else 'MEMORY'}")
-                connection.execute(f"PRAGMA synchronous = {'NORMAL' if lasting else 'OFF'}")
+                connection.execute(f"PRAGMA synchronous = {mode}")
                 schema.migrate(connection, path)
         except sqlite3.Error as error:
             raise StoreError(f"{path}: cannot be opened as a store ({error}).") from error
@@ -116,15 +120,25 @@ class SqliteStore:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        self._connection.execute("BEGIN IMMEDIATE")
+        # Inside another one, by `together`: then it is undone alone, and kept with the others.
+        begin, commit, undo = _PART if self._connection.in_transaction else _WHOLE
+        self._connection.execute(begin)
         try:
             yield self._connection
-            self._connection.execute("COMMIT")
+            self._connection.execute(commit)
         except BaseException:
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
+            if self._connection.in_transaction:  # SQLite may have ended it by itself
+                for statement in undo:
+                    self._connection.execute(statement)
             self._bodies.clear_caches()
             raise
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """What is appended inside is committed at the end, all at once. One that fails alone is
+        undone alone."""
+        with self._transaction():
+            yield
 
     # --- the collector's side -----------------------------------------------------------------
 
@@ -147,6 +161,31 @@ class SqliteStore:
                 if malformed:
                     _count_malformed(connection, position.writer, malformed)
         return ingest.taken
+
+    def append_remote(
+        self,
+        records: Sequence[AnyRecord],
+        ends: Sequence[tuple[str, str | None]] = (),
+        tenant: str = DEFAULT_TENANT,
+    ) -> tuple[int, int]:
+        with self._transaction() as connection:
+            # One that is known, and not as remote, has a journal here, and is watched by its lock.
+            query = "SELECT 1 FROM writers WHERE writer = ?"
+            new = [
+                writer
+                for writer in {record.writer for record in records}
+                if connection.execute(query, (writer,)).fetchone() is None
+            ]
+            taken = self.append(records, tenant=tenant)
+            remote.note(connection, new)
+            ended = sum(remote.end(connection, writer, fault, tenant) for writer, fault in ends)
+        return taken, ended
+
+    def remote_alive(self) -> set[str]:
+        return remote.alive(self._connection)
+
+    def find_remote_fault(self, writer: str) -> str | None:
+        return remote.find_fault(self._connection, writer)
 
     def positions(self) -> Mapping[tuple[str, int], int]:
         rows = self._connection.execute("SELECT writer, generation, offset FROM journals")
@@ -244,7 +283,7 @@ class SqliteStore:
     # --- the query side -------------------------------------------------------------------------
 
     def list_runs(self, wanted: RunFilter) -> Sequence[RunInfo]:
-        return loading.list_runs(self._connection, wanted)
+        return loading.list_runs(self._connection, wanted, self.tenant)
 
     def find_runs(self, id_or_prefix: str) -> Sequence[RunInfo]:
         return loading.find_runs(self._connection, id_or_prefix)
@@ -355,6 +394,9 @@ def _count_malformed(connection: sqlite3.Connection, writer: str, count: int) ->
         (writer, count),
     )
 
+
+_WHOLE = ("BEGIN IMMEDIATE", "COMMIT", ("ROLLBACK",))
+_PART = ("SAVEPOINT part", "RELEASE part", ("ROLLBACK TO part", "RELEASE part"))
 
 # An import is no process that could have died: what it leaves open, its source left open.
 _UNFINISHED = """

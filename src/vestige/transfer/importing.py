@@ -21,8 +21,7 @@ from vestige.errors import NotFoundError, UnreadableError, UsageError
 from vestige.formats import NAMES, get_format
 from vestige.formats.base import Format, Problem, Source
 from vestige.limits import BATCH_BYTES, IMPORT_BATCH
-from vestige.record import clean
-from vestige.record.line import encode
+from vestige.record.backstop import masked
 from vestige.record.types import KnownRecord
 from vestige.store.base import Store
 
@@ -129,7 +128,7 @@ def take_source(store: Store, source: Source, redactor: Redactor, tell: Tell | N
     taken = 0
     writers: set[str] = set()
     for batch in _batches(source.records):
-        taken += store.append(_masked(batch, redactor))
+        taken += store.append(masked(batch, redactor))
         writers.update(record.writer for record in batch)
         if tell is not None:
             tell(len(batch))
@@ -148,35 +147,6 @@ def _take_notes(store: Store, source: Source) -> None:
             problem = Problem("notes", "", "note-not-taken", str(error), severity="warning")
             source.problems.append(problem)
             return
-
-
-def _masked(records: Sequence[KnownRecord], redactor: Redactor) -> list[KnownRecord]:
-    """As a recorder would have written them: a foreign tool may have kept secrets in clear.
-
-    Looked at some at a time: most hold nothing, and a look costs more than the bytes looked at.
-    """
-    masked: list[KnownRecord] = []
-    for at in range(0, len(records), _LOOKED_AT_ONCE):
-        some = records[at : at + _LOOKED_AT_ONCE]
-        try:
-            harmless = not redactor.suspicious(encode(some))
-        except Exception:  # noqa: BLE001  # lone surrogates: a file may hold them escaped
-            harmless = False
-        masked.extend(some if harmless else [_masked_one(record, redactor) for record in some])
-    return masked
-
-
-_LOOKED_AT_ONCE = 16
-"""Of a file with a secret here and there, most groups of this size are still without."""
-
-
-def _masked_one(record: KnownRecord, redactor: Redactor) -> KnownRecord:
-    try:
-        line = encode((record,))
-    except Exception:  # noqa: BLE001  # as above
-        record = clean.clean_record(record)
-        line = encode((record,))
-    return redactor.record(record) if redactor.suspicious(line) else record
 
 
 def _batches(records: Iterator[KnownRecord]) -> Iterator[list[KnownRecord]]:

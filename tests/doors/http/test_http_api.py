@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from contextlib import closing
 from typing import Any
 
 import jsonschema
@@ -13,6 +14,9 @@ from http_support import record, served
 from vestige.doors.http.shapes import SHAPES, answer_schema
 from vestige.doors.verbs import TOOLS
 from vestige.home import Home
+from vestige.store import schema
+from vestige.store.base import RetentionPolicy
+from vestige.store.sqlite import SqliteStore
 from vestige.transfer import open_path
 
 QUESTIONS = {
@@ -227,6 +231,42 @@ def test_a_store_that_is_pruned_or_replaced_meanwhile_is_read_on(home: Home) -> 
     assert [run["name"] for run in before["runs"]] == ["first"]
     assert gone.status == 503
     assert [run["name"] for run in after["runs"]] == ["second"]
+
+
+def test_a_store_of_a_newer_version_is_not_read_by_an_older_server(home: Home) -> None:
+    """Migrated meanwhile by a newer vestige: 503 until this server is restarted, never a guess."""
+    import sqlite3
+
+    def set_version(number: int) -> None:
+        with closing(sqlite3.connect(home.store)) as connection:
+            connection.execute(f"PRAGMA user_version = {number}")
+
+    record(home)
+    with served(home) as site:
+        site.data("/api/v1/list")
+        set_version(schema.VERSION + 1)
+        newer = site.ask("/api/v1/list")
+        set_version(schema.VERSION)
+        again = site.ask("/api/v1/list")
+
+    assert newer.status == 503
+    assert "Upgrade" in newer.json()["message"]
+    assert again.status == 200
+
+
+def test_a_prune_meanwhile_is_seen(home: Home) -> None:
+    """What is gone is 404 for the next question; connections stay."""
+    run = record(home)
+    with served(home) as site:
+        before = site.ask(f"/api/v1/show?id={run}")
+        with SqliteStore.open(home.store) as store:
+            store.prune(RetentionPolicy(0.0, None), 2**62)
+        after = site.ask(
+            f"/api/v1/show?id={run}", headers={"If-None-Match": before.headers["etag"]}
+        )
+
+    assert before.status == 200
+    assert after.status == 404
 
 
 def test_a_server_without_a_store_begins_with_an_empty_one(home: Home) -> None:

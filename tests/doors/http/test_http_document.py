@@ -26,6 +26,12 @@ EXAMPLES = 8
 """Requests per operation: enough to try each kind of value, few enough for CI."""
 
 
+@schemathesis.serializer("application/x-ndjson")
+def _as_it_is(context: object, value: object) -> bytes:
+    """Journal lines, as bytes or as any text."""
+    return value if isinstance(value, bytes) else str(value).encode(errors="replace")
+
+
 @pytest.mark.slow
 def test_whatever_the_document_allows_is_answered_as_it_says(home: Home) -> None:
     """No 5xx, and each answer has a status, a type and a shape that the document has."""
@@ -57,7 +63,9 @@ def test_whatever_the_document_allows_is_answered_as_it_says(home: Home) -> None
                     base_url=f"http://127.0.0.1:{site.port}",
                     headers={"Authorization": f"Bearer {site.server.token}"},
                 )
-                case.validate_response(response, checks=CHECKS)
+                # 501: a capability that is off, as OpenWOP wants it.
+                checks = CHECKS[1:] if response.status_code == 501 else CHECKS
+                case.validate_response(response, checks=checks)
 
             check()
 
@@ -79,6 +87,7 @@ def test_every_route_with_an_operation_is_in_it(home: Home) -> None:
             continue
         told = paths[route.path_format]
         for method in (route.methods or set()) - {"HEAD"}:
-            assert told[method.lower()].get("x-vestige-scope") == route.needs
+            if route.needs is not None:
+                assert told[method.lower()]["x-vestige-scope"] == route.needs
             assert ("security" in told[method.lower()]) == route.public
             assert {"401", "403", "404"} <= set(told[method.lower()]["responses"])

@@ -235,6 +235,18 @@ def test_another_sites_page_is_refused(home: Home, headers: dict[str, str]) -> N
     assert not any(name.startswith("access-control") for name in own.headers)
 
 
+def test_a_page_behind_a_proxy_that_speaks_tls_is_our_own(home: Home) -> None:
+    """`--name`: the proxy's name is one of ours, and its pages are https though we are not."""
+    record(home)
+    with served(home, names=["vestige.example.com"]) as site:
+        headers = {"Host": "vestige.example.com", "Origin": "https://vestige.example.com"}
+        own = site.ask("/api/v1/list", headers=headers)
+        other = site.ask("/api/v1/list", headers={**headers, "Origin": "https://example.com"})
+
+    assert own.status == 200
+    assert other.status == 403
+
+
 def test_the_printed_url_lets_a_browser_in_once_and_hides_the_token(home: Home) -> None:
     """The token is exchanged for a cookie that no script reads and no other site sends."""
     record(home)

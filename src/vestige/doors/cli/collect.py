@@ -39,7 +39,7 @@ def collect(once: bool, until_eof: bool, home: Home) -> None:
             taken = collector.tick()
             click.echo(f"took in {taken.records} records, {taken.malformed} malformed lines")
             return
-        stop = _stop_when(until_eof)
+        stop = stop_when(until_eof)
         if not until_eof:
             click.echo(f"collecting {home.root}; Ctrl-C stops", err=True)
         collector.run(
@@ -48,7 +48,7 @@ def collect(once: bool, until_eof: bool, home: Home) -> None:
         )
 
 
-def _stop_when(until_eof: bool) -> threading.Event:
+def stop_when(until_eof: bool) -> threading.Event:
     """Set by SIGINT or SIGTERM, or when the other end of our standard input is gone."""
     import signal
 

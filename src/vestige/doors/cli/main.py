@@ -27,6 +27,7 @@ from vestige.doors.cli.replay import replay
 from vestige.doors.cli.repro import repro
 from vestige.doors.cli.run import run
 from vestige.doors.cli.serve import serve
+from vestige.doors.cli.ship import ship
 from vestige.doors.cli.skill import help_component, skill
 from vestige.doors.cli.transfer import export, import_runs
 from vestige.doors.cli.validate import validate
@@ -87,6 +88,7 @@ for command in (
     replay,
     doctor,
     collect,
+    ship,
     recover,
     repro,
     prune,

@@ -11,11 +11,11 @@ import subprocess
 import sys
 import threading
 
-from vestige import locks
+from vestige import clock, locks
 from vestige.collector.loop import hold
 from vestige.errors import UnreadableError
 from vestige.home import Home
-from vestige.limits import DRAIN_S, RESTART_BACKOFF_S, TICK_PAUSE_MAX_S
+from vestige.limits import DRAIN_S, RESTART_BACKOFF_S, RESTART_PAUSE_MAX_S, TICK_PAUSE_MAX_S
 
 
 def prepare(home: Home) -> None:
@@ -56,11 +56,12 @@ class Collecting:
     def _watch(self) -> None:
         pause_s = RESTART_BACKOFF_S
         while not self._stop.is_set():
+            began = clock.monotonic()
             if not locks.is_held(self._home.lock):
-                pause_s = min(pause_s * 2, TICK_PAUSE_MAX_S)
                 self._run()
-            else:
-                pause_s = RESTART_BACKOFF_S
+            # One that cannot live is started ever more rarely; one that lived is started again soon.
+            lived = clock.monotonic() - began > TICK_PAUSE_MAX_S
+            pause_s = RESTART_BACKOFF_S if lived else min(pause_s * 2, RESTART_PAUSE_MAX_S)
             self._stop.wait(pause_s)
 
     def _run(self) -> None:

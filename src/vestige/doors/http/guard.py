@@ -161,7 +161,9 @@ def check_names(server: Server, scope: Scope) -> None:
     if server.hosts is not None and _name(host) not in server.hosts:
         raise Refusal(403, "forbidden_host", "This server is not asked for by that name (Host).")
     origin = header(scope, b"origin")
-    if origin and origin != f"{scope['scheme']}://{host}":
+    # A proxy before us may speak TLS for us: then its pages are https and we are not.
+    schemes = ("https",) if scope["scheme"] == "https" else ("http", "https")
+    if origin and origin not in [f"{scheme}://{host}" for scheme in schemes]:
         raise Refusal(403, "forbidden_origin", "Requests of other sites' pages are refused.")
     if header(scope, b"sec-fetch-site") in ("cross-site", "same-site") and not _is_visit(scope):
         raise Refusal(403, "forbidden_origin", "Requests of other sites' pages are refused.")

@@ -81,6 +81,7 @@ class Server:
         """Set when the server is to end: streams end themselves."""
         self._keeper = Keeper(home)
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="vestige-http")
+        self._closing: list[Callable[[], None]] = []
         self.waiting = 0
         """Questions asked and not yet answered."""
         self._waiting_max = threads + HTTP_WAITING_MAX
@@ -98,9 +99,15 @@ class Server:
         finally:
             self.waiting -= 1
 
+    def on_close(self, close: Callable[[], None]) -> None:
+        """To be called when the server ends: a route module that holds something lets it go."""
+        self._closing.append(close)
+
     def close(self) -> None:
         """Let go of threads and connections, once nobody is answered any more."""
         self._threads.shutdown(wait=True, cancel_futures=True)
+        for close in self._closing:
+            close()
         self._keeper.close()
 
     # --- questions --------------------------------------------------------------------------

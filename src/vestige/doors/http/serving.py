@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import ipaddress
 import logging
+import resource
 import signal
 import socket
 import ssl
@@ -95,7 +96,7 @@ def serve(
             make_app(server), log_config=None, access_log=False, lifespan="off", ws="none",
             http=_Protocol, server_header=False, proxy_headers=False, ssl_certfile=cert,
             ssl_keyfile=key, h11_max_incomplete_event_size=HTTP_HEADER_BYTES_MAX,
-            limit_concurrency=HTTP_CONNECTIONS_MAX, timeout_graceful_shutdown=HTTP_SHUTDOWN_S,
+            limit_concurrency=_connections_max(), timeout_graceful_shutdown=HTTP_SHUTDOWN_S,
         )  # fmt: skip
         collecting = Collecting(server.home) if collect else None
         if collecting is not None:
@@ -109,6 +110,12 @@ def serve(
             if collecting is not None:
                 collecting.close()
             server.close()
+
+
+def _connections_max() -> int:
+    """As many as we want, or as the system lets us have beside the store's files."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(16, min(HTTP_CONNECTIONS_MAX, files - 128))
 
 
 def _log_by(server: Server) -> None:
@@ -145,12 +152,14 @@ def _check_tls(cert: Path | None, key: Path | None) -> None:
 @contextlib.contextmanager
 def _listening(host: str, port: int) -> Iterator[socket.socket]:
     try:
-        family, kind, _, _, address = socket.getaddrinfo(
+        family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
     except (OSError, UnicodeError) as error:
         raise UsageError(f"--host {host}: no address of this machine ({error}).") from None
-    with socket.socket(family, kind) as listening:
+    # With its protocol: asyncio looks at it before it turns off waiting for more to send, which
+    # would cost every answer 40 ms.
+    with socket.socket(family, kind, protocol) as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listening.bind(address)

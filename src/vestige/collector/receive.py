@@ -1,0 +1,122 @@
+"""Take in what other machines send: parcels into the store, several in one transaction.
+
+    with Receiver(home) as receiver:
+        outcomes = receiver.take([Delivery(packed, "zstd", "default")])
+
+An outcome is given only when it is durable. The store's usual mode (WAL, synchronous NORMAL)
+survives a killed process, but a power cut may take its last commits, as the log is synced only
+now and then; a local journal outlives that, a sender that was told "I have it" does not. So this
+connection commits with FULL: one fsync of the log for each transaction, shared by all parcels
+in it.
+
+A parcel that is refused (another tenant's run, or not readable) leaves nothing behind; those
+beside it are not touched.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from vestige.collector.crash import stamp_dead
+from vestige.collector.packing import unpack
+from vestige.collector.parcel import Parcel, open_parcel
+from vestige.errors import ForeignRunError, ParcelError
+from vestige.home import Home
+from vestige.record.redact import Redactor
+from vestige.record.types import BodyInfo
+from vestige.store.sqlite import SqliteStore
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """What came, and whose key brought it."""
+
+    packed: bytes
+    encoding: str
+    tenant: str
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What became of a parcel that is now kept."""
+
+    records: int
+    new: int
+    """Of them, those that were not known already."""
+    malformed: int
+    ended: int
+    """Writers that are known to be gone now."""
+
+
+Outcome = Receipt | ForeignRunError | ParcelError
+
+
+class Receiver:
+    """One connection that writes. For one thread."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._redactor = Redactor()
+        self._parcel = Parcel()
+        home.make()
+        self._store = SqliteStore.open(home.store, read_spill=self._read_spill, synced=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._store.close()
+
+    def take(self, deliveries: Sequence[Delivery]) -> list[Outcome]:
+        """All of them in one transaction; an outcome each. Any error: none of them was kept."""
+        with _no_garbage():
+            opened = [self._open(delivery) for delivery in deliveries]
+            with self._store.together():
+                outcomes = [
+                    found if isinstance(found, ParcelError) else self._keep(found, delivery.tenant)
+                    for delivery, found in zip(deliveries, opened, strict=True)
+                ]
+        if any(isinstance(outcome, Receipt) and outcome.ended for outcome in outcomes):
+            stamp_dead(self._home, self._store)
+        return outcomes
+
+    def _open(self, delivery: Delivery) -> Parcel | ParcelError:
+        try:
+            return open_parcel(unpack(delivery.packed, delivery.encoding), self._redactor)
+        except ParcelError as error:
+            return error
+
+    def _keep(self, parcel: Parcel, tenant: str) -> Outcome:
+        self._parcel = parcel
+        try:
+            new, ended = self._store.append_remote(
+                parcel.records, [(end.writer, end.fault) for end in parcel.ends], tenant
+            )
+        except ForeignRunError as error:
+            return error
+        return Receipt(len(parcel.records), new, parcel.malformed, ended)
+
+    def _read_spill(self, writer: str, seq: int, info: BodyInfo) -> bytes | None:
+        return self._parcel.read_spill(writer, seq, info)
+
+
+@contextmanager
+def _no_garbage() -> Iterator[None]:
+    """As the collector's tick: many objects, no cycles."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()

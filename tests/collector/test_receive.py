@@ -1,0 +1,209 @@
+"""Receiving: parcels become rows once, under their tenant, and other machines' dead are stamped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from vestige.collector.crash import stamp_dead
+from vestige.collector.gather import Gathering
+from vestige.collector.loop import hold
+from vestige.collector.packing import pack
+from vestige.collector.receive import Delivery, Receipt, Receiver
+from vestige.collector.shipped import Shipped
+from vestige.errors import ForeignRunError, ParcelError
+from vestige.home import Home
+from vestige.record.run import Run
+from vestige.recorder import Recorder
+from vestige.store.base import RunFilter
+from vestige.store.sqlite import SqliteStore
+
+
+def sent_by(home: Home) -> bytes:
+    """All that a home would send, in one parcel."""
+    return pack(b"".join(one.data for one in Gathering(home, Shipped("")).parcels()))
+
+
+def record(home: Home, name: str = "agent", end: bool = True) -> str:
+    recorder = Recorder(home, last_words=False)
+    run = recorder.run(name)
+    span = run.span("search", type="tool", body="x" * 300_000)
+    if end:
+        span.end(body=b"\xff" * 300_000)
+        run.end()
+    recorder.close()
+    return run.run_id
+
+
+def runs_of(home: Home) -> dict[str, Run]:
+    with SqliteStore.open(home.store, readonly=True) as store:
+        infos = store.list_runs(RunFilter(with_implicit=True))
+        return {info.id: store.load_run(info.id) for info in infos}
+
+
+def receive(home: Home, *deliveries: Delivery) -> list[object]:
+    with Receiver(home) as receiver:
+        return list(receiver.take(deliveries))
+
+
+def test_a_parcel_taken_twice_is_there_once_with_its_long_bodies(
+    home: Home, tmp_path: Path
+) -> None:
+    """Identity is (writer, seq), so a sender that heard no answer may send again."""
+    there = Home(tmp_path / "there")
+    run_id = record(home)
+    delivery = Delivery(sent_by(home), "zstd", "acme")
+
+    first, again = receive(there, delivery, delivery)
+    (later,) = receive(there, delivery)
+
+    assert isinstance(first, Receipt)
+    assert first.new == first.records > 3
+    assert isinstance(again, Receipt) and again.new == 0
+    assert isinstance(later, Receipt) and later.new == 0
+    run = runs_of(there)[run_id]
+    assert run.info.outcome == "ok"
+    assert run.info.span_count == 2
+    assert run.spans[1].input is not None and run.spans[1].input.size_bytes == 300_000
+    with SqliteStore.open(there.store, readonly=True, tenant="acme") as store:
+        body = store.load_run(run_id).spans[1].output
+        assert body is not None and body.id is not None
+        assert store.read_body(body.id) == b"\xff" * 300_000
+    with SqliteStore.open(there.store, readonly=True, tenant="default") as store:
+        assert not store.has_run(run_id)
+
+
+def test_a_foreign_run_is_refused_whole_and_its_neighbours_are_kept(
+    home: Home, tmp_path: Path
+) -> None:
+    """One transaction for several parcels; but a parcel is kept or refused by itself."""
+    there = Home(tmp_path / "there")
+    mine = record(home, "mine")
+    receive(there, Delivery(sent_by(home), "zstd", "acme"))
+    before = runs_of(there)[mine]
+    thief = Home(tmp_path / "thief")
+    with Recorder(thief, last_words=False) as recorder:
+        recorder.run("thief").end()
+    stolen = b"".join(one.data for one in Gathering(thief, Shipped("")).parcels())
+    its_run = next(iter(Gathering(thief, Shipped("")).parcels())).data.split(b'"run_id":"')[1][:36]
+    other = Home(tmp_path / "other")
+    good = record(other, "good")
+
+    kept, refused, unreadable = receive(
+        there,
+        Delivery(sent_by(other), "zstd", "beta"),
+        Delivery(pack(stolen.replace(its_run, mine.encode())), "zstd", "beta"),
+        Delivery(b"garbage", "zstd", "beta"),
+    )
+
+    assert isinstance(kept, Receipt)
+    assert isinstance(refused, ForeignRunError) and refused.run_id == mine
+    assert isinstance(unreadable, ParcelError)
+    runs = runs_of(there)
+    assert runs[mine] == before
+    assert good in runs
+    assert not any(run.info.name == "thief" for run in runs.values())
+
+
+def test_another_tenants_writer_cannot_be_spoken_for(home: Home, tmp_path: Path) -> None:
+    """Else numbers that its owner has yet to send would be known already, and dropped."""
+    there = Home(tmp_path / "there")
+    record(home)
+    parcel = sent_by(home)
+    receive(there, Delivery(parcel, "zstd", "acme"))
+
+    (outcome,) = receive(there, Delivery(parcel, "zstd", "beta"))
+
+    assert isinstance(outcome, ForeignRunError)
+
+
+def test_a_writer_elsewhere_is_not_dead_because_it_has_no_lock_here(
+    home: Home, tmp_path: Path
+) -> None:
+    """Only its machine knows. Once that says so, it is stamped as it would be there."""
+    there = Home(tmp_path / "there")
+    recorder = Recorder(home, last_words=False)
+    run = recorder.run("agent")
+    run.span("search", type="tool")
+    receive(there, Delivery(sent_by(home), "zstd", "acme"))
+    with hold(there) as collector:
+        assert collector is not None
+        collector.tick()
+    alive = runs_of(there)[run.run_id]
+
+    recorder._writer.journal.close()  # type: ignore[union-attr]  # dies without another word
+    receive(there, Delivery(sent_by(home), "zstd", "acme"))
+    with SqliteStore.open(there.store) as store:
+        again = stamp_dead(there, store)
+
+    assert alive.info.outcome == "running"
+    stamped = runs_of(there)[run.run_id]
+    with hold(home) as collector:
+        assert collector is not None
+        collector.tick()
+    at_home = runs_of(home)[run.run_id]
+    assert stamped.info.outcome == "interrupted"
+    assert again == 0
+    assert [log.message for log in stamped.logs] == [log.message for log in at_home.logs]
+    assert [log.seq for log in stamped.logs] == [log.seq for log in at_home.logs]
+
+
+def test_the_fault_of_a_process_elsewhere_becomes_the_body_of_its_stamp(
+    home: Home, tmp_path: Path
+) -> None:
+    """faulthandler's stacks travel with the end."""
+    there = Home(tmp_path / "there")
+    recorder = Recorder(home, last_words=False)
+    run = recorder.run("agent")
+    writer = recorder.writer
+    home.fault_file(writer).write_text("Fatal Python error: Segmentation fault\n  File x\n")
+    recorder._writer.journal.close()  # type: ignore[union-attr]
+
+    receive(there, Delivery(sent_by(home), "zstd", "default"))
+
+    (line,) = runs_of(there)[run.run_id].logs
+    assert line.attributes["fault"] == "Fatal Python error: Segmentation fault"
+    assert line.body is not None
+
+
+def test_what_is_acknowledged_outlives_a_power_cut(home: Home) -> None:
+    """WAL with synchronous NORMAL may lose the last commits then: this connection has FULL."""
+    with Receiver(home) as receiver:
+        (mode,) = receiver._store._connection.execute("PRAGMA synchronous").fetchone()
+
+    assert mode == 2
+
+
+def test_a_local_program_that_joins_a_foreign_run_does_not_hold_up_the_collector(
+    home: Home, tmp_path: Path
+) -> None:
+    """Its lines for that run are left out and counted; the others are taken in."""
+    there = Home(tmp_path / "there")
+    run_id = record(home)
+    receive(there, Delivery(sent_by(home), "zstd", "acme"))
+    with Recorder(there, last_words=False) as recorder:
+        own = recorder.run("own")
+        joined = recorder.run("joined")
+        own.end()
+        joined.end()
+    for path in there.journal.iterdir():
+        path.write_bytes(path.read_bytes().replace(joined.run_id.encode(), run_id.encode()))
+
+    with hold(there) as collector:
+        assert collector is not None
+        taken = collector.tick()
+
+    assert taken.malformed == 2
+    assert runs_of(there)[own.run_id].info.outcome == "ok"
+    assert runs_of(there)[run_id].info.name == "agent"
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_nothing_but_an_end_is_fine_too(home: Home, tmp_path: Path, ended: bool) -> None:
+    """An empty parcel, or the end of a writer that was never heard of here."""
+    data = b'{"kind":"writer-end","writer":"00000000000000aa"}\n' if ended else b""
+
+    (outcome,) = receive(Home(tmp_path / "there"), Delivery(pack(data), "zstd", "default"))
+
+    assert outcome == Receipt(0, 0, 0, 0)
