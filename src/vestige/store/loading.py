@@ -68,9 +68,10 @@ def find_run(connection: sqlite3.Connection, run_id: str, *, with_lines: bool = 
     if with_lines:
         logs = in_order(_log_info(row, writers) for row in execute(_LOGS, (number,)))
     else:
-        own = [_log_info(row, writers) for row in execute(_OWN_LOGS, (number, OWN_COMPONENT))]
-        rows = execute(_PLACES, (number, OWN_COMPONENT))
-        logs = in_order([*own, *(_log_place(row, writers) for row in rows)])
+        logs = in_order(_log_place(row, writers) for row in execute(_PLACES, (number,)).fetchall())
+        for at, log in enumerate(logs):
+            if log.component == OWN_COMPONENT and log.row is not None:  # few: stamps, gaps
+                logs[at] = read_log(connection, log.row)
     links = [
         LinkInfo(span_id=span, target_run=run, target_span=target, reason=reason)
         for span, run, target, reason in execute(_LINKS, (number,))
@@ -166,12 +167,11 @@ _LOG_COLUMNS = (
     " l.redacted, l.body, l.body_bytes, l.body_info"
 )
 _LOGS = f"SELECT {_LOG_COLUMNS} FROM logs l WHERE l.run = ?"
-_OWN_LOGS = f"{_LOGS} AND l.component = ?"
 _LOG = f"SELECT {_LOG_COLUMNS} FROM logs l WHERE l.id = ?"
 # Only columns before the message: what follows it may lie on other pages.
 _PLACES = """
 SELECT l.span_id, l.writer, l.seq, l.time_ns, l.level, l.component, l.id
-FROM logs l WHERE l.run = ? AND l.component <> ?
+FROM logs l WHERE l.run = ?
 """
 _LINKS = """
 SELECT span_id, target_run, target_span, reason FROM links WHERE run = ? ORDER BY rowid
