@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from vestige.record.note import Note
-from vestige.record.run import BodyRef, Run
+from vestige.record.run import BodyRef, LogInfo, Run
 from vestige.record.types import Attributes, KnownRecord
 
 _UUID4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
@@ -90,6 +90,12 @@ class RunToWrite:
     process: Attributes = field(default_factory=dict)
     """What is known of the program that ran: attributes of its `process` span."""
     notes: Sequence[Note] = ()
+    read_log: Callable[[int], LogInfo] | None = None
+    """Set: the lines of the run are only places, and are read one at a time too."""
+
+    def line(self, log: LogInfo) -> LogInfo:
+        """A line with what it says."""
+        return log if log.row is None or self.read_log is None else self.read_log(log.row)
 
     def body(self, ref: BodyRef | None) -> bytes | None:
         """The bytes of a body, if they are still there."""

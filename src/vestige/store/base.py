@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 
 from vestige.record.finding import Finding
 from vestige.record.note import Note
-from vestige.record.run import Run, RunInfo
+from vestige.record.run import LogInfo, Run, RunInfo
 from vestige.record.tenant import DEFAULT_TENANT
 from vestige.record.types import AnyRecord, Attributes
 
@@ -282,7 +282,11 @@ class Store(Protocol):
 
     def find_runs(self, id_or_prefix: str) -> Sequence[RunInfo]: ...
 
-    def load_run(self, run_id: str) -> Run: ...
+    def load_run(self, run_id: str, *, with_lines: bool = True) -> Run:
+        """Its skeleton. Without lines: for who reads few of them, one by one (`read_log`)."""
+
+    def read_log(self, row: int) -> LogInfo:
+        """A line of a run that was loaded without them."""
 
     def read_body(self, body_id: int, start: int = 0, end: int | None = None) -> bytes: ...
 
