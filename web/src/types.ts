@@ -371,3 +371,129 @@ export interface SchemaData {
   views: { name: string; columns: string[]; sql: string }[];
   examples: string[];
 }
+
+export interface FieldDiff {
+  mark: string;
+  where: string;
+  a: string | null;
+  b: string | null;
+}
+export interface BodyDiff {
+  kind: string;
+  alike: boolean;
+  identical: boolean;
+  only_ids_or_times: boolean;
+  differences: FieldDiff[];
+  differences_left_out?: number;
+  first_byte?: number | null;
+  words?: string | null;
+  notes?: string[];
+}
+export interface SpanDiffData {
+  version: number;
+  kind: "spans";
+  differs: boolean;
+  a: string;
+  b: string;
+  fields: FieldDiff[];
+  input?: BodyDiff | null;
+  output?: BodyDiff | null;
+}
+
+export interface WhyData {
+  version: number;
+  chain: { relation: string; reason: string | null; run_id: string; span_id: string; short_id: string; finding: Finding | null }[];
+  others: Finding[];
+}
+
+export interface NotesData {
+  version: number;
+  notes: { id: string; text: string; author: string | null; created_at: string; span: string | null }[];
+}
+
+export interface ReproduceData {
+  version: number;
+  format: string;
+  text: string;
+}
+
+export interface Change {
+  slice_type: string;
+  before: number;
+  after: number;
+  added: number;
+  removed: number;
+  changed: number;
+  told: string[];
+}
+export interface SnapshotRow {
+  index: number;
+  span: string;
+  at_us: number;
+  created_at: string | null;
+  session_id: string | null;
+  status: string;
+  size_bytes: number | null;
+  slices: { slice_type: string; item_type: string | null; item_count: number; items?: unknown[]; cut?: boolean }[];
+  changes: Change[];
+  errors: string[];
+  text?: Text | null;
+}
+export interface StateData {
+  version: number;
+  run: RunRow;
+  snapshots: SnapshotRow[];
+  snapshot: SnapshotRow | null;
+  diff: { from: number; to: number; changes: Change[] } | null;
+  next: number | null;
+}
+
+export interface FileRow {
+  path: string;
+  span: string;
+  at_us: number;
+  size_bytes: number;
+  sha256: string | null;
+  versions: number;
+  binary: boolean | null;
+  preview: string | null;
+  cut: string | null;
+}
+export interface FilesData {
+  version: number;
+  run: RunRow;
+  at_us: number | null;
+  files: FileRow[];
+}
+
+export interface DiffRow {
+  /** `=`: a stretch of `count` equal steps, `a` and `b` its first and last span. */
+  mark: "=" | "~" | "+" | "-";
+  count?: number;
+  class?: string | null;
+  a: string | readonly string[] | null;
+  b: string | readonly string[] | null;
+  a_text?: string | null;
+  b_text?: string | null;
+  depth?: number;
+  aspects?: string[];
+  words?: string | null;
+}
+export interface Delta {
+  name: string;
+  a: number | string | null;
+  b: number | string | null;
+}
+export interface RunsDiffData {
+  version: number;
+  kind: "runs";
+  differs: boolean;
+  a: string;
+  b: string;
+  same: number;
+  run: FieldDiff[];
+  rows: DiffRow[];
+  first_row: number | null;
+  rows_left_out?: number;
+  deltas: Delta[];
+}

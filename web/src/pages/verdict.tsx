@@ -44,7 +44,7 @@ export function Verdict({ run, paused, pause }: Props) {
             <strong>{oneLine(finding.kind, 60)}</strong>
             <span class="trace">{oneLine(finding.message, 300)}</span>
             {cause !== undefined && (
-              <button type="button" class="plain" onClick={() => { showView("tree"); select(run.number(cause)); }}>
+              <button type="button" class="plain link" onClick={() => { showView("tree"); select(run.number(cause)); }}>
                 Show me s{run.number(cause)}
               </button>
             )}

@@ -1,13 +1,94 @@
-/** The files of a run. */
+/** Captured files as a tree, with a look into each; as they stood at a moment of the run. */
 
+import { useMemo, useState } from "preact/hooks";
 import { useAnswer } from "../answers";
-import { Code } from "../parts/code";
-import { Failed, Loading } from "../parts/state";
+import { exported } from "../api";
+import { bytes, count, offset, oneLine } from "../parts/format";
+import { Empty, Failed, Loading } from "../parts/state";
+import { select } from "../state";
+import type { FileRow, FilesData } from "../types";
+import { BodyView } from "./body";
+import "./sides.css";
 import type { ViewProps } from "./view";
 
+interface Line {
+  depth: number;
+  name: string;
+  path: string;
+  /** Null: a folder. */
+  file: FileRow | null;
+}
+
 export default function Files({ run }: ViewProps) {
-  const { data, error, again } = useAnswer<unknown>("files", { id: run.run.short_id });
+  const [at, setAt] = useState<number | null>(null);
+  const { data, error, again } = useAnswer<FilesData>("files", { id: run.run.short_id, at: at === null ? null : (at / 1e6).toFixed(6) });
+  const [picked, pick] = useState<string | null>(null);
+  const lines = useMemo(() => (data ? laidOut(data.files) : []), [data]);
   if (error) return <Failed error={error} again={again} />;
-  if (!data) return <Loading />;
-  return <Code text={JSON.stringify(data, null, 2)} label="Files" class="grow" />;
+  if (!data) return <Loading what="the files" />;
+  if (!data.files.length && at === null) return <Empty>No files were captured in this run.</Empty>;
+  const file = data.files.find((one) => one.path === picked);
+  return (
+    <div class="column grow">
+      <div class="rowline wrap viewtools">
+        <span class="quiet">{count(data.files.length)} files</span>
+        {!exported && (
+          <label class="rowline grow">
+            <span class="quiet nowrap">As of {at === null ? "the end" : offset(at)}</span>
+            <input class="grow" type="range" aria-label="Moment of the run" min={0} max={run.length_us} step={Math.max(1, Math.round(run.length_us / 500))}
+              value={at ?? run.length_us}
+              onChange={(event) => setAt(Number(event.currentTarget.value) >= run.length_us ? null : Number(event.currentTarget.value))} />
+          </label>
+        )}
+      </div>
+      <div class="sides grow">
+        <ul class="side scroll" aria-label="Files">
+          {lines.map((line) => (
+            <li key={line.path + (line.file ? "" : "/")} style={{ paddingLeft: `${line.depth * 14}px` }}>
+              {line.file ? (
+                <button type="button" class="plain cut" aria-pressed={line.path === picked} onClick={() => pick(line.path)}>
+                  <span class="trace">{oneLine(line.name, 80)}</span> <span class="quiet">{bytes(line.file.size_bytes)}</span>
+                  {line.file.versions > 1 && <span class="quiet"> × {line.file.versions}</span>}
+                </button>
+              ) : (
+                <span class="quiet trace folder">{oneLine(line.name, 80)}/</span>
+              )}
+            </li>
+          ))}
+        </ul>
+        <div class="column grow">
+          {!file ? <Empty>Choose a file.</Empty> : (
+            <>
+              <div class="rowline wrap viewtools">
+                <b class="trace">{oneLine(file.path, 200)}</b>
+                <span class="quiet">{offset(file.at_us)}</span>
+                {file.sha256 && <span class="quiet mono" title={file.sha256}>sha256 {file.sha256.slice(0, 12)}…</span>}
+                <button type="button" class="plain" onClick={() => select(Number(/s(\d+)$/.exec(file.span)?.[1] ?? 0))}>{file.span}</button>
+              </div>
+              {file.cut && <div class="notice warn">{oneLine(file.cut, 200)}</div>}
+              <BodyView key={file.span} span={file.span} which="output" compared={false} />
+            </>
+          )}
+        </div>
+      </div>
+    </div>
+  );
+}
+
+/** Folders before what is in them; by name. */
+function laidOut(files: FileRow[]): Line[] {
+  const lines: Line[] = [];
+  let open: string[] = [];
+  for (const file of [...files].sort((a, b) => (a.path < b.path ? -1 : 1))) {
+    const steps = file.path.split("/");
+    const name = steps.pop() ?? file.path;
+    let same = 0;
+    while (same < steps.length && same < open.length && steps[same] === open[same]) same++;
+    for (let depth = same; depth < steps.length; depth++) {
+      lines.push({ depth, name: steps[depth]!, path: steps.slice(0, depth + 1).join("/"), file: null });
+    }
+    open = steps;
+    lines.push({ depth: steps.length, name, path: file.path, file });
+  }
+  return lines;
 }

@@ -1,13 +1,98 @@
-/** The metadata of a run. */
+/** What is known of the run as a whole: facts, what it is made of, checks that passed, the process, losses. */
 
 import { useAnswer } from "../answers";
-import { Code } from "../parts/code";
+import type { RunModel } from "../model";
+import { Status } from "../parts/badges";
+import { Copy } from "../parts/copy";
+import { cost, count, duration, moment, oneLine, visible } from "../parts/format";
+import { Notes } from "../parts/notes";
 import { Failed, Loading } from "../parts/state";
+import { href } from "../state";
+import type { OverviewData, SpanData } from "../types";
 import type { ViewProps } from "./view";
+import "./sides.css";
 
 export default function Metadata({ run }: ViewProps) {
-  const { data, error, again } = useAnswer<unknown>("overview", { id: run.run.short_id });
+  const id = run.run.short_id;
+  const { data, error, again } = useAnswer<OverviewData>("overview", { id });
+  const root = run.roots[0];
+  const about = useAnswer<SpanData>("span", root === undefined ? null : { id: run.shortId(root) });
   if (error) return <Failed error={error} again={again} />;
   if (!data) return <Loading />;
-  return <Code text={JSON.stringify(data, null, 2)} label="Metadata" class="grow" />;
+  const process = processOf(run);
+  return (
+    <div class="scroll grow metadata" tabIndex={0} role="region" aria-label="Metadata">
+      <Card title="Run">
+        <dl>
+          <dt>id</dt><dd class="mono">{run.run.id} <Copy text={run.run.id} /></dd>
+          <dt>outcome</dt><dd><Status value={run.run.outcome} /></dd>
+          <dt>began</dt><dd>{moment(run.run.started_at)}</dd>
+          {run.run.ended_at && <><dt>ended</dt><dd>{moment(run.run.ended_at)}</dd></>}
+          <dt>took</dt><dd>{run.run.duration_ms === null ? "not over yet, as far as is known" : duration(run.run.duration_ms * 1000)}</dd>
+          {run.run.conversation_id && (
+            <><dt>conversation</dt><dd><a class="trace" href={href("home", "", { q: `conversation:"${run.run.conversation_id}"` })}>{visible(run.run.conversation_id)}</a></dd></>
+          )}
+          {run.run.component && <><dt>component</dt><dd class="trace">{visible(run.run.component)}</dd></>}
+          <dt>tokens</dt><dd>{count(run.run.input_tokens)} in, {count(run.run.output_tokens)} out</dd>
+          <dt>cost</dt><dd>{data.cost_usd === null ? "not known" : cost(data.cost_usd)}</dd>
+        </dl>
+        <Notes run={id} />
+      </Card>
+      <Card title="Made of">
+        <table class="plain">
+          <tbody>
+            {Object.entries(data.types).sort((a, b) => b[1] - a[1]).map(([type, times]) => (
+              <tr key={type}><td class="trace">{visible(type)}</td><td class="right">{count(times)}</td></tr>
+            ))}
+            <tr><td>log lines</td><td class="right">{count(run.logCount)}</td></tr>
+          </tbody>
+        </table>
+      </Card>
+      {data.good_run && (
+        <Card title="The last good run like it">
+          <p>
+            <a href={href("run", data.good_run.short_id)}>{data.good_run.short_id}</a> <span class="quiet">{moment(data.good_run.started_at)}</span>{" "}
+            <a class="button" href={href("compare", "", { a: data.good_run.short_id, b: id })}>Compare</a>
+          </p>
+        </Card>
+      )}
+      {about.data && <Card title="Attributes"><Pairs of={about.data.span.attributes} /></Card>}
+      {process !== undefined && process !== root && <Process run={run} index={process} />}
+      <Card title="Checks that passed"><p class="quiet">{data.passed.map((name) => oneLine(name, 60)).join(" · ") || "none"}</p></Card>
+      <Card title="What is missing">
+        <Pairs of={{ ...plain(run.losses), ...Object.fromEntries(Object.entries(run.losses.redactions).map(([rule, times]) => [`masked: ${rule}`, times])) }} />
+      </Card>
+    </div>
+  );
+}
+
+function Process({ run, index }: { run: RunModel; index: number }) {
+  const { data } = useAnswer<SpanData>("span", { id: run.shortId(index) });
+  return data ? <Card title="Process"><Pairs of={data.span.attributes} /></Card> : null;
+}
+
+function processOf(run: RunModel): number | undefined {
+  for (let index = 0; index < run.count; index++) if (run.type(index) === "process") return index;
+  return undefined;
+}
+
+function plain(losses: object): Record<string, number | boolean> {
+  const told = Object.entries(losses).filter(([, value]) => typeof value !== "object") as [string, number | boolean][];
+  return Object.fromEntries(told.map(([name, value]) => [name.replaceAll("_", " "), value]));
+}
+
+export function Card({ title, children }: { title: string; children: preact.ComponentChildren }) {
+  return <section class="panel card"><h2>{title}</h2>{children}</section>;
+}
+
+export function Pairs({ of }: { of: Record<string, unknown> }) {
+  return (
+    <table class="plain">
+      <tbody>
+        {Object.entries(of).map(([name, value]) => (
+          <tr key={name}><td class="trace quiet">{visible(name)}</td><td class="trace">{oneLine(String(value), 600)}</td></tr>
+        ))}
+      </tbody>
+    </table>
+  );
 }

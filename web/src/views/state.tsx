@@ -1,13 +1,113 @@
-/** The state of a run. */
+/** States of a session: each snapshot, what changed since the one before, and between any two. */
 
+import { useState } from "preact/hooks";
 import { useAnswer } from "../answers";
+import { exported } from "../api";
 import { Code } from "../parts/code";
-import { Failed, Loading } from "../parts/state";
+import { bytes, count, offset, oneLine, visible } from "../parts/format";
+import { Empty, Failed, Loading } from "../parts/state";
+import { range } from "../state";
+import { LineDiff } from "./differences";
+import type { Change, SnapshotRow, StateData } from "../types";
+import "./sides.css";
 import type { ViewProps } from "./view";
 
 export default function State({ run }: ViewProps) {
-  const { data, error, again } = useAnswer<unknown>("state", { id: run.run.short_id });
+  const id = run.run.short_id;
+  const { data, error, again } = useAnswer<StateData>("state", { id });
+  const [picked, pick] = useState<number | null>(null);
+  const [against, setAgainst] = useState<number | null>(null);
   if (error) return <Failed error={error} again={again} />;
-  if (!data) return <Loading />;
-  return <Code text={JSON.stringify(data, null, 2)} label="State" class="grow" />;
+  if (!data) return <Loading what="the states" />;
+  if (!data.snapshots.length) return <Empty>No state was recorded in this run.</Empty>;
+  const time = range.value;
+  const shown = data.snapshots.filter((one) => !time || (one.at_us >= time.from_us && one.at_us <= time.to_us));
+  return (
+    <div class="sides grow">
+      <ol class="side scroll" aria-label="Snapshots">
+        {shown.map((one) => (
+          <li key={one.index}>
+            <button type="button" class="plain snapshot" aria-pressed={one.index === picked} onClick={() => pick(one.index)}>
+              <span class="rowline"><b>#{one.index}</b><span class="quiet mono">{offset(one.at_us)}</span><span class="quiet">{bytes(one.size_bytes)}</span></span>
+              <span class="quiet trace">{one.errors.length ? oneLine(one.errors.join(" "), 160) : told(one.changes)}</span>
+            </button>
+          </li>
+        ))}
+      </ol>
+      <div class="column grow">
+        {picked === null ? (
+          <Empty>Choose a snapshot.</Empty>
+        ) : (
+          <>
+            <div class="rowline wrap viewtools">
+              <b>#{picked}</b>
+              <label>
+                <span class="quiet">Compared with </span>
+                <select value={against ?? ""} onChange={(event) => setAgainst(event.currentTarget.value === "" ? null : Number(event.currentTarget.value))}>
+                  <option value="">nothing</option>
+                  {data.snapshots.filter((one) => one.index !== picked).map((one) => <option key={one.index} value={one.index}>#{one.index}</option>)}
+                </select>
+              </label>
+            </div>
+            {against === null ? <Whole id={id} index={picked} /> : <Between id={id} from={against} to={picked} />}
+          </>
+        )}
+      </div>
+    </div>
+  );
 }
+
+function Whole({ id, index }: { id: string; index: number }) {
+  const { data, error } = useAnswer<StateData>("state", { id: `${id}#${index}` });
+  if (error) return <Failed error={error} />;
+  if (!data?.snapshot) return <Loading />;
+  const { snapshot } = data;
+  return (
+    <div class="scroll grow page-pad">
+      {snapshot.slices.map((slice, at) => (
+        <details key={at} open={snapshot.slices.length < 6}>
+          <summary><b class="trace">{oneLine(slice.slice_type, 120)}</b> <span class="quiet">{count(slice.item_count)} items</span></summary>
+          <Code text={JSON.stringify(slice.items ?? [], null, 2)} label={oneLine(slice.slice_type, 60)} />
+          {slice.cut && <p class="quiet">Cut here.</p>}
+        </details>
+      ))}
+      {snapshot.text && <pre class="trace">{visible(snapshot.text.text)}</pre>}
+    </div>
+  );
+}
+
+function Between({ id, from, to }: { id: string; from: number; to: number }) {
+  return exported ? <Lines id={id} from={from} to={to} /> : <Asked id={id} from={from} to={to} />;
+}
+
+/** Without a server: both as JSON, line by line. */
+function Lines({ id, from, to }: { id: string; from: number; to: number }) {
+  const one = useAnswer<StateData>("state", { id: `${id}#${from}` });
+  const other = useAnswer<StateData>("state", { id: `${id}#${to}` });
+  const error = one.error ?? other.error;
+  if (error) return <Failed error={error} />;
+  if (!one.data?.snapshot || !other.data?.snapshot) return <Loading what="both" />;
+  return <LineDiff a={JSON.stringify(one.data.snapshot.slices)} b={JSON.stringify(other.data.snapshot.slices)} label={`#${from} against #${to}`} />;
+}
+
+function Asked({ id, from, to }: { id: string; from: number; to: number }) {
+  const { data, error } = useAnswer<StateData>("state", { id: `${id}#${to}`, with: from });
+  if (error) return <Failed error={error} />;
+  if (!data?.diff) return <Loading what="both" />;
+  if (!data.diff.changes.length) return <Empty>Nothing changed between #{from} and #{to}.</Empty>;
+  return <div class="scroll grow page-pad">{data.diff.changes.map((change, at) => <Changed key={at} change={change} />)}</div>;
+}
+
+function Changed({ change }: { change: Change }) {
+  return (
+    <section class="changed">
+      <h3 class="trace">{oneLine(change.slice_type, 120)} <span class="quiet">{change.before} → {change.after} items · +{change.added} −{change.removed} ~{change.changed}</span></h3>
+      <pre class="trace mono">{change.told.map((line, at) => (
+        <div key={at} class={line.startsWith("+") ? "add" : line.startsWith("-") ? "del" : ""}>{visible(line)}</div>
+      ))}</pre>
+    </section>
+  );
+}
+
+const told = (changes: SnapshotRow["changes"]): string =>
+  changes.map((one) => `${oneLine(one.slice_type.split(/[.:]/).pop() ?? "", 40)} +${one.added} −${one.removed} ~${one.changed}`).join(", ") || "nothing changed";

@@ -1,13 +1,220 @@
-/** The transcript of a run. */
+/** The run like a chat: what was said, asked for, done and answered, in order. */
 
-import { useAnswer } from "../answers";
-import { Code } from "../parts/code";
-import { Failed, Loading } from "../parts/state";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { asApiError } from "../answers";
+import { get, type ApiError } from "../api";
+import type { RunModel } from "../model";
+import { Level, Status } from "../parts/badges";
+import { cost, count, duration, offset, oneLine } from "../parts/format";
+import { Empty, Failed, Loading } from "../parts/state";
+import { Telling } from "../parts/telling";
+import { VirtualList } from "../parts/virtual";
+import { filter, range, select, selected } from "../state";
+import type { CallItem, Item, ToolItem, TranscriptData } from "../types";
+import { useSteps } from "./chosen";
 import type { ViewProps } from "./view";
+import "./transcript.css";
+
+/** At most so many come at once: those at the end of what is known may come again. */
+const PAGE = 200;
 
 export default function Transcript({ run }: ViewProps) {
-  const { data, error, again } = useAnswer<unknown>("transcript", { id: run.run.short_id });
-  if (error) return <Failed error={error} again={again} />;
-  if (!data) return <Loading />;
-  return <Code text={JSON.stringify(data, null, 2)} label="Transcript" class="grow" />;
+  const { items, error, whole } = useItems(run);
+  const words = filter.value.trim().toLowerCase();
+  const time = range.value;
+  const shown = useMemo(
+    () => items.filter((item) => (!words || textOf(item).includes(words)) && (!time || (item.at_us >= time.from_us && item.at_us <= time.to_us))),
+    [items, words, time?.from_us, time?.to_us],
+  );
+  const spans = useMemo(() => [...new Set(shown.map((item) => run.ofShortId(item.span)).filter((one) => one !== undefined))], [shown, run]);
+  useSteps(run, spans);
+  const at = run.at(selected.value);
+  const active = useMemo(() => (at === undefined ? -1 : shown.findIndex((item) => run.ofShortId(item.span) === at)), [shown, at]);
+  if (error && !items.length) return <Failed error={error} />;
+  if (!items.length && !whole) return <Loading what="the transcript" />;
+  if (!shown.length) return <Empty>{items.length ? "Nothing here matches the filter." : "Nothing was said."}</Empty>;
+  return (
+    <VirtualList
+      label="Transcript"
+      class="grow transcript"
+      count={shown.length}
+      height={90}
+      measured
+      keyOf={(row) => shown[row]!.cursor}
+      active={active < 0 ? null : active}
+      follow={run.run.outcome === "running"}
+      rowProps={(row) => ({ class: `say ${run.ofShortId(shown[row]!.span) === at && at !== undefined ? "chosen" : ""}` })}
+      row={(row) => <Said run={run} item={shown[row]!} />}
+    />
+  );
+}
+
+/** Page after page; of a run that lives, what is new when the outline has grown. */
+function useItems(run: RunModel): { items: Item[]; error: ApiError | null; whole: boolean } {
+  const [state, setState] = useState<{ items: Item[]; error: ApiError | null; whole: boolean }>({ items: [], error: null, whole: false });
+  const known = useRef<{ items: Item[]; last: string | null; busy: boolean }>({ items: [], last: null, busy: false });
+  useEffect(() => {
+    let gone = false;
+    const mine = known.current;
+    const read = async (): Promise<void> => {
+      if (mine.busy) return;
+      mine.busy = true;
+      try {
+        for (;;) {
+          const data = await get<TranscriptData>("transcript", { id: run.run.short_id, after: mine.last });
+          if (gone) return;
+          const seen = new Set(mine.items.slice(-2 * PAGE).map((item) => item.cursor));
+          mine.items = [...mine.items, ...data.items.filter((item) => !seen.has(item.cursor))];
+          setState({ items: mine.items, error: null, whole: data.next === null });
+          if (data.next === null || data.next === mine.last) return;
+          mine.last = data.next;
+        }
+      } catch (problem) {
+        if (!gone) setState({ items: mine.items, error: asApiError(problem), whole: true });
+      } finally {
+        mine.busy = false;
+      }
+    };
+    void read();
+    return () => {
+      gone = true;
+      mine.busy = false;
+    };
+  }, [run.run.short_id, run.next]);
+  return state;
+}
+
+function textOf(item: Item): string {
+  const parts: (string | null | undefined)[] = [item.span, item.kind];
+  if (item.kind === "tool") parts.push(item.name, item.arguments?.text, item.result?.text, item.error);
+  else if (item.kind === "call") parts.push(item.name, item.model, item.text?.text, item.error, ...item.calls.flatMap((call) => [call.name, call.arguments.text]));
+  else if (item.kind === "step") parts.push(item.name, item.type, item.text);
+  else parts.push(item.text.text, item.kind === "message" ? item.role : "");
+  return parts.join(" ").toLowerCase();
+}
+
+function Said({ run, item }: { run: RunModel; item: Item }) {
+  const indent = { marginLeft: `${Math.min(item.depth, 8) * 18}px` };
+  return (
+    <div class={`bubble ${mood(item)}`} style={indent}>
+      <div class="rowline wrap who">
+        <Who item={item} />
+        <span class="grow" />
+        <span class="quiet mono">{offset(item.at_us)}</span>
+        <SpanLink run={run} span={item.span} />
+      </div>
+      <What run={run} item={item} />
+    </div>
+  );
+}
+
+function mood(item: Item): string {
+  if (item.kind === "message") return `from-${["system", "user", "assistant", "tool"].includes(item.role) ? item.role : "other"}`;
+  if (item.kind === "tool") return item.is_error ? "is-tool is-bad" : "is-tool";
+  if (item.kind === "call") return item.error ? "from-assistant is-bad" : "from-assistant";
+  if (item.kind === "error") return "is-bad";
+  return "is-small";
+}
+
+function SpanLink({ run, span }: { run: RunModel; span: string | null }) {
+  const index = run.ofShortId(span);
+  if (index === undefined) return null;
+  return (
+    <button type="button" class="plain mono" aria-label={`Open span s${run.number(index)}`} onClick={() => select(run.number(index))}>
+      s{run.number(index)}
+    </button>
+  );
+}
+
+function Who({ item }: { item: Item }) {
+  switch (item.kind) {
+    case "message":
+      return <b>{oneLine(item.role, 20)}</b>;
+    case "call":
+      return (
+        <>
+          <b>assistant</b>
+          <span class="quiet trace">{oneLine(item.model ?? item.name, 60)}</span>
+          {item.status !== "ok" && <Status value={item.status} />}
+          <span class="quiet">{callFacts(item)}</span>
+        </>
+      );
+    case "tool":
+      return (
+        <>
+          <b class="trace"><span class="quiet">tool </span>{oneLine(item.name, 80)}</b>
+          {item.status !== "ok" && <Status value={item.status} />}
+          <span class="quiet">{duration(item.duration_us)}</span>
+        </>
+      );
+    case "step":
+      return (
+        <>
+          <span class="quiet">{oneLine(item.type, 24)}</span>
+          <b class="trace">{oneLine(item.name, 80)}</b>
+          {item.status !== "ok" && <Status value={item.status} />}
+          <span class="quiet">{duration(item.duration_us)}</span>
+        </>
+      );
+    case "state":
+      return <><span class="quiet">state</span><b class="trace">{oneLine(item.name, 80)}</b></>;
+    case "log":
+      return <><Level value={oneLine(item.level, 12)} /><span class="quiet trace">{oneLine(item.component, 40)}</span></>;
+    case "error":
+      return <><span class="badge bad"><span aria-hidden="true">✕</span> {oneLine(item.type ?? "error", 60)}</span></>;
+  }
+}
+
+function callFacts(item: CallItem): string {
+  const facts = [
+    duration(item.duration_us),
+    item.input_tokens === null ? "" : `${count(item.input_tokens)} in`,
+    item.cache_read ? `${count(item.cache_read)} cached` : "",
+    item.output_tokens === null ? "" : `${count(item.output_tokens)} out`,
+    cost(item.cost_usd),
+    item.repeated ? `${item.repeated} of ${item.messages} messages sent before` : "",
+  ];
+  return facts.filter(Boolean).join(" · ");
+}
+
+function What({ run, item }: { run: RunModel; item: Item }) {
+  switch (item.kind) {
+    case "call":
+      return (
+        <>
+          {item.text && <Telling text={item.text} />}
+          {item.error && <div class="notice bad trace">{oneLine(item.error, 600)}</div>}
+          {item.calls.map((call, at) => (
+            <div class="asked" key={at}>
+              <span class="quiet">asks for </span>
+              <b class="trace">{oneLine(call.name, 80)}</b>
+              <SpanLink run={run} span={call.span} />
+              <Telling text={call.arguments} code />
+            </div>
+          ))}
+          {item.finish_reason && !["stop", "end_turn", "tool_use", "tool_calls", "STOP", "completed"].includes(item.finish_reason) && (
+            <div class="notice warn">Stopped because of: {oneLine(item.finish_reason, 60)}</div>
+          )}
+        </>
+      );
+    case "tool":
+      return <Tool item={item} />;
+    case "step":
+      return item.text ? <div class="trace quiet">{oneLine(item.text, 300)}</div> : null;
+    case "log":
+      return <Telling text={item.text} more={item.label} />;
+    default:
+      return <Telling text={item.text} />;
+  }
+}
+
+function Tool({ item }: { item: ToolItem }) {
+  return (
+    <div class="exchange">
+      {item.arguments && <div><span class="quiet">given</span><Telling text={item.arguments} code /></div>}
+      {item.result && <div><span class="quiet">gave</span><Telling text={item.result} code /></div>}
+      {!item.result && !item.error && <div class="quiet">{item.status === "open" ? "Not finished when this was read." : "No result was recorded."}</div>}
+      {item.error && <div class="notice bad trace">{oneLine(item.error, 600)}</div>}
+    </div>
+  );
 }
