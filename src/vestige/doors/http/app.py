@@ -19,12 +19,12 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from vestige import clock
-from vestige.doors.http import health, ingest, live, openapi, openwop, pages, verbs
+from vestige.doors.http import health, ingest, live, openapi, openwop, pages, requests, verbs
 from vestige.doors.http.answers import Refusal, refusal_of
 from vestige.doors.http.guard import Door, check_names, exchange, identify
 from vestige.doors.http.server import Busy, Server
 
-MODULES = (health, verbs, live, openapi, openwop, ingest, pages)
+MODULES = (health, verbs, requests, live, openapi, openwop, ingest, pages)
 """Each gives `routes(server)`. The first route that fits is taken."""
 
 
