@@ -164,6 +164,6 @@ class _Node:
 
 if __name__ == "__main__":
     try:
-        print(build(Path(__file__).parent) or "web/: nothing built")
+        sys.stdout.write(f"{build(Path(__file__).parent) or 'web/: nothing built'}\n")
     except RuntimeError as error:
         sys.exit(str(error))

@@ -129,7 +129,7 @@ def _answer(
 ) -> dict[str, Any]:
     content: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
     content += [
-        {"type": "tool_use", "id": id, "name": name, "input": value} for id, name, value in calls
+        {"type": "tool_use", "id": one, "name": name, "input": value} for one, name, value in calls
     ]
     return {
         "type": "message", "role": "assistant", "model": "claude-sonnet-4-5", "content": content,
