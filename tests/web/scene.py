@@ -129,8 +129,7 @@ def _answer(
 ) -> dict[str, Any]:
     content: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
     content += [
-        {"type": "tool_use", "id": call, "name": name, "input": value}
-        for call, name, value in calls
+        {"type": "tool_use", "id": one, "name": name, "input": value} for one, name, value in calls
     ]
     return {
         "type": "message", "role": "assistant", "model": "claude-sonnet-4-5", "content": content,

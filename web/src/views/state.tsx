@@ -91,7 +91,7 @@ function Lines({ id, from, to }: { id: string; from: number; to: number }) {
 }
 
 function Asked({ id, from, to }: { id: string; from: number; to: number }) {
-  const { data, error } = useAnswer<StateData>("state", { id: `${id}#${to}`, with: from });
+  const { data, error } = useAnswer<StateData>("state", { id: `${id}#${to}`, than: from });
   if (error) return <Failed error={error} />;
   if (!data?.diff) return <Loading what="both" />;
   if (!data.diff.changes.length) return <Empty>Nothing changed between #{from} and #{to}.</Empty>;
