@@ -73,6 +73,7 @@ class Gate:
             await self._app(scope, receive, send)  # start and end of the server
             return
         state = scope.setdefault("state", {})
+        state["body_s"] = self._server.body_s
         began = clock.monotonic()
         told = {"status": 0, "bytes": 0}
 

@@ -30,6 +30,7 @@ from vestige.doors.http.server import Server
 from vestige.errors import UsageError
 from vestige.home import Home
 from vestige.limits import (
+    HTTP_BODY_S,
     HTTP_CONNECTIONS_MAX,
     HTTP_HEADER_BYTES_MAX,
     HTTP_HEADER_S,
@@ -56,6 +57,7 @@ def make_server(
     names: Sequence[str] = (),
     log: Callable[[dict[str, object]], None] | None = None,
     demo_workflows: bool = False,
+    body_s: float = HTTP_BODY_S,
 ) -> Server:
     """What is served there, to whom. `token`: None means if there are no keys."""
     local = is_loopback(host)
@@ -73,7 +75,10 @@ def make_server(
     if local:
         hosts |= LOOPBACK_NAMES | {host.lower()}
     secret = clock.random_bytes(24).hex() if token else None
-    return Server(home, token=secret, hosts=hosts or None, log=log, demo_workflows=demo_workflows)
+    return Server(
+        home, token=secret, hosts=hosts or None, log=log, body_s=body_s,
+        demo_workflows=demo_workflows,
+    )  # fmt: skip
 
 
 def serve(
