@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from vestige.store.bodies import TABLES, Bodies
+from vestige.store.bodies import ROWS, TABLES, Bodies
 from vestige.store.compress import compress
 
 CONVERSATIONS = 36
@@ -108,7 +108,7 @@ def make_shared(prose: Prose) -> dict[str, Any]:
 def write_store(path: Path, bodies: Iterable[bytes]) -> tuple[list[int], float]:
     """Ids, and the seconds to put them in: one transaction for each 64 bodies."""
     db = sqlite3.connect(path, isolation_level=None)
-    db.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;" + TABLES)
+    db.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;" + TABLES + ROWS)
     store = Bodies(db)
     ids = []
     begun = time.perf_counter()

@@ -21,6 +21,7 @@ from vestige.limits import BODY_MAX, MIB
 from vestige.record.line import parse_lines
 from vestige.record.types import BodyInfo
 from vestige.store.base import Position, Store
+from vestige.store.calm import calm
 
 
 @dataclass(slots=True)
@@ -57,8 +58,9 @@ def take(home: Home, store: Store) -> Taken:
 
 
 def _take_lines(store: Store, position: Position, data: bytes, taken: Taken) -> None:
-    records, malformed = parse_lines(data)
-    taken.records += store.append(records, position, malformed)
+    with calm():
+        records, malformed = parse_lines(data)
+        taken.records += store.append(records, position, malformed)
     taken.malformed += malformed
 
 

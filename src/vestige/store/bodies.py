@@ -10,6 +10,8 @@ conversation are one path, from which each turn branches off with its end:
 A new turn adds the nodes of its new messages, and needs no memory of the turn
 before; the same text ends at the same node, whoever sent it.
 
+Most bodies are short and cannot be cut: such a one is a single row, with its text in it.
+
     bodies = Bodies(connection)                     # one for each connection
     body_id = bodies.put(data, at_ns)               # inside the caller's transaction
     ids = bodies.put_many([(data, at_ns), ...])     # many at once cost half as much
@@ -68,6 +70,34 @@ CREATE TABLE IF NOT EXISTS bodies (
 );
 """
 
+ROWS = """
+CREATE TEMP TABLE before AS SELECT * FROM bodies;
+DROP TABLE bodies;
+
+-- A text that records refer to.
+CREATE TABLE bodies (
+    id           INTEGER PRIMARY KEY, -- one series of numbers for pieces, nodes and bodies
+    size_bytes   INTEGER NOT NULL,
+    first_ns     INTEGER NOT NULL,  -- first time that a record referred to it
+    last_ns      INTEGER NOT NULL,  -- last time
+    evicted_ns   INTEGER,           -- when retention took the text; NULL while it is kept
+    stored_bytes INTEGER,           -- of data
+    codec        INTEGER,           -- as in pieces; NULL: its text is that of the node with its id
+    hash         BLOB,              -- as in pieces
+    data         BLOB               -- the text, where it is short and in one piece
+);
+INSERT INTO bodies (id, size_bytes, first_ns, last_ns, evicted_ns)
+SELECT id, size_bytes, first_ns, last_ns, evicted_ns FROM before;
+DROP TABLE before;
+CREATE UNIQUE INDEX bodies_by_hash ON bodies (hash, stored_bytes) WHERE hash IS NOT NULL;
+"""
+"""The step after TABLES: a short body is one row. What was stored before stays as it is."""
+
+_EVICT = """
+UPDATE bodies SET evicted_ns = ?, stored_bytes = NULL, codec = NULL, hash = NULL, data = NULL
+WHERE id = ? AND evicted_ns IS NULL
+"""
+
 _IS_NEEDED = """
 SELECT EXISTS (SELECT 1 FROM bodies WHERE id = :node AND evicted_ns IS NULL)
     OR EXISTS (SELECT 1 FROM nodes WHERE parent = :node AND parent > 0)
@@ -98,8 +128,7 @@ class Bodies(BodyWriter):
 
     def evict(self, body_ids: Iterable[int], at_ns: int) -> Evicted:
         """Take the text of these bodies. Their rows stay, and say when it went."""
-        query = "UPDATE bodies SET evicted_ns = ? WHERE id = ? AND evicted_ns IS NULL"
-        return self._let_go(body_ids, query, (at_ns,))
+        return self._let_go(body_ids, _EVICT, (at_ns,))
 
     def forget(self, body_ids: Iterable[int]) -> Evicted:
         """Remove bodies that no record refers to any more, marker and all."""
@@ -125,9 +154,11 @@ class Bodies(BodyWriter):
         assert self._db.in_transaction, "the caller owns the transaction"
         count = freed = 0
         for body_id in body_ids:
+            own = self._db.execute("SELECT stored_bytes FROM bodies WHERE id = ?", (body_id,))
+            stored_bytes = own.fetchone()
             if self._db.execute(query, (*values, body_id)).rowcount:
                 count += 1
-                freed += self._release(body_id)
+                freed += stored_bytes[0] or self._release(body_id)
         self.clear_caches()
         return Evicted(count, freed)
 
@@ -150,4 +181,4 @@ class Bodies(BodyWriter):
         return freed
 
 
-__all__ = ["PIECE_MAX", "TABLES", "Bodies", "Evicted"]
+__all__ = ["PIECE_MAX", "ROWS", "TABLES", "Bodies", "Evicted"]

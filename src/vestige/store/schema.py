@@ -192,7 +192,7 @@ SELECT
 FROM spans WHERE type = 'file';
 """
 
-STEPS: tuple[str, ...] = (_RUNS + bodies.TABLES, _FINDINGS, _BUNDLES)
+STEPS: tuple[str, ...] = (_RUNS + bodies.TABLES, _FINDINGS, _BUNDLES, bodies.ROWS)
 """Step n brings a store from version n to n + 1."""
 
 VERSION = len(STEPS)

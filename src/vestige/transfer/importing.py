@@ -25,6 +25,7 @@ from vestige.record import clean
 from vestige.record.line import encode
 from vestige.record.types import KnownRecord
 from vestige.store.base import Store
+from vestige.store.calm import calm
 
 if TYPE_CHECKING:
     from vestige.record.redact import Redactor
@@ -126,11 +127,12 @@ def take_source(store: Store, source: Source, redactor: Redactor, tell: Tell | N
     """All records of a source, masked; how many were new."""
     taken = 0
     writers: set[str] = set()
-    for batch in _batches(source.records):
-        taken += store.append(_masked(batch, redactor))
-        writers.update(record.writer for record in batch)
-        if tell is not None:
-            tell(len(batch))
+    with calm():
+        for batch in _batches(source.records):
+            taken += store.append(_masked(batch, redactor))
+            writers.update({record.writer for record in batch})
+            if tell is not None:
+                tell(len(batch))
     for writer in writers:
         # No process of ours: nobody may wait for its end, or stamp it.
         store.end_writer(writer, "imported")
