@@ -67,6 +67,8 @@ def flat(value: Any) -> Scalar:
     kind = type(value)
     if kind is str or kind is int or kind is bool or value is None:
         return value  # type: ignore[no-any-return]  # checked by its exact type
+    if kind is float:
+        return scalar_of(value)
     try:
         if isinstance(value, (Mapping, list, tuple, set, frozenset)):
             from vestige.record.render import json_text  # render.py is built on this module
