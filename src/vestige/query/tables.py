@@ -135,12 +135,12 @@ def schema_answer(table: str | None = None) -> SchemaAnswer:
     texts = re.findall(
         r"(?ms)^CREATE TABLE (?:IF NOT EXISTS )?\w+ .*?^\)[^;]*;", "\n".join(schema.STEPS)
     )
-    tables = list(dict(zip(found, texts, strict=True)).items())  # a later step's is the true one
+    tables = list(zip(found, texts, strict=True))
     views = [
         (match[1], match[0])
         for match in re.finditer(r"(?ms)^CREATE VIEW (\w+) AS.*?;$", "\n".join(schema.STEPS))
     ]
-    names = [*(name for name, _ in tables), *(name for name, _ in views)]
+    names = [*found, *(name for name, _ in views)]
     if table is not None and table not in names:
         raise NotFoundError(
             f"{words.one_line(table, 40)!r}: no such table. There are: {', '.join(names)}."

@@ -71,27 +71,14 @@ CREATE TABLE IF NOT EXISTS bodies (
 """
 
 ROWS = """
-CREATE TEMP TABLE before AS SELECT * FROM bodies;
-DROP TABLE bodies;
-
--- A text that records refer to.
-CREATE TABLE bodies (
-    id           INTEGER PRIMARY KEY, -- one series of numbers for pieces, nodes and bodies
-    size_bytes   INTEGER NOT NULL,
-    first_ns     INTEGER NOT NULL,  -- first time that a record referred to it
-    last_ns      INTEGER NOT NULL,  -- last time
-    evicted_ns   INTEGER,           -- when retention took the text; NULL while it is kept
-    stored_bytes INTEGER,           -- of data
-    codec        INTEGER,           -- as in pieces; NULL: its text is that of the node with its id
-    hash         BLOB,              -- as in pieces
-    data         BLOB               -- the text, where it is short and in one piece
-);
-INSERT INTO bodies (id, size_bytes, first_ns, last_ns, evicted_ns)
-SELECT id, size_bytes, first_ns, last_ns, evicted_ns FROM before;
-DROP TABLE before;
+-- A short text in one piece stands in its body's own row, without node and piece. There: as in pieces.
+ALTER TABLE bodies ADD COLUMN stored_bytes INTEGER; -- of data
+ALTER TABLE bodies ADD COLUMN codec INTEGER; -- NULL: the text is that of the node with this id
+ALTER TABLE bodies ADD COLUMN hash BLOB; -- as in pieces
+ALTER TABLE bodies ADD COLUMN data BLOB; -- the text
 CREATE UNIQUE INDEX bodies_by_hash ON bodies (hash, stored_bytes) WHERE hash IS NOT NULL;
 """
-"""The step after TABLES: a short body is one row. What was stored before stays as it is."""
+"""The step after TABLES. What was stored before stays as it is."""
 
 _EVICT = """
 UPDATE bodies SET evicted_ns = ?, stored_bytes = NULL, codec = NULL, hash = NULL, data = NULL
