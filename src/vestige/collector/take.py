@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from vestige import locks
 from vestige.home import Home
@@ -72,7 +74,7 @@ def _finish(store: Store, position: Position, path: Path, taken: Taken) -> None:
         return
     if size_bytes > position.offset:
         # With the offset behind it, so that a kill before the deletion does not count it twice.
-        position = replace(position, offset=size_bytes)
+        position = msgspec.structs.replace(position, offset=size_bytes)
         store.append([], position, malformed=1)
         taken.malformed += 1
     path.unlink(missing_ok=True)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from vestige.record.finding import Finding
 from vestige.record.run import Run, RunInfo
 from vestige.record.types import AnyRecord, Attributes
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
+class Position(msgspec.Struct, frozen=True):
     """How far a journal file has been taken in."""
 
     writer: str
@@ -21,8 +21,7 @@ class Position:
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class WriterInfo:
+class WriterInfo(msgspec.Struct, frozen=True):
     """One process's journal, as far as it was taken in."""
 
     writer: str
@@ -38,8 +37,7 @@ class WriterInfo:
     ended: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class OpenSpan:
+class OpenSpan(msgspec.Struct, frozen=True):
     """A span without an end, and what a crash stamp needs of it."""
 
     run_id: str
@@ -50,16 +48,14 @@ class OpenSpan:
     started_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class SupervisedEnd:
+class SupervisedEnd(msgspec.Struct, frozen=True):
     """How a supervised run ended: its root's attributes, and when."""
 
     attributes: Attributes
     at_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class RunFilter:
+class RunFilter(msgspec.Struct, frozen=True):
     """Which runs to list."""
 
     failed: bool = False
@@ -78,16 +74,14 @@ class RunFilter:
     limit: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RetentionPolicy:
+class RetentionPolicy(msgspec.Struct, frozen=True):
     """What to keep. None: without bound."""
 
     age_max_s: float | None
     body_bytes_max: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Pruned:
+class Pruned(msgspec.Struct, frozen=True):
     """What a retention pass removed, or would remove."""
 
     runs: int
@@ -96,8 +90,7 @@ class Pruned:
     freed_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """Where something was found: a span of a run; or the run itself, span_id None."""
 
     run_id: str
@@ -107,8 +100,7 @@ class Place:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class CheckResult:
+class CheckResult(msgspec.Struct, frozen=True):
     """What one check said of a run; nothing: it passed."""
 
     name: str
@@ -116,8 +108,7 @@ class CheckResult:
     findings: Sequence[Finding]
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(msgspec.Struct, frozen=True):
     """What to search for, and where."""
 
     pattern: re.Pattern[str]
@@ -131,8 +122,7 @@ class Wanted:
     """Of `attrs`, `logs`, `bodies`: searched in this order."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(msgspec.Struct, frozen=True):
     """One stretch of text in which something was found, told once wherever it is repeated."""
 
     cursor: str
@@ -151,8 +141,7 @@ class Hit:
     """Bodies that contain this stretch."""
 
 
-@dataclass(frozen=True, slots=True)
-class Searched:
+class Searched(msgspec.Struct, frozen=True):
     """Hits; and where the search stopped early, if it did."""
 
     hits: Sequence[Hit]
@@ -161,8 +150,7 @@ class Searched:
     """Why it stopped: words for the reader; empty when all was searched."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(msgspec.Struct, frozen=True):
     """What a query of the user's gave."""
 
     columns: Sequence[str]
