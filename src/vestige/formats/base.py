@@ -140,26 +140,44 @@ def derived_span_id(format: str, *source_ids: str) -> str:
 
 def span_hash(format: str, *source_ids: str) -> Callable[[str], str]:
     """`derived_span_id` with one id still to come: for a file with many of them."""
-    begun = hashlib.sha256("\0".join((format, *source_ids, "")).encode(errors="surrogatepass"))
-
-    def finish(last_id: str) -> str:
-        digest = begun.copy()
-        digest.update(last_id.encode(errors="surrogatepass"))
-        return digest.hexdigest()[:16]
-
-    return finish
+    digest = _begun_digest(format, *source_ids)
+    return lambda last_id: digest(last_id)[:16]
 
 
 def derived_uuid(*parts: str) -> str:
     """Shaped as a UUIDv4, and always the same for the same parts."""
-    digest = _digest(*parts)
-    variant = "89ab"[int(digest[16], 16) % 4]
+    return _uuid_of(_digest(*parts))
+
+
+def uuid_hash(*parts: str) -> Callable[[str], str]:
+    """`derived_uuid` with one part still to come: for a run with many of them."""
+    digest = _begun_digest(*parts)
+    return lambda last_part: _uuid_of(digest(last_part))
+
+
+def _uuid_of(digest: str) -> str:
+    variant = _VARIANTS[digest[16]]
     return f"{digest[:8]}-{digest[8:12]}-4{digest[13:16]}-{variant}{digest[17:20]}-{digest[20:32]}"
+
+
+_VARIANTS = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789abcdef"}
 
 
 def derived_run_id(format: str, foreign_id: str) -> str:
     """The foreign id itself where it is a UUIDv4, else one that derives from it."""
     return foreign_id if is_uuid4(foreign_id) else derived_uuid(format, foreign_id)
+
+
+def _begun_digest(*parts: str) -> Callable[[str], str]:
+    """`_digest` of these parts and one more."""
+    begun = hashlib.sha256("\0".join((*parts, "")).encode(errors="surrogatepass"))
+
+    def finish(last_part: str) -> str:
+        digest = begun.copy()
+        digest.update(last_part.encode(errors="surrogatepass"))
+        return digest.hexdigest()
+
+    return finish
 
 
 def _digest(*parts: str) -> str:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from vestige.record.run import BodyRef, LinkInfo, LogInfo, Run, RunInfo, SpanInfo, in_order
 from vestige.record.tenant import DEFAULT_TENANT
