@@ -420,7 +420,10 @@ def test_garbage_is_no_request(home: Home) -> None:
         for data in (b"\x16\x03\x01\x02\x00\x01\x00", b"GET\r\n\r\n", b"\0" * 100 + b"\r\n\r\n"):
             answer = site.raw(data + b"\r\n\r\n")
 
-            assert answer == b"" or answer.startswith(b"HTTP/1.1 400")
+            assert answer.startswith(b"HTTP/1.1 400")
+            head, _, body = answer.partition(b"\r\n\r\n")
+            assert b"connection: close" in head.lower()
+            assert set(json.loads(body)) == {"error", "message"}
         health = site.ask("/healthz", key=None)
 
     assert health.status == 200
@@ -484,6 +487,24 @@ def test_a_keys_file_that_cannot_be_trusted_opens_nothing(home: Home) -> None:
     assert good.status == 200
     assert broken.status == 503
     assert str(home.root) not in broken.body.decode()
+
+
+def test_more_connections_than_a_bound_are_told_to_come_again(home: Home) -> None:
+    """In the envelope; and they are closed, so that others find room."""
+    with served(home) as site:
+        site.server.connections_max = 1
+        with socket.create_connection(("127.0.0.1", site.port), timeout=WAIT_S) as waiting:
+            waiting.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            first = waiting.recv(12)
+            refused = site.ask("/healthz", key=None)
+        site.server.connections_max = 10
+        later = site.ask("/healthz", key=None)
+
+    assert first == b"HTTP/1.1 200"
+    assert refused.status == 503
+    assert refused.json()["error"] == "busy"
+    assert (refused.headers["retry-after"], refused.headers["connection"]) == ("1", "close")
+    assert later.status == 200
 
 
 def test_a_connection_that_is_reset_is_no_bug(home: Home) -> None:

@@ -17,7 +17,7 @@ import asyncio
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
@@ -28,7 +28,13 @@ from vestige.doors.http.keeping import Keeper
 from vestige.doors.http.metrics import Metrics
 from vestige.errors import StoreError
 from vestige.home import Home
-from vestige.limits import HTTP_BODY_S, HTTP_THREADS, HTTP_WAITING_MAX, TENANTS_OPEN_MAX
+from vestige.limits import (
+    HTTP_BODY_S,
+    HTTP_CONNECTIONS_MAX,
+    HTTP_THREADS,
+    HTTP_WAITING_MAX,
+    TENANTS_OPEN_MAX,
+)
 from vestige.query.debugger import Debugger
 from vestige.store import schema
 from vestige.store.sqlite import SqliteStore
@@ -73,6 +79,9 @@ class Server:
         """For a request's body to arrive."""
         self.port = 0
         """Where it listens: known once it does."""
+        self.connections: Collection[object] = ()
+        """Those that are open; more than `connections_max` are told to come again."""
+        self.connections_max = HTTP_CONNECTIONS_MAX
         self.metrics = Metrics()
         self.log = log or (lambda line: None)
         self.stop: Callable[[], None] = lambda: None
