@@ -271,12 +271,15 @@ def list_data(runs: list[RunInfo]) -> dict[str, Any]:
 
 
 def show_data(run: Run, after: int = 0, limit: int | None = None) -> dict[str, Any]:
-    """The run, or of it `limit` spans and log lines after so many, in the order of events."""
-    spans, logs, following = run.spans, run.logs, None
+    """The run; or a page of it: `limit` spans and log lines after so many, in the order of events,
+    and what the next page comes after."""
+    spans, logs = run.spans, run.logs
+    more: dict[str, Any] = {}
     if after or limit is not None:
         nodes: list[Node] = in_order([*run.spans, *run.logs])
         page = nodes[after:] if limit is None else nodes[after : after + limit]
-        following = after + len(page) if page and after + len(page) < len(nodes) else None
+        end = after + len(page)
+        more = {"next": end if page and end < len(nodes) else None}
         spans = [node for node in page if isinstance(node, SpanInfo)]
         logs = [node for node in page if isinstance(node, LogInfo)]
     links: dict[str, list[dict[str, Any]]] = {}
@@ -289,7 +292,7 @@ def show_data(run: Run, after: int = 0, limit: int | None = None) -> dict[str, A
         "run": run_data(run.info),
         "spans": [span_data(span, links.get(span.id, [])) for span in spans],
         "logs": [log_data(log) for log in logs],
-        "next": following,
+        **more,
     }
 
 
