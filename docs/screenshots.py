@@ -13,13 +13,6 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests" / "web"))
-
-from browsing import launched, served, visit
-from scene import fill
-
-from vestige.home import Home
-
 FOLDER = ROOT / "docs" / "images"
 SIZE = {"width": 1280, "height": 760}
 PICTURES = {
@@ -36,6 +29,12 @@ PICTURES = {
 
 
 def main() -> int:
+    sys.path.insert(0, str(ROOT / "tests" / "web"))
+    from browsing import launched, served, visit
+    from scene import fill
+
+    from vestige.home import Home
+
     FOLDER.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         home = Home(Path(folder) / "home")
