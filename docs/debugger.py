@@ -14,10 +14,12 @@ from typing import Any
 import vestige
 from vestige.clock import FakeClock
 from vestige.doors.verbs import BY_NAME
+from vestige.home import get_home
 from vestige.query.answer import Answer
 from vestige.query.budget import TOKENS_MAX
 from vestige.query.checks import all_checks
 from vestige.query.debugger import Debugger
+from vestige.transfer import add_note
 
 Table = Callable[[tuple[str, ...], list[tuple[str, ...]]], str]
 
@@ -72,6 +74,7 @@ def _answers() -> Iterator[Answer]:
             for _ in range(2):
                 _record(recorder)
         with vestige.open(folder) as debugger:
+            add_note(get_home(folder), debugger, "r2.s3", "seen before", clock=FakeClock())
             yield from _ask(debugger)
 
 
@@ -105,6 +108,7 @@ def _ask(debugger: Debugger) -> Iterator[Answer]:
     yield debugger.transcript(run)
     yield debugger.outline(run)
     yield debugger.span(span)
+    yield debugger.notes(run)
     yield debugger.body(span)
     yield debugger.segments("r2.s2")
     yield debugger.state(run)

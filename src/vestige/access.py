@@ -38,6 +38,8 @@ PREFIX = "vstg_"
 _SECRET_BYTES = 32
 _KEY = re.compile(rf"{PREFIX}([0-9a-f]{{8}})_[A-Za-z0-9_-]{{43}}")
 _NOBODY = "0" * 64
+_TIME_MAX = 2**62
+"""The year 2116."""
 
 
 class Principal(msgspec.Struct, frozen=True):
@@ -130,6 +132,8 @@ class Keys:
         """Make a key. It is told here, and never again."""
         _check(name, scopes := tuple(scopes), tenant)
         now_ns = self._clock.now_ns()
+        if expires_ns is not None and not now_ns < expires_ns < _TIME_MAX:
+            raise UsageError(f"{name}: would be expired already, or not in a lifetime.")
         with self._changing() as keys:
             if any(key.name == name and key.state(now_ns) == "active" for key in keys):
                 raise UsageError(

@@ -337,6 +337,9 @@ TRANSCRIPT_ITEMS = 200
 TRANSCRIPT_TEXT_MAX = 4_000
 """Characters of one message, argument or result in a transcript; the whole is one call away."""
 
+SECONDS_MAX = 1e9
+"""Of an age or a moment that is asked for: thirty years, more than any store holds."""
+
 FILTER_MAX = 2_000
 """Characters of a filter of runs: a person types it."""
 

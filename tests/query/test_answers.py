@@ -67,11 +67,19 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
 
 ASKED: dict[str, Ask] = {
     "list": lambda d: d.list(),
+    "list filter": lambda d: d.list("spans>1 step", group="conversation", cost=True),
+    "list nothing": lambda d: d.list('name:"nothing is called so"'),
     "overview": lambda d: d.overview(),
     "show": lambda d: d.show(),
     "show page": lambda d: d.show(after=5000),
     "show errors": lambda d: d.show(errors=True, fold=False),
     "show type": lambda d: d.show(type="tool", limit=10**6),
+    "transcript": lambda d: d.transcript(limit=1_000),
+    "transcript page": lambda d: d.transcript(after=_short(d, "big"), limit=1_000),
+    "outline": lambda d: d.outline(),
+    "state": lambda d: d.state(),
+    "files": lambda d: d.files(),
+    "trends": lambda d: d.trends(since="2d"),
     "span big": lambda d: d.span(_short(d, "big")),
     "span root": lambda d: d.span(_short(d, f"agent {EVIL}")),
     "body": lambda d: d.body(_short(d, "big")),
@@ -154,7 +162,10 @@ def test_the_same_question_twice_gives_the_same_bytes(debugger: Debugger, name: 
     assert first.text() == second.text()
 
 
-WHOLE = ("list", "doctor", "why", "body path", "grep cjk", "schema table")
+WHOLE = (
+    "list", "list filter", "list nothing", "doctor", "why", "body path", "grep cjk", "schema table",
+    "state", "files", "trends",
+)  # fmt: skip
 """Short even here."""
 CUT = [name for name in ASKED if name not in WHOLE]
 

@@ -22,6 +22,9 @@ class Answer:
     version: ClassVar[int] = 1
     """Of the shape of `data`."""
 
+    dense: ClassVar[bool] = False
+    """Its data are columns of thousands of numbers: `--json` writes them without line breaks."""
+
     exit_code: int = 0
     """1 for bad news, e.g. findings of severity error."""
 

@@ -16,14 +16,14 @@ from typing import Any, Self, TypeVar
 
 from vestige import clock
 from vestige.errors import NotFoundError, UsageError
-from vestige.limits import LIST_MAX, SHOW_LINES_MAX, TRANSCRIPT_ITEMS
+from vestige.limits import FILTER_MAX, LIST_MAX, SECONDS_MAX, SHOW_LINES_MAX, TRANSCRIPT_ITEMS
 from vestige.query.answer import Answer
 from vestige.query.bodies import BodyAnswer, Slice, Which, body_answer, parse_range
 from vestige.query.check import CheckAnswer, Keep, examine
 from vestige.query.costs import run_costs
 from vestige.query.doctor import DoctorAnswer
 from vestige.query.filters import parse_filter
-from vestige.query.find import Target, Want, find_run, resolve
+from vestige.query.find import Target, Want, find_run, resolve, states_of
 from vestige.query.grep import PARTS, GrepAnswer, GrepOptions, grep_answer, parse_parts
 from vestige.query.layout import Asked
 from vestige.query.lists import ListAnswer, Listing, check_group, list_answer
@@ -133,6 +133,7 @@ class Debugger:
         `2h`, or seconds. `after`: a run's id; those older than it. `group`: `conversation`, for the
         newest run of each."""
         since_s = _duration(since)
+        _bounded(name=name, conversation=conversation, like=like)
         now_ns = clock.SYSTEM.now_ns()
         terms = parse_filter(filter, now_ns) if filter else ()
         if like is not None:
@@ -219,12 +220,16 @@ class Debugger:
         return self._placed(ShowAnswer(run, options, id, self.unread))
 
     def _seconds(self, run: Run, edge: str | float | None) -> float | None:
-        if edge is None or not isinstance(edge, str):
-            return edge
+        if edge is None:
+            return None
         try:
-            return float(edge.strip().removesuffix("s"))
+            seconds = float(edge.strip().removesuffix("s") if isinstance(edge, str) else edge)
         except ValueError:
-            target = resolve(self.store, edge, "span")
+            target = resolve(self.store, str(edge), "span")
+        else:
+            if seconds != seconds:  # not a number, and it says so
+                raise UsageError(f"{edge}: no moment of a run. Give seconds, or a span of it.")
+            return max(-SECONDS_MAX, min(seconds, SECONDS_MAX))
         for span in run.spans:
             if span.id == target.span_id:
                 return (span.started_ns - run.info.started_ns) / 1e9
@@ -254,15 +259,10 @@ class Debugger:
         run = self.store.load_run(target.run.id)
         index = None
         if target.span_id is not None:
-            from vestige.query.state import TYPES, index_of
-
-            spans = [span for span in run.spans if span.type in TYPES]
-            places = [
-                index_of(span, n) for n, span in enumerate(spans) if span.id == target.span_id
-            ]
-            if not places:
+            named = {span.id: number for number, span in states_of(run).items()}
+            if target.span_id not in named:
                 raise UsageError(f"state: {(id or '')[:40]!r} is no snapshot. Give a run, or r7#3.")
-            index = places[0]
+            index = named[target.span_id]
         elif than is not None:
             raise UsageError("state: which one is to be compared? Give it as r7#3.")
         return self._lazy("state", self.store, run, index, than, after)
@@ -385,12 +385,20 @@ class Debugger:
 
 
 def _duration(value: str | float | None) -> float | None:
-    if not isinstance(value, str):
-        return value
+    """In seconds; whatever is longer than all that was ever recorded is as good as that."""
     try:
-        return parse_duration(value)
+        seconds = parse_duration(value) if isinstance(value, str) else value
     except ValueError as error:
-        raise UsageError(f"since {value[:40]!r}: {error}.") from error
+        raise UsageError(f"since {str(value)[:40]!r}: {error}.") from error
+    if seconds is not None and not seconds >= 0:
+        raise UsageError(f"since {seconds}: out of range (expected an age, such as 2h).")
+    return None if seconds is None else min(seconds, SECONDS_MAX)
+
+
+def _bounded(**texts: str | None) -> None:
+    for name, text in texts.items():
+        if text is not None and len(text) > FILTER_MAX:
+            raise UsageError(f"{name}: {len(text)} characters (expected at most {FILTER_MAX}).")
 
 
 def _range(name: str, value: str | Range | None, least: int) -> Range | None:

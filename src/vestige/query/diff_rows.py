@@ -28,12 +28,12 @@ Class = Literal["prompt", "tools", "parameters", "result", "state", "steps", "me
 ROWS_MAX: Final = 5_000
 """Rows of one answer; a count stands for the rest."""
 
-LOOKED_INTO_MAX: Final = 200
+LOOKED_INTO_MAX: Final = 50
 """Differing pairs whose bodies are read again to say what in them differs, the first ones;"""
-LOOKED_INTO_BYTES: Final = 32 * MIB
+LOOKED_INTO_BYTES: Final = 8 * MIB
 """and so many bytes of them."""
 
-WORDS_BYTES_MAX: Final = 256 * 1024
+WORDS_BYTES_MAX: Final = 64 * 1024
 """Of a body in which the words that changed are looked for."""
 
 TOOLS_MAX: Final = 50

@@ -85,7 +85,7 @@ class FilesAnswer(Asked):
         return {
             "version": self.version,
             "run": run_data(self.run.info),
-            "at_us": None if self.at_s is None else int(self.at_s * 1e6),
+            "at_us": None if self.at_s is None else round(self.at_s * 1e6),
             "files": [
                 {
                     "path": file.path,
@@ -107,7 +107,7 @@ class FilesAnswer(Asked):
 
 
 def files_answer(store: Store, run: Run, at_s: float | None = None) -> FilesAnswer:
-    until_ns = None if at_s is None else run.info.started_ns + int(at_s * 1e9)
+    until_ns = None if at_s is None else run.info.started_ns + round(at_s * 1e9)
     latest: dict[str, SpanInfo] = {}
     versions: dict[str, int] = {}
     later: set[str] = set()

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, Final, cast
 
 from vestige.errors import UsageError
-from vestige.limits import FILTER_MAX, FILTER_TERMS_MAX
+from vestige.limits import FILTER_MAX, FILTER_TERMS_MAX, SECONDS_MAX
 from vestige.query import words
 from vestige.settings import parse_duration
 from vestige.store.base import Op, Term
@@ -43,6 +43,7 @@ def parse_filter(text: str, now_ns: int) -> tuple[Term, ...]:
     """The terms. UsageError: which one does not fit, and what would."""
     if len(text) > FILTER_MAX:
         raise UsageError(f"filter: {len(text)} characters (expected at most {FILTER_MAX}).")
+    text = text.encode(errors="replace").decode()  # a lone surrogate is in no store
     terms: list[Term] = []
     at = 0
     while at < len(text):
@@ -87,7 +88,7 @@ def _checked(key: str, op: Op, value: str, negated: bool, whole: str, now_ns: in
         raise _bad(whole, f"{key}: and a value; {', '.join(NUMBERS)} can be compared")
     if key in AGES:
         age_s = _parse(parse_duration, value, whole)
-        began_ns = max(0, now_ns - int(min(age_s, 10**9) * 1e9))
+        began_ns = max(0, now_ns - int(min(age_s, SECONDS_MAX) * 1e9))
         return Term("started_ns", ">=" if key == "since" else "<", began_ns, negated)
     choices = {"is": STATES, "has": HAVING}.get(key)
     if choices is not None and value.lower() not in choices:
@@ -112,7 +113,7 @@ def _parse(parse: Callable[[str], Any], value: str, whole: str) -> Any:
 
 def _number_of(key: str) -> Callable[[str], Any]:
     if key == "duration":
-        return lambda text: int(min(parse_duration(text), 10**9) * 1e9)
+        return lambda text: int(min(parse_duration(text), SECONDS_MAX) * 1e9)
     return _parse_number
 
 
@@ -121,7 +122,7 @@ def _parse_number(text: str) -> float | int:
     found = _NUMBER.fullmatch(text.removeprefix("$"))
     if found is None:
         raise ValueError("no number (expected such as 10, 0.5, 10k)")
-    number = float(found[1]) * _UNITS[found[2].lower()]
+    number = min(float(found[1]) * _UNITS[found[2].lower()], 2.0**62)
     return int(number) if number.is_integer() else number
 
 

@@ -14,14 +14,17 @@ import difflib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from vestige.errors import AmbiguousIdError, NotFoundError
 from vestige.query import words
-from vestige.record.run import RunInfo
+from vestige.record.run import Run, RunInfo, SpanInfo
 from vestige.store.base import Place, RunFilter, Store
 
 Want = Literal["run", "span", "any"]
+
+STATES: Final = ("snapshot", "state")
+"""Types of spans that hold what a session or an agent knew."""
 
 CANDIDATES_SHOWN = 50
 NEAREST_AMONG = 5_000
@@ -128,12 +131,29 @@ def _one_place(
 def _by_snapshot(store: Store, run_text: str, index: int) -> Target:
     """`r7#3`: the state of a run's session at its snapshot 3; without a run, of the latest."""
     info = resolve(store, run_text, "run").run if run_text else _latest(store)
-    spans = [span for span in store.load_run(info.id).spans if span.type in ("snapshot", "state")]
-    for place, span in enumerate(spans):
-        if span.attributes.get("index", place) == index:
-            return Target("span", info, span.id, f"snapshot {index}")
-    told = f"It has {len(spans)}, from #0 to #{len(spans) - 1}" if spans else "It has none"
-    raise NotFoundError(f"{info.short_id}#{index}: no such snapshot. {told}.")
+    span = get_state(store.load_run(info.id), index)
+    return Target("span", info, span.id, f"snapshot {index}")
+
+
+def states_of(run: Run) -> dict[int, SpanInfo]:
+    """Snapshots and states by the number that `r7#n` names them by: their own, or their place."""
+    found: dict[int, SpanInfo] = {}
+    for span in run.spans:
+        if span.type in STATES:
+            own = span.attributes.get("index")
+            index = own if type(own) is int and 0 <= own < 10**9 else len(found)
+            found[index if index not in found else max(found) + 1] = span
+    return dict(sorted(found.items()))
+
+
+def get_state(run: Run, index: int) -> SpanInfo:
+    found = states_of(run)
+    if index not in found:
+        told = (
+            f"It has {len(found)}, from #{min(found)} to #{max(found)}" if found else "It has none"
+        )
+        raise NotFoundError(f"{run.info.short_id}#{index}: no such snapshot. {told}.")
+    return found[index]
 
 
 # --- ids of others --------------------------------------------------------------------------

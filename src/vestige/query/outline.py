@@ -64,6 +64,7 @@ class OutlineAnswer(Asked):
 
     verb: ClassVar[str] = "outline"
     budget: ClassVar[int] = 800
+    dense: ClassVar[bool] = True
 
     run: RunInfo
     strings: Strings

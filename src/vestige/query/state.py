@@ -16,18 +16,17 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-from vestige.errors import NotFoundError
 from vestige.formats.wink.entries import SnapshotPayload, SnapshotSlice, parse_snapshot
 from vestige.limits import MIB
 from vestige.query import words
 from vestige.query.evidence import Evidence
+from vestige.query.find import STATES, get_state, states_of
 from vestige.query.layout import Asked, fit
 from vestige.query.show import run_data
 from vestige.query.states import SliceChange, diff_states, short_type
 from vestige.record.run import Run, SpanInfo
 from vestige.store.base import Store
 
-TYPES: Final = ("snapshot", "state")
 STATES_MAX: Final = 200
 """Of one answer; a number goes on."""
 READ_MAX: Final = 64 * MIB
@@ -67,7 +66,7 @@ class StateAnswer(Asked):
         name = f"{info.short_id} {words.one_line(info.name, 60)}"
         if self.one is not None:
             return self._lines_of_one(name, self.one, budget)
-        total = sum(span.type in TYPES for span in self.run.spans)
+        total = sum(span.type in STATES for span in self.run.spans)
         head = [f"{name}: {words.counted(total, 'snapshot')}"]
         rows: list[str] = []
         for state in self.states:
@@ -177,15 +176,10 @@ def state_answer(
     after: int | None = None,
 ) -> StateAnswer:
     evidence = Evidence(run, store.read_body, read_bodies=store.read_bodies)
-    spans = [span for span in run.spans if span.type in TYPES]
-    numbered: dict[int, SpanInfo] = {}
-    for place, span in enumerate(spans):
-        own = index_of(span, place)
-        numbered[own if own not in numbered else max(numbered) + 1] = span
-    numbered = dict(sorted(numbered.items()))
+    numbered = states_of(run)
     if index is not None:
-        one = _state(evidence, index, _get(run, numbered, index))
-        other = None if than is None else _state(evidence, than, _get(run, numbered, than))
+        one = _state(evidence, index, get_state(run, index))
+        other = None if than is None else _state(evidence, than, get_state(run, than))
         before = other or _before(evidence, numbered, one)
         changes = diff_states(before.payload if before else None, one.payload)
         one = State(one.index, one.span, one.payload, changes)
@@ -212,19 +206,6 @@ def _all(evidence: Evidence, run: Run, numbered: dict[int, SpanInfo], after: int
         if state.payload.valid:
             latest[session] = state.payload
     return StateAnswer(run, found, None, None, None)
-
-
-def index_of(span: SpanInfo, place: int) -> int:
-    """The number that `r7#n` names it by: its own, or its place."""
-    index = span.attributes.get("index")
-    return index if type(index) is int and 0 <= index < 10**9 else place
-
-
-def _get(run: Run, numbered: dict[int, SpanInfo], index: int) -> SpanInfo:
-    if index not in numbered:
-        has = f"There are #{min(numbered)} to #{max(numbered)}" if numbered else "It has none"
-        raise NotFoundError(f"{run.info.short_id}#{index}: no such snapshot. {has}.")
-    return numbered[index]
 
 
 def _before(evidence: Evidence, numbered: dict[int, SpanInfo], one: State) -> State | None:

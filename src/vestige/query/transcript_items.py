@@ -86,7 +86,7 @@ class Items:
 
     def walk(self, after: str | None = None) -> Iterator[Item]:
         """From the start, or after a cursor (or a span's short id)."""
-        place, passed = _parse_cursor(after)
+        place, passed = _parse_cursor(after, self.evidence.run.info.short_id)
         nodes = self._nodes()
         if place is not None:
             found = next((each for each in nodes if _name(each[0]) == place), None)
@@ -319,12 +319,12 @@ def _name(node: Node) -> str:
     return f"s{node.short_id.rpartition('.s')[2]}"
 
 
-def _parse_cursor(text: str | None) -> tuple[str | None, int | None]:
+def _parse_cursor(text: str | None, run: str) -> tuple[str | None, int | None]:
     """A node's name, and the number of the item of it that was told last; None: all of them."""
     if text is None:
         return None, None
     head, _, tail = text.strip().rpartition(".")
-    if tail.startswith("s") and head.startswith("r"):  # a short id: on from after this span
+    if head == run:  # a short id: on from after this span
         return tail, None
     if not tail.isdecimal() or len(tail) > 9:
         return text, None

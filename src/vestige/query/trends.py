@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from vestige.errors import UsageError
+from vestige.limits import SECONDS_MAX
 from vestige.query import words
 from vestige.query.budget import TOKENS_MAX
 from vestige.query.costs import money, sum_costs
@@ -156,7 +157,7 @@ def trends_answer(
     if by not in BY:
         raise UsageError(f"--by {words.one_line(by, 40)!r}: none (expected {' or '.join(BY)}).")
     step_s = _STEPS[by]
-    count = min(int(min(since_s, 10**9) // step_s) + 1, BUCKETS_MAX)
+    count = min(int(min(since_s, SECONDS_MAX) // step_s) + 1, BUCKETS_MAX)
     last = now_ns // (step_s * 10**9)
     places = range(last - count + 1, last + 1)
     since_ns = places[0] * step_s * 10**9

@@ -16,19 +16,29 @@ from typing import Any
 import msgspec
 
 from vestige.record.run import BodyRef, LinkInfo, LogInfo, Run, RunInfo, SpanInfo, in_order
+from vestige.record.tenant import DEFAULT_TENANT
 from vestige.store import run_terms
 from vestige.store.base import ConversationInfo, Listed, RunFilter, Term
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-def list_runs(connection: sqlite3.Connection, wanted: RunFilter) -> list[RunInfo]:
-    return list(look_for_runs(connection, wanted).runs)
+def list_runs(
+    connection: sqlite3.Connection, wanted: RunFilter, tenant: str | None = None
+) -> list[RunInfo]:
+    return list(look_for_runs(connection, wanted, tenant).runs)
 
 
-def look_for_runs(connection: sqlite3.Connection, wanted: RunFilter) -> Listed:
-    """Newest first. Where terms look into runs, only so many are looked into (run_terms.py)."""
+def look_for_runs(
+    connection: sqlite3.Connection, wanted: RunFilter, tenant: str | None = None
+) -> Listed:
+    """Newest first. Where terms look into runs, only so many are looked into (run_terms.py).
+    `tenant`: the one whose runs alone the connection shows (store/tenancy.py)."""
     where, values = _conditions(wanted)
+    if tenant not in (None, DEFAULT_TENANT):
+        # True of every row there is; said so that the index of just these rows is used.
+        where = f"r.tenant = ? AND r.tenant <> '{DEFAULT_TENANT}' AND {where}"
+        values = [tenant, *values]
     inside = [run_terms.condition(term) for term in wanted.terms if not run_terms.is_cheap(term)]
     bound = run_terms.window(connection, where, values) if inside else None
     parts = [where, *(sql for sql, _ in inside)]

@@ -83,6 +83,7 @@ def _positive(term: Term) -> Condition:
 
 def contains(text: str) -> str:
     """For LIKE, upper or lower case."""
+    text = text.encode(errors="replace").decode()
     escaped = text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
     return f"%{escaped}%"
 

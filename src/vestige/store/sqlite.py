@@ -246,10 +246,10 @@ class SqliteStore:
     # --- the query side -------------------------------------------------------------------------
 
     def list_runs(self, wanted: RunFilter) -> Sequence[RunInfo]:
-        return loading.list_runs(self._connection, wanted)
+        return loading.list_runs(self._connection, wanted, self.tenant)
 
     def look_for_runs(self, wanted: RunFilter) -> Listed:
-        return loading.look_for_runs(self._connection, wanted)
+        return loading.look_for_runs(self._connection, wanted, self.tenant)
 
     def conversations(self, ids: Sequence[str]) -> Sequence[ConversationInfo]:
         return loading.conversations(self._connection, ids)

@@ -1,0 +1,247 @@
+"""The filter language: what its terms mean for real runs, and what it says of those that are none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import vestige
+from conftest import load
+from vestige.clock import FakeClock
+from vestige.errors import UsageError
+from vestige.home import Home
+from vestige.query.debugger import Debugger
+from vestige.query.filters import KEYS, parse_filter
+from vestige.recorder import Recorder
+from vestige.store import run_terms
+from vestige.store.base import Term
+
+NOW = 1_800_000_000 * 10**9
+
+
+def test_terms_are_read_as_they_are_meant() -> None:
+    text = 'is:Failed -tool:search cost>$0.1 tokens>=10k duration<5s since:2d "card \\"refused\\"" -slow'
+
+    assert parse_filter(text, NOW) == (
+        Term("is", ":", "failed"),
+        Term("tool", ":", "search", negated=True),
+        Term("cost", ">", 0.1),
+        Term("tokens", ">=", 10_000),
+        Term("duration", "<", 5 * 10**9),
+        Term("started_ns", ">=", NOW - 2 * 86_400 * 10**9),
+        Term("text", ":", 'card "refused"'),
+        Term("text", ":", "slow", negated=True),
+    )
+    assert parse_filter('name:"two words" -', NOW) == (Term("name", ":", "two words"), Term("text", ":", "-"))  # fmt: skip
+    assert parse_filter("  ", NOW) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "taught"),
+    [
+        ("is:faild", "expected is: and one of failed, ok"),
+        ("tol:search", "expected tool"),
+        ("http://x", 'as text: "http://x"'),
+        ("cost:3", "expected cost> or cost< and a number"),
+        ("cost>much", "expected such as 10, 0.5, 10k"),
+        ("since:soon", "a duration such as 90s"),
+        ("name>x", "expected name: and a value"),
+        ("tool:", "expected a value after tool:"),
+        ('name:""', "expected a value after name:"),
+        ('say "this', "expected a closing quote"),
+        ("x " * 21, "21 terms (expected at most 20)"),
+        ("x" * 2001, "2001 characters"),
+        ("is:\x1b[31m", "expected is: and one of"),
+    ],
+)
+def test_a_term_that_is_none_is_told_what_fits(text: str, taught: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        parse_filter(text, NOW)
+
+    assert taught in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert "\x1b" not in str(refused.value)
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_terms_or_a_usage_error(text: str) -> None:
+    try:
+        terms = parse_filter(text, NOW)
+    except UsageError as refused:
+        assert "\n" not in str(refused)
+    else:
+        assert all(run_terms.condition(term) for term in terms if term.key != "cost")
+
+
+@given(st.lists(st.sampled_from([*(f"{key}:" for key in KEYS), *KEYS, ">", "<=", "=", '"', "-", " ", "1", "x", "\\"]), max_size=30))  # fmt: skip
+def test_pieces_of_the_language_in_any_order_are_terms_or_a_usage_error(pieces: list[str]) -> None:
+    try:
+        parse_filter("".join(pieces), NOW)
+    except UsageError as refused:
+        assert "\n" not in str(refused)
+
+
+@given(st.text(min_size=1, max_size=50))
+def test_what_stands_in_quotes_is_taken_as_it_is(text: str) -> None:
+    quoted = '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+    assert parse_filter(quoted, NOW) == (Term("text", ":", text),)
+    assert parse_filter(f"-name:{quoted}", NOW) == (Term("name", ":", text, negated=True),)
+
+
+# --- real runs ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Debugger]:
+    """Forty runs: each fourth fails, some search, some cost money, five to a conversation."""
+    home = Home(tmp_path_factory.mktemp("many") / "home")
+    clock = FakeClock(1_794_700_800 * 10**9)
+    with Recorder(home, last_words=False, clock=clock) as recorder:
+        for n in range(40):
+            conversation = f"conv {n // 5}" if n < 20 else None
+            run = recorder.run(f"agent_{n}", conversation)
+            model = "gpt-4o" if n % 2 else "claude-sonnet-4-5"
+            usage = {"model": model, "input_tokens": n * 1000, "output_tokens": 10}
+            run.child("chat", "llm", attributes=usage).end()
+            if n % 5 == 0:
+                run.tool("web_search", {"q": n}).end(body="found")
+                run.log.info(f"looked for 100%_{n}")
+            clock.advance(10**9 * (n + 1))
+            run.end(error=ValueError("card refused") if n % 4 == 0 else None)
+    load(home)
+    with vestige.open(home.root) as opened:
+        yield opened
+
+
+def found(debugger: Debugger, text: str, **options: object) -> set[int]:
+    answer = debugger.list(text, limit=1000, everything=False, **options)  # type: ignore[arg-type]  # options of list
+    return {int(run.name.removeprefix("agent_")) for run in answer.runs}
+
+
+ALL = set(range(40))
+FAILED = set(range(0, 40, 4))
+SEARCHED = set(range(0, 40, 5))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", ALL),
+        ("is:failed", FAILED),
+        ("is:ok", ALL - FAILED),
+        ("-is:failed", ALL - FAILED),
+        ("is:error tool:search", FAILED & SEARCHED),
+        ("-tool:search", ALL - SEARCHED),
+        ("type:tool", SEARCHED),
+        ("model:GPT", set(range(1, 40, 2))),
+        ("name:agent_3", {3, *range(30, 40)}),
+        ("conversation:\"conv 1\"", {5, 6, 7, 8, 9}),
+        ("has:conversation", set(range(20))),
+        ("tokens>30k", set(range(30, 40))),
+        ("duration>=35s", set(range(34, 40))),
+        ("errors>0", FAILED),
+        ("logs=1", SEARCHED),
+        ('"card refused"', FAILED),
+        ("100%_5", {5}),
+        ("cost>0.086", {n for n in range(40) if n * 1000 * (2.5e-6 if n % 2 else 3e-6) > 0.086}),
+        ("-cost>0.086 name:agent_3", {3, *(n for n in range(30, 40) if n * 1000 * (2.5e-6 if n % 2 else 3e-6) <= 0.086)}),
+        ("since:10000d", ALL),
+        ("before:10000d", set()),
+    ],
+)  # fmt: skip
+def test_a_filter_finds_the_runs_that_it_means(
+    many: Debugger, text: str, expected: set[int]
+) -> None:
+    assert found(many, text) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["tokens>999999999999999m", "duration>99999999999999d", "since:999999999999999999d", "x\udcff", "\x00"]
+)  # fmt: skip
+def test_absurd_values_find_nothing_and_break_nothing(many: Debugger, text: str) -> None:
+    assert found(many, text) <= ALL
+
+
+def test_texts_and_moments_are_bounded(many: Debugger) -> None:
+    with pytest.raises(UsageError, match="expected at most"):
+        many.list(like="x" * 100_000)
+    with pytest.raises(UsageError, match="expected an age"):
+        many.list(since=-1)
+    with pytest.raises(UsageError, match="no moment"):
+        many.files(at="nan")
+
+    assert many.list(since="9" * 400, name="\udcff").runs == []
+    assert many.files(at="1e400").data()["files"] == []
+    assert many.show(from_="-inf", to="inf").data()["spans"]
+
+
+@pytest.mark.parametrize("text", ["", "is:failed", "tool:search", "cost>0.01"])
+def test_pages_of_a_list_tell_every_run_once(many: Debugger, text: str) -> None:
+    whole = [run.short_id for run in many.list(text, limit=1000).runs]
+    pages: list[str] = []
+    after: str | None = None
+    while True:
+        page = many.list(text, limit=3, after=after).data()
+        pages += [run["short_id"] for run in page["runs"]]
+        after = page["next"]
+        if after is None:
+            break
+
+    assert pages == whole
+    assert not page["more"]
+
+
+@pytest.mark.parametrize("text", ["", "tool:search", "is:failed"])
+def test_of_each_conversation_the_newest_run_that_is_meant(many: Debugger, text: str) -> None:
+    expected: dict[str, int] = {}
+    for n in sorted(found(many, text)):
+        expected[f"conv {n // 5}" if n < 20 else f"run {n}"] = n
+    answer = many.list(text, limit=1000, group="conversation").data()
+    groups = {run["name"]: run["group"] for run in answer["runs"]}
+    paged = many.list(text, limit=2, group="conversation")
+    rest = many.list(text, limit=1000, group="conversation", after=paged.next)
+
+    assert set(groups) == {f"agent_{n}" for n in expected.values()}
+    assert [*paged.runs, *rest.runs] == many.list(text, limit=1000, group="conversation").runs
+    for name, group in groups.items():
+        if int(name.removeprefix("agent_")) >= 20:
+            assert group is None
+        else:
+            assert group["runs"] == 5
+
+
+def test_a_look_into_runs_stops_after_so_many_and_says_so(
+    many: Debugger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pages that may be empty; put together they are all that there is."""
+    whole = [run.short_id for run in many.list("tool:search", limit=1000).runs]
+    monkeypatch.setattr(run_terms, "RUNS_LOOKED_AT_MAX", 4)
+    first = many.list("tool:search")
+    pages: list[str] = []
+    after: str | None = None
+    while True:
+        page = many.list("tool:search", after=after)
+        pages += [run.short_id for run in page.runs]
+        after = page.next
+        if after is None:
+            break
+
+    assert pages == whole
+    assert first.looked_at == 4
+    assert "--after" in first.text()
+
+
+def test_the_rows_of_long_runs_bound_a_look_too(
+    many: Debugger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_terms, "ROWS_LOOKED_AT_MAX", 10)
+
+    answer = many.list("web_search")
+
+    assert answer.looked_at is not None
+    assert 1 <= answer.looked_at < 10
+    assert answer.next is not None

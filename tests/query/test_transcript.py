@@ -1,0 +1,180 @@
+"""`transcript`: a run read like a chat, nothing twice, nothing left out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from refund_desk import answer, ask, record_desk
+
+import vestige
+from conftest import Golden
+from vestige.clock import FakeClock
+from vestige.collector.loop import catch_up
+from vestige.errors import UsageError
+from vestige.home import Home
+from vestige.query.debugger import Debugger
+from vestige.recorder import Recorder
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Debugger]:
+    home = Home(tmp_path_factory.mktemp("transcript") / "home")
+    record_desk(home)
+    with vestige.open(home.root) as opened:
+        yield opened
+
+
+def items(debugger: Debugger, id: str = "r3", **options: Any) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = debugger.transcript(id, **options).data()["items"]
+    return found
+
+
+def test_of_each_request_only_what_is_new_is_told(desk: Debugger) -> None:
+    """A model is sent its whole history again, every turn; a reader wants it once."""
+    told = items(desk)
+    messages = [(item["role"], item["text"]["text"]) for item in told if item["kind"] == "message"]
+    calls = [item for item in told if item["kind"] == "call"]
+
+    assert messages == [
+        ("system", "You are the refund desk. Be brief, and look before you pay."),
+        ("user", "Please refund A-18."),
+        ("system", "You are the fraud desk."),
+        ("user", "Is A-18 fishy?"),
+    ]
+    assert [call["text"]["text"] for call in calls] == [
+        "Let me look.", "I ask the fraud desk first.", "No, it is not.", "", "I could not pay it back.",
+    ]  # fmt: skip
+    assert [(call["messages"], call["repeated"]) for call in calls][:2] == [(2, 0), (4, 2)]
+
+
+def test_a_tool_call_stands_with_its_result_and_who_asked(desk: Debugger) -> None:
+    tools = {item["name"]: item for item in items(desk) if item["kind"] == "tool"}
+    asked = [call for item in items(desk) if item["kind"] == "call" for call in item["calls"]]
+
+    assert list(tools) == ["lookup_order", "ask_fraud", "refund"]
+    assert tools["lookup_order"]["arguments"]["text"] == '{"order":"A-18"}'
+    assert tools["lookup_order"]["result"]["text"] == '{"state": "shipped"}'
+    assert tools["refund"]["is_error"]
+    assert tools["refund"]["error"] == "ValueError: no such order: 0"
+    assert [call["span"] for call in asked] == [tool["span"] for tool in tools.values()]
+    assert all(tool["asked_by"] for tool in tools.values())
+
+
+def test_a_sub_agent_stands_below_the_tool_that_it_ran_in(desk: Debugger) -> None:
+    told = items(desk)
+    inner = next(item for item in told if item["kind"] == "step")
+    said = next(
+        item for item in told if item["kind"] == "call" and item["text"]["text"].startswith("No,")
+    )
+
+    assert (inner["name"], inner["depth"], said["depth"]) == ("fraud desk", 1, 2)
+
+
+def test_a_run_that_failed_says_so_at_its_end(desk: Debugger) -> None:
+    last = items(desk)[-1]
+
+    assert (last["kind"], last["type"]) == ("error", "RuntimeError")
+    assert last["text"]["text"] == "RuntimeError: refund failed"
+    assert last["at_us"] > items(desk)[-2]["at_us"]
+    assert "error" not in [item["kind"] for item in items(desk, "r2")]
+
+
+@pytest.mark.parametrize("limit", [1, 3, 7])
+def test_pages_put_together_are_the_whole(desk: Debugger, limit: int) -> None:
+    """A cursor neither skips nor repeats, and a page says what the whole would."""
+    whole = items(desk)
+    pages: list[dict[str, Any]] = []
+    after: str | None = None
+    while True:
+        page = desk.transcript("r3", after=after, limit=limit).data()
+        pages += page["items"]
+        after = page["next"]
+        if after is None:
+            break
+
+    assert pages == whole
+    assert items(desk, after=whole[-1]["cursor"]) == []
+
+
+def test_a_span_is_a_place_to_go_on_from(desk: Debugger) -> None:
+    refund = next(item for item in items(desk) if item.get("name") == "refund")
+    after = items(desk, after=refund["span"])
+
+    assert [item["kind"] for item in after] == ["log", "call", "error"]
+
+
+@pytest.mark.parametrize("after", ["r3.s99", "s1.x", "l1-0.0", "x", "r2.s1.s2"])
+def test_a_place_that_is_none_is_refused_in_one_line(desk: Debugger, after: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        desk.transcript("r3", after=after)
+
+    assert "\n" not in str(refused.value)
+
+
+def test_a_terminal_shows_it_like_a_chat(desk: Debugger, golden: Golden) -> None:
+    golden("transcript.txt", desk.transcript("r3").text() + "\n")
+
+
+def test_a_tool_that_was_not_recorded_gets_its_result_from_the_next_request(home: Home) -> None:
+    """Only the wire was recorded: what the tool gave stands in what the model was sent."""
+    call = answer("", ("toolu_1", "lookup_order", {"order": "7"}))
+    result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "shipped"}
+    first = [{"role": "user", "content": "Where is 7?"}]
+    second = [*first, {"role": "assistant", "content": call["content"]}, {"role": "user", "content": [result]}]  # fmt: skip
+    with Recorder(home, last_words=False, clock=FakeClock()) as recorder, recorder.run("agent") as run:  # fmt: skip
+        run.child("c", "llm", body=json.dumps(ask(first))).end(body=json.dumps(call))
+        run.child("c", "llm", body=json.dumps(ask(second))).end(body=json.dumps(answer("Shipped.")))
+    catch_up(home)
+    with vestige.open(home.root) as debugger:
+        told = items(debugger, debugger.resolve(None).run.short_id)
+    (tool,) = [item for item in told if item["kind"] == "tool"]
+
+    assert [item["kind"] for item in told] == ["message", "message", "call", "tool", "call"]
+    assert (tool["name"], tool["status"]) == ("lookup_order", "answered")
+    assert tool["result"]["text"] == "shipped"
+
+
+def test_a_history_that_began_before_the_run_is_told_whole(home: Home) -> None:
+    """The first request brings answers, calls and results that no span of this run has."""
+    old = answer("I look.", ("toolu_0", "lookup_order", {"order": "7"}))
+    result = {"type": "tool_result", "tool_use_id": "toolu_0", "content": "shipped"}
+    history = [
+        {"role": "user", "content": "Where is 7?"},
+        {"role": "assistant", "content": old["content"]},
+        {"role": "user", "content": [result]},
+    ]
+    with Recorder(home, last_words=False, clock=FakeClock()) as recorder, recorder.run("agent") as run:  # fmt: skip
+        run.child("c", "llm", body=json.dumps(ask(history))).end(
+            body=json.dumps(answer("Shipped."))
+        )
+    catch_up(home)
+    with vestige.open(home.root) as debugger:
+        told = items(debugger, debugger.resolve(None).run.short_id)
+
+    assert [item.get("role") or item["kind"] for item in told] == [
+        "system", "user", "assistant", "tool", "call",
+    ]  # fmt: skip
+    assert told[2]["calls"][0]["name"] == "lookup_order"
+    assert told[3]["result"]["text"] == "shipped"
+
+
+def test_bodies_of_no_known_form_are_shown_as_they_are(home: Home) -> None:
+    """A program that records a prompt as text; long ones are cut, and say so."""
+    with Recorder(home, last_words=False, clock=FakeClock()) as recorder, recorder.run("agent") as run:  # fmt: skip
+        run.child("c", "llm", body="why is the sky blue? " * 1000).end(body="because")
+        outer = run.child("client", "llm")
+        outer.child("wire", "llm", body="once").end(body="told once")
+        outer.end()
+    catch_up(home)
+    with vestige.open(home.root) as debugger:
+        told = items(debugger, debugger.resolve(None).run.short_id)
+
+    assert [item["kind"] for item in told] == ["message", "call", "message", "call"]
+    assert (told[0]["role"], told[0]["text"]["cut"]) == ("input", True)
+    assert told[0]["text"]["size_bytes"] == 21_000
+    assert told[0]["text"]["body"] == {"span": told[0]["span"], "which": "input"}
+    assert told[1]["text"]["text"] == "because"
+    assert told[3]["text"]["text"] == "told once"
