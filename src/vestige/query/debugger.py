@@ -16,7 +16,7 @@ from typing import Any, Self, TypeVar
 
 from vestige import clock
 from vestige.errors import NotFoundError, UsageError
-from vestige.limits import FILTER_MAX, LIST_MAX, SECONDS_MAX, SHOW_LINES_MAX, TRANSCRIPT_ITEMS
+from vestige.limits import FILTER_MAX, LIST_MAX, SECONDS_MAX, TRANSCRIPT_ITEMS
 from vestige.query.answer import Answer
 from vestige.query.bodies import BodyAnswer, Slice, Which, body_answer, parse_range
 from vestige.query.check import CheckAnswer, Keep, examine
@@ -210,10 +210,13 @@ class Debugger:
         from_: str | float | None = None,
         to: str | float | None = None,
         depth: int | None = None,
-        limit: int = SHOW_LINES_MAX,
+        limit: int | None = None,
         after: int | None = None,
     ) -> ShowAnswer:
-        """`from_`, `to`: seconds into the run, or a span of it. `after`: lines to pass over."""
+        """`from_`, `to`: seconds into the run, or a span of it. `after`: lines to pass over.
+
+        As data, `limit` and `after` count spans and log lines; without both, all of them.
+        """
         run = self._run(id)
         low, high = (self._seconds(run, edge) for edge in (from_, to))
         options = ShowOptions(errors, fold, type, low, high, depth, limit, after)

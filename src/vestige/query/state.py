@@ -59,7 +59,7 @@ class StateAnswer(Asked):
     than: State | None
     """What `one` is compared with."""
     next: int | None
-    """The index to go on with."""
+    """The index to go on with; as data, the one after which to go on: what `after` takes."""
 
     def lines(self, budget: int) -> list[str]:
         info = self.run.info
@@ -125,7 +125,7 @@ class StateAnswer(Asked):
                 "to": one.index,
                 "changes": [_change_data(change) for change in one.changes],
             },
-            "next": self.next,
+            "next": None if self.next is None else self.states[-1].index,
         }
 
     def _data_of(self, state: State) -> dict[str, Any]:
@@ -192,12 +192,12 @@ def _all(evidence: Evidence, run: Run, numbered: dict[int, SpanInfo], after: int
     latest: dict[str | None, SnapshotPayload] = {}
     room = READ_MAX
     for index, span in numbered.items():
+        if index < after:
+            continue  # only the one before the first is needed
         body = span.input if _side(span) == "input" else span.output
         room -= 0 if body is None else body.size_bytes
         if index > after and found and (room < 0 or len(found) == STATES_MAX):
             return StateAnswer(run, found, None, None, index)
-        if index < after:
-            continue  # only the one before the first is needed
         state = _state(evidence, index, span)
         session = state.payload.session_id
         if index > after:
