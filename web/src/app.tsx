@@ -1,7 +1,9 @@
 /** The frame of every page: the bar on top, the page, and what may lie over it. */
 
-import { exported, get } from "./api";
+import { useEffect, useState } from "preact/hooks";
+import { aboutExport, exported, get } from "./api";
 import { Help, helpOpen, useKeys } from "./keys";
+import { bytes, count } from "./parts/format";
 import { Palette, paletteOpen, useCommands, type Command } from "./palette";
 import { Compare } from "./pages/compare";
 import { Home } from "./pages/home";
@@ -28,6 +30,28 @@ async function runsLike(words: string): Promise<Command[]> {
 
 const PAGES: [Page, string][] = [["home", "Runs"], ["compare", "Compare"], ["sql", "SQL"]];
 
+interface ExportData {
+  made_at: string;
+  body_bytes_max: number;
+  spans_left_out: number;
+  bodies_left_out: number;
+}
+
+/** Of an exported page: when it was made, and what is not in it. */
+function About() {
+  const [data, setData] = useState<ExportData | null>(null);
+  useEffect(() => {
+    aboutExport<ExportData>().then(setData, () => undefined);
+  }, []);
+  if (!data) return <span class="grow" />;
+  const left = [
+    ...(data.bodies_left_out ? [`${count(data.bodies_left_out)} bodies`] : []),
+    ...(data.spans_left_out ? [`details of ${count(data.spans_left_out)} spans`] : []),
+  ];
+  const told = `Exported ${data.made_at.slice(0, 16).replace("T", " ")}. Bodies up to ${bytes(data.body_bytes_max)} are in it${left.length ? `; left out: ${left.join(", ")}` : ""}.`;
+  return <span class="grow cut quiet" title={told}>{told}</span>;
+}
+
 export function App() {
   const { page } = route.value;
   useKeys([
@@ -53,7 +77,7 @@ export function App() {
             ))}
           </nav>
         )}
-        <span class="grow" />
+        {exported ? <About /> : <span class="grow" />}
         <button type="button" class="plain" onClick={() => (paletteOpen.value = true)} aria-label="Go to (Ctrl K)">
           <span class="word">Go to</span> <kbd>Ctrl K</kbd>
         </button>

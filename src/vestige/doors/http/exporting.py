@@ -12,7 +12,7 @@ from __future__ import annotations
 import base64
 import gzip
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote
@@ -22,11 +22,18 @@ from vestige.doors.http.answers import encode
 from vestige.doors.http.viewer import ANSWERS, Viewer, read_viewer
 from vestige.doors.verbs import BY_NAME, ask, check_arguments
 from vestige.errors import UsageError, VestigeError
-from vestige.limits import EXPORT_BODY_BYTES_MAX, EXPORT_BYTES_MAX, EXPORT_PAGES_MAX
+from vestige.limits import (
+    EXPORT_BODY_BYTES_MAX,
+    EXPORT_BYTES_MAX,
+    EXPORT_CALLS_MAX,
+    EXPORT_PAGES_MAX,
+    EXPORT_SPANS_MAX,
+    EXPORT_WHY_SPANS_MAX,
+)
 from vestige.query import words
 from vestige.query.debugger import Debugger
-from vestige.record.run import Run, SpanInfo
-from vestige.store.base import Store
+from vestige.record.run import Run, RunInfo, SpanInfo
+from vestige.store.base import CheckResult, Store
 
 
 def export_html(debugger: Debugger, id: str, target: Path) -> Path:
@@ -35,7 +42,8 @@ def export_html(debugger: Debugger, id: str, target: Path) -> Path:
     if target.exists():
         raise UsageError(f"{target}: is there already. Choose another name.")
     run = debugger.store.load_run(debugger.resolve(id, "run").run.id)
-    html = render(viewer, run, Debugger(cast(Store, _Remembering(debugger.store, run))))
+    store = _Remembering(debugger.store, run)
+    html = render(viewer, run, Debugger(cast(Store, store), keep=store.keep))
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         part.write_bytes(html)
@@ -148,18 +156,21 @@ def _ask_pages(kept: _Kept, verb: str, id: str) -> None:
 def _ask_about_spans(kept: _Kept, run: Run) -> dict[str, int]:
     """Each span, its bodies, and of model calls what the prompt was made of; telling ones first."""
     left_out = {"spans_left_out": 0, "bodies_left_out": 0}
-    for span in _telling_first(run):
-        if kept.size_bytes >= EXPORT_BYTES_MAX:
+    calls = 0
+    for number, span in enumerate(_telling_first(run)):
+        if kept.size_bytes >= EXPORT_BYTES_MAX or number >= EXPORT_SPANS_MAX:
             left_out["spans_left_out"] += 1
             left_out["bodies_left_out"] += len(list(_bodies(span)))
             continue
         kept.ask("span", id=span.short_id)
+        if span.status != "ok" or len(run.spans) <= EXPORT_WHY_SPANS_MAX:
+            kept.ask("why", id=span.short_id)
         for which, size_bytes in _bodies(span):
             if size_bytes > EXPORT_BODY_BYTES_MAX:
                 left_out["bodies_left_out"] += 1
             else:
                 kept.ask("body", id=span.short_id, **{which: True})
-        if span.type == "llm":
+        if span.type == "llm" and (calls := calls + 1) <= EXPORT_CALLS_MAX:
             kept.ask("segments", id=span.short_id)
             kept.ask("diff", a=span.short_id, prev=True)
     return left_out
@@ -176,11 +187,20 @@ def _bodies(span: SpanInfo) -> Iterator[tuple[str, int]]:
 
 
 class _Remembering:
-    """A store that has read the run already: each of its spans is asked for."""
+    """A store that has read the run and knows what was found in it: each of its spans is asked for."""
 
     def __init__(self, store: Store, run: Run) -> None:
         self._store = store
         self._run = run
+        self._results: Sequence[CheckResult] | None = None
+
+    def keep(self, run: RunInfo, results: Sequence[CheckResult]) -> None:
+        self._results = results if run.id == self._run.info.id else self._results
+
+    def check_results(self, run_ids: Sequence[str]) -> Mapping[str, Sequence[CheckResult]]:
+        if self._results is not None and list(run_ids) == [self._run.info.id]:
+            return {self._run.info.id: self._results}
+        return self._store.check_results(run_ids)
 
     def load_run(self, run_id: str) -> Run:
         return self._run if run_id == self._run.info.id else self._store.load_run(run_id)

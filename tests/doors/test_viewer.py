@@ -1,0 +1,105 @@
+"""The built page and the command that shows it, as far as no browser is needed."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from http.cookiejar import CookieJar
+from pathlib import Path
+
+import pytest
+
+from vestige.doors.http import viewer
+from vestige.errors import UnreadableError
+from vestige.home import Home
+
+ROOT = Path(__file__).parent.parent.parent
+PAGE_BYTES_MAX = 500_000
+"""Gzip, first load: what the page may weigh."""
+
+built = pytest.mark.skipif(not viewer.is_built(), reason="run `python hatch_build.py`")
+
+
+@built
+def test_the_page_is_one_file_within_its_budget() -> None:
+    """No other file, no other origin: script and style are inside."""
+    html = viewer.read_viewer().html
+
+    assert len(gzip.compress(html.encode())) <= PAGE_BYTES_MAX
+    assert not re.search(r"<(?:script|link|img)[^>]+(?:src|href)=\"(?!data:)", html)
+    assert html.count(viewer.ANSWERS) == 1
+
+
+@built
+def test_the_policy_names_the_very_script_and_nothing_else() -> None:
+    """No 'unsafe-' anything, no host, no markup from text."""
+    policy = viewer.read_viewer().policy("'self'")
+
+    assert re.search(r"script-src 'sha256-[\w+/=]+';", policy)
+    assert "unsafe" not in policy
+    assert "http" not in policy
+    assert "trusted-types 'none'" in policy
+
+
+def test_without_a_page_the_error_says_how_to_build_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(viewer, "PAGE", tmp_path / "index.html")
+    with pytest.raises(UnreadableError, match="hatch_build.py"):
+        viewer.read_viewer()
+
+
+def test_the_lock_file_holds_no_addresses_and_every_optional_package() -> None:
+    """Packages come from whatever registry is configured; a missing platform package breaks npm ci."""
+    packages = json.loads((ROOT / "web" / "package-lock.json").read_text())["packages"]
+    optional = {name for one in packages.values() for name in one.get("optionalDependencies", {})}
+    known = {path.rpartition("node_modules/")[2] for path in packages}
+
+    assert not [path for path, one in packages.items() if "resolved" in one]
+    assert optional <= known
+    wanted = json.loads((ROOT / "web" / "package.json").read_text())
+    assert all(
+        re.fullmatch(r"\d+\.\d+\.\d+", version)
+        for version in (*wanted["dependencies"].values(), *wanted["devDependencies"].values())
+    )
+
+
+@built
+@pytest.mark.slow
+def test_ui_serves_what_is_at_a_path_to_whoever_has_the_address(tmp_path: Path) -> None:
+    """A file of any format: read into a home of its own, which is gone when it ends."""
+    path = ROOT / "tests" / "data" / "wink" / "snapshots.jsonl"
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "vestige", "ui", "--no-browser", str(path)],
+        stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "TMPDIR": str(temporary), "VESTIGE_HOME": str(tmp_path / "home")},
+    )  # fmt: skip
+    assert process.stderr is not None
+    try:
+        url, _, place = process.stderr.readline().split()[1].rstrip(";").partition("#")
+        opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
+        with opener.open(url) as answer:
+            policy, html = answer.headers["content-security-policy"], answer.read()
+        with opener.open(url.partition("?")[0] + "api/v1/list") as answer:
+            runs = json.load(answer)["runs"]
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            urllib.request.urlopen(url.partition("?")[0])  # noqa: S310  # loopback
+    finally:
+        process.terminate()
+        process.wait(20)
+        process.stderr.close()
+
+    assert b"<title>Vestige</title>" in html
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert place == f"/run/{runs[0]['short_id']}"
+    assert process.returncode == 0
+    assert list(temporary.iterdir()) == []
+    assert not Home(tmp_path / "home").store.exists()
