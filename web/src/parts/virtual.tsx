@@ -23,8 +23,11 @@ export interface VirtualProps {
   onEnd?: () => void;
 }
 
+/** As --row has it in theme.css. */
+const ROW_WIDE = matchMedia("(min-width: 2200px)");
+
 export function VirtualList(props: VirtualProps) {
-  const { count, height = 28, measured = false, active = null, follow = false } = props;
+  const { count, height = ROW_WIDE.matches ? 34 : 28, measured = false, active = null, follow = false } = props;
   const box = useRef<HTMLDivElement>(null);
   const [, redraw] = useReducer((turn: number) => turn + 1, 0);
   const kept = useRef<Virtualizer<HTMLDivElement, HTMLDivElement> | null>(null);

@@ -21,7 +21,7 @@ type Part = "facts" | "input" | "output" | "prompt" | "why";
 
 export default function Detail({ run, index }: { run: RunModel; index: number }) {
   const id = run.shortId(index);
-  const { data, error, again } = useAnswer<SpanData>("span", { id });
+  const { data, error, again } = useAnswer<SpanData>("span", { id }, run.status(index) ?? run.next);
   const [part, setPart] = useState<Part>("facts");
   const isCall = run.type(index) === "llm";
   const tabs: { id: Part; label: string; note?: string }[] = [{ id: "facts", label: "Facts" }];

@@ -21,7 +21,7 @@ interface Line {
 
 export default function Files({ run }: ViewProps) {
   const [at, setAt] = useState<number | null>(null);
-  const { data, error, again } = useAnswer<FilesData>("files", { id: run.run.short_id, at: at === null ? null : (at / 1e6).toFixed(6) });
+  const { data, error, again } = useAnswer<FilesData>("files", { id: run.run.short_id, at: at === null ? null : (at / 1e6).toFixed(6) }, run.next);
   const [picked, pick] = useState<string | null>(null);
   const lines = useMemo(() => (data ? laidOut(data.files) : []), [data]);
   if (error) return <Failed error={error} again={again} />;

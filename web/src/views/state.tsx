@@ -14,7 +14,7 @@ import type { ViewProps } from "./view";
 
 export default function State({ run }: ViewProps) {
   const id = run.run.short_id;
-  const { data, error, again } = useAnswer<StateData>("state", { id });
+  const { data, error, again } = useAnswer<StateData>("state", { id }, run.next);
   const [picked, pick] = useState<number | null>(null);
   const [against, setAgainst] = useState<number | null>(null);
   if (error) return <Failed error={error} again={again} />;
@@ -91,7 +91,7 @@ function Lines({ id, from, to }: { id: string; from: number; to: number }) {
 }
 
 function Asked({ id, from, to }: { id: string; from: number; to: number }) {
-  const { data, error } = useAnswer<StateData>("state", { id: `${id}#${to}`, with: from });
+  const { data, error } = useAnswer<StateData>("state", { id: `${id}#${to}`, than: from });
   if (error) return <Failed error={error} />;
   if (!data?.diff) return <Loading what="both" />;
   if (!data.diff.changes.length) return <Empty>Nothing changed between #{from} and #{to}.</Empty>;
