@@ -34,6 +34,7 @@ TOOLS = [
         ("hold_seat", "Hold a seat for some minutes.", "flight"),
     )
 ]
+WISHES = "I like a window seat, a late breakfast, and flights that leave after ten."
 SECRET = "sk-" + "errand81c77e20b35d6cQv4f9a"
 FLIGHTS = [{"flight": f"VS{number}", "to": "Oslo", "price": 80 + number} for number in range(120)]
 
@@ -57,7 +58,7 @@ def errand(recorder: Recorder, clock: FakeClock, *, good: bool) -> None:
         keep(run, clock, {"goal": wanted, "steps": ["search"]})
         write(run, clock, "notes/plan.md", f"# Trip to {wanted}\n\n- search\n")
         messages: list[dict[str, Any]] = [
-            {"role": "user", "content": f"Book me **three nights** in {wanted}, please."}
+            {"role": "user", "content": f"Book me **three nights** in {wanted}, please. {WISHES}"}
         ]
         first = answer("I look for flights.", [("t1", "search_flights", {"to": wanted})], 800, 0)
         call(run, messages, first, clock)

@@ -17,7 +17,7 @@ interface Props {
 type Finding = OverviewData["findings"][number];
 
 /** More than these push the run itself off the screen. */
-const FIRST = 3;
+const FIRST = matchMedia("(max-width: 520px)").matches ? 1 : 3;
 
 export function Verdict({ run, paused, pause }: Props) {
   const info = run.run;

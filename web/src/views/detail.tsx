@@ -170,7 +170,7 @@ function Why({ run, id }: { run: RunModel; id: string }) {
   if (error) return <Failed error={error} />;
   if (!data) return <Loading what="the causes" />;
   return (
-    <ol class="why scroll grow">
+    <ol class="why scroll grow" tabIndex={0} aria-label="Causes">
       {data.chain.map((link, at) => (
         <li key={at}>
           <span class="quiet">{oneLine(link.relation, 30)}{link.reason ? ` (${oneLine(link.reason, 60)})` : ""} </span>

@@ -8,7 +8,7 @@ import type { BodyDiff, FieldDiff, SpanDiffData } from "../types";
 
 export function Differences({ data }: { data: SpanDiffData }) {
   return (
-    <div class="column grow scroll differences">
+    <div class="column grow scroll differences" tabIndex={0} role="region" aria-label="Differences">
       <p class="quiet">
         <span class="mono">{data.a}</span> (−) against <span class="mono">{data.b}</span> (+)
         {!data.differs && ": nothing differs."}

@@ -42,7 +42,7 @@ export default function Files({ run }: ViewProps) {
         )}
       </div>
       <div class="sides grow">
-        <ul class="side scroll" aria-label="Files">
+        <ul class="side scroll" aria-label="Files" tabIndex={0}>
           {lines.map((line) => (
             <li key={line.path + (line.file ? "" : "/")} style={{ paddingLeft: `${line.depth * 14}px` }}>
               {line.file ? (
