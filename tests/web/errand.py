@@ -123,7 +123,10 @@ def call(
         "model": "claude-sonnet-4-5", "max_tokens": 1000, "tools": TOOLS, "system": PERSONA,
         "messages": messages,
     }  # fmt: skip
-    about = {"model": request["model"], "provider": "anthropic"}
+    about = {
+        "model": request["model"], "provider": "anthropic",
+        "method": "POST", "url": "https://api.anthropic.com/v1/messages",
+    }  # fmt: skip
     made = span.child("messages.create", "llm", body=json.dumps(request), attributes=about)
     clock.advance(SECOND_NS)
     usage = told["usage"]
