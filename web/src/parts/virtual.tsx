@@ -7,7 +7,7 @@ import { useLayoutEffect, useReducer, useRef } from "preact/hooks";
 export interface VirtualProps {
   count: number;
   row: (index: number) => ComponentChildren;
-  /** Stable identity of a row; its index otherwise. */
+  /** Stable identity of a row; its index otherwise. The same function while the rows are the same: all are measured anew with another. */
   keyOf?: (index: number) => string | number;
   /** Height in px; with `measured`, a guess. */
   height?: number;
@@ -23,6 +23,7 @@ export interface VirtualProps {
   onEnd?: () => void;
 }
 
+const byIndex = (index: number): number => index;
 /** As --row has it in theme.css. */
 const ROW_WIDE = matchMedia("(min-width: 2200px)");
 
@@ -36,7 +37,7 @@ export function VirtualList(props: VirtualProps) {
     count,
     getScrollElement: () => box.current,
     estimateSize: () => height,
-    getItemKey: (index: number) => props.keyOf?.(index) ?? index,
+    getItemKey: props.keyOf ?? byIndex,
     overscan: 12,
     scrollToFn: elementScroll,
     observeElementRect,

@@ -1,6 +1,6 @@
 /** The run like a chat: what was said, asked for, done and answered, in order. */
 
-import { useMemo } from "preact/hooks";
+import { useCallback, useMemo } from "preact/hooks";
 import type { RunModel } from "../model";
 import { Level, Status } from "../parts/badges";
 import { cost, count, duration, offset, oneLine } from "../parts/format";
@@ -25,6 +25,7 @@ export default function Transcript({ run }: ViewProps) {
     [read, words, time?.from_us, time?.to_us],
   );
   const spans = useMemo(() => [...new Set(shown.map((item) => run.ofShortId(item.span)).filter((one) => one !== undefined))], [shown, run]);
+  const keyOf = useCallback((row: number) => shown[row]!.cursor, [shown]);
   useSteps(run, spans);
   const active = useMemo(() => (at === undefined ? -1 : shown.findIndex((item) => run.ofShortId(item.span) === at)), [shown, at]);
   if (error && !items.length) return <Failed error={error} />;
@@ -37,7 +38,7 @@ export default function Transcript({ run }: ViewProps) {
       count={shown.length}
       height={90}
       measured
-      keyOf={(row) => shown[row]!.cursor}
+      keyOf={keyOf}
       active={active < 0 ? null : active}
       follow={run.run.outcome === "running"}
       onEnd={whole ? undefined : more}
