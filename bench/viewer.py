@@ -71,10 +71,10 @@ def fill_long(home: Path) -> None:
     """Steps of a model call, a tool and a note, as an agent makes them all day."""
     import vestige
 
-    with vestige.Recorder(home, redact=False, last_words=False) as recorder:
-        with recorder.run("long agent") as run:
-            for number in range(LONG // 4):
-                _step(run, number)
+    recorder = vestige.Recorder(home, redact=False, last_words=False)
+    with recorder, recorder.run("long agent") as run:
+        for number in range(LONG // 4):
+            _step(run, number)
     ingest.take_ours(home)
 
 
@@ -95,14 +95,14 @@ def _step(run: Any, number: int) -> None:
 def fill_deep(home: Path) -> None:
     import vestige
 
-    with vestige.Recorder(home, redact=False, last_words=False) as recorder:
-        with recorder.run("one trace") as run:
-            for number in range(DEEP // 50):
-                chain = [run.child(f"request {number}", "request")]
-                for depth in range(49):
-                    chain.append(chain[-1].child(f"call {depth}", "step"))
-                for span in reversed(chain):
-                    span.end()
+    recorder = vestige.Recorder(home, redact=False, last_words=False)
+    with recorder, recorder.run("one trace") as run:
+        for number in range(DEEP // 50):
+            chain = [run.child(f"request {number}", "request")]
+            for depth in range(49):
+                chain.append(chain[-1].child(f"call {depth}", "step"))
+            for span in reversed(chain):
+                span.end()
     ingest.take_ours(home)
 
 
