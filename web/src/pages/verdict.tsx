@@ -17,14 +17,16 @@ interface Props {
 type Finding = OverviewData["findings"][number];
 
 /** More than these push the run itself off the screen. */
-const FIRST = matchMedia("(max-width: 520px)").matches ? 1 : 3;
+const NARROW = matchMedia("(max-width: 520px)");
 
 export function Verdict({ run, paused, pause }: Props) {
   const info = run.run;
   const { data } = useAnswer<OverviewData>("overview", { id: info.short_id }, info.outcome);
   const [all, setAll] = useState(false);
   const findings = data?.findings ?? [];
-  const shown = all ? findings : findings.slice(0, FIRST);
+  const first = NARROW.matches ? 1 : 3;
+  const more = findings.length - first;
+  const shown = all ? findings : findings.slice(0, first);
   const lost = missing(run.losses);
   return (
     <section class="verdict" aria-label="Verdict" tabIndex={0}>
@@ -48,11 +50,11 @@ export function Verdict({ run, paused, pause }: Props) {
           {shown.map((finding, at) => <Found key={at} run={run} finding={finding} />)}
         </ul>
       )}
-      {(lost.length > 0 || findings.length > FIRST) && (
+      {(lost.length > 0 || more > 0) && (
         <div class="rowline wrap">
-          {findings.length > FIRST && (
+          {more > 0 && (
             <button type="button" class="plain link" aria-expanded={all} onClick={() => setAll(!all)}>
-              {all ? "Fewer findings" : `${findings.length - FIRST} more ${findings.length - FIRST === 1 ? "finding" : "findings"}`}
+              {all ? "Fewer findings" : `${more} more ${more === 1 ? "finding" : "findings"}`}
             </button>
           )}
           {lost.map((text) => <span class="badge warn" key={text}>{text}</span>)}

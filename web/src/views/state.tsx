@@ -92,8 +92,12 @@ function Lines({ id, from, to }: { id: string; from: number; to: number }) {
   const error = one.error ?? other.error;
   if (error) return <Failed error={error} />;
   if (!one.data?.snapshot || !other.data?.snapshot) return <Loading what="both" />;
-  return <LineDiff a={JSON.stringify(one.data.snapshot.slices)} b={JSON.stringify(other.data.snapshot.slices)} label={`#${from} against #${to}`} />;
+  return <LineDiff a={asJson(one.data.snapshot)} b={asJson(other.data.snapshot)} label={`#${from} against #${to}`} />;
 }
+
+/** Slices by their type, so that a line says where it stands. */
+const asJson = (snapshot: NonNullable<StateData["snapshot"]>): string =>
+  JSON.stringify(Object.fromEntries(snapshot.slices.map((slice) => [slice.slice_type, slice.items ?? []])));
 
 function Asked({ id, from, to }: { id: string; from: number; to: number }) {
   const { data, error } = useAnswer<StateData>("state", { id: `${id}#${to}`, than: from });

@@ -58,7 +58,8 @@ function textOf(item: Item): string {
 }
 
 function Said({ run, item }: { run: RunModel; item: Item }) {
-  const indent = { marginLeft: `${Math.min(item.depth, 8) * 18}px` };
+  const inside = Math.min(item.depth, 8) * 18;
+  const indent = { marginLeft: `${inside}px`, maxWidth: `calc(var(--bubble) - ${inside}px)` };
   return (
     <div class={`bubble ${mood(item)}`} style={indent}>
       <div class="rowline wrap who">
