@@ -11,15 +11,22 @@ VESTIGE_NO_PAGE=1 leaves the page out: `vestige ui` then says that it was not bu
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 PAGE = Path("src/vestige/doors/http/page")
 STAMP = "inputs.sha256"
@@ -44,12 +51,23 @@ def build(root: Path) -> Path | None:
     stamp = page / STAMP
     if stamp.exists() and stamp.read_text() == digest and (page / "index.html").exists():
         return page
-    html = _built(source, root / "build" / "web")
-    page.mkdir(parents=True, exist_ok=True)
-    stamp.unlink(missing_ok=True)  # an interrupted build is not taken for a finished one
-    (page / "index.html").write_text(html, encoding="utf-8")
-    stamp.write_text(digest)
+    with _alone(root / "build"):
+        html = _built(source, root / "build" / "web")
+        page.mkdir(parents=True, exist_ok=True)
+        stamp.unlink(missing_ok=True)  # an interrupted build is not taken for a finished one
+        (page / "index.html").write_text(html, encoding="utf-8")
+        stamp.write_text(digest)
     return page
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One build of a tree at a time; where there are no such locks, everybody hopes."""
+    folder.mkdir(exist_ok=True)
+    with open(folder / "web.lock", "w") as lock:
+        if fcntl is not None:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def digest_of(source: Path) -> str:

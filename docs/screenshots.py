@@ -61,7 +61,7 @@ def open_request(page: Page) -> None:
 
 
 PICTURES = (
-    Picture("home", "#/", "text=book a trip"),
+    Picture("runs", "#/", "text=book a trip"),
     Picture("transcript", "#/run/{bad}", ".transcript .item"),
     Picture("tree", "#/run/{bad}?view=tree&span=s10", "text=no seat within"),
     Picture("timeline", "#/run/{bad}?view=timeline", "canvas", dark=True),
@@ -70,6 +70,7 @@ PICTURES = (
     Picture("files", "#/run/{good}?view=files", ".side", before=open_file),
     Picture("metadata", "#/run/{bad}?view=metadata", ".card"),
     Picture("prompt", "#/run/{bad}?view=tree&span=s7", ".facts", before=open_request),
+    Picture("sql", "#/sql?q=SELECT type, count(*) AS n FROM spans GROUP BY type", "text=rows"),
     Picture("compare", "#/compare?a={good}&b={bad}", ".differences", dark=True),
 )
 

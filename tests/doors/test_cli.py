@@ -93,7 +93,7 @@ def test_list_as_json_has_the_documented_keys(recorded: Home) -> None:
     data = json_of("list")
     billing, triage = data["runs"]
 
-    assert set(data) == {"version", "runs"}
+    assert set(data) == {"version", "runs", "next", "more", "looked_at"}
     assert data["version"] == 1
     assert set(triage) >= RUN_KEYS
     assert (triage["name"], triage["outcome"], triage["conversation_id"]) == ("triage", "ok", "c-9")
@@ -143,7 +143,13 @@ def test_an_empty_home_lists_nothing_and_says_how_to_begin(home: Home) -> None:
         0,
         "No runs. Record one: vestige run -- python your_agent.py\n",
     )
-    assert json_of("list") == {"version": 1, "runs": []}
+    assert json_of("list") == {
+        "version": 1,
+        "runs": [],
+        "next": None,
+        "more": False,
+        "looked_at": None,
+    }
 
 
 # --- show ---------------------------------------------------------------------------------------

@@ -32,7 +32,8 @@ def test_the_page_is_one_file_within_its_budget() -> None:
     html = viewer.read_viewer().html
 
     assert len(gzip.compress(html.encode())) <= PAGE_BYTES_MAX
-    assert not re.search(r"<(?:script|link|img)[^>]+(?:src|href)=\"(?!data:)", html)
+    markup = re.sub(r"(?s)<script[^>]*>.*?</script>", "<script></script>", html)
+    assert not re.search(r"<(?:script|link|img)[^>]+(?:src|href)=\"(?!data:)", markup)
     assert html.count(viewer.ANSWERS) == 1
 
 
@@ -51,7 +52,7 @@ def test_without_a_page_the_error_says_how_to_build_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(viewer, "PAGE", tmp_path / "index.html")
-    with pytest.raises(UnreadableError, match="hatch_build.py"):
+    with pytest.raises(UnreadableError, match=r"hatch_build\.py"):
         viewer.read_viewer()
 
 
@@ -91,7 +92,7 @@ def test_ui_serves_what_is_at_a_path_to_whoever_has_the_address(tmp_path: Path) 
         with opener.open(url.partition("?")[0] + "api/v1/list") as answer:
             runs = json.load(answer)["runs"]
         with pytest.raises(urllib.error.HTTPError, match="401"):
-            urllib.request.urlopen(url.partition("?")[0])  # noqa: S310  # loopback
+            urllib.request.urlopen(url.partition("?")[0])
     finally:
         process.terminate()
         process.wait(20)

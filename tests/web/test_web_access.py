@@ -35,7 +35,7 @@ def url(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 def go_to(page: Page, place: str, sign: str) -> None:
     page.evaluate("place => location.hash = place", place)
     page.locator(sign).first.wait_for()
-    expect(page.get_by_role("status")).to_have_count(0)
+    expect(page.locator(".empty[role=status]")).to_have_count(0)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -51,7 +51,7 @@ def test_an_exported_run_opens_from_a_file_with_all_its_views(
         expect(page.get_by_role("banner")).to_contain_text("Bodies up to")
         for view in ("Transcript", "Tree", "Timeline", "Logs", "State", "Files", "Metadata"):
             page.get_by_role("tab", name=view).click()
-            expect(page.get_by_role("status")).to_have_count(0)
+            expect(page.locator(".empty[role=status]")).to_have_count(0)
             expect(page.get_by_role("alert")).to_have_count(0)
         page.keyboard.press("e")
         page.keyboard.press("e")

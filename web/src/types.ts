@@ -413,7 +413,7 @@ export interface NotesData {
 
 export interface ReproduceData {
   version: number;
-  format: string;
+  language: string;
   text: string;
 }
 

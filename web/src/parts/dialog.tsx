@@ -1,7 +1,7 @@
 /** A modal dialog: the browser's own, so that focus stays inside and Escape closes it. */
 
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 
 interface Props {
   label: string;
@@ -12,7 +12,8 @@ interface Props {
 
 export function Dialog({ label, onClose, children, head = true }: Props) {
   const box = useRef<HTMLDialogElement>(null);
-  useEffect(() => {
+  // Before the next key: what is typed at once belongs to the dialog.
+  useLayoutEffect(() => {
     const dialog = box.current;
     dialog?.showModal();
     return () => dialog?.close();

@@ -57,7 +57,7 @@ export default function Detail({ run, index }: { run: RunModel; index: number })
 function TakeAlong({ run, index, data }: { run: RunModel; index: number; data: SpanData | null }) {
   const id = run.shortId(index);
   const link = (): string => new URL(href("run", run.run.short_id, { span: `s${run.number(index)}` }), location.href).href;
-  const curl = async (): Promise<string> => (await ask<ReproduceData>("reproduce", { id, format: "curl" })).text;
+  const curl = async (): Promise<string> => (await ask<ReproduceData>("reproduce", { id, language: "curl" })).text;
   return (
     <div class="rowline wrap take">
       <span class="mono quiet">{id}</span>
