@@ -109,7 +109,7 @@ def record(home: Home) -> dict[str, str]:
 
 def take(page: Page, picture: Picture, runs: dict[str, str]) -> None:
     page.emulate_media(color_scheme="dark" if picture.dark else "light")
-    page.evaluate("location.hash = '#/sql'")  # nothing of the picture before stays open
+    page.evaluate("location.hash = '#/compare'")  # nothing of the picture before stays open
     page.evaluate("place => { location.hash = place }", picture.place.format(**runs))
     page.locator(picture.sign).first.wait_for()
     picture.before(page)

@@ -9,6 +9,7 @@ import { Empty, Failed, Loading } from "../parts/state";
 import { range } from "../state";
 import { LineDiff } from "./differences";
 import type { Change, SnapshotRow, StateData } from "../types";
+import { useRowKeys } from "./chosen";
 import "./sides.css";
 import type { ViewProps } from "./view";
 
@@ -17,6 +18,8 @@ export default function State({ run }: ViewProps) {
   const { data, error, again } = useAnswer<StateData>("state", { id }, run.next);
   const [picked, pick] = useState<number | null>(null);
   const [against, setAgainst] = useState<number | null>(null);
+  const rows = data?.snapshots ?? [];
+  useRowKeys("snapshot", rows.map((one) => one.index), picked, pick);
   if (error) return <Failed error={error} again={again} />;
   if (!data) return <Loading what="the states" />;
   if (!data.snapshots.length) return <Empty>No state was recorded in this run.</Empty>;
