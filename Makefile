@@ -24,13 +24,13 @@ check: $(VENV)/.dev         ## format, lint, types, import contracts, docs
 	$(VENV)/bin/lint-imports --no-logo
 	$(PYTHON) docs/generate.py --check
 
-bench: $(VENV)/.bench       ## measure, beside the floor and the peers; writes bench/RESULTS.md
+bench: $(VENV)/.bench browser       ## measure, beside the floor and the peers; writes bench/RESULTS.md
 	$(PYTHON) -m bench
 
 docs: $(VENV)/.dev          ## write the generated reference pages anew
 	$(PYTHON) docs/generate.py
 
-screenshots: $(VENV)/.dev browser  ## make the pictures of the viewer anew
+screenshots: $(VENV)/.dev browser  ## take the pictures of the viewer anew: docs/images
 	$(PYTHON) docs/screenshots.py
 
 clean:           ## remove environments and build results
