@@ -3,7 +3,7 @@ VENV   := .venv
 PYTHON := $(VENV)/bin/python
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo browser test test-fast check bench docs clean
+.PHONY: help demo browser test test-fast check bench docs screenshots clean
 
 help:            ## what there is
 	@grep -E '^[a-z-]+: .*##' Makefile | sed 's/:.*##/  —/'
@@ -24,11 +24,14 @@ check: $(VENV)/.dev         ## format, lint, types, import contracts, docs
 	$(VENV)/bin/lint-imports --no-logo
 	$(PYTHON) docs/generate.py --check
 
-bench: $(VENV)/.bench       ## measure, beside the floor and the peers; writes bench/RESULTS.md
+bench: $(VENV)/.bench browser       ## measure, beside the floor and the peers; writes bench/RESULTS.md
 	$(PYTHON) -m bench
 
 docs: $(VENV)/.dev          ## write the generated reference pages anew
 	$(PYTHON) docs/generate.py
+
+screenshots: $(VENV)/.dev browser  ## take the pictures of the viewer anew: docs/images
+	$(PYTHON) docs/screenshots.py
 
 clean:           ## remove environments and build results
 	rm -rf .venv* build dist

@@ -24,6 +24,7 @@ from bench import (
     suites,
     survival,
     verbs,
+    viewer,
     wire,
 )
 from bench.figures import HEADER, Figure, figure_of
@@ -43,6 +44,7 @@ SECTIONS: dict[str, tuple[str, Callable[[], Sequence[Figure]]]] = {
     "suites": ("Test suites", suites.measure),
     "artifacts": ("Artifact bundles", artifacts.measure),
     "server": ("The server", server.measure),
+    "viewer": ("The viewer, in a browser", viewer.measure),
 }
 
 HOW_TO_READ = """\

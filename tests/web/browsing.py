@@ -85,8 +85,8 @@ class Visit:
     def done(self) -> None:
         """Nothing went wrong that nobody looked at, and nobody else was asked."""
         self.context.close()
-        assert self.problems == []
-        assert self.elsewhere == []
+        assert self.problems == [], self.problems
+        assert self.elsewhere == [], self.elsewhere
 
 
 @contextlib.contextmanager

@@ -13,9 +13,9 @@ export interface Asked<T> {
 const KEPT_MAX = 200;
 const kept = new Map<string, Promise<unknown>>();
 
-/** The same promise for the same question; `fresh` asks anew. */
-export function ask<T>(verb: Verb, params: Params = {}, fresh = false): Promise<T> {
-  const key = keyOf(verb, params);
+/** The same promise for the same question about the same `version`; `fresh` asks anew. */
+export function ask<T>(verb: Verb, params: Params = {}, fresh = false, version = ""): Promise<T> {
+  const key = `${keyOf(verb, params)} ${version}`;
   let answer = fresh ? undefined : kept.get(key);
   if (!answer) {
     answer = get<T>(verb, params);
@@ -27,8 +27,11 @@ export function ask<T>(verb: Verb, params: Params = {}, fresh = false): Promise<
   return answer as Promise<T>;
 }
 
-/** `params` null: nothing to ask yet. Old data stays while a new answer is on its way. */
-export function useAnswer<T>(verb: Verb, params: Params | null): Asked<T> {
+/**
+ * `params` null: nothing to ask yet. Old data stays while a new answer is on its way. A run that is
+ * still being written gives other answers later: `version` is what tells that it is time to ask anew.
+ */
+export function useAnswer<T>(verb: Verb, params: Params | null, version = ""): Asked<T> {
   const [turn, setTurn] = useState(0);
   const [state, setState] = useState<{ key: string; data: T | null; error: ApiError | null }>({
     key: "",
@@ -42,14 +45,14 @@ export function useAnswer<T>(verb: Verb, params: Params | null): Asked<T> {
     let gone = false;
     const fresh = turn !== last.current;
     last.current = turn;
-    ask<T>(verb, params, fresh).then(
+    ask<T>(verb, params, fresh, version).then(
       (data) => !gone && setState({ key, data, error: null }),
       (error: unknown) => !gone && setState({ key, data: null, error: asApiError(error) }),
     );
     return () => {
       gone = true;
     };
-  }, [key, turn]);
+  }, [key, turn, version]);
   const current = state.key === key;
   return {
     data: params ? state.data : null,

@@ -7,7 +7,7 @@
  */
 
 import { signal } from "@preact/signals";
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import { Dialog } from "./parts/dialog";
 
 export interface Key {
@@ -28,7 +28,8 @@ export function useKeys(keys: Key[]): void {
   const holder = useRef<Holder>({ keys });
   // While rendering, not after: quick typing must not meet the functions of the frame before.
   holder.current.keys = keys;
-  useEffect(() => {
+  // Before the next key can come: an effect after the frame would lose those typed quickly.
+  useLayoutEffect(() => {
     const mine = holder.current;
     active.value = [...active.peek(), mine];
     return () => {

@@ -46,16 +46,11 @@ function take(rows: Rows, data: OutlineData): void {
     return at;
   });
   const { spans, logs } = data;
-  for (let row = 0; row < spans.number.length; row++) {
-    const number = spans.number[row]!;
-    let at = rows.byNumber.get(number);
-    if (at === undefined) rows.byNumber.set(number, (at = rows.number.length));
-    rows.number[at] = number;
-    rows.id[at] = spans.id[row]!;
-    rows.parent[at] = spans.parent[row]!;
-    for (const name of NUMBERS) rows.numbers[name][at] = spans[name][row] ?? null;
-    for (const name of TEXTS) rows.texts[name][at] = here[spans[name][row]!] ?? 0;
-  }
+  const places = placesOf(rows, spans.number);
+  put(rows.id, spans.id, places);
+  put(rows.parent, spans.parent, places);
+  for (const name of NUMBERS) put(rows.numbers[name], spans[name], places);
+  for (const name of TEXTS) put(rows.texts[name], spans[name].map((text) => here[text] ?? 0), places);
   const cut = new Set(logs.cut);
   for (let row = 0; row < logs.seq.length; row++) {
     rows.logs.push({
@@ -68,6 +63,26 @@ function take(rows: Rows, data: OutlineData): void {
   for (const link of data.links) {
     if (!known.has(`${link.span} ${link.target_run} ${link.target_span}`)) rows.links.push(link);
   }
+}
+
+/** Where each of these spans stands; new ones come at the end. */
+function placesOf(rows: Rows, numbers: number[]): Int32Array {
+  const places = new Int32Array(numbers.length);
+  for (let row = 0; row < numbers.length; row++) {
+    const number = numbers[row]!;
+    let at = rows.byNumber.get(number);
+    if (at === undefined) {
+      rows.byNumber.set(number, (at = rows.number.length));
+      rows.number.push(number);
+    }
+    places[row] = at;
+  }
+  return places;
+}
+
+/** A column at a time: far quicker than a row at a time. */
+function put<T>(column: T[], values: readonly T[], places: Int32Array): void {
+  for (let row = 0; row < places.length; row++) column[places[row]!] = values[row]!;
 }
 
 export class RunModel {

@@ -1,8 +1,8 @@
 """`state`: what a session or an agent held, snapshot by snapshot; one in full; two against each other.
 
-    state_answer(store, run)                     # all, each with what changed since the one before
-    state_answer(store, run, index=3)            # `r7#3`: one, its slices and items
-    state_answer(store, run, index=3, than=1)    # how 3 differs from 1
+    state_answer(evidence)                     # all, each with what changed since the one before
+    state_answer(evidence, index=3)            # `r7#3`: one, its slices and items
+    state_answer(evidence, index=3, than=1)    # how 3 differs from 1
 
 Snapshots of sessions have typed slices; a `state` span (AgentDbg's) is one value, told as one slice.
 Elsewhere: what changed between two, in query/states.py.
@@ -25,7 +25,6 @@ from vestige.query.layout import Asked, fit
 from vestige.query.show import run_data
 from vestige.query.states import SliceChange, diff_states, short_type
 from vestige.record.run import Run, SpanInfo
-from vestige.store.base import Store
 
 STATES_MAX: Final = 200
 """Of one answer; a number goes on."""
@@ -169,13 +168,12 @@ class StateAnswer(Asked):
 
 
 def state_answer(
-    store: Store,
-    run: Run,
+    evidence: Evidence,
     index: int | None = None,
     than: int | None = None,
     after: int | None = None,
 ) -> StateAnswer:
-    evidence = Evidence(run, store.read_body, read_bodies=store.read_bodies)
+    run = evidence.run
     numbered = states_of(run)
     if index is not None:
         one = _state(evidence, index, get_state(run, index))

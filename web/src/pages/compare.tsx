@@ -1,6 +1,6 @@
 /** Two runs aligned: the first divergence first, equal stretches folded, both sides open. */
 
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 import { useAnswer } from "../answers";
 import { useKeys } from "../keys";
 import { useRun } from "../loaded";
@@ -136,7 +136,7 @@ function Pair({ line, data, open }: { line: Line; data: RunsDiffData; open: bool
   const isFirst = line.row === data.first_row && line.inside === null;
   const indent = { paddingLeft: `${8 + Math.min(line.depth, 12) * 12}px` };
   if (line.mark === "=" && line.inside === null) {
-    return <div class="rowline quiet folded"><span aria-hidden="true">{open ? "▾" : "▸"}</span>{line.a}</div>;
+    return <button type="button" class="plain quiet folded" aria-expanded={open}><span aria-hidden="true">{open ? "▾" : "▸"}</span>{line.a}</button>;
   }
   return (
     <div class="pairline">
@@ -153,12 +153,11 @@ function Pair({ line, data, open }: { line: Line; data: RunsDiffData; open: bool
 function Heads({ data, left, right, a, b }: { data: RunsDiffData; left: RunModel | null; right: RunModel | null; a: string; b: string }) {
   const [all, setAll] = useState(false);
   const deltas = data.deltas.filter((delta) => all || delta.a !== delta.b);
-  const box = useRef<HTMLElement>(null);
   useEffect(() => {
     document.title = `${a} against ${b} · Vestige`;
   }, [a, b]);
   return (
-    <section class="verdict" aria-label="Both runs" ref={box}>
+    <section class="verdict" aria-label="Both runs" tabIndex={0}>
       <div class="heads">
         <Head run={left} id={a} />
         <Head run={right} id={b} />
@@ -172,8 +171,9 @@ function Heads({ data, left, right, a, b }: { data: RunsDiffData; left: RunModel
         <a class="button" href={href("compare", "", { a: b, b: a })}>Swap</a>
       </div>
       <details open>
-        <summary>What adds up differently <button type="button" class="plain" aria-pressed={all} onClick={() => setAll(!all)}>all</button></summary>
-        <Deltas rows={deltas} />
+        <summary>What adds up differently</summary>
+        <Deltas rows={deltas} a={a} b={b} />
+        <button type="button" class="plain link" aria-pressed={all} onClick={() => setAll(!all)}>{all ? "Only what differs" : "What is equal too"}</button>
         {data.run.length > 0 && <Fields title="Of the run" rows={data.run} />}
       </details>
     </section>
@@ -195,10 +195,22 @@ function Head({ run, id }: { run: RunModel | null; id: string }) {
   );
 }
 
-function Deltas({ rows }: { rows: Delta[] }) {
+/** In two columns where there is room, so that the steps below stay in sight. */
+function Deltas({ rows, a, b }: { rows: Delta[]; a: string; b: string }) {
   if (!rows.length) return <p class="quiet">Nothing.</p>;
+  const half = rows.length > 4 ? Math.ceil(rows.length / 2) : rows.length;
+  return (
+    <div class="sums">
+      <Sums rows={rows.slice(0, half)} a={a} b={b} />
+      {half < rows.length && <Sums rows={rows.slice(half)} a={a} b={b} />}
+    </div>
+  );
+}
+
+function Sums({ rows, a, b }: { rows: Delta[]; a: string; b: string }) {
   return (
     <table class="plain deltas">
+      <thead><tr><th>Sum</th><th class="right">{a}</th><th class="right">{b}</th><th class="right">Change</th></tr></thead>
       <tbody>
         {rows.map((row) => (
           <tr key={row.name}>

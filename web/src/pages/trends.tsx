@@ -23,6 +23,7 @@ export function Trends({ span, onSpan }: { span: Span; onSpan: (span: Span) => v
   if (error) return null; // the list below says what is wrong, if something is
   // Its place is kept while it is on its way: nothing below may jump.
   const { buckets, totals, unpriced_models } = data ?? NOTHING;
+  const told = (text: string): string => (data ? text : "…");
   const at = buckets.map((bucket) => bucket.at.replace("T", " "));
   const tokens = buckets.map((bucket) => bucket.input_tokens + bucket.output_tokens);
   return (
@@ -34,10 +35,10 @@ export function Trends({ span, onSpan }: { span: Span; onSpan: (span: Span) => v
           </button>
         ))}
       </div>
-      <Spark title="Runs" total={count(totals.runs)} at={at} values={buckets.map((one) => one.runs)} tell={count} />
-      <Spark title="Failed" total={totals.runs ? `${count(totals.errors)} · ${percent(totals.errors / totals.runs)}` : "0"} at={at}
+      <Spark title="Runs" total={told(count(totals.runs))} at={at} values={buckets.map((one) => one.runs)} tell={count} />
+      <Spark title="Failed" total={told(totals.runs ? `${count(totals.errors)} · ${percent(totals.errors / totals.runs)}` : "0")} at={at}
         values={buckets.map((one) => one.errors)} tell={count} mood="bad" />
-      <Spark title="Tokens" total={short(totals.input_tokens + totals.output_tokens)} at={at} values={tokens} tell={count} />
+      <Spark title="Tokens" total={told(short(totals.input_tokens + totals.output_tokens))} at={at} values={tokens} tell={count} />
       <Spark title={unpriced_models.length ? `Cost, ${unpriced_models.length} models unpriced` : "Cost"}
         total={cost(totals.cost_usd) || "–"} at={at} values={buckets.map((one) => one.cost_usd)} tell={cost} />
       <Spark title="Duration p50, p95" total={`${durationMs(totals.p50_ms) || "–"} · ${durationMs(totals.p95_ms) || "–"}`} at={at}

@@ -27,7 +27,7 @@ export function linesOf(text: string, first = 1): CodeLine[] {
 function Line({ line }: { line: CodeLine }) {
   return (
     <div class={`line ${line.mood ?? ""}`}>
-      <span class="n" aria-hidden="true">{line.number ?? "↳"}</span>
+      <span class="n" aria-hidden="true">{line.number ?? (line.mood ? "" : "↳")}</span>
       <span class="t" dir="auto">{visible(line.text) || " "}</span>
     </div>
   );

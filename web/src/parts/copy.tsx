@@ -19,15 +19,19 @@ export async function copyText(text: string): Promise<void> {
 }
 
 export function Copy({ text, label = "Copy" }: { text: string | (() => string | Promise<string>); label?: string }) {
-  const [done, setDone] = useState(false);
+  const [told, tell] = useState("");
   const copy = async (): Promise<void> => {
-    await copyText(typeof text === "string" ? text : await text());
-    setDone(true);
-    setTimeout(() => setDone(false), 1200);
+    try {
+      await copyText(typeof text === "string" ? text : await text());
+      tell("Copied");
+    } catch {
+      tell("Cannot be had");
+    }
+    setTimeout(() => tell(""), 1200);
   };
   return (
     <button type="button" class="plain" onClick={() => void copy()}>
-      <span aria-live="polite">{done ? "Copied" : label}</span>
+      <span aria-live="polite">{told || label}</span>
     </button>
   );
 }

@@ -86,8 +86,8 @@ export function visible(text: string): string {
   // eslint-disable-next-line no-control-regex
   return text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g, (one) => {
     const code = one.charCodeAt(0);
-    if (code < 0x20) return code === 13 ? "␍" : String.fromCharCode(0x2400 + code);
-    return code === 0x7f ? "␡" : `⟨U+${code.toString(16).toUpperCase().padStart(4, "0")}⟩`;
+    // By number: few fonts have pictures of control characters.
+    return `⟨U+${code.toString(16).toUpperCase().padStart(4, "0")}⟩`;
   });
 }
 

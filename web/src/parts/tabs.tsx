@@ -1,6 +1,7 @@
 /** Tabs as the ARIA pattern has them: arrows move, one is in the tab order. */
 
 import type { ComponentChildren } from "preact";
+import { useLayoutEffect, useRef } from "preact/hooks";
 
 export interface Tab<T extends string> {
   id: T;
@@ -19,6 +20,11 @@ interface Props<T extends string> {
 }
 
 export function Tabs<T extends string>({ label, tabs, current, onPick, panel, children }: Props<T>) {
+  const box = useRef<HTMLDivElement>(null);
+  useLayoutEffect(() => {
+    // Where the tabs do not fit, the chosen one must still be seen.
+    box.current?.querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }, [current]);
   const move = (event: KeyboardEvent): void => {
     const step = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
     if (!step) return;
@@ -29,7 +35,7 @@ export function Tabs<T extends string>({ label, tabs, current, onPick, panel, ch
     document.getElementById(`${panel}-tab-${next.id}`)?.focus();
   };
   return (
-    <div class="tabs" role="tablist" aria-label={label} onKeyDown={move}>
+    <div ref={box} class="tabs" role="tablist" aria-label={label} onKeyDown={move}>
       {tabs.map((tab) => (
         <button
           key={tab.id}

@@ -57,7 +57,7 @@ export function Telling({ text, code = false, more = "" }: Props) {
         </pre>
       )}
       {(long || text.cut || !code) && told.length > 80 && (
-        <div class="rowline wrap tools">
+        <div class="rowline wrap telling-tools">
           {long && <button type="button" class="plain" aria-expanded={open} onClick={() => setOpen(!open)}>{open ? "Less" : `All ${told.length.toLocaleString("en")} characters`}</button>}
           {text.cut && whole === null && text.body && (
             <button type="button" class="plain" onClick={() => void fetchWhole()}>Cut here, {bytes(text.size_bytes)} in all: see the body</button>

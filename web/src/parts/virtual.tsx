@@ -7,7 +7,7 @@ import { useLayoutEffect, useReducer, useRef } from "preact/hooks";
 export interface VirtualProps {
   count: number;
   row: (index: number) => ComponentChildren;
-  /** Stable identity of a row; its index otherwise. */
+  /** Stable identity of a row; its index otherwise. The same function while the rows are the same: all are measured anew with another. */
   keyOf?: (index: number) => string | number;
   /** Height in px; with `measured`, a guess. */
   height?: number;
@@ -23,8 +23,12 @@ export interface VirtualProps {
   onEnd?: () => void;
 }
 
+const byIndex = (index: number): number => index;
+/** As --row has it in theme.css. */
+const ROW_WIDE = matchMedia("(min-width: 2200px)");
+
 export function VirtualList(props: VirtualProps) {
-  const { count, height = 28, measured = false, active = null, follow = false } = props;
+  const { count, height = ROW_WIDE.matches ? 34 : 28, measured = false, active = null, follow = false } = props;
   const box = useRef<HTMLDivElement>(null);
   const [, redraw] = useReducer((turn: number) => turn + 1, 0);
   const kept = useRef<Virtualizer<HTMLDivElement, HTMLDivElement> | null>(null);
@@ -33,7 +37,7 @@ export function VirtualList(props: VirtualProps) {
     count,
     getScrollElement: () => box.current,
     estimateSize: () => height,
-    getItemKey: (index: number) => props.keyOf?.(index) ?? index,
+    getItemKey: props.keyOf ?? byIndex,
     overscan: 12,
     scrollToFn: elementScroll,
     observeElementRect,

@@ -43,3 +43,16 @@ export function useSteps(run: RunModel, spans: number[]): void {
     { key: "k", say: "row before", run: () => step(-1) },
   ]);
 }
+
+/** j and k go through rows that are no spans: snapshots, files. */
+export function useRowKeys<T>(what: string, rows: T[], picked: T | null, pick: (row: T) => void): void {
+  const step = (by: 1 | -1): void => {
+    const at = picked === null ? -1 : rows.indexOf(picked);
+    const next = rows[Math.min(Math.max(at + by, 0), rows.length - 1)];
+    if (next !== undefined) pick(next);
+  };
+  useKeys([
+    { key: "j", say: `next ${what}`, run: () => step(1) },
+    { key: "k", say: `${what} before`, run: () => step(-1) },
+  ]);
+}

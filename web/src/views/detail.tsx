@@ -21,14 +21,14 @@ type Part = "facts" | "input" | "output" | "prompt" | "why";
 
 export default function Detail({ run, index }: { run: RunModel; index: number }) {
   const id = run.shortId(index);
-  const { data, error, again } = useAnswer<SpanData>("span", { id });
+  const { data, error, again } = useAnswer<SpanData>("span", { id }, run.status(index) ?? run.next);
   const [part, setPart] = useState<Part>("facts");
   const isCall = run.type(index) === "llm";
   const tabs: { id: Part; label: string; note?: string }[] = [{ id: "facts", label: "Facts" }];
   if (run.inputBytes(index) !== null) tabs.push({ id: "input", label: "Input", note: bytes(run.inputBytes(index)) });
   if (run.outputBytes(index) !== null) tabs.push({ id: "output", label: "Output", note: bytes(run.outputBytes(index)) });
   if (isCall || run.type(index) === "prompt.assembly") tabs.push({ id: "prompt", label: "Prompt" });
-  if (!exported) tabs.push({ id: "why", label: "Why" });
+  tabs.push({ id: "why", label: "Why" });
   const shown = tabs.some((tab) => tab.id === part) ? part : "facts";
   return (
     <>
@@ -46,7 +46,7 @@ export default function Detail({ run, index }: { run: RunModel; index: number })
         {error && <Failed error={error} again={again} />}
         {!data && !error && <Loading />}
         {shown === "facts" && data && <Facts run={run} index={index} data={data} />}
-        {(shown === "input" || shown === "output") && <BodyView key={shown} span={id} which={shown} compared={!exported} />}
+        {(shown === "input" || shown === "output") && <BodyView key={shown} span={id} which={shown} compared={isCall || !exported} />}
         {shown === "prompt" && <Segments span={id} />}
         {shown === "why" && <Why run={run} id={id} />}
       </TabPanel>
@@ -63,12 +63,15 @@ function TakeAlong({ run, index, data }: { run: RunModel; index: number; data: S
       <span class="mono quiet">{id}</span>
       {data && <Copy label="Markdown" text={() => asMarkdown(run, index, data)} />}
       {data && <Copy label="JSON" text={() => JSON.stringify(data, null, 2)} />}
-      {run.type(index) === "llm" && !exported && run.inputBytes(index) !== null && <Copy label="curl" text={curl} />}
+      {data && !exported && isRequest(data) && <Copy label="curl" text={curl} />}
       <Copy label="Link" text={link} />
       <Copy label="Command" text={`vestige span ${id}`} />
     </div>
   );
 }
+
+/** Only a call that was recorded at the wire can be sent again. */
+const isRequest = ({ span }: SpanData): boolean => "url" in span.attributes && "method" in span.attributes;
 
 const COPY_MAX = 20_000;
 
@@ -170,7 +173,7 @@ function Why({ run, id }: { run: RunModel; id: string }) {
   if (error) return <Failed error={error} />;
   if (!data) return <Loading what="the causes" />;
   return (
-    <ol class="why scroll grow">
+    <ol class="why scroll grow" tabIndex={0} aria-label="Causes">
       {data.chain.map((link, at) => (
         <li key={at}>
           <span class="quiet">{oneLine(link.relation, 30)}{link.reason ? ` (${oneLine(link.reason, 60)})` : ""} </span>

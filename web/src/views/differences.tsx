@@ -8,7 +8,7 @@ import type { BodyDiff, FieldDiff, SpanDiffData } from "../types";
 
 export function Differences({ data }: { data: SpanDiffData }) {
   return (
-    <div class="column grow scroll differences">
+    <div class="column grow scroll differences" tabIndex={0} role="region" aria-label="Differences">
       <p class="quiet">
         <span class="mono">{data.a}</span> (−) against <span class="mono">{data.b}</span> (+)
         {!data.differs && ": nothing differs."}
@@ -35,14 +35,14 @@ function OneBody({ title, diff }: { title: string; diff: BodyDiff | null | undef
   );
 }
 
-/** `…[-old-]{+new+}…` with its marks as colour and as signs. */
+/** `…[-old-]{+new+}…` with its marks as colour and as lines; the last one may be cut off. */
 function Words({ text }: { text: string }) {
-  const parts = text.split(/(\[-[\s\S]*?-\]|\{\+[\s\S]*?\+\})/);
+  const parts = text.split(/(\[-[\s\S]*?(?:-\]|$)|\{\+[\s\S]*?(?:\+\}|$))/);
   return (
     <>
       {parts.map((part, at) => {
-        if (part.startsWith("[-") && part.endsWith("-]")) return <del key={at}>{visible(part.slice(2, -2))}</del>;
-        if (part.startsWith("{+") && part.endsWith("+}")) return <ins key={at}>{visible(part.slice(2, -2))}</ins>;
+        if (part.startsWith("[-")) return <del key={at}>{visible(part.slice(2).replace(/-\]$/, ""))}</del>;
+        if (part.startsWith("{+")) return <ins key={at}>{visible(part.slice(2).replace(/\+\}$/, ""))}</ins>;
         return <span key={at}>{visible(part)}</span>;
       })}
     </>
@@ -51,7 +51,7 @@ function Words({ text }: { text: string }) {
 
 export function Fields({ title, rows }: { title: string; rows: FieldDiff[] }) {
   return (
-    <table class="plain">
+    <table class="plain fields">
       <thead><tr><th>{title}</th><th>−</th><th>+</th></tr></thead>
       <tbody>
         {rows.map((row, at) => (

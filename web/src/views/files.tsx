@@ -8,6 +8,7 @@ import { Empty, Failed, Loading } from "../parts/state";
 import { select } from "../state";
 import type { FileRow, FilesData } from "../types";
 import { BodyView } from "./body";
+import { useRowKeys } from "./chosen";
 import "./sides.css";
 import type { ViewProps } from "./view";
 
@@ -21,9 +22,10 @@ interface Line {
 
 export default function Files({ run }: ViewProps) {
   const [at, setAt] = useState<number | null>(null);
-  const { data, error, again } = useAnswer<FilesData>("files", { id: run.run.short_id, at: at === null ? null : (at / 1e6).toFixed(6) });
+  const { data, error, again } = useAnswer<FilesData>("files", { id: run.run.short_id, at: at === null ? null : (at / 1e6).toFixed(6) }, run.next);
   const [picked, pick] = useState<string | null>(null);
   const lines = useMemo(() => (data ? laidOut(data.files) : []), [data]);
+  useRowKeys("file", lines.filter((line) => line.file).map((line) => line.path), picked, pick);
   if (error) return <Failed error={error} again={again} />;
   if (!data) return <Loading what="the files" />;
   if (!data.files.length && at === null) return <Empty>No files were captured in this run.</Empty>;
@@ -42,7 +44,7 @@ export default function Files({ run }: ViewProps) {
         )}
       </div>
       <div class="sides grow">
-        <ul class="side scroll" aria-label="Files">
+        <ul class="side scroll" aria-label="Files" tabIndex={0}>
           {lines.map((line) => (
             <li key={line.path + (line.file ? "" : "/")} style={{ paddingLeft: `${line.depth * 14}px` }}>
               {line.file ? (

@@ -1,6 +1,6 @@
 /** What was said: log lines by level, component and words; a line opens the span that it was said in. */
 
-import { useMemo, useState } from "preact/hooks";
+import { useCallback, useMemo, useState } from "preact/hooks";
 import { useKeys } from "../keys";
 import type { RunModel } from "../model";
 import { Level } from "../parts/badges";
@@ -24,6 +24,7 @@ export default function Logs({ run }: ViewProps) {
     () => wanted(run, least, component, words, time),
     [run, least, component, words, time?.from_us, time?.to_us],
   );
+  const keyOf = useCallback((row: number) => lines[row]!, [lines]);
   const active = opened === null ? -1 : lines.indexOf(opened);
   const step = (by: 1 | -1): void => {
     const next = lines[active < 0 ? 0 : Math.min(Math.max(active + by, 0), lines.length - 1)];
@@ -62,7 +63,7 @@ export default function Logs({ run }: ViewProps) {
           label="Log lines"
           count={lines.length}
           measured
-          keyOf={(row) => lines[row]!}
+          keyOf={keyOf}
           active={active < 0 ? null : active}
           follow={run.run.outcome === "running"}
           rowProps={(row) => ({

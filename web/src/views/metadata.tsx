@@ -14,7 +14,7 @@ import "./sides.css";
 
 export default function Metadata({ run }: ViewProps) {
   const id = run.run.short_id;
-  const { data, error, again } = useAnswer<OverviewData>("overview", { id });
+  const { data, error, again } = useAnswer<OverviewData>("overview", { id }, run.run.outcome);
   const root = run.roots[0];
   const about = useAnswer<SpanData>("span", root === undefined ? null : { id: run.shortId(root) });
   if (error) return <Failed error={error} again={again} />;

@@ -10,12 +10,12 @@ export function Segments({ span }: { span: string }) {
   if (error) return <Failed error={error} />;
   if (!data) return <Loading what="the prompt" />;
   return (
-    <div class="column grow scroll segments">
+    <div class="column grow scroll segments" tabIndex={0} role="region" aria-label="Parts of the prompt">
       <p class="quiet">
         {bytes(data.request_bytes)} · {data.basis === "recorded" ? "as the program told it" : "read from the request's own shape"}
         {data.cache.read_tokens !== null && ` · ${count(data.cache.read_tokens)} tokens read from the cache`}
       </p>
-      <div class="segment-bar" role="img" aria-label={data.contributors.map((one) => `${one.contributor} ${percent(one.share)}`).join(", ")}>
+      <div class="segment-bar" role="img" aria-label={data.contributors.map((one) => `${oneLine(one.contributor, 60)} ${percent(one.share)}`).join(", ")}>
         {data.segments.map((segment, at) => (
           <span
             key={at}
@@ -26,12 +26,12 @@ export function Segments({ span }: { span: string }) {
         ))}
       </div>
       <table class="plain">
-        <thead><tr><th>Contributor</th><th>Kind</th><th class="right">Share</th><th class="right">Bytes</th><th class="right">Tokens, about</th></tr></thead>
+        <thead><tr><th>Contributor</th><th class="wide">Kind</th><th class="right">Share</th><th class="right">Bytes</th><th class="right">Tokens, about</th></tr></thead>
         <tbody>
           {data.contributors.map((one) => (
             <tr key={one.contributor}>
               <td class="trace">{oneLine(one.contributor, 80)}{one.count > 1 && <span class="quiet"> × {one.count}</span>}</td>
-              <td class="quiet">{oneLine(one.kind, 20)}</td>
+              <td class="quiet wide">{oneLine(one.kind, 20)}</td>
               <td class="right">{percent(one.share)}</td>
               <td class="right">{count(one.size_bytes)}</td>
               <td class="right">{count(one.tokens_estimated)}</td>

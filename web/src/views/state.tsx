@@ -9,14 +9,17 @@ import { Empty, Failed, Loading } from "../parts/state";
 import { range } from "../state";
 import { LineDiff } from "./differences";
 import type { Change, SnapshotRow, StateData } from "../types";
+import { useRowKeys } from "./chosen";
 import "./sides.css";
 import type { ViewProps } from "./view";
 
 export default function State({ run }: ViewProps) {
   const id = run.run.short_id;
-  const { data, error, again } = useAnswer<StateData>("state", { id });
+  const { data, error, again } = useAnswer<StateData>("state", { id }, run.next);
   const [picked, pick] = useState<number | null>(null);
   const [against, setAgainst] = useState<number | null>(null);
+  const rows = data?.snapshots ?? [];
+  useRowKeys("snapshot", rows.map((one) => one.index), picked, pick);
   if (error) return <Failed error={error} again={again} />;
   if (!data) return <Loading what="the states" />;
   if (!data.snapshots.length) return <Empty>No state was recorded in this run.</Empty>;
@@ -24,7 +27,7 @@ export default function State({ run }: ViewProps) {
   const shown = data.snapshots.filter((one) => !time || (one.at_us >= time.from_us && one.at_us <= time.to_us));
   return (
     <div class="sides grow">
-      <ol class="side scroll" aria-label="Snapshots">
+      <ol class="side scroll" aria-label="Snapshots" tabIndex={0}>
         {shown.map((one) => (
           <li key={one.index}>
             <button type="button" class="plain snapshot" aria-pressed={one.index === picked} onClick={() => pick(one.index)}>
@@ -63,7 +66,7 @@ function Whole({ id, index }: { id: string; index: number }) {
   if (!data?.snapshot) return <Loading />;
   const { snapshot } = data;
   return (
-    <div class="scroll grow page-pad">
+    <div class="scroll grow page-pad" tabIndex={0} role="region" aria-label="Snapshot">
       {snapshot.slices.map((slice, at) => (
         <details key={at} open={snapshot.slices.length < 6}>
           <summary><b class="trace">{oneLine(slice.slice_type, 120)}</b> <span class="quiet">{count(slice.item_count)} items</span></summary>
@@ -77,25 +80,34 @@ function Whole({ id, index }: { id: string; index: number }) {
 }
 
 function Between({ id, from, to }: { id: string; from: number; to: number }) {
-  return exported ? <Lines id={id} from={from} to={to} /> : <Asked id={id} from={from} to={to} />;
+  return (
+    <>
+      {!exported && <Asked id={id} from={from} to={to} />}
+      <Lines id={id} from={from} to={to} />
+    </>
+  );
 }
 
-/** Without a server: both as JSON, line by line. */
+/** Both as JSON, line by line; made here, so that an export has it too. */
 function Lines({ id, from, to }: { id: string; from: number; to: number }) {
   const one = useAnswer<StateData>("state", { id: `${id}#${from}` });
   const other = useAnswer<StateData>("state", { id: `${id}#${to}` });
   const error = one.error ?? other.error;
   if (error) return <Failed error={error} />;
   if (!one.data?.snapshot || !other.data?.snapshot) return <Loading what="both" />;
-  return <LineDiff a={JSON.stringify(one.data.snapshot.slices)} b={JSON.stringify(other.data.snapshot.slices)} label={`#${from} against #${to}`} />;
+  return <LineDiff a={asJson(one.data.snapshot)} b={asJson(other.data.snapshot)} label={`#${from} against #${to}`} />;
 }
+
+/** Slices by their type, so that a line says where it stands. */
+const asJson = (snapshot: NonNullable<StateData["snapshot"]>): string =>
+  JSON.stringify(Object.fromEntries(snapshot.slices.map((slice) => [slice.slice_type, slice.items ?? []])));
 
 function Asked({ id, from, to }: { id: string; from: number; to: number }) {
   const { data, error } = useAnswer<StateData>("state", { id: `${id}#${to}`, than: from });
   if (error) return <Failed error={error} />;
   if (!data?.diff) return <Loading what="both" />;
-  if (!data.diff.changes.length) return <Empty>Nothing changed between #{from} and #{to}.</Empty>;
-  return <div class="scroll grow page-pad">{data.diff.changes.map((change, at) => <Changed key={at} change={change} />)}</div>;
+  if (!data.diff.changes.length) return <p class="page-pad quiet">Nothing changed between #{from} and #{to}.</p>;
+  return <div class="scroll page-pad changes" tabIndex={0} role="region" aria-label="What changed">{data.diff.changes.map((change, at) => <Changed key={at} change={change} />)}</div>;
 }
 
 function Changed({ change }: { change: Change }) {

@@ -1,8 +1,6 @@
 /** The run like a chat: what was said, asked for, done and answered, in order. */
 
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { asApiError } from "../answers";
-import { get, type ApiError } from "../api";
+import { useCallback, useMemo } from "preact/hooks";
 import type { RunModel } from "../model";
 import { Level, Status } from "../parts/badges";
 import { cost, count, duration, offset, oneLine } from "../parts/format";
@@ -10,25 +8,25 @@ import { Empty, Failed, Loading } from "../parts/state";
 import { Telling } from "../parts/telling";
 import { VirtualList } from "../parts/virtual";
 import { filter, range, select, selected } from "../state";
-import type { CallItem, Item, ToolItem, TranscriptData } from "../types";
+import type { CallItem, Item, ToolItem } from "../types";
 import { useSteps } from "./chosen";
+import { useItems } from "./items";
 import type { ViewProps } from "./view";
 import "./transcript.css";
 
-/** At most so many come at once: those at the end of what is known may come again. */
-const PAGE = 200;
-
 export default function Transcript({ run }: ViewProps) {
-  const { items, error, whole } = useItems(run);
   const words = filter.value.trim().toLowerCase();
   const time = range.value;
+  const at = run.at(selected.value);
+  const narrowed = words !== "" || time !== null || run.run.outcome === "running";
+  const { items, read, error, whole, more } = useItems(run, narrowed, at);
   const shown = useMemo(
-    () => items.filter((item) => (!words || textOf(item).includes(words)) && (!time || (item.at_us >= time.from_us && item.at_us <= time.to_us))),
-    [items, words, time?.from_us, time?.to_us],
+    () => (!words && !time ? items.slice() : items.filter((item) => (!words || textOf(item).includes(words)) && (!time || (item.at_us >= time.from_us && item.at_us <= time.to_us)))),
+    [read, words, time?.from_us, time?.to_us],
   );
   const spans = useMemo(() => [...new Set(shown.map((item) => run.ofShortId(item.span)).filter((one) => one !== undefined))], [shown, run]);
+  const keyOf = useCallback((row: number) => shown[row]!.cursor, [shown]);
   useSteps(run, spans);
-  const at = run.at(selected.value);
   const active = useMemo(() => (at === undefined ? -1 : shown.findIndex((item) => run.ofShortId(item.span) === at)), [shown, at]);
   if (error && !items.length) return <Failed error={error} />;
   if (!items.length && !whole) return <Loading what="the transcript" />;
@@ -40,48 +38,14 @@ export default function Transcript({ run }: ViewProps) {
       count={shown.length}
       height={90}
       measured
-      keyOf={(row) => shown[row]!.cursor}
+      keyOf={keyOf}
       active={active < 0 ? null : active}
       follow={run.run.outcome === "running"}
+      onEnd={whole ? undefined : more}
       rowProps={(row) => ({ class: `say ${run.ofShortId(shown[row]!.span) === at && at !== undefined ? "chosen" : ""}` })}
       row={(row) => <Said run={run} item={shown[row]!} />}
     />
   );
-}
-
-/** Page after page; of a run that lives, what is new when the outline has grown. */
-function useItems(run: RunModel): { items: Item[]; error: ApiError | null; whole: boolean } {
-  const [state, setState] = useState<{ items: Item[]; error: ApiError | null; whole: boolean }>({ items: [], error: null, whole: false });
-  const known = useRef<{ items: Item[]; last: string | null; busy: boolean }>({ items: [], last: null, busy: false });
-  useEffect(() => {
-    let gone = false;
-    const mine = known.current;
-    const read = async (): Promise<void> => {
-      if (mine.busy) return;
-      mine.busy = true;
-      try {
-        for (;;) {
-          const data = await get<TranscriptData>("transcript", { id: run.run.short_id, after: mine.last });
-          if (gone) return;
-          const seen = new Set(mine.items.slice(-2 * PAGE).map((item) => item.cursor));
-          mine.items = [...mine.items, ...data.items.filter((item) => !seen.has(item.cursor))];
-          setState({ items: mine.items, error: null, whole: data.next === null });
-          if (data.next === null || data.next === mine.last) return;
-          mine.last = data.next;
-        }
-      } catch (problem) {
-        if (!gone) setState({ items: mine.items, error: asApiError(problem), whole: true });
-      } finally {
-        mine.busy = false;
-      }
-    };
-    void read();
-    return () => {
-      gone = true;
-      mine.busy = false;
-    };
-  }, [run.run.short_id, run.next]);
-  return state;
 }
 
 function textOf(item: Item): string {
@@ -94,7 +58,8 @@ function textOf(item: Item): string {
 }
 
 function Said({ run, item }: { run: RunModel; item: Item }) {
-  const indent = { marginLeft: `${Math.min(item.depth, 8) * 18}px` };
+  const inside = Math.min(item.depth, 8) * 18;
+  const indent = { marginLeft: `${inside}px`, maxWidth: `calc(var(--bubble) - ${inside}px)` };
   return (
     <div class={`bubble ${mood(item)}`} style={indent}>
       <div class="rowline wrap who">

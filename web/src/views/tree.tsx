@@ -1,6 +1,6 @@
 /** The tree of spans: who did what inside what. Branches fold; a filter keeps matches and what they stand in. */
 
-import { useMemo, useState } from "preact/hooks";
+import { useCallback, useMemo, useState } from "preact/hooks";
 import { useKeys } from "../keys";
 import type { RunModel } from "../model";
 import { Kind, Status } from "../parts/badges";
@@ -27,6 +27,7 @@ export default function Tree({ run }: ViewProps) {
     rows.forEach((index, row) => found.set(index, row));
     return found;
   }, [rows]);
+  const keyOf = useCallback((row: number) => run.number(rows[row]!), [rows]);
   useSteps(run, rows);
   const fold = (index: number, to: boolean): void => {
     const next = new Set(folded);
@@ -45,7 +46,7 @@ export default function Tree({ run }: ViewProps) {
       label="Spans"
       role="tree"
       count={rows.length}
-      keyOf={(row) => run.number(rows[row]!)}
+      keyOf={keyOf}
       active={at === undefined ? null : (place.get(at) ?? null)}
       follow={run.run.outcome === "running"}
       rowProps={(row) => {

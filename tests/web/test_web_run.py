@@ -1,0 +1,336 @@
+"""The run page: each view, the pane, the verdict; served, and as one HTML file from file://."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from browsing import Visit, served
+from errand import run_errands
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from vestige.home import Home
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
+    home = Home(tmp_path_factory.mktemp("errand") / "home")
+    run_errands(home)
+    return home
+
+
+@dataclass(slots=True)
+class Place:
+    """A page that is open; `at` goes to a run's view in it."""
+
+    page: Page
+    addresses: dict[str, str]
+    exported: bool
+
+    def at(self, run: str, query: str = "") -> Page:
+        """From any state of the page, without loading it anew where that can be."""
+        address = self.addresses.get(run, self.addresses[""]).split("#")[0]
+        if self.exported and not self.page.url.startswith(address):
+            self.page.goto(f"{address}#/run/{run}?{query}")
+        self.page.evaluate("hash => { location.hash = hash }", f"#/run/{run}?{query}&again")
+        self.page.evaluate("hash => { location.hash = hash }", f"#/run/{run}?{query}")
+        expect(self.page.get_by_role("region", name="Verdict")).to_contain_text(run)
+        return self.page
+
+
+@pytest.fixture(scope="module")
+def live(browser: Browser, home: Home) -> Iterator[Place]:
+    """Through the server."""
+    with served(home.root) as url:
+        visit = Visit(browser, url, permissions=["clipboard-read", "clipboard-write"])
+        yield Place(visit.page, {"": url}, exported=False)
+        visit.done()
+
+
+@pytest.fixture(scope="module")
+def file(browser: Browser, home: Home) -> Iterator[Place]:
+    """From files, with the network switched off."""
+    paths = {run: home.root.parent / f"{run}.html" for run in ("r2", "r3")}
+    for run, path in paths.items():
+        command = ["export", run, "--format", "html", "-o", str(path), "--home", str(home.root)]
+        subprocess.run([sys.executable, "-m", "vestige", *command], check=True, timeout=120)
+    addresses = {run: path.as_uri() for run, path in paths.items()}
+    visit = Visit(browser, addresses["r3"], offline=True)
+    yield Place(visit.page, {"": addresses["r3"], **addresses}, exported=True)
+    visit.done()
+
+
+@pytest.fixture(params=["live", "file"])
+def place(request: pytest.FixtureRequest) -> Place:
+    found: Place = request.getfixturevalue(request.param)
+    return found
+
+
+def pane(page: Page) -> Locator:
+    return page.get_by_role("region", name="Detail")
+
+
+def rows(page: Page) -> Locator:
+    return page.get_by_role("treeitem")
+
+
+# --- the verdict -------------------------------------------------------------------------------
+
+
+def test_the_verdict_says_how_it_ended_why_and_what_is_missing(place: Place) -> None:
+    """Outcome, findings with a way to what they mean, masked secrets: nothing of it is hidden."""
+    page = place.at("r3")
+    verdict = page.get_by_role("region", name="Verdict")
+
+    expect(verdict).to_contain_text("error")
+    expect(verdict).to_contain_text("book a trip")
+    expect(verdict).to_contain_text("13 spans")
+    expect(verdict).to_contain_text("crash/uncaught")
+    expect(verdict).to_contain_text("1 masked (key:api_key)")
+    verdict.get_by_role("button", name="2 more findings").click()
+    expect(verdict.get_by_role("listitem")).to_have_count(5)
+    verdict.get_by_role("button", name="Show me s9").click()
+    expect(page.get_by_role("tab", name="Tree")).to_have_attribute("aria-selected", "true")
+    expect(pane(page)).to_contain_text("r3.s9")
+
+
+# --- the views -----------------------------------------------------------------------------------
+
+
+def test_the_transcript_reads_like_a_chat(place: Place) -> None:
+    """Who said what; a tool's call stands with its result; Markdown only when it is asked for."""
+    page = place.at("r2")
+    said = page.get_by_role("list", name="Transcript")
+    asked = said.get_by_role("listitem").filter(has_text="Book me")
+    tool = said.get_by_role("listitem").filter(has_text="tool search_flights")
+
+    expect(asked).to_contain_text("user")
+    expect(asked.locator("strong")).to_have_count(0)
+    asked.get_by_role("button", name="Markdown").click()
+    expect(asked.locator("strong")).to_have_text("three nights")
+    expect(tool).to_contain_text('given{"to":"Oslo"}')
+    expect(tool).to_contain_text("VS0")
+    tool.get_by_role("button", name=re.compile("^All .* characters")).click()
+    expect(tool.get_by_role("region", name="Text").or_(tool.get_by_role("list"))).to_be_visible()
+
+
+def test_the_tree_folds_and_a_filter_keeps_what_matches_stand_in(place: Place) -> None:
+    page = place.at("r3", "view=tree")
+    expect(rows(page)).to_have_count(13)
+    desk = rows(page).filter(has_text="booking desk")
+    desk.click()
+    page.keyboard.press("ArrowLeft")
+    expect(rows(page)).to_have_count(9)
+    expect(desk).to_have_attribute("aria-expanded", "false")
+    page.keyboard.press("ArrowRight")
+    expect(rows(page)).to_have_count(13)
+    page.get_by_role("searchbox", name="Filter").fill("hold_seat")
+
+    expect(rows(page)).to_have_count(5)
+    expect(rows(page).nth(1)).to_contain_text("booking desk")
+    assert "q=hold_seat" in page.url
+
+
+def test_the_timeline_zooms_and_its_range_is_everybodys(place: Place) -> None:
+    """One range: it is part of the link, narrows the other views, and one key ends it."""
+    page = place.at("r3", "view=timeline")
+    drawn = page.evaluate(
+        """() => { const canvas = document.querySelector('canvas');
+            const {data} = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+            return new Set(new Uint32Array(data.buffer)).size }"""
+    )
+    page.get_by_role("button", name="zoom in").click()
+    page.wait_for_url(re.compile("from=.*to="))
+    page.get_by_role("tab", name="Tree").click()
+    expect(rows(page).filter(has_text="search_flights")).to_have_count(1)
+    expect(rows(page).filter(has_text="hold_seat")).to_have_count(0)
+    page.get_by_role("button", name="All of the time").click()
+
+    expect(rows(page)).to_have_count(13)
+    assert drawn > 5
+    assert "from=" not in page.url
+
+
+def test_log_lines_are_narrowed_by_level_component_and_words(place: Place) -> None:
+    page = place.at("r3", "view=logs")
+    lines = page.get_by_role("list", name="Log lines").get_by_role("listitem")
+    expect(lines).to_have_count(6)
+    expect(lines.nth(1)).to_contain_text("…redacted…")
+    page.get_by_label("At least").select_option("warn")
+    expect(lines).to_have_count(4)
+    page.get_by_label("From").select_option("planner")
+    expect(page.get_by_text("No line matches.")).to_be_visible()
+    page.get_by_label("From").select_option("booking")
+    page.get_by_role("searchbox", name="Filter").fill("gave up")
+    expect(lines).to_have_count(1)
+    lines.get_by_role("button", name="s8").click()
+
+    expect(pane(page)).to_contain_text("booking desk")
+
+
+def test_two_snapshots_are_held_against_each_other(place: Place) -> None:
+    page = place.at("r2", "view=state")
+    page.get_by_role("list", name="Snapshots").get_by_role("button").nth(2).click()
+    expect(page.get_by_role("tabpanel", name="State")).to_contain_text('"seat": "14A"')
+    page.get_by_label("Compared with").select_option("1")
+    between = page.get_by_role("region", name="#1 against #2")
+
+    expect(between.locator(".add")).to_contain_text('"seat": "14A"')
+    expect(between.locator(".del")).to_contain_text('"flight": "VS3"')
+
+
+def test_files_are_looked_into(place: Place) -> None:
+    page = place.at("r2", "view=files")
+    files = page.get_by_role("list", name="Files")
+    expect(files.get_by_role("button")).to_have_count(2)
+    files.get_by_role("button", name="plan.md").click()
+
+    expect(page.get_by_role("region", name="Body")).to_contain_text("- book VS3")
+
+
+def test_files_are_those_of_the_moment(live: Place) -> None:
+    """At time T: what was written later is not there yet, nor its later content."""
+    page = live.at("r2", "view=files")
+    files = page.get_by_role("list", name="Files")
+    page.get_by_label("Moment of the run").fill("1000000")
+    expect(files.get_by_role("button")).to_have_count(1)
+    files.get_by_role("button", name="plan.md").click()
+
+    expect(page.get_by_role("region", name="Body")).to_contain_text("- search")
+    expect(page.get_by_role("region", name="Body")).not_to_contain_text("- book")
+
+
+def test_metadata_tells_what_the_run_is_made_of(place: Place) -> None:
+    page = place.at("r3", "view=metadata")
+    about = page.get_by_role("region", name="Metadata")
+
+    expect(about).to_contain_text("trip of May")
+    expect(about).to_contain_text("4,500 in, 120 out")
+    expect(about).to_contain_text("masked: key:api_key")
+    expect(about.get_by_role("row", name="tool 4")).to_be_visible()
+
+
+# --- the pane ------------------------------------------------------------------------------------
+
+
+def test_the_pane_has_facts_and_exact_bytes(place: Place) -> None:
+    page = place.at("r3", "view=tree&span=s7")
+    expect(pane(page)).to_contain_text("2,900 in · 800 read from the cache · 40 out")
+    pane(page).get_by_role("tab", name="Input").click()
+    body = pane(page).get_by_label("Body")
+    expect(body).to_contain_text('"model": "claude-sonnet-4-5",')
+    pane(page).get_by_role("button", name="Raw").click()
+    expect(body).to_contain_text('{"model": "claude-sonnet-4-5", "max_tokens"')
+    pane(page).get_by_role("button", name="Bytes").click()
+    expect(body).to_contain_text("00000000  7b 22 6d 6f 64 65 6c 22")
+    pane(page).get_by_role("tab", name="Output").click()
+    expect(body).to_contain_text("VS9 is cheap.")
+    pane(page).get_by_role("tab", name="Prompt").click()
+
+    expect(pane(page).get_by_role("row", name=re.compile("^tool:hold_seat tool"))).to_be_visible()
+    expect(pane(page).get_by_role("img")).to_have_attribute("aria-label", re.compile("system 1 %"))
+
+
+def test_a_request_is_held_against_the_one_before(place: Place) -> None:
+    page = place.at("r3", "view=tree&span=s7")
+    pane(page).get_by_role("tab", name="Input").click()
+    pane(page).get_by_role("button", name="Against the one before").click()
+
+    expect(pane(page).get_by_role("region", name="Differences")).to_contain_text("r3.s4")
+    expect(pane(page).get_by_role("row", name=re.compile("message 4 user"))).to_be_visible()
+
+
+def test_why_leads_back_to_the_cause(place: Place) -> None:
+    page = place.at("r3", "view=tree&span=s12")
+    pane(page).get_by_role("tab", name="Why").click()
+    causes = pane(page).get_by_role("list", name="Causes")
+    expect(causes).to_contain_text("hold_seat failed 3 times with the same error")
+    causes.get_by_role("button", name="s10").click()
+
+    expect(pane(page)).to_contain_text("r3.s10")
+
+
+def test_a_span_is_taken_along(live: Place) -> None:
+    """As Markdown, JSON, curl, a link, a command."""
+    page = live.at("r3", "view=tree&span=s7")
+    expect(pane(page).get_by_role("button", name="JSON")).to_be_visible()
+    taken = {}
+    for name in ("Markdown", "JSON", "curl", "Link", "Command"):
+        pane(page).get_by_role("button", name=name).click()
+        expect(pane(page).get_by_role("button", name="Copied")).to_be_visible()
+        taken[name] = page.evaluate("navigator.clipboard.readText()")
+        expect(pane(page).get_by_role("button", name="Copied")).to_have_count(0)
+
+    assert taken["Markdown"].startswith("## llm messages.create (r3.s7)")
+    assert '"short_id": "r3.s7"' in taken["JSON"]
+    assert "curl" in taken["curl"]
+    assert "claude-sonnet-4-5" in taken["curl"]
+    assert taken["Link"].endswith("#/run/r3?span=s7")
+    assert taken["Command"] == "vestige span r3.s7"
+
+
+def test_a_note_is_kept(live: Place) -> None:
+    """Written on a span, read on the run after the page is loaded anew."""
+    page = live.at("r3", "view=tree&span=s9")
+    pane(page).get_by_role("button", name="Add a note").click()
+    pane(page).get_by_role("textbox").fill("<b>the seat was gone</b>")
+    pane(page).get_by_role("button", name="Keep").click()
+    expect(pane(page).get_by_role("region", name="Notes")).to_contain_text("the seat was gone")
+    live.at("r3", "view=metadata")
+    page.reload()
+
+    expect(page.get_by_role("region", name="Notes")).to_contain_text("<b>the seat was gone</b>")
+
+
+# --- one selection, one range, keys -----------------------------------------------------------------
+
+
+def test_one_selection_is_seen_in_every_view_and_by_link(place: Place) -> None:
+    """A deep link opens the same place again."""
+    page = place.at("r3", "view=tree")
+    rows(page).filter(has_text="search_flights").click()
+    page.get_by_role("tab", name="Transcript").click()
+    chosen = page.get_by_role("list", name="Transcript").locator(".chosen").first
+    expect(chosen).to_contain_text("search_flights")
+    link = page.url
+    place.at("r3", "view=metadata")
+    page.goto(link)
+    page.reload()
+
+    assert link.endswith("#/run/r3?span=s5")
+    expect(chosen).to_contain_text("search_flights")
+    expect(pane(page)).to_contain_text("r3.s5")
+
+
+def test_a_run_is_read_with_the_keyboard_alone(place: Place) -> None:
+    page = place.at("r3")
+    expect(page.get_by_role("list", name="Transcript")).to_be_visible()
+    page.keyboard.press("2")
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    expect(rows(page).nth(1)).to_have_attribute("aria-selected", "true")
+    page.keyboard.press("k")
+    expect(rows(page).nth(0)).to_have_attribute("aria-selected", "true")
+    page.keyboard.press("e")
+    expect(pane(page)).to_contain_text("r3.s8")
+    page.keyboard.press("E")
+    expect(pane(page)).to_contain_text("r3.s1")
+    page.keyboard.press("/")
+    page.keyboard.type("plan.md")
+    expect(rows(page)).to_have_count(3)
+    page.keyboard.press("Escape")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_contain_text("next row")
+    page.keyboard.press("Escape")
+    page.keyboard.press("Control+k")
+    page.keyboard.type("search_fl")
+    page.get_by_role("option").filter(has_text="s5").first.wait_for()
+    page.keyboard.press("Enter")
+
+    expect(pane(page)).to_contain_text("r3.s5")
