@@ -261,6 +261,31 @@ def test_a_run_comes_in_pages_that_have_all_of_it_once(
     assert (beyond["spans"], beyond["logs"], beyond["next"]) == ([], [], None)
 
 
+def test_what_a_run_is_narrowed_to_holds_for_data_too(home: Home) -> None:
+    """`errors`, `type`, `depth`, `from`, `to`: the spans of the data are those of the lines."""
+    with vestige.Recorder(home) as recorder, recorder.run("narrow") as run:
+        good = run.span("good", "tool")
+        good.log.info("fine")
+        good.end()
+        with run.span("step", "step") as step:
+            bad = step.span("bad", "tool")
+            bad.log.error("broken")
+            bad.end(ValueError("x"))
+    catch_up(home)
+
+    def ask_for(query: str) -> tuple[list[str], list[str]]:
+        data = site.data(f"/api/v1/show?id={run.run_id}&{query}")
+        return [span["name"] for span in data["spans"]], [log["message"] for log in data["logs"]]
+
+    with served(home) as site:
+        assert ask_for("errors=true") == (["narrow", "step", "bad"], ["broken"])
+        assert ask_for("type=tool") == (["good", "bad"], [])
+        assert ask_for("depth=1") == (["narrow", "good", "step"], [])
+        assert ask_for(f"from={step.id}&to={step.id}")[0] == ["step"]
+        assert ask_for("from=1000000") == ([], [])
+        assert ask_for("errors=true&type=tool&limit=1") == (["bad"], [])
+
+
 def test_a_long_body_comes_in_pages_and_only_as_far_as_was_asked(home: Home) -> None:
     text = "0123456789" * 250_000
     with vestige.Recorder(home) as recorder, recorder.run("long") as run:
