@@ -11,6 +11,7 @@ packed. When the server cannot be reached the pauses grow; the journals wait.
 from __future__ import annotations
 
 import os
+import ssl
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -154,6 +155,12 @@ class Ship:
     def _acknowledge(self, outgoing: Outgoing, waiting: Future[Answer | None]) -> None:
         try:
             answer = waiting.result()
+        except ssl.SSLCertVerificationError as error:
+            told = " ".join(str(error.verify_message).split()).rstrip(".")
+            raise ShipError(
+                f"{self._link.url}: its certificate is not trusted ({told}). Ask for the server by"
+                " the name that stands in it, or give the certificate by --ca-file."
+            ) from None
         except OSError as error:
             raise _LaterError(f"cannot be reached ({error.strerror or error})") from None
         if answer is not None:
