@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from vestige.store.bodies import TABLES, Bodies
+from vestige.store.bodies import ROWS, TABLES, Bodies
 from vestige.store.compress import compress
 
 CONVERSATIONS = 36
@@ -108,7 +108,11 @@ def make_shared(prose: Prose) -> dict[str, Any]:
 def write_store(path: Path, bodies: Iterable[bytes]) -> tuple[list[int], float]:
     """Ids, and the seconds to put them in: one transaction for each 64 bodies."""
     db = sqlite3.connect(path, isolation_level=None)
-    db.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;" + TABLES)
+    # The tables of bodies alone: what else a store holds is not compared here.
+    tenant = "ALTER TABLE bodies ADD COLUMN tenant INTEGER NOT NULL DEFAULT 0;"
+    db.executescript(
+        f"PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; {TABLES} {tenant} {ROWS}"
+    )
     store = Bodies(db)
     ids = []
     begun = time.perf_counter()

@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 
 from vestige.errors import NotFoundError, StoreError
 from vestige.limits import KIB, MIB
-from vestige.store.bodies import PIECE_MAX, TABLES, Bodies
+from vestige.store import schema
+from vestige.store.bodies import PIECE_MAX, ROWS, Bodies
+from vestige.store.body_reader import hash_of
 from vestige.store.body_writer import ASKED_AT_ONCE
 from vestige.store.compress import RAW, ZSTD, compress, decompress
 
@@ -24,7 +26,8 @@ NOW_NS = 1_763_229_905_123_456_789
 
 def open_store(path: Path | str = ":memory:") -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None)
-    connection.executescript(TABLES)
+    if not connection.execute("SELECT 1 FROM sqlite_master").fetchone():
+        schema.migrate(connection, path)
     return connection
 
 
@@ -181,7 +184,8 @@ def test_pieces_that_are_only_in_the_table_are_found(db: sqlite3.Connection) -> 
     ids = Bodies(db).put_many(given_)
 
     assert Bodies(db).put_many(given_[::-1]) == ids[::-1]
-    assert count(db, "pieces") == count(db, "bodies") == len(given_)
+    assert count(db, "bodies") == len(given_)
+    assert count(db, "pieces") == count(db, "nodes") == 0
 
 
 def test_more_bodies_than_are_remembered_at_once_keep_their_ids(bodies: Bodies) -> None:
@@ -390,8 +394,8 @@ def test_a_body_that_never_was_is_not_found(bodies: Bodies) -> None:
         "UPDATE pieces SET data = 'text', codec = 0",
         "UPDATE pieces SET codec = 99",
         "UPDATE pieces SET size_bytes = size_bytes - 1",
-        "UPDATE pieces SET hash = zeroblob(16) WHERE id = 2",
-        "DELETE FROM pieces WHERE id = 2",
+        "UPDATE pieces SET hash = zeroblob(16) WHERE id = 3",
+        "DELETE FROM pieces WHERE id = 3",
         "DELETE FROM nodes WHERE parent > 0",
         "DELETE FROM nodes WHERE parent = 0",
         "UPDATE nodes SET parent = id",
@@ -410,11 +414,33 @@ def test_damage_is_an_error_and_never_other_bytes(
     assert list(bodies.read_many([body_id])) == []
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE bodies SET data = zeroblob(8)",
+        "UPDATE bodies SET data = 'text'",
+        "UPDATE bodies SET codec = 99",
+        "UPDATE bodies SET size_bytes = size_bytes - 1",
+        "UPDATE bodies SET hash = zeroblob(16)",
+    ],
+)
+def test_damage_of_a_short_body_is_an_error_too(
+    db: sqlite3.Connection, bodies: Bodies, damage: str
+) -> None:
+    """It is one row, and verified as every piece is."""
+    body_id = bodies.put(b"a short text", NOW_NS)
+    db.execute(damage)
+
+    with pytest.raises(StoreError, match=rf"^body {body_id}: "):
+        bodies.read(body_id)
+    assert list(bodies.read_many([body_id])) == []
+
+
 def test_a_damaged_body_does_not_keep_others_from_being_read(
     db: sqlite3.Connection, bodies: Bodies
 ) -> None:
     """Of many that are read at once, only the damaged one is missing."""
-    first, second, third = (bodies.put(text, NOW_NS) for text in (b"one", b"two" * 500, b"three"))
+    first, second, third = (bodies.put(text, NOW_NS) for text in (b"one", b"two" * 5000, b"three"))
     db.execute("UPDATE nodes SET end_bytes = 'many' WHERE id = ?", (second,))
 
     assert list(bodies.read_many([third, second, first])) == [(third, b"three"), (first, b"one")]
@@ -424,7 +450,7 @@ def test_letting_go_of_a_damaged_body_ends(db: sqlite3.Connection, bodies: Bodie
     """Retention must get past it."""
     body_id = bodies.put(make_conversation(3)[-1], NOW_NS)
     db.execute("UPDATE nodes SET parent = id + 1")
-    db.execute("DELETE FROM pieces WHERE id = 2")
+    db.execute("DELETE FROM pieces WHERE id = 3")
 
     assert bodies.forget([body_id]).count == 1
 
@@ -447,3 +473,39 @@ def test_a_bomb_yields_no_more_than_its_row_declares() -> None:
 
     with pytest.raises(StoreError, match="damaged"):
         decompress(codec, bomb, 1000)
+
+
+# --- stores of before -----------------------------------------------------------------------
+
+
+def test_bodies_of_before_short_ones_were_rows_stay_and_can_go(tmp_path: Path) -> None:
+    """An older store keeps its nodes: read, evicted and told apart from what is new."""
+    db = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
+    before = schema.STEPS.index(ROWS)
+    for step in schema.STEPS[:before]:
+        db.executescript(step)
+    texts = {1: b"kept", 2: b"to be evicted", 3: b"evicted before"}
+    for number, text in texts.items():
+        digest = hash_of(text)
+        db.execute(
+            "INSERT INTO pieces VALUES (?, ?, ?, ?, 0, ?)",
+            (number, digest, len(text), len(text), text),
+        )
+        db.execute("INSERT INTO nodes VALUES (?, 0, ?, ?)", (number, number, len(text)))
+        db.execute(
+            "INSERT INTO bodies (id, size_bytes, first_ns, last_ns) VALUES (?, ?, 5, 5)",
+            (number, len(text)),
+        )
+    db.execute("UPDATE bodies SET evicted_ns = 7 WHERE id = 3")
+    db.executescript(ROWS)
+    bodies = Bodies(db)
+    db.execute("BEGIN")
+
+    new = bodies.put(b"new", NOW_NS)
+    freed = bodies.evict([2], NOW_NS).freed_bytes
+
+    assert bodies.read(1) == b"kept"
+    assert dict(bodies.read_many([1, 2, new])) == {1: b"kept", new: b"new"}
+    assert [bodies.state(number) for number in (1, 2, 3)] == ["kept", "evicted", "evicted"]
+    assert (new, freed) == (4, len(texts[2]))
+    assert bodies.stored_bytes() == len(b"kept" + texts[3] + b"new")

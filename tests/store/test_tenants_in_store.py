@@ -28,7 +28,7 @@ def records(number: int, *, writer: int | None = None, body: str = "same text") 
     run, root, tool = run_id(number), f"{number:08x}00000001", f"{number:08x}00000002"
     return [
         SpanOpen(1, name, 1, T0, run, root, "agent", "run", "triage"),
-        SpanOpen(1, name, 2, T0 + 1, run, tool, "agent", "tool", "t", root, body=body * 30),
+        SpanOpen(1, name, 2, T0 + 1, run, tool, "agent", "tool", "t", root, body=body * 600),
         Log(1, name, 3, T0 + 2, run, "agent", "info", "hello", tool),
         SpanClose(1, name, 4, T0 + 3, run, tool, "ok", 5),
         SpanClose(1, name, 5, T0 + 4, run, root, "ok", 9),
@@ -111,6 +111,16 @@ def test_equal_bodies_of_two_tenants_are_two_bodies_and_one_text(store: SqliteSt
     assert pieces == 1
 
 
+def test_equal_short_bodies_of_two_tenants_have_ids_of_their_own(store: SqliteStore) -> None:
+    """One row each, found again by its own tenant alone."""
+    with store._transaction():
+        ids = [store._bodies.put(b"short", 1, tenant=tenant) for tenant in (0, 2, 0, 2)]
+    rows = store._connection.execute("SELECT tenant, id FROM bodies ORDER BY id").fetchall()
+
+    assert ids == [rows[0][1], rows[1][1]] * 2
+    assert [tenant for tenant, _ in rows] == [0, 2]
+
+
 def test_a_body_that_is_the_beginning_of_another_is_its_tenants_too(store: SqliteStore) -> None:
     """Its node was there before it was a body."""
     message = '{"role":"user","content":"%s"}'
@@ -147,7 +157,7 @@ def test_pruning_takes_a_tenants_bodies_and_leaves_anothers(store: SqliteStore) 
     sums = store._connection.execute("SELECT tenant, sum(count) FROM rollups GROUP BY 1").fetchall()
 
     assert (pruned.runs, pruned.bodies, pruned.freed_bytes) == (1, 1, 0)
-    assert text == b"same text" * 30
+    assert text == b"same text" * 600
     assert sums == [("a", 2), ("b", 2)]
 
 

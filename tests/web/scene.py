@@ -37,8 +37,8 @@ HOSTILE = (
 
 
 def fill(home: Home) -> None:
-    """Ten days of runs: some fail, the last one shows why; one is hostile."""
-    clock = FakeClock(SYSTEM.now_ns() - 10 * 24 * HOUR_NS)
+    """Six days of runs (retention keeps seven): some fail, the last one shows why; one is hostile."""
+    clock = FakeClock(SYSTEM.now_ns() - 6 * 24 * HOUR_NS - HOUR_NS)
     with Recorder(home, last_words=False, clock=clock) as recorder:
         for number in range(18):
             refund(
@@ -48,7 +48,7 @@ def fill(home: Home) -> None:
                 good=number % 5 != 3,
                 conversation=f"talk {number // 3}",
             )
-            clock.advance(13 * HOUR_NS)
+            clock.advance(8 * HOUR_NS)
         hostile(recorder, clock)
         refund(recorder, clock, "A-18", good=False, conversation="talk 6")
     catch_up(home)
@@ -129,8 +129,7 @@ def _answer(
 ) -> dict[str, Any]:
     content: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
     content += [
-        {"type": "tool_use", "id": call, "name": name, "input": value}
-        for call, name, value in calls
+        {"type": "tool_use", "id": one, "name": name, "input": value} for one, name, value in calls
     ]
     return {
         "type": "message", "role": "assistant", "model": "claude-sonnet-4-5", "content": content,

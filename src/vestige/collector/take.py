@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from vestige import locks
 from vestige.collector.outbox import bound_outbox, let_go
@@ -23,6 +25,7 @@ from vestige.limits import BODY_MAX, MIB
 from vestige.record.line import parse_lines
 from vestige.record.types import BodyInfo
 from vestige.store.base import Position, Store
+from vestige.store.calm import calm
 
 
 @dataclass(slots=True)
@@ -61,21 +64,22 @@ def take(home: Home, store: Store) -> Taken:
 
 
 def _take_lines(store: Store, position: Position, data: bytes, taken: Taken) -> None:
-    records, malformed = parse_lines(data)
-    refused: set[str] = set()
-    while True:
-        try:
-            taken.records += store.append(records, position, malformed)
-            break
-        except ForeignRunError as error:
-            # A program here that joined a run which another tenant brought: that one run is left
-            # out, so that the others are not held up.
-            if error.run_id in refused:
-                raise
-            refused.add(error.run_id)
-            kept = [record for record in records if record.run_id != error.run_id]
-            malformed += len(records) - len(kept)
-            records = kept
+    with calm():
+        records, malformed = parse_lines(data)
+        refused: set[str] = set()
+        while True:
+            try:
+                taken.records += store.append(records, position, malformed)
+                break
+            except ForeignRunError as error:
+                # A program here that joined a run which another tenant brought: that one run is
+                # left out, so that the others are not held up.
+                if error.run_id in refused:
+                    raise
+                refused.add(error.run_id)
+                kept = [record for record in records if record.run_id != error.run_id]
+                malformed += len(records) - len(kept)
+                records = kept
     taken.malformed += malformed
 
 
@@ -87,7 +91,7 @@ def _finish(home: Home, store: Store, position: Position, path: Path, taken: Tak
         return
     if size_bytes > position.offset:
         # With the offset behind it, so that a kill before the deletion does not count it twice.
-        position = replace(position, offset=size_bytes)
+        position = msgspec.structs.replace(position, offset=size_bytes)
         store.append([], position, malformed=1)
         taken.malformed += 1
     let_go(home, path)

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from vestige.record.note import Note
-from vestige.record.run import BodyRef, Run
+from vestige.record.run import BodyRef, LogInfo, Run
 from vestige.record.types import Attributes, KnownRecord
 
 _UUID4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
@@ -90,6 +90,12 @@ class RunToWrite:
     process: Attributes = field(default_factory=dict)
     """What is known of the program that ran: attributes of its `process` span."""
     notes: Sequence[Note] = ()
+    read_log: Callable[[int], LogInfo] | None = None
+    """Set: the lines of the run are only places, and are read one at a time too."""
+
+    def line(self, log: LogInfo) -> LogInfo:
+        """A line with what it says."""
+        return log if log.row is None or self.read_log is None else self.read_log(log.row)
 
     def body(self, ref: BodyRef | None) -> bytes | None:
         """The bytes of a body, if they are still there."""
@@ -134,26 +140,44 @@ def derived_span_id(format: str, *source_ids: str) -> str:
 
 def span_hash(format: str, *source_ids: str) -> Callable[[str], str]:
     """`derived_span_id` with one id still to come: for a file with many of them."""
-    begun = hashlib.sha256("\0".join((format, *source_ids, "")).encode(errors="surrogatepass"))
-
-    def finish(last_id: str) -> str:
-        digest = begun.copy()
-        digest.update(last_id.encode(errors="surrogatepass"))
-        return digest.hexdigest()[:16]
-
-    return finish
+    digest = _begun_digest(format, *source_ids)
+    return lambda last_id: digest(last_id)[:16]
 
 
 def derived_uuid(*parts: str) -> str:
     """Shaped as a UUIDv4, and always the same for the same parts."""
-    digest = _digest(*parts)
-    variant = "89ab"[int(digest[16], 16) % 4]
+    return _uuid_of(_digest(*parts))
+
+
+def uuid_hash(*parts: str) -> Callable[[str], str]:
+    """`derived_uuid` with one part still to come: for a run with many of them."""
+    digest = _begun_digest(*parts)
+    return lambda last_part: _uuid_of(digest(last_part))
+
+
+def _uuid_of(digest: str) -> str:
+    variant = _VARIANTS[digest[16]]
     return f"{digest[:8]}-{digest[8:12]}-4{digest[13:16]}-{variant}{digest[17:20]}-{digest[20:32]}"
+
+
+_VARIANTS = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789abcdef"}
 
 
 def derived_run_id(format: str, foreign_id: str) -> str:
     """The foreign id itself where it is a UUIDv4, else one that derives from it."""
     return foreign_id if is_uuid4(foreign_id) else derived_uuid(format, foreign_id)
+
+
+def _begun_digest(*parts: str) -> Callable[[str], str]:
+    """`_digest` of these parts and one more."""
+    begun = hashlib.sha256("\0".join((*parts, "")).encode(errors="surrogatepass"))
+
+    def finish(last_part: str) -> str:
+        digest = begun.copy()
+        digest.update(last_part.encode(errors="surrogatepass"))
+        return digest.hexdigest()
+
+    return finish
 
 
 def _digest(*parts: str) -> str:

@@ -61,7 +61,7 @@ PARTS_MAX = 500_000
 
 MESSAGE_ARRAYS = frozenset({"messages", "input", "contents", "system"})
 
-_OF_MESSAGES = (b'"role"', *(f'"{key}"'.encode() for key in sorted(MESSAGE_ARRAYS)))
+_OF_MESSAGES = re.compile(f'"(?:role|{"|".join(sorted(MESSAGE_ARRAYS))})"'.encode())
 """Without one of these, a text too short for a large member has nothing to cut."""
 
 SLICES = "slices"
@@ -101,7 +101,7 @@ def find_cuts(text: bytes) -> list[int]:
     end = len(text.rstrip(_BLANKS))
     if text[begin : begin + 1] not in (b"{", b"["):
         return []
-    if len(text) < MEMBER_MIN and not any(word in text for word in _OF_MESSAGES):
+    if len(text) < MEMBER_MIN and _OF_MESSAGES.search(text) is None:
         return []
     cutter = _Cutter(text)
     try:

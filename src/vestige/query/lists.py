@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
+
+from msgspec.structs import replace
 
 from vestige.errors import UsageError
 from vestige.query import words

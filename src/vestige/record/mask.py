@@ -25,8 +25,9 @@ from vestige.record.values import safe_str, text_of_bytes
 
 MARK: Final = "…redacted…"
 
-_SCHEME = re.compile(r"(?i)(?:bearer|basic|token|digest|apikey|negotiate|bot)[ \t]+(?=\S)")
-_MASKED = re.compile(rf"(?s)(?:{MARK}|.{MARK}.|..{MARK}..|...{MARK}...)")
+# Not compiled here: these two would be a twentieth of `import vestige`, and few programs mask.
+_SCHEME: Final = r"(?i)(?:bearer|basic|token|digest|apikey|negotiate|bot)[ \t]+(?=\S)"
+_MASKED: Final = rf"(?s)(?:{MARK}|.{MARK}.|..{MARK}..|...{MARK}...)"
 
 
 def mask(value: object) -> str:
@@ -35,10 +36,10 @@ def mask(value: object) -> str:
         text = text_of_bytes(value) if isinstance(value, bytes) else safe_str(value)
     except Exception:  # noqa: BLE001  # even a class name may be code that raises
         return MARK
-    scheme = _SCHEME.match(text)
+    scheme = re.match(_SCHEME, text)
     start = scheme.end() if scheme else 0
     secret = text[start:]
-    if _MASKED.fullmatch(secret):
+    if re.fullmatch(_MASKED, secret):
         return text
     shown = _shown(len(secret))
     return text[:start] + secret[:shown] + MARK + secret[len(secret) - shown :]

@@ -18,9 +18,6 @@ in record/scan.py. All but the first load when they are needed.
 
 from __future__ import annotations
 
-import base64
-import binascii
-import copy
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -118,6 +115,8 @@ class Redactor:
 
     def without_key_rules(self) -> Redactor:
         """Another one that knows the same shapes and the values registered so far, but no keys."""
+        import copy  # here, as base64: what few need is not loaded by `import vestige`
+
         other = copy.copy(self)
         other._word, other._hits_in, other._learning = None, None, threading.Lock()
         return other
@@ -219,9 +218,11 @@ class Redactor:
         return self._nested(value, {} if counts is None else counts, NESTING_MAX)
 
     def _base64(self, body: str, counts: Counts) -> str:
+        import base64
+
         try:
             raw = base64.b64decode(body, validate=True)
-        except (binascii.Error, ValueError):
+        except ValueError:  # binascii.Error is one
             return self.text(body, counts)
         text = raw.decode(errors="surrogateescape")
         cleaned = self.text(text, counts)
@@ -407,6 +408,7 @@ def _registered(text: str, needles: tuple[str, ...]) -> list[Hit]:
 
 def _forms(value: str) -> set[str]:
     """A value as it is, and as JSON, Python, URLs and base64 write it."""
+    import base64
     from urllib.parse import quote, quote_plus
 
     raw = value.encode(errors="surrogatepass")
@@ -432,6 +434,8 @@ def _json_forms(text: str) -> set[str]:
 
 def _base64_inside(raw: bytes) -> Iterator[str]:
     """What is sure to appear when the value is a part of something in base64, `user:value` say."""
+    import base64
+
     for shift in (1, 2):
         coded = base64.b64encode(bytes(shift) + raw).decode().rstrip("=")
         # The first characters mix with what stands before, the last with what comes after.

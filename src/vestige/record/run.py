@@ -92,6 +92,8 @@ class LogInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     attributes: Attributes
     redacted: dict[str, int]
     body: BodyRef | None
+    row: int | None = None
+    """Set: only its place is here; what it says is read when it is needed."""
 
 
 class LinkInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):

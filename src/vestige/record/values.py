@@ -14,7 +14,6 @@ lost and nothing raises:
 
 from __future__ import annotations
 
-import base64
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -67,6 +66,8 @@ def flat(value: Any) -> Scalar:
     kind = type(value)
     if kind is str or kind is int or kind is bool or value is None:
         return value  # type: ignore[no-any-return]  # checked by its exact type
+    if kind is float:
+        return scalar_of(value)
     try:
         if isinstance(value, (Mapping, list, tuple, set, frozenset)):
             from vestige.record.render import json_text  # render.py is built on this module
@@ -107,14 +108,14 @@ def inline_bytes(raw: bytes) -> tuple[str, BodyInfo | None]:
     try:
         return raw.decode(), None
     except UnicodeDecodeError:
-        return base64.b64encode(raw).decode(), BodyInfo(encoding="base64")
+        return _base64(raw), BodyInfo(encoding="base64")
 
 
 def text_of_bytes(raw: bytes) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError:
-        return "base64:" + base64.b64encode(raw).decode()
+        return f"base64:{_base64(raw)}"
 
 
 def clean_text(text: str) -> str:
@@ -140,6 +141,12 @@ def cut(text: str, length_max: int) -> str:
     if len(text) <= length_max:
         return text
     return f"{text[:length_max]}…[+{len(text) - length_max} characters]"
+
+
+def _base64(raw: bytes) -> str:
+    from base64 import b64encode  # here: few programs have such bytes, and all import this module
+
+    return b64encode(raw).decode()
 
 
 def _digits(number: int) -> str:

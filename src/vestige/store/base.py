@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, Protocol
+
+import msgspec
 
 from vestige.record.finding import Finding
 from vestige.record.note import Note
-from vestige.record.run import Run, RunInfo
+from vestige.record.run import LogInfo, Run, RunInfo
 from vestige.record.tenant import DEFAULT_TENANT
 from vestige.record.types import AnyRecord, Attributes
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
+class Position(msgspec.Struct, frozen=True):
     """How far a journal file has been taken in."""
 
     writer: str
@@ -23,8 +23,7 @@ class Position:
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class WriterInfo:
+class WriterInfo(msgspec.Struct, frozen=True):
     """One process's journal, as far as it was taken in."""
 
     writer: str
@@ -41,8 +40,7 @@ class WriterInfo:
     tenant: str = DEFAULT_TENANT
 
 
-@dataclass(frozen=True, slots=True)
-class OpenSpan:
+class OpenSpan(msgspec.Struct, frozen=True):
     """A span without an end, and what a crash stamp needs of it."""
 
     run_id: str
@@ -53,8 +51,7 @@ class OpenSpan:
     started_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class SupervisedEnd:
+class SupervisedEnd(msgspec.Struct, frozen=True):
     """How a supervised run ended: its root's attributes, and when."""
 
     attributes: Attributes
@@ -64,8 +61,7 @@ class SupervisedEnd:
 Op = Literal[":", ">", "<", ">=", "<=", "="]
 
 
-@dataclass(frozen=True, slots=True)
-class Term:
+class Term(msgspec.Struct, frozen=True):
     """One condition on runs (query/filters.py has the language)."""
 
     key: str
@@ -74,8 +70,7 @@ class Term:
     negated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RunFilter:
+class RunFilter(msgspec.Struct, frozen=True):
     """Which runs to list."""
 
     failed: bool = False
@@ -100,8 +95,7 @@ class RunFilter:
     """Of each conversation only the newest run that is wanted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
+class Listed(msgspec.Struct, frozen=True):
     """Runs; and how far one looked for them, where that has a bound."""
 
     runs: Sequence[RunInfo]
@@ -111,8 +105,7 @@ class Listed:
     """The short id of the last of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConversationInfo:
+class ConversationInfo(msgspec.Struct, frozen=True):
     """What the runs of one conversation add up to."""
 
     conversation_id: str
@@ -123,16 +116,14 @@ class ConversationInfo:
     output_tokens: int
 
 
-@dataclass(frozen=True, slots=True)
-class RetentionPolicy:
+class RetentionPolicy(msgspec.Struct, frozen=True):
     """What to keep. None: without bound."""
 
     age_max_s: float | None
     body_bytes_max: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Pruned:
+class Pruned(msgspec.Struct, frozen=True):
     """What a retention pass removed, or would remove."""
 
     runs: int
@@ -141,8 +132,7 @@ class Pruned:
     freed_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """Where something was found: a span of a run; or the run itself, span_id None."""
 
     run_id: str
@@ -152,8 +142,7 @@ class Place:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class CheckResult:
+class CheckResult(msgspec.Struct, frozen=True):
     """What one check said of a run; nothing: it passed."""
 
     name: str
@@ -161,8 +150,7 @@ class CheckResult:
     findings: Sequence[Finding]
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(msgspec.Struct, frozen=True):
     """What to search for, and where."""
 
     pattern: re.Pattern[str]
@@ -176,8 +164,7 @@ class Wanted:
     """Of `attrs`, `logs`, `bodies`: searched in this order."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(msgspec.Struct, frozen=True):
     """One stretch of text in which something was found, told once wherever it is repeated."""
 
     cursor: str
@@ -196,8 +183,7 @@ class Hit:
     """Bodies that contain this stretch."""
 
 
-@dataclass(frozen=True, slots=True)
-class Searched:
+class Searched(msgspec.Struct, frozen=True):
     """Hits; and where the search stopped early, if it did."""
 
     hits: Sequence[Hit]
@@ -206,8 +192,7 @@ class Searched:
     """Why it stopped: words for the reader; empty when all was searched."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(msgspec.Struct, frozen=True):
     """What a query of the user's gave."""
 
     columns: Sequence[str]
@@ -282,7 +267,11 @@ class Store(Protocol):
 
     def find_runs(self, id_or_prefix: str) -> Sequence[RunInfo]: ...
 
-    def load_run(self, run_id: str) -> Run: ...
+    def load_run(self, run_id: str, *, with_lines: bool = True) -> Run:
+        """Its skeleton. Without lines: for who reads few of them, one by one (`read_log`)."""
+
+    def read_log(self, row: int) -> LogInfo:
+        """A line of a run that was loaded without them."""
 
     def read_body(self, body_id: int, start: int = 0, end: int | None = None) -> bytes: ...
 

@@ -12,6 +12,8 @@ before; the same text ends at the same node, whoever sent it. Only tenants are k
 has a root of its own (parent 0 for the default one, -2 for tenant 2), so that no body of one has
 the id of another's, while equal pieces are still stored once.
 
+Most bodies are short and cannot be cut: such a one is a single row, with its text in it.
+
     bodies = Bodies(connection)                     # one for each connection
     body_id = bodies.put(data, at_ns)               # inside the caller's transaction
     ids = bodies.put_many([(data, at_ns), ...])     # many at once cost half as much
@@ -70,6 +72,21 @@ CREATE TABLE IF NOT EXISTS bodies (
 );
 """
 
+ROWS = """
+-- A short text in one piece stands in its body's own row, without node and piece. There: as in pieces.
+ALTER TABLE bodies ADD COLUMN stored_bytes INTEGER; -- of data
+ALTER TABLE bodies ADD COLUMN codec INTEGER; -- NULL: the text is that of the node with this id
+ALTER TABLE bodies ADD COLUMN hash BLOB; -- as in pieces
+ALTER TABLE bodies ADD COLUMN data BLOB; -- the text
+CREATE UNIQUE INDEX bodies_by_hash ON bodies (hash, tenant, stored_bytes) WHERE hash IS NOT NULL;
+"""
+"""A later step than TABLES and tenants. What was stored before stays as it is."""
+
+_EVICT = """
+UPDATE bodies SET evicted_ns = ?, stored_bytes = NULL, codec = NULL, hash = NULL, data = NULL
+WHERE id = ? AND evicted_ns IS NULL
+"""
+
 _IS_NEEDED = """
 SELECT EXISTS (SELECT 1 FROM bodies WHERE id = :node AND evicted_ns IS NULL)
     OR EXISTS (SELECT 1 FROM nodes WHERE parent = :node AND parent > 0)
@@ -100,8 +117,7 @@ class Bodies(BodyWriter):
 
     def evict(self, body_ids: Iterable[int], at_ns: int) -> Evicted:
         """Take the text of these bodies. Their rows stay, and say when it went."""
-        query = "UPDATE bodies SET evicted_ns = ? WHERE id = ? AND evicted_ns IS NULL"
-        return self._let_go(body_ids, query, (at_ns,))
+        return self._let_go(body_ids, _EVICT, (at_ns,))
 
     def forget(self, body_ids: Iterable[int]) -> Evicted:
         """Remove bodies that no record refers to any more, marker and all."""
@@ -127,9 +143,11 @@ class Bodies(BodyWriter):
         assert self._db.in_transaction, "the caller owns the transaction"
         count = freed = 0
         for body_id in body_ids:
+            own = self._db.execute("SELECT stored_bytes FROM bodies WHERE id = ?", (body_id,))
+            stored_bytes = own.fetchone()
             if self._db.execute(query, (*values, body_id)).rowcount:
                 count += 1
-                freed += self._release(body_id)
+                freed += stored_bytes[0] or self._release(body_id)
         self.clear_caches()
         return Evicted(count, freed)
 
@@ -152,4 +170,4 @@ class Bodies(BodyWriter):
         return freed
 
 
-__all__ = ["PIECE_MAX", "TABLES", "Bodies", "Evicted"]
+__all__ = ["PIECE_MAX", "ROWS", "TABLES", "Bodies", "Evicted"]

@@ -48,19 +48,30 @@ WITH RECURSIVE chain (id, parent, piece, end_bytes) AS (
 SELECT c.end_bytes, p.size_bytes, p.codec, CAST(p.hash AS BLOB), CAST(p.data AS BLOB)
 FROM chain c JOIN pieces p ON p.id = c.piece
 WHERE c.end_bytes - p.size_bytes < :end
+UNION ALL
+SELECT size_bytes, size_bytes, codec, CAST(hash AS BLOB), CAST(data AS BLOB)
+FROM bodies WHERE id = :node AND codec IS NOT NULL
 """
 
 # Bodies of one conversation share most of their nodes: each node comes once.
 _NODES_OF_BODIES = """
 WITH RECURSIVE chain (id, parent, piece, end_bytes) AS (
     SELECT n.id, n.parent, n.piece, n.end_bytes FROM bodies b JOIN nodes n ON n.id = b.id
-    WHERE b.id IN (SELECT value FROM json_each(?)) AND b.evicted_ns IS NULL
+    WHERE b.id IN (SELECT value FROM json_each(?1)) AND b.evicted_ns IS NULL AND b.codec IS NULL
     UNION
     SELECT n.id, n.parent, n.piece, n.end_bytes FROM chain c JOIN nodes n ON n.id = c.parent
     WHERE n.id < c.id
 )
 SELECT c.id, c.parent, c.end_bytes, p.size_bytes, p.codec, CAST(p.hash AS BLOB), CAST(p.data AS BLOB)
 FROM chain c JOIN pieces p ON p.id = c.piece
+UNION ALL
+SELECT id, 0, size_bytes, size_bytes, codec, CAST(hash AS BLOB), CAST(data AS BLOB)
+FROM bodies WHERE id IN (SELECT value FROM json_each(?1)) AND codec IS NOT NULL
+"""
+
+_STORED_BYTES = """
+SELECT (SELECT coalesce(sum(stored_bytes), 0) FROM pieces)
+     + (SELECT coalesce(sum(stored_bytes), 0) FROM bodies WHERE hash IS NOT NULL)
 """
 
 
@@ -135,8 +146,8 @@ class BodyReader:
         return None
 
     def stored_bytes(self) -> int:
-        """What all pieces take, compressed."""
-        (total,) = self._db.execute("SELECT coalesce(sum(stored_bytes), 0) FROM pieces").fetchone()
+        """What all texts take, compressed."""
+        (total,) = self._db.execute(_STORED_BYTES).fetchone()
         return int(total)
 
     def _get(self, body_id: int) -> tuple[int, int | None]:

@@ -4,7 +4,8 @@
     first, second = writer.put_many([(data, at_ns), (other, at_ns)])
 
 A call cuts and hashes all of its bodies, asks for all hashes in a few statements, then writes
-each table once: a look at the tables for every piece would be half of the work.
+each table once: a look at the tables for every piece would be half of the work. A short body that
+cannot be cut is one row; the others are nodes and pieces.
 
 The one hard fact: ids are remembered between calls. They are forgotten when another connection
 has written, but **after a rollback the owner of the transaction must call `clear_caches()`**.
@@ -15,7 +16,7 @@ Elsewhere: what the rows mean, store/bodies.py; where to cut, providers/split.py
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from vestige.limits import KIB
 from vestige.providers.split import split
@@ -27,24 +28,28 @@ IDS_REMEMBERED = 32 * KIB
 """Pieces and nodes, some MB together: the messages of hundreds of live conversations."""
 
 WHOLE_MIN = 4 * KIB
-"""A shorter body is looked up piece by piece: it has few."""
+"""A shorter body that cannot be cut is one row: a longer row would be dear to touch again."""
 
 ASKED_AT_ONCE = 500
 """Hashes in one statement: SQLite may be built for 999."""
 
 _PUT_BODY = """
-INSERT INTO bodies (id, size_bytes, first_ns, last_ns) VALUES (?, ?, ?, ?)
+INSERT INTO bodies (tenant, id, size_bytes, first_ns, last_ns) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE SET last_ns = max(last_ns, excluded.last_ns), evicted_ns = NULL
 """
 
-_ADD_BODY = "INSERT INTO bodies (id, size_bytes, first_ns, last_ns) VALUES (?, ?, ?, ?)"
+_ADD_BODY = "INSERT INTO bodies (tenant, id, size_bytes, first_ns, last_ns) VALUES (?, ?, ?, ?, ?)"
 
-# An evicted body keeps its id, so the id must not be given to another node.
-_LAST_NODE = """
-SELECT max((SELECT coalesce(max(id), 0) FROM nodes), (SELECT coalesce(max(id), 0) FROM bodies))
+_ADD_SHORT = """
+INSERT INTO bodies (tenant, id, size_bytes, first_ns, last_ns, stored_bytes, codec, hash, data)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 
-_LAST_PIECE = "SELECT coalesce(max(id), 0) FROM pieces"
+# One series of numbers, so that a search can tell which text is newer. An evicted body keeps its id.
+_LAST_ID = """
+SELECT max((SELECT coalesce(max(id), 0) FROM nodes), (SELECT coalesce(max(id), 0) FROM bodies),
+           (SELECT coalesce(max(id), 0) FROM pieces))
+"""
 
 _FIND_NODE = "SELECT id FROM nodes WHERE piece = ? AND parent = ?"
 
@@ -55,8 +60,14 @@ NodeKey = tuple[int, bytes]
 Cut = tuple[list[bytes], list[bytes]]
 """Pieces, and their hashes."""
 
-Reference = tuple[int, int, int, int]
-"""A row of bodies: id, size, first and last time."""
+Blob = bytearray
+"""How bytes are given to a statement: for `bytes` Python's sqlite3 looks for an adapter each time."""
+
+Short = tuple[int, int, Blob, Blob]
+"""The end of a short body's row: stored size, codec, hash, data."""
+
+Reference = tuple[int, int, int, int, int]
+"""A row of bodies: tenant, id, size, first and last time."""
 
 WholeKey = tuple[int, int, bytes]
 """What tells most bodies apart at a glance: tenant, length and end."""
@@ -69,7 +80,10 @@ class BodyWriter(BodyReader):
     def __init__(self, connection: sqlite3.Connection) -> None:
         super().__init__(connection)
         self._version = -1
-        self._last_node = self._last_piece = 0
+        self._last = 0
+        self._shorts: Recent[bytes, int] = Recent(IDS_REMEMBERED)
+        self._shorts_of = 0
+        """The tenant whose short bodies are remembered: mostly there is only one."""
         self._pieces: Recent[bytes, int] = Recent(IDS_REMEMBERED)
         self._nodes: Recent[NodeKey, int] = Recent(IDS_REMEMBERED)
         self._wholes: Recent[WholeKey, tuple[bytes, int]] = Recent(TEXT_REMEMBERED)
@@ -85,23 +99,33 @@ class BodyWriter(BodyReader):
         What is new is in memory at once, compressed: the caller bounds how much it gives.
         """
         self._begin()
-        before = self._last_node
+        self._remember_shorts_of(tenant)
+        before = self._last
         try:
             cuts = self._cut_all([data for data, _ in bodies], tenant)
-            self._find_pieces({digest for cut in cuts if type(cut) is tuple for digest in cut[1]})
+            shorts = {cut for cut in cuts if type(cut) is bytes}
+            own = f"bodies WHERE tenant = {tenant:d} AND"
+            self._find(own, shorts, self._shorts, self._known_shorts)
+            pieces = {digest for cut in cuts if type(cut) is tuple for digest in cut[1]}
+            self._find("pieces WHERE", pieces, self._pieces, self._known_pieces)
             ids = [
-                cut if isinstance(cut, int) else self._put_pieces(data, *cut, tenant)
-                for (data, _), cut in zip(bodies, cuts, strict=True)
+                self._put(data, cut, tenant) for (data, _), cut in zip(bodies, cuts, strict=True)
             ]
-            self._write(_references(bodies, ids), before, tenant)
+            self._write(_references(bodies, ids, tenant), before)
         except BaseException:
             self.clear_caches()
             raise
         return ids
 
+    def _remember_shorts_of(self, tenant: int) -> None:
+        if tenant != self._shorts_of:
+            self._shorts.clear()
+            self._shorts_of = tenant
+
     def clear_caches(self) -> None:
         """Forget every id. To be called after a rollback, which takes rows that we remember."""
         self._version = -1
+        self._shorts.clear()
         self._pieces.clear()
         self._nodes.clear()
         self._wholes.clear()
@@ -114,24 +138,27 @@ class BodyWriter(BodyReader):
         if version != self._version:
             self.clear_caches()
             self._version = version
-            (self._last_node,) = self._db.execute(_LAST_NODE).fetchone()
-            (self._last_piece,) = self._db.execute(_LAST_PIECE).fetchone()
+            (self._last,) = self._db.execute(_LAST_ID).fetchone()
 
     # --- one call -------------------------------------------------------------------------
 
     def _drop_new(self) -> None:
+        self._known_shorts: dict[bytes, int] = {}
+        self._new_shorts: dict[int, Short] = {}
         self._known_pieces: dict[bytes, int] = {}
         self._new_nodes: dict[NodeKey, int] = {}
-        self._piece_rows: list[tuple[int, bytes, int, int, int, bytes]] = []
+        self._piece_rows: list[tuple[int, Blob, int, int, int, Blob]] = []
         self._node_rows: list[tuple[int, int, int, int]] = []
 
-    def _cut_all(self, datas: Sequence[bytes], tenant: int) -> list[Cut | int]:
-        """Each body cut; or its node. A retry resends the same bytes, and comparing beats cutting."""
-        cuts: list[Cut | int] = []
+    def _cut_all(self, datas: Sequence[bytes], tenant: int) -> list[Cut | bytes | int]:
+        """Each body cut, or its hash if it is short and whole; or its node: a retry resends the
+        same bytes, and comparing beats cutting."""
+        cuts: list[Cut | bytes | int] = []
         places: dict[WholeKey, int] = {}
         for at, data in enumerate(datas):
             if len(data) < WHOLE_MIN:
-                cuts.append(_cut(data))
+                pieces = split(data)
+                cuts.append(hash_of(data) if len(pieces) == 1 else _hashed(pieces))
                 continue
             key = (tenant, len(data), data[-64:])
             found = self._wholes.get(key)
@@ -144,24 +171,40 @@ class BodyWriter(BodyReader):
                 cuts.append(_cut(data))
         return cuts
 
-    def _find_pieces(self, digests: Collection[bytes]) -> None:
-        """Learn the ids of all pieces that are there already."""
-        known = self._known_pieces
+    def _find(
+        self,
+        rows: str,
+        digests: Collection[bytes],
+        recent: Recent[bytes, int],
+        known: dict[bytes, int],
+    ) -> None:
+        """Learn the ids of all that are there already."""
         missing = []
         for digest in digests:
-            found = self._pieces.get(digest)
+            found = recent.get(digest)
             if found is None:
-                missing.append(digest)
+                missing.append(Blob(digest))
             else:
                 known[digest] = found
-        if not self._last_piece:
+        if not self._last:
             return
         for at in range(0, len(missing), ASKED_AT_ONCE):
             asked = missing[at : at + ASKED_AT_ONCE]
             places = ",".join("?" * len(asked))
-            known.update(
-                self._db.execute(f"SELECT hash, id FROM pieces WHERE hash IN ({places})", asked)
-            )
+            known.update(self._db.execute(f"SELECT hash, id FROM {rows} hash IN ({places})", asked))
+
+    def _put(self, data: bytes, cut: Cut | bytes | int, tenant: int) -> int:
+        """The id of a body, found or new."""
+        if isinstance(cut, bytes):
+            return self._known_shorts.get(cut) or self._add_short(data, cut)
+        return cut if isinstance(cut, int) else self._put_pieces(data, *cut, tenant)
+
+    def _add_short(self, data: bytes, digest: bytes) -> int:
+        self._last = body_id = self._last + 1
+        codec, stored = compress(data)
+        self._new_shorts[body_id] = (len(stored), codec, Blob(digest), Blob(stored))
+        self._known_shorts[digest] = body_id
+        return body_id
 
     def _put_pieces(
         self, data: bytes, pieces: list[bytes], digests: list[bytes], tenant: int
@@ -193,56 +236,58 @@ class BodyWriter(BodyReader):
             if row is not None:
                 self._nodes.put(key, row[0])
                 return row[0], False
-        self._last_node = node = self._last_node + 1
+        self._last = node = self._last + 1
         self._new_nodes[key] = node
         self._node_rows.append((node, parent, piece_id, end))
         return node, True
 
     def _add_piece(self, piece: bytes, digest: bytes) -> int:
-        self._last_piece = piece_id = self._last_piece + 1
+        self._last = piece_id = self._last + 1
         codec, stored = compress(piece)
-        self._piece_rows.append((piece_id, digest, len(piece), len(stored), codec, stored))
+        row = (piece_id, Blob(digest), len(piece), len(stored), codec, Blob(stored))
+        self._piece_rows.append(row)
         self._known_pieces[digest] = piece_id
         return piece_id
 
-    def _write(self, references: Collection[Reference], before: int, tenant: int) -> None:
+    def _write(self, references: Mapping[int, Reference], before: int) -> None:
         """The rows of what is new. A body whose node is new cannot be there."""
         executemany = self._db.executemany
+        shorts = self._new_shorts
         executemany("INSERT INTO pieces VALUES (?, ?, ?, ?, ?, ?)", self._piece_rows)
         executemany("INSERT INTO nodes VALUES (?, ?, ?, ?)", self._node_rows)
-        executemany(_of(tenant, _ADD_BODY), [body for body in references if body[0] > before])
-        executemany(_of(tenant, _PUT_BODY), [body for body in references if body[0] <= before])
+        executemany(_ADD_SHORT, [(*references[each], *row) for each, row in shorts.items()])
+        others = [row for each, row in references.items() if each not in shorts]
+        executemany(_ADD_BODY, [row for row in others if row[1] > before])
+        executemany(_PUT_BODY, [row for row in others if row[1] <= before])
+        self._shorts.update(self._known_shorts)
         self._pieces.update(self._known_pieces)
         self._nodes.update(self._new_nodes)
         self._drop_new()
 
 
-def _of(tenant: int, statement: str) -> str:
-    """A statement that adds bodies, for one tenant's."""
-    if not tenant:
-        return statement
-    columns, values = "last_ns) VALUES (?, ?, ?, ?)", f"last_ns, tenant) VALUES (?, ?, ?, ?, {tenant:d})"  # fmt: skip
-    assert columns in statement
-    return statement.replace(columns, values)
-
-
 def _cut(data: bytes) -> Cut:
-    """By message, and no piece longer than PIECE_MAX. An empty body is one piece."""
+    """By message, and no piece longer than PIECE_MAX."""
     pieces = split(data)
     if len(data) > PIECE_MAX:
         pieces = [
             piece[at : at + PIECE_MAX] for piece in pieces for at in range(0, len(piece), PIECE_MAX)
         ]
+    return _hashed(pieces)
+
+
+def _hashed(pieces: list[bytes]) -> Cut:
     return pieces, [hash_of(piece) for piece in pieces]
 
 
-def _references(bodies: Sequence[tuple[bytes, int]], ids: Sequence[int]) -> Collection[Reference]:
+def _references(
+    bodies: Sequence[tuple[bytes, int]], ids: Sequence[int], tenant: int
+) -> Mapping[int, Reference]:
     """Each body once, with the first and the last time."""
     found: dict[int, Reference] = {}
     for (data, at_ns), node in zip(bodies, ids, strict=True):
         known = found.get(node)
         if known is None:
-            found[node] = (node, len(data), at_ns, at_ns)
-        elif not known[2] <= at_ns <= known[3]:
-            found[node] = (node, len(data), min(known[2], at_ns), max(known[3], at_ns))
-    return found.values()
+            found[node] = (tenant, node, len(data), at_ns, at_ns)
+        elif not known[3] <= at_ns <= known[4]:
+            found[node] = (tenant, node, len(data), min(known[3], at_ns), max(known[4], at_ns))
+    return found

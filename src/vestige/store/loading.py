@@ -10,13 +10,14 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from vestige.record.run import BodyRef, LinkInfo, LogInfo, Run, RunInfo, SpanInfo, in_order
 from vestige.record.tenant import DEFAULT_TENANT
+from vestige.record.types import OWN_COMPONENT
 from vestige.store import run_terms
 from vestige.store.base import ConversationInfo, Listed, RunFilter, Term
 
@@ -88,7 +89,8 @@ def find_runs(connection: sqlite3.Connection, id_or_prefix: str) -> list[RunInfo
     return exact or found
 
 
-def find_run(connection: sqlite3.Connection, run_id: str) -> Run | None:
+def find_run(connection: sqlite3.Connection, run_id: str, *, with_lines: bool = True) -> Run | None:
+    """A run; without its lines, of those of the program only the places are there (`row`)."""
     execute = connection.execute
     row = execute(f"SELECT {_RUN_COLUMNS} FROM runs r WHERE run_id = ?", (run_id,)).fetchone()
     if row is None:
@@ -96,12 +98,24 @@ def find_run(connection: sqlite3.Connection, run_id: str) -> Run | None:
     info, number = _run_info(row), row[1]
     writers = _Writers(connection)
     spans = in_order(_span_info(info.short_id, row, writers) for row in execute(_SPANS, (number,)))
-    logs = in_order(_log_info(row, writers) for row in execute(_LOGS, (number,)))
+    if with_lines:
+        logs = in_order(_log_info(row, writers) for row in execute(_LOGS, (number,)))
+    else:
+        logs = in_order(_log_place(row, writers) for row in execute(_PLACES, (number,)).fetchall())
+        for at, log in enumerate(logs):
+            if log.component == OWN_COMPONENT and log.row is not None:  # few: stamps, gaps
+                logs[at] = read_log(connection, log.row)
     links = [
         LinkInfo(span_id=span, target_run=run, target_span=target, reason=reason)
         for span, run, target, reason in execute(_LINKS, (number,))
     ]
     return Run(info=info, spans=spans, logs=logs, links=links)
+
+
+def read_log(connection: sqlite3.Connection, row: int) -> LogInfo:
+    """The line at a place. It must be there: a place is read in the transaction that found it."""
+    found = connection.execute(_LOG, (row,)).fetchone()
+    return _log_info(found, _Writers(connection))
 
 
 class _Writers(dict[int, str]):
@@ -185,9 +199,15 @@ SELECT s.span_id, s.number, s.parent_id, s.writer, s.seq, s.started_ns, s.type, 
   s.end_seq
 FROM spans s WHERE s.run = ?
 """
-_LOGS = """
-SELECT l.span_id, l.writer, l.seq, l.time_ns, l.level, l.component, l.message, l.attributes,
-  l.redacted, l.body, l.body_bytes, l.body_info
+_LOG_COLUMNS = (
+    "l.span_id, l.writer, l.seq, l.time_ns, l.level, l.component, l.message, l.attributes,"
+    " l.redacted, l.body, l.body_bytes, l.body_info"
+)
+_LOGS = f"SELECT {_LOG_COLUMNS} FROM logs l WHERE l.run = ?"
+_LOG = f"SELECT {_LOG_COLUMNS} FROM logs l WHERE l.id = ?"
+# Only columns before the message: what follows it may lie on other pages.
+_PLACES = """
+SELECT l.span_id, l.writer, l.seq, l.time_ns, l.level, l.component, l.id
 FROM logs l WHERE l.run = ?
 """
 _LINKS = """
@@ -220,6 +240,13 @@ def _log_info(row: Sequence[Any], writers: Mapping[int, str]) -> LogInfo:
         span_id=row[0], writer=writers[row[1]], seq=row[2], time_ns=row[3], level=row[4], component=row[5],
         message=row[6], attributes=_decode(row[7]) if row[7] else {},
         redacted=_decode(row[8]) if row[8] else {}, body=_body_ref(row[9], row[10], row[11]),
+    )  # fmt: skip
+
+
+def _log_place(row: Sequence[Any], writers: Mapping[int, str]) -> LogInfo:
+    return LogInfo(
+        span_id=row[0], writer=writers[row[1]], seq=row[2], time_ns=row[3], level=row[4], component=row[5],
+        message="", attributes={}, redacted={}, body=None, row=row[6],
     )  # fmt: skip
 
 

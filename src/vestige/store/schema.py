@@ -256,7 +256,7 @@ BEGIN DELETE FROM closes WHERE id <= NEW.id - {CLOSES_KEPT}; END;
 
 STEPS: tuple[str, ...] = (
     _RUNS + bodies.TABLES, _FINDINGS, _BUNDLES, _TENANTS, _NOTES, _CLOSES,
-    remote.TABLES,
+    remote.TABLES, bodies.ROWS,
 )  # fmt: skip
 """Step n brings a store from version n to n + 1."""
 

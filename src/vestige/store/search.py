@@ -1,8 +1,8 @@
 """Search a store: ids, attribute values, text; and the findings that were kept.
 
 Functions over a connection; nothing here writes except `store_findings`, in its caller's
-transaction. Text is searched in the deduplicated pieces, each once, and a hit is then
-led to the first body and span that contain it. So a message that a hundred requests
+transaction. Text is searched in the deduplicated pieces and short bodies, each once, and a hit is
+then led to the first body and span that contain it. So a message that a hundred requests
 repeat is one hit. The one thing that cannot be found is text across two pieces: two
 messages, or the seam at each MiB of a longer one.
 
@@ -226,9 +226,7 @@ class _Looking:
     def bodies(self, part: str, last: int | None) -> Iterator[tuple[str, Hit | None]]:
         for ids in self._piece_steps(last):
             marks = ",".join("?" * len(ids))
-            rows = self.connection.execute(
-                f"SELECT id, codec, size_bytes, data FROM pieces WHERE id IN ({marks})", ids
-            )
+            rows = self.connection.execute(_TEXTS.format(marks), (*ids, *ids))
             found = {row[0]: row[1:] for row in rows}
             for piece in ids:
                 if piece not in found:
@@ -256,10 +254,8 @@ class _Looking:
             return
         top = last
         while True:
-            rows = self.connection.execute(
-                "SELECT id FROM pieces WHERE id < ? ORDER BY id DESC LIMIT ?",
-                (top if top is not None else 2**62, _PIECES_A_STEP),
-            )
+            values = {"top": top if top is not None else 2**62, "count": _PIECES_A_STEP}
+            rows = self.connection.execute(_NEWEST_TEXTS, values)
             ids = [row[0] for row in rows]
             if not ids:
                 return
@@ -338,17 +334,33 @@ WITH RECURSIVE chain (id, parent, piece) AS (
   UNION
   SELECT n.id, n.parent, n.piece FROM chain c JOIN nodes n ON n.id = c.parent WHERE n.id < c.id
 )
-SELECT DISTINCT piece FROM chain WHERE piece > :last ORDER BY piece
+SELECT piece FROM chain WHERE piece > :last
+UNION SELECT id FROM bodies WHERE codec IS NOT NULL AND id > :last AND id IN (
+    SELECT input_body FROM spans WHERE run = :run UNION
+    SELECT output_body FROM spans WHERE run = :run UNION
+    SELECT body FROM logs WHERE run = :run)
+ORDER BY 1
+"""
+_NEWEST_TEXTS = """
+SELECT id FROM pieces WHERE id < :top
+UNION ALL SELECT id FROM bodies WHERE id < :top AND codec IS NOT NULL
+ORDER BY id DESC LIMIT :count
+"""
+_TEXTS = """
+SELECT id, codec, size_bytes, data FROM pieces WHERE id IN ({0})
+UNION ALL SELECT id, codec, size_bytes, data FROM bodies WHERE id IN ({0}) AND codec IS NOT NULL
 """
 _BODIES_OF_PIECE = """
 WITH RECURSIVE down (id, start) AS (
   SELECT n.id, n.end_bytes - p.size_bytes FROM nodes n JOIN pieces p ON p.id = n.piece
-  WHERE n.piece = ?
+  WHERE n.piece = ?1
   UNION
   SELECT n.id, d.start FROM down d JOIN nodes n ON n.parent = d.id AND n.parent > 0
 )
 SELECT b.id, b.first_ns, min(d.start) FROM down d JOIN bodies b ON b.id = d.id
-WHERE b.evicted_ns IS NULL GROUP BY b.id ORDER BY b.first_ns, b.id
+WHERE b.evicted_ns IS NULL GROUP BY b.id
+UNION ALL SELECT id, first_ns, 0 FROM bodies WHERE id = ?1 AND codec IS NOT NULL
+ORDER BY 2, 1
 """
 _OWNER_SPAN = f"""
 SELECT {_PLACE}, s.input_body FROM spans s JOIN runs r ON r.id = s.run

@@ -22,7 +22,7 @@ import msgspec
 from vestige.errors import NotFoundError, StoreError
 from vestige.limits import LIVE_BATCH
 from vestige.record.note import Note
-from vestige.record.run import Run, RunInfo
+from vestige.record.run import LogInfo, Run, RunInfo
 from vestige.record.tenant import DEFAULT_TENANT
 from vestige.record.types import AnyRecord, BodyInfo
 from vestige.store import ask, changes, loading, notes, remote, retention, schema, search, tenancy
@@ -300,14 +300,17 @@ class SqliteStore:
     def run_ids(self) -> Sequence[str]:
         return [row[0] for row in self._connection.execute("SELECT run_id FROM runs")]
 
-    def load_run(self, run_id: str) -> Run:
-        run = loading.find_run(self._connection, run_id)
+    def load_run(self, run_id: str, *, with_lines: bool = True) -> Run:
+        run = loading.find_run(self._connection, run_id, with_lines=with_lines)
         if run is None:
             where = (
                 f" in {self.path}" if self.tenant is None else ""
             )  # a path is not theirs to know
             raise NotFoundError(f"{run_id}: no such run{where}. See `vestige list`.")
         return run
+
+    def read_log(self, row: int) -> LogInfo:
+        return loading.read_log(self._connection, row)
 
     def read_body(self, body_id: int, start: int = 0, end: int | None = None) -> bytes:
         return self._bodies.read(body_id, start, end)

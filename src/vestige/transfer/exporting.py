@@ -29,7 +29,10 @@ def export_run(
     `redaction`: how masked secrets are written, for a format that has several ways. `key`: of hashes.
     """
     writer = get_format(format)
-    source = run_to_write(store, run_id)
+    # A bundle of limited size holds few of a long run's lines.
+    source = run_to_write(
+        store, run_id, with_lines=format != "openwop" or redaction == "passthrough"
+    )
     if redaction is None:
         return writer.write(source, target)
     if format != "openwop":
@@ -43,10 +46,11 @@ def export_run(
     return openwop.write(source, target, redaction, key)
 
 
-def run_to_write(store: Store, run_id: str) -> RunToWrite:
-    """A stored run with all that travels with it."""
-    run = store.load_run(run_id)
-    return RunToWrite(run, store.read_body, _process(store, run.info), store.notes(run_id))
+def run_to_write(store: Store, run_id: str, *, with_lines: bool = True) -> RunToWrite:
+    """A stored run with all that travels with it. Without lines, they are read one at a time."""
+    run = store.load_run(run_id, with_lines=with_lines)
+    told = _process(store, run.info), store.notes(run_id), None if with_lines else store.read_log
+    return RunToWrite(run, store.read_body, *told)
 
 
 def _process(store: Store, run: RunInfo) -> Attributes:

@@ -24,6 +24,7 @@ from vestige.limits import BATCH_BYTES, IMPORT_BATCH
 from vestige.record.backstop import masked
 from vestige.record.types import KnownRecord
 from vestige.store.base import Store
+from vestige.store.calm import calm
 
 if TYPE_CHECKING:
     from vestige.record.redact import Redactor
@@ -127,11 +128,12 @@ def take_source(store: Store, source: Source, redactor: Redactor, tell: Tell | N
     """All records of a source, masked; how many were new."""
     taken = 0
     writers: set[str] = set()
-    for batch in _batches(source.records):
-        taken += store.append(masked(batch, redactor))
-        writers.update(record.writer for record in batch)
-        if tell is not None:
-            tell(len(batch))
+    with calm():
+        for batch in _batches(source.records):
+            taken += store.append(masked(batch, redactor))
+            writers.update({record.writer for record in batch})
+            if tell is not None:
+                tell(len(batch))
     _take_notes(store, source)
     for writer in writers:
         # No process of ours: nobody may wait for its end, or stamp it.

@@ -19,7 +19,6 @@ KEY_VARIABLE = "VESTIGE_SHIP_KEY"
     "ship",
     cls=Examples,
     examples="""
-  export VESTIGE_SHIP_KEY=vstg_...                   made there: vestige keys add NAME --scope runs:write
   vestige ship --to https://vestige.example          send on what is recorded here, as it comes
   vestige ship --to https://vestige.example --once   send what is there, and go
   vestige ship --to https://vestige.example --remove keep nothing here that was sent
@@ -52,6 +51,9 @@ def ship(
 
     The recorded program knows nothing of it. From the first time on, journals that the local
     collector is done with are kept until they were sent, up to a bound; `--stop` ends that.
+
+    The key stands in VESTIGE_SHIP_KEY. It is made on the server: `vestige keys add NAME --scope
+    runs:write`.
     """
     from vestige.collector.sending import Link
     from vestige.collector.ship import hold_ship, stop_shipping

@@ -27,14 +27,14 @@ from vestige.doors.http import (
     openapi,
     openwop,
     pages,
-    reproducing,
+    requests,
     verbs,
 )
 from vestige.doors.http.answers import Refusal, refusal_of
 from vestige.doors.http.guard import Door, check_names, exchange, identify
 from vestige.doors.http.server import Busy, Server
 
-MODULES = (health, verbs, notes, reproducing, live, openapi, openwop, ingest, pages)
+MODULES = (health, verbs, notes, requests, live, openapi, openwop, ingest, pages)
 """Each gives `routes(server)`. The first route that fits is taken."""
 
 

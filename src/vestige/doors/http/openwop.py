@@ -88,20 +88,22 @@ class Host:
     @contextmanager
     def story(self, who: Principal, run_id: str) -> Iterator[Story]:
         """A run, read in one transaction: what is written meanwhile is for the next answer."""
-        store = self.server.store(who)
-        connection = connection_of(store)
-        connection.execute("BEGIN")
-        try:
-            if not store.has_run(run_id):
-                raise _no_run()
-            source = run_to_write(store, run_id)
-            yield Story(source, self.mode, key=self.key, cap_bytes=self.cap_bytes)
-        except NotFoundError:
-            raise _no_run() from None
-        except SensitiveDataError as error:
-            raise Refusal(409, "redaction_required", str(error)) from None
-        finally:
-            connection.execute("ROLLBACK")
+        with self.server.asking(who) as debugger:
+            store = debugger.store
+            connection = connection_of(store)
+            connection.execute("BEGIN")
+            try:
+                if not store.has_run(run_id):
+                    raise _no_run()
+                source = run_to_write(store, run_id, with_lines=self.mode == "passthrough")
+                yield Story(source, self.mode, key=self.key, cap_bytes=self.cap_bytes)
+            except NotFoundError:
+                raise _no_run() from None
+            except SensitiveDataError as error:
+                raise Refusal(409, "redaction_required", str(error)) from None
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
 
 
 def _no_run() -> Refusal:

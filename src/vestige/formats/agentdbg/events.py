@@ -12,6 +12,7 @@ Elsewhere: records become events in mapping.py, events become records in reading
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal, get_args
 
@@ -158,8 +159,12 @@ _LAST_MS = 253_402_300_799_999  # the end of the year 9999: more has no written 
 
 def parse_timestamp(text: Any) -> int | None:
     """Nanoseconds, or None: any ISO 8601 moment is understood, without a zone it is UTC."""
+    global _second  # of the last call: the next event is mostly of the same one
     if not isinstance(text, str) or len(text) > 64:
         return None
+    second, ns = _second
+    if text[:19] == second and _IN_SECOND(text, 19):
+        return ns + int(text[20:23]) * _MS
     try:
         moment = datetime.fromisoformat(text)
         if moment.tzinfo is None:
@@ -167,7 +172,12 @@ def parse_timestamp(text: Any) -> int | None:
         since = moment - _EPOCH
     except (ValueError, OverflowError):
         return None
-    return max(0, (since.days * 86_400 + since.seconds) * 1_000_000_000 + since.microseconds * 1000)
+    ns = (since.days * 86_400 + since.seconds) * 1_000_000_000
+    if ns >= 0 and _IN_SECOND(text, 19):
+        _second = (text[:19], ns)
+    return max(0, ns + since.microseconds * 1000)
 
 
+_IN_SECOND = re.compile(r"\.[0-9]{3}Z\Z").match
+_second: tuple[str, int] = ("", 0)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -45,7 +45,6 @@ from vestige.formats.agentdbg.names import (
     LOOP_PATTERN,
     PAYLOAD,
     root_span_id,
-    span_event_id,
 )
 from vestige.formats.agentdbg.shaping import Shaper
 from vestige.formats.agentdbg.telling import (
@@ -59,7 +58,7 @@ from vestige.formats.agentdbg.telling import (
     Telling,
     status_of,
 )
-from vestige.formats.base import derived_span_id, derived_uuid, is_uuid4
+from vestige.formats.base import derived_span_id, derived_uuid, is_uuid4, uuid_hash
 from vestige.record.types import (
     Attributes,
     KnownRecord,
@@ -108,6 +107,8 @@ class Mapper:
         read_spilled: ReadSpilled | None = None,
     ) -> None:
         self.run_id = run_id
+        self._event_id = uuid_hash(FORMAT, run_id)
+        """As `span_event_id`."""
         self.counts = no_counts()
         self.events = 0
         self._process = process or {}
@@ -351,7 +352,7 @@ class Mapper:
             and span_id == derived_span_id(FORMAT, self.run_id, known)
         ):
             return known
-        return span_event_id(self.run_id, span_id)
+        return self._event_id(span_id)
 
     def _nth_id(self, event_type: str, span_id: str) -> str:
         """Of an event that a span may have several of."""

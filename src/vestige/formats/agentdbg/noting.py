@@ -22,12 +22,12 @@ INT_MAX = 2**63 - 1
 
 
 def llm_attributes(payload: dict[str, msgspec.Raw], attributes: Attributes, name: str) -> None:
-    for key, ours in (
-        ("model", "model"), ("provider", "provider"), ("stop_reason", "finish_reason"),
-    ):  # fmt: skip
-        if (text := word_of(payload.pop(key, None))) is not None:
+    for key, ours in _WORDS:
+        raw = payload.pop(key, None)
+        if raw is not None and (text := word_of(raw)) is not None:
             attributes[ours] = bounded(text)
-    attributes.setdefault("model", bounded_name(name))
+    if "model" not in attributes:
+        attributes["model"] = bounded_name(name)
     temperature = _value(payload.pop("temperature", None))
     if temperature is not None:
         attributes["temperature"] = flat(temperature)
@@ -36,19 +36,20 @@ def llm_attributes(payload: dict[str, msgspec.Raw], attributes: Attributes, name
         payload.pop("usage", None)
         return
     known = usage if isinstance(usage, dict) else {}
-    numbers = {
-        ours: known[theirs]
-        for theirs, ours in _USAGE
-        if type(known.get(theirs)) is int and 0 <= known[theirs] <= INT_MAX
-    }
-    attributes.update(numbers)
+    numbers = []
+    for theirs, ours in _USAGE:
+        number = known.get(theirs)
+        if type(number) is int and 0 <= number <= INT_MAX:
+            attributes[ours] = number
+            numbers.append(number)
     if len(numbers) == len(known) == len(_USAGE):
-        payload.pop("usage")  # nothing in it but these: no need to keep it as it was
-        read, written, total = (numbers[ours] for _, ours in _USAGE)
+        del payload["usage"]  # nothing in it but these: no need to keep it as it was
+        read, written, total = numbers
         if total == read + written:
             del attributes["total_tokens"]
 
 
+_WORDS = (("model", "model"), ("provider", "provider"), ("stop_reason", "finish_reason"))
 _USAGE = (
     ("prompt_tokens", "input_tokens"),
     ("completion_tokens", "output_tokens"),
@@ -60,13 +61,15 @@ def word_of(raw: msgspec.Raw | None) -> str | None:
     """A short text that many events share: a model's name, a status."""
     if raw is None:
         return None
-    return _known_word(bytes(raw)) if len(bytes(raw)) < 100 else take_text(raw)
+    data = bytes(raw)
+    return _known_word(data) if len(data) < 100 else take_text(raw)
 
 
 def _value(raw: msgspec.Raw | None) -> Any:
     if raw is None:
         return None
-    return _known_value(bytes(raw)) if len(bytes(raw)) < 100 else take_value(raw)
+    data = bytes(raw)
+    return _known_value(data) if len(data) < 100 else take_value(raw)
 
 
 @lru_cache(4096)

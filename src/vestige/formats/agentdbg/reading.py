@@ -70,8 +70,8 @@ COMPONENT = "agentdbg"
 
 _MS = 1_000_000
 _TIME_MAX = 2**62
-_NO_META = (b"{}", b"null")
 _NULL = b"null"
+_BEFORE_JSON = frozenset("{[ \t\r\n\v\f\x1c\x1d\x1e\x1f\x85\xa0")
 _NOTHING: dict[str, Any] = {}
 
 
@@ -222,7 +222,8 @@ class EventReader:
         kind = event.event_type
         self._last = event
         self._meta = self._our_meta = _NOTHING
-        if bytes(event.meta) not in _NO_META:
+        meta = bytes(event.meta)
+        if meta != b"{}" and meta != _NULL:
             self._take_meta(event.meta)
         if kind in _SPANS:
             return self._span(event, time_ns)
@@ -262,11 +263,14 @@ class EventReader:
         self._add_own(event, attributes)
         if event.duration_ms is None:
             attributes[INSTANT] = True
+        component, type_ = COMPONENT, kind
+        if self._our_meta:
+            component, type_ = self._ours("component", COMPONENT), self._ours("type", kind)
         span_id = self._span_id(event)
         return (
             SpanOpen(
                 VERSION, self.writer, self._next(), time_ns - took_ns, self.run_id, span_id,
-                self._ours("component", COMPONENT), self._ours("type", kind),
+                component, type_,
                 bounded_name(event.name or kind), self._parent(event), None, attributes, None, before,
             ),
             SpanClose(
@@ -364,7 +368,7 @@ class EventReader:
             return None
         first = bytes(value)[:1]
         if first == b'"':
-            if text.lstrip()[:1] in ("{", "[") and is_json(text):
+            if text[:1] in _BEFORE_JSON and text.lstrip()[:1] in ("{", "[") and is_json(text):
                 note(attributes, PLAIN, field)
         elif first not in (b"{", b"["):
             note(attributes, JSON, field)

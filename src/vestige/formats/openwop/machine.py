@@ -23,7 +23,7 @@ from vestige.record.types import Attributes, Scalar
 _OCTET: Final = r"(?:25[0-5]|2[0-4]\d|1?\d?\d)"
 _ADDRESS: Final = (
     rf"(?<![\w.])(?:(?:10|127)(?:\.{_OCTET}){{3}}|(?:192\.168|169\.254|172\.(?:1[6-9]|2\d|3[01]))"
-    rf"(?:\.{_OCTET}){{2}}|0\.0\.0\.0)(?![\w.]*\d)"
+    rf"(?:\.{_OCTET}){{2}}|0\.0\.0\.0)(?!\.?\d)"
     r"|(?<![\w:])(?:fe80|f[cd][0-9a-fA-F]{2}):[0-9a-fA-F:]{2,40}|(?<![\w:])::1(?![\w:])"
 )
 _DSN: Final = (
@@ -44,7 +44,13 @@ _HINTS: Final = (
 _HINT_V6: Final = re.compile(rb"f[cd][0-9a-fA-F]{2}:")
 """Without one of these in its bytes a text has no shape of `_SHAPES`."""
 
-_FRAME: Final = re.compile(r'(File "|file:///?|[\s(@])((?:/|[A-Za-z]:[\\/])[^"\n:()]*[/\\])(?=[^/\\"\n:]+(?:", line|:\d))')  # fmt: skip
+_FILE: Final = re.compile(
+    r'File "(?:/|[A-Za-z]:[\\/])(?:[^"\n]{0,1000}[/\\])?(?=[^"\n/\\]{1,255}")'
+)
+_FRAME: Final = re.compile(
+    r'([\s(@]|file://)(?:/|[A-Za-z]:[\\/])(?:[^\s"():]{0,1000}[/\\])?(?=[^\s/\\"():]{1,255}:\d)'
+)
+"""A place in a stack of Python, or of others. Bounded: a text may be made to hurt them."""
 _PATH: Final = re.compile(r"(?<![\w./:\\-])(?:/(?:[\w.@+~-]+/)+|[A-Za-z]:\\(?:[^\\\s\"'<>|]+\\)+|~/(?:[\w.@+~-]+/)+)")  # fmt: skip
 
 _KEYS: Final = frozenset((
@@ -85,6 +91,8 @@ class Machine:
         return any(hint in raw for hint in self._hints) or _HINT_V6.search(raw) is not None
 
     def text(self, text: str) -> str:
+        if not self.is_in(text.encode(errors="replace")):
+            return text
         if self._folders is not None:
             text = self._folders.sub("./", text)
         if self._known is not None:
@@ -92,8 +100,10 @@ class Machine:
         return _SHAPES.sub(INTERNAL, text)
 
     def error(self, text: str) -> str:
-        """Also without the folders in paths: those of a stack, and those that a message names."""
-        return _PATH.sub("", _FRAME.sub(r"\1", text))
+        """Without the folders in paths: those of a stack, and those that a message names."""
+        if "/" not in text and "\\" not in text:
+            return text
+        return _PATH.sub("", _FRAME.sub(r"\1", _FILE.sub('File "', text)))
 
 
 def _names(attributes: Attributes) -> Iterable[str]:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from vestige.errors import NotFoundError
+from vestige.errors import NotFoundError, StoreError
 from vestige.formats.base import RunToWrite
 from vestige.formats.openwop.machine import is_private_key
 from vestige.formats.openwop.privacy import DEPTH_MAX
@@ -130,7 +130,7 @@ class Telling:
             return None
         try:
             data = self._source.body(ref)
-        except NotFoundError:  # retention took it
+        except (NotFoundError, StoreError):  # retention took it, or it is damaged
             data = None
         return MISSING if data is None else value_of(data)
 

@@ -58,6 +58,11 @@ def redactor() -> Redactor:
     return Redactor()
 
 
+def _has_paths(raw: bytes) -> bool:
+    """Whether there may be a path where none may stand: in an error, or in a stack."""
+    return (b"/" in raw or b"\\\\" in raw) and any(hint in raw for hint in _ERROR_HINTS)
+
+
 def _masked(value: Any, raw: bytes) -> tuple[Any, bytes]:
     """As the recorder masks it: the text as a whole, for a key may stand far from its secret."""
     text = raw.decode()
@@ -91,7 +96,7 @@ class Privacy:
             value, raw = _masked(value, raw)
         if _MARK in raw:
             self.refuse()
-        elif not self._machine.is_in(raw) and not any(hint in raw for hint in _ERROR_HINTS):
+        elif not self._machine.is_in(raw) and not _has_paths(raw):
             return raw
         cleaned = self._walk(value, "", 0)
         return encode(None if cleaned is _GONE else cleaned)

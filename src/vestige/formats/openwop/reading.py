@@ -129,7 +129,9 @@ class Reader:
             told["openwop.run_id"] = self._foreign_id
         if host:
             told["openwop.host"] = f"{text_of(host.get('name'))} {text_of(host.get('version'))}".strip()  # fmt: skip
-        conversation = object_of(run.get("metadata")).get("conversationId")
+        metadata = object_of(run.get("metadata"))
+        told = {**object_of(metadata.get("attributes")), **told}
+        conversation = metadata.get("conversationId")
         inputs = run.get("inputs")
         self._seq += 1
         return SpanOpen(

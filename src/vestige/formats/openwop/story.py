@@ -33,16 +33,18 @@ from vestige.formats.openwop.names import (
     render_time,
     status_of,
 )
-from vestige.formats.openwop.payloads import Telling, error_from
+from vestige.formats.openwop.payloads import Telling, error_from, public
 from vestige.formats.openwop.privacy import Privacy
 from vestige.formats.records import ended_at_ns, moments_of
 from vestige.limits import NAME_MAX, OPENWOP_BUNDLE_MAX, OPENWOP_PART_MAX
-from vestige.record.run import BodyRef, LogInfo, RunInfo, SpanInfo
+from vestige.record.run import PARTIAL, BodyRef, LogInfo, RunInfo, SpanInfo
 from vestige.record.types import OWN_COMPONENT
 from vestige.record.values import cut
 
 Payload = Callable[[], dict[str, Any]]
 _ID_MAX: Final = 128
+_OWN: Final = frozenset((PARTIAL, "traceparent", "sampled", "implicit"))
+"""Attributes of a root that are about the record, not about the run."""
 
 
 class Story:
@@ -84,11 +86,29 @@ class Story:
         told = {**summary(self.info), "inputs": self._inputs, "variables": self._variables}
         if self.has_ended and told["status"] == "failed":
             told["error"] = self._error
-        if self.info.conversation_id is not None:
-            told["metadata"] = {"conversationId": cut(self.info.conversation_id, NAME_MAX)}
+        if self._metadata:
+            told["metadata"] = self._metadata
         if self._cost is not None:
             told["metrics"] = {"openwopCost": self._cost}
         return self.privacy.render(told)
+
+    @cached_property
+    def _metadata(self) -> dict[str, Any]:
+        """What the program said of the run as a whole."""
+        told: dict[str, Any] = {}
+        if self.info.conversation_id is not None:
+            told["conversationId"] = cut(self.info.conversation_id, NAME_MAX)
+        own = public(self.root.attributes) if self.root is not None else {}
+        own = {key: value for key, value in own.items() if key not in _OWN and not key.startswith("openwop.")}  # fmt: skip
+        if own and len(self.privacy.render(own)) <= self._part_max:
+            told["attributes"] = own
+        elif own:
+            self.cut.append("metadata")
+        return told
+
+    @property
+    def _part_max(self) -> int:
+        return min(OPENWOP_PART_MAX, self.cap_bytes // 8)
 
     @cached_property
     def _cost(self) -> dict[str, Any] | None:
@@ -119,7 +139,7 @@ class Story:
         """A body that belongs to the run as a whole; too large a one is told by its size."""
         if ref is None:
             return None
-        most = min(OPENWOP_PART_MAX, self.cap_bytes // 8)
+        most = self._part_max
         # Marks and escapes may make it larger on its way out: the second look is at what goes out.
         if ref.size_bytes <= most:
             value = self._tell.object(ref)
@@ -199,7 +219,8 @@ class Story:
     ) -> Iterator[tuple[str, str, Payload]]:  # as many as `_count` says
         tell = self._tell
         if isinstance(node, LogInfo):
-            yield "log.appended", _line_key(node), lambda: tell.line(node)
+            line = self._source.line(node)
+            yield "log.appended", _line_key(line), lambda: tell.line(line)
         elif not ends:
             yield "node.started", f"{node.id}.started", lambda: tell.started(node)
             if node.type == "tool":
