@@ -326,6 +326,9 @@ LIST_MAX = 20
 SHOW_LINES_MAX = 400
 """Lines of the easy view unless told otherwise; the rest is one command away."""
 
+SHOW_ROWS_MAX = 5_000
+"""Spans and log lines of a run in one answer over HTTP: a few MB. The next page is linked."""
+
 LABEL_MAX = 120
 """Characters that say what a span did, in a tree or a waterfall: one line of a page."""
 

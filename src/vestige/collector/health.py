@@ -9,16 +9,22 @@ from vestige.collector.outbox import read_lost
 from vestige.home import Home
 from vestige.record.health import Health
 from vestige.record.scan import Scanner
+from vestige.record.tenant import DEFAULT_TENANT
 from vestige.settings import read_settings
 from vestige.store.sqlite import SqliteStore
 
 
 def examine(home: Home, store: SqliteStore) -> Health:
-    """Look at everything once. Reads only."""
-    positions = store.positions()
+    """Look at everything once. Reads only. A tenant's store: only what is that tenant's."""
+    positions, writers = store.positions(), store.writers()
+    # What is recorded on this machine is the default tenant's: journals, captures, what is shipped.
+    is_local = store.tenant in (None, DEFAULT_TENANT)
+    own = {writer.writer for writer in writers}
     journal_bytes = lag_bytes = files = 0
     alive: set[str] = set()
     for writer, generation, path in home.journal_files():
+        if not is_local and writer not in own:
+            continue
         try:
             size = path.stat().st_size
         except OSError:
@@ -28,17 +34,17 @@ def examine(home: Home, store: SqliteStore) -> Health:
         lag_bytes += max(0, size - positions.get((writer, generation), 0))
         if locks.is_held(path):
             alive.add(writer)
-    writers = store.writers()
     dropped = sum(writer.dropped for writer in writers)
     missing = sum(writer.missing for writer in writers)
     malformed = sum(writer.malformed for writer in writers)
     sizes = store.sizes()
     settings = read_settings(home)
     scanner = Scanner().engine
-    captures_dead = _count_dead_captures(home)
+    captures_dead = _count_dead_captures(home) if is_local else 0
+    unsent_bytes = read_lost(home) if is_local else 0
     return Health(
-        home=str(home.root),
-        store=str(home.store),
+        home="" if store.tenant is not None else str(home.root),  # where is not theirs to know
+        store="" if store.tenant is not None else str(home.store),
         store_bytes=sizes["file_bytes"],
         runs=sizes["runs"],
         spans=sizes["spans"],
@@ -58,7 +64,7 @@ def examine(home: Home, store: SqliteStore) -> Health:
         scanner=scanner,
         retention_age_s=settings.retention_age_s,
         retention_body_bytes=settings.retention_body_bytes,
-        problems=_problems(dropped, missing, malformed, scanner, captures_dead, read_lost(home)),
+        problems=_problems(dropped, missing, malformed, scanner, captures_dead, unsent_bytes),
     )
 
 

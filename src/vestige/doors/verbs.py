@@ -202,7 +202,7 @@ TOOLS: tuple[Tool, ...] = (
             Parameter("to", "mixed", "Up to here, likewise."),
             Parameter("depth", "integer", "At most so deep.", least=0),
             Parameter("no_fold", _FLAG, "Every repeat on a line of its own."),
-            Parameter("limit", "integer", "At most so many lines.", least=1),
+            Parameter("limit", "integer", "At most so many lines; as data, spans and log lines.", least=1),
             _AFTER,
         ),
     ),

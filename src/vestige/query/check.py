@@ -7,7 +7,7 @@ from it is counted. Of a finished run they are computed once and kept.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -194,11 +194,12 @@ class CheckAnswer(Asked):
 
     def data(self) -> dict[str, Any]:
         leads = len(in_chains(self.run, self.examined.findings))
+        short = {span.id: span.short_id for span in self.run.spans}
         return {
             "version": self.version,
             "run_id": self.run.info.id,
             "findings": [
-                {**data_of(finding, self.run), "lead": number < leads}
+                {**data_of(finding, short), "lead": number < leads}
                 for number, finding in enumerate(self.ordered())
             ],
             "passed": sorted(self.examined.passed),
@@ -206,10 +207,8 @@ class CheckAnswer(Asked):
         }
 
 
-def data_of(finding: Finding, run: Run) -> dict[str, Any]:
+def data_of(finding: Finding, short: Mapping[str, str]) -> dict[str, Any]:
     """All of it, and the short ids of its spans where the run has them."""
-    named = {*finding.evidence, finding.cause}
-    short = {span.id: span.short_id for span in run.spans if span.id in named}
     return {
         **{each: msgspec.to_builtins(getattr(finding, each)) for each in Finding.__struct_fields__},
         "cause_short": short.get(finding.cause or ""),

@@ -16,12 +16,13 @@ from typing import Any, Self, TypeVar
 
 from vestige import clock
 from vestige.errors import NotFoundError, UsageError
-from vestige.limits import FILTER_MAX, LIST_MAX, SECONDS_MAX, SHOW_LINES_MAX, TRANSCRIPT_ITEMS
+from vestige.limits import FILTER_MAX, LIST_MAX, SECONDS_MAX, TRANSCRIPT_ITEMS
 from vestige.query.answer import Answer
 from vestige.query.bodies import BodyAnswer, Slice, Which, body_answer, parse_range
-from vestige.query.check import CheckAnswer, Keep, examine
+from vestige.query.check import CheckAnswer, Examined, Keep, examine
 from vestige.query.costs import run_costs
 from vestige.query.doctor import DoctorAnswer
+from vestige.query.evidence import Evidence, open_run
 from vestige.query.filters import parse_filter
 from vestige.query.find import Target, Want, find_run, resolve, states_of
 from vestige.query.grep import PARTS, GrepAnswer, GrepOptions, grep_answer, parse_parts
@@ -89,20 +90,31 @@ class Debugger:
     def resolve(self, id: str | None, want: Want = "any") -> Target:
         return resolve(self.store, id, want)
 
-    def _run(self, id: str | None) -> Run:
-        return self.store.load_run(resolve(self.store, id, "run").run.id)
+    def open_run(self, run_id: str) -> Evidence:
+        """A run, for one question. Who has many of one run keeps it open (doors/http/one_run.py)."""
+        return open_run(self.store, run_id)
 
-    def _span(self, id: str | None) -> tuple[Run, SpanInfo]:
+    def examine(self, run: Run) -> Examined:
+        """What the checks say of a run."""
+        return examine(self.store, run, self._keep)
+
+    def _open(self, id: str | None) -> Evidence:
+        return self.open_run(self.resolve(id, "run").run.id)
+
+    def _run(self, id: str | None) -> Run:
+        return self._open(id).run
+
+    def _span(self, id: str | None) -> tuple[Evidence, SpanInfo]:
         """A span; of a run, its root."""
-        target = resolve(self.store, id, "span")
-        run = self.store.load_run(target.run.id)
+        target = self.resolve(id, "span")
+        opened = self.open_run(target.run.id)
         span_id = target.span_id
         if span_id is None:
-            root = next((span for span in run.spans if span.parent_id is None), None)
+            root = next((span for span in opened.run.spans if span.parent_id is None), None)
             if root is None:
                 raise NotFoundError(f"{target.run.short_id}: no span of it was recorded.")
             span_id = root.id
-        return run, next(span for span in run.spans if span.id == span_id)
+        return opened, opened.spans[span_id]
 
     # --- the home ---------------------------------------------------------------------------
 
@@ -160,10 +172,10 @@ class Debugger:
         return self._placed(list_answer(self.store, Listing(wanted, limit, cost, options), now_ns))
 
     def overview(self, id: str | None = None) -> OverviewAnswer:
-        target = resolve(self.store, id, "run")
-        run = self.store.load_run(target.run.id)
-        examined = examine(self.store, run, self._keep)
-        by_id = {span.id: span for span in run.spans}
+        target = self.resolve(id, "run")
+        opened = self.open_run(target.run.id)
+        run, by_id = opened.run, opened.spans
+        examined = self.examine(run)
         suspects = {
             by_id[finding.cause].component
             for finding in examined.findings
@@ -182,8 +194,8 @@ class Debugger:
 
     def notes(self, id: str | None = None) -> NotesAnswer:
         """What was said about a run, or a run's span, afterwards."""
-        target = resolve(self.store, id)
-        run = self.store.load_run(target.run.id)
+        target = self.resolve(id)
+        run = self.open_run(target.run.id).run
         notes = self.store.notes(run.info.id)
         if target.span_id is not None:
             notes = [note for note in notes if note.span_id == target.span_id]
@@ -210,10 +222,13 @@ class Debugger:
         from_: str | float | None = None,
         to: str | float | None = None,
         depth: int | None = None,
-        limit: int = SHOW_LINES_MAX,
+        limit: int | None = None,
         after: int | None = None,
     ) -> ShowAnswer:
-        """`from_`, `to`: seconds into the run, or a span of it. `after`: lines to pass over."""
+        """`from_`, `to`: seconds into the run, or a span of it. `after`: lines to pass over.
+
+        As data, `limit` and `after` count spans and log lines; without both, all of them.
+        """
         run = self._run(id)
         low, high = (self._seconds(run, edge) for edge in (from_, to))
         options = ShowOptions(errors, fold, type, low, high, depth, limit, after)
@@ -225,7 +240,7 @@ class Debugger:
         try:
             seconds = float(edge.strip().removesuffix("s") if isinstance(edge, str) else edge)
         except ValueError:
-            target = resolve(self.store, str(edge), "span")
+            target = self.resolve(str(edge), "span")
         else:
             if seconds != seconds:  # not a number, and it says so
                 raise UsageError(f"{edge}: no moment of a run. Give seconds, or a span of it.")
@@ -239,33 +254,33 @@ class Debugger:
 
     def check(self, id: str | None = None, *, after: int = 0) -> CheckAnswer:
         run = self._run(id)
-        return self._placed(CheckAnswer(run, examine(self.store, run, self._keep), after))
+        return self._placed(CheckAnswer(run, self.examine(run), after))
 
     def outline(self, id: str | None = None, *, after: str | None = None) -> Answer:
         """A whole run as columns; `after`: a cursor, for what is new since."""
-        return self._lazy("outline", self.store, resolve(self.store, id, "run").run, after)
+        return self._lazy("outline", self.store, self.resolve(id, "run").run, after)
 
     def transcript(
         self, id: str | None = None, *, after: str | None = None, limit: int = TRANSCRIPT_ITEMS
     ) -> Answer:
         """A run read like a chat; `after`: a cursor, or a span of it."""
-        return self._lazy("transcript", self.store, self._run(id), after, limit)
+        return self._lazy("transcript", self._open(id), after, limit)
 
     def state(
         self, id: str | None = None, *, than: int | None = None, after: int | None = None
     ) -> Answer:
         """Snapshots of a run, or one (`r7#3`), also against another. `after`: an index to go on from."""
-        target = resolve(self.store, id)
-        run = self.store.load_run(target.run.id)
+        target = self.resolve(id)
+        opened = self.open_run(target.run.id)
         index = None
         if target.span_id is not None:
-            named = {span.id: number for number, span in states_of(run).items()}
+            named = {span.id: number for number, span in states_of(opened.run).items()}
             if target.span_id not in named:
                 raise UsageError(f"state: {(id or '')[:40]!r} is no snapshot. Give a run, or r7#3.")
             index = named[target.span_id]
         elif than is not None:
             raise UsageError("state: which one is to be compared? Give it as r7#3.")
-        return self._lazy("state", self.store, run, index, than, after)
+        return self._lazy("state", opened, index, than, after)
 
     def files(self, id: str | None = None, *, at: str | float | None = None) -> Answer:
         """Files of a run. `at`: seconds into it, or a span of it; as they were then."""
@@ -275,8 +290,8 @@ class Debugger:
     # --- spans ------------------------------------------------------------------------------
 
     def span(self, id: str) -> SpanAnswer:
-        run, span = self._span(id)
-        return self._placed(span_answer(self.store, run, span.id))
+        opened, span = self._span(id)
+        return self._placed(span_answer(self.store, opened, span.id))
 
     def body(
         self,
@@ -295,19 +310,19 @@ class Debugger:
 
     def segments(self, id: str) -> Answer:
         """Who put what into the prompt of a model call."""
-        run, span = self._span(id)
-        return self._lazy("segments", self.store, run, span.id)
+        opened, span = self._span(id)
+        return self._lazy("segments", opened, span.id)
 
     def reproduce(self, id: str, format: str) -> str:
         """A recorded request as a program that sends it again: `curl` or `python`."""
         from vestige.query.reproduce import reproduce
 
-        run, span = self._span(id)
-        return reproduce(run, span, self.store.read_body, format)
+        opened, span = self._span(id)
+        return reproduce(opened.run, span, self.store.read_body, format)
 
     def why(self, id: str) -> WhyAnswer:
-        run, span = self._span(id)
-        return self._placed(why_answer(self.store, run, span.id, self._keep))
+        opened, span = self._span(id)
+        return self._placed(why_answer(opened, span.id, self.open_run, self.examine))
 
     # --- text and tables --------------------------------------------------------------------
 
@@ -323,7 +338,7 @@ class Debugger:
     ) -> GrepAnswer:
         """In one run, or, without an id, in all there are. `where`: `bodies,attrs,logs`."""
         parts = parse_parts(where if isinstance(where, str) else ",".join(where))
-        run = resolve(self.store, id, "run").run if id is not None else None
+        run = self.resolve(id, "run").run if id is not None else None
         options = GrepOptions(regex, ignore_case, parts, after)
         scope = (run.id, run.short_id) if run else None
         return self._placed(grep_answer(self.store, pattern, scope, options))
@@ -346,9 +361,9 @@ class Debugger:
 
     def diff(self, a: str, b: str | None = None, **options: Any) -> Answer:
         """Two runs or two spans; see `vestige.query.diff.diff_answer` for the options."""
-        target_a = resolve(self.store, a)
-        target_b = None if b is None else resolve(self.store, b)
-        return self._lazy("diff", self.store, target_a, target_b, **options)
+        target_a = self.resolve(a)
+        target_b = None if b is None else self.resolve(b)
+        return self._lazy("diff", self.store, target_a, target_b, opened=self.open_run, **options)
 
     def stats(self, *, by: str = "name", since: str | float | None = None) -> Answer:
         """Counts, durations, tokens, error rates. `since`: `7d`, or seconds."""
@@ -367,7 +382,7 @@ class Debugger:
 
     def compare(self, a: Sequence[str], b: Sequence[str]) -> Answer:
         """What differs between two groups of runs."""
-        a_ids, b_ids = ([resolve(self.store, each, "run").run.id for each in ids] for ids in (a, b))
+        a_ids, b_ids = ([self.resolve(each, "run").run.id for each in ids] for ids in (a, b))
         return self._lazy("compare", self.store, a_ids, b_ids)
 
     def _lazy(self, verb: str, *args: Any, **options: Any) -> Answer:

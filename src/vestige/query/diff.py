@@ -11,6 +11,7 @@ Elsewhere: two runs in diff_runs.py, two spans in diff_spans.py, bodies in diff_
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache, partial
 from typing import Protocol
 
 from vestige.errors import NotFoundError, UsageError
@@ -18,12 +19,14 @@ from vestige.query import words
 from vestige.query.diff_rows import MODEL_CALLS
 from vestige.query.diff_runs import diff_runs
 from vestige.query.diff_spans import DiffAnswer, diff_spans, label
-from vestige.query.evidence import Evidence
+from vestige.query.evidence import Evidence, open_run
 from vestige.record.run import RunInfo, SpanInfo
 from vestige.store import reports
 from vestige.store.base import Store
 
 __all__ = ["DiffAnswer", "Target", "diff_answer", "diff_runs", "diff_spans", "find_before_after"]
+
+OpenRun = Callable[[str], Evidence]
 
 
 class Target(Protocol):
@@ -45,24 +48,25 @@ def diff_answer(
     before_after: bool = False,
     vs_good: bool = False,
     ignore: Sequence[str] = (),
+    opened: OpenRun | None = None,
 ) -> DiffAnswer:
-    """Two things side by side; the second is given, or found."""
+    """Two things side by side; the second is given, or found. `opened`: for who has runs open."""
     asked = [target_b is not None, prev, before_after, vs_good]
     if sum(asked) != 1:
         raise UsageError(
             "diff: give two ids, or one id and one of --prev, --before-after, --vs-good."
         )
-    open_run = _opener(store)
-    a = open_run(target_a.run.id)
+    opened = cache(opened or partial(open_run, store))
+    a = opened(target_a.run.id)
     if target_b is not None:
-        return _diff_targets(a, target_a, open_run(target_b.run.id), target_b, ignore)
+        return _diff_targets(a, target_a, opened(target_b.run.id), target_b, ignore)
     if before_after:
         before, after = find_before_after(a, _span(a, target_a.span_id))
         command = f"vestige diff {after.short_id} --before-after"
         return diff_spans(a, before, a, after, ignore, command=command, inputs_only=True)
     if prev and target_a.span_id is not None:
         span = _span(a, target_a.span_id)
-        b, earlier = _find_previous(store, open_run, a, span)
+        b, earlier = _find_previous(store, opened, a, span)
         return diff_spans(
             b, earlier, a, span, ignore, command=f"vestige diff {span.short_id} --prev"
         )
@@ -74,20 +78,7 @@ def diff_answer(
             f"{target_a.run.short_id}: no {what} ({words.one_line(target_a.run.name, 60)!r}). "
             "See `vestige list`."
         )
-    return diff_runs(open_run(other), a, ignore)
-
-
-def _opener(store: Store) -> Callable[[str], Evidence]:
-    held: dict[str, Evidence] = {}
-
-    def open_run(run_id: str) -> Evidence:
-        if run_id not in held:
-            held[run_id] = Evidence(
-                store.load_run(run_id), store.read_body, read_bodies=store.read_bodies
-            )
-        return held[run_id]
-
-    return open_run
+    return diff_runs(opened(other), a, ignore)
 
 
 def _diff_targets(
@@ -121,15 +112,10 @@ def _span(evidence: Evidence, span_id: str | None) -> SpanInfo:
 
 
 def _find_previous(
-    store: Store, open_run: Callable[[str], Evidence], evidence: Evidence, span: SpanInfo
+    store: Store, opened: OpenRun, evidence: Evidence, span: SpanInfo
 ) -> tuple[Evidence, SpanInfo]:
     """The last span of the same type and name: in the run, or in the conversation before it."""
-    earlier = None
-    for other in evidence.run.spans:
-        if other.id == span.id:
-            break
-        if (other.type, other.name) == (span.type, span.name):
-            earlier = other
+    earlier = evidence.once(_followed).get(span.id)
     if earlier is not None:
         return evidence, earlier
     found = reports.find_span_before(
@@ -140,8 +126,20 @@ def _find_previous(
             f"{span.short_id}: no {label(span)} before it in its run or conversation. "
             f"See `vestige show {evidence.run.info.short_id}`."
         )
-    other_run = open_run(found[0])
+    other_run = opened(found[0])
     return other_run, other_run.spans[found[1]]
+
+
+def _followed(evidence: Evidence) -> dict[str, SpanInfo]:
+    """By the id of a span: the last one before it of the same type and name."""
+    latest: dict[tuple[str, str], SpanInfo] = {}
+    found: dict[str, SpanInfo] = {}
+    for span in evidence.run.spans:
+        alike = span.type, span.name
+        if alike in latest:
+            found[span.id] = latest[alike]
+        latest[alike] = span
+    return found
 
 
 def find_before_after(evidence: Evidence, span: SpanInfo) -> tuple[SpanInfo, SpanInfo]:

@@ -56,4 +56,6 @@ def _facts(health: Health) -> list[str]:
         ("scanner", health.scanner),
         ("retention", f"{age}, {kept} of bodies"),
     ]
+    if not health.home:  # a tenant's: the files are none of its own
+        facts = facts[2:]
     return [f"{name:<10} {words.one_line(text, 300)}" for name, text in facts]

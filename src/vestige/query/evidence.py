@@ -1,21 +1,24 @@
 """Evidence: a run, and its bodies when a check asks for them.
 
 Checks are pure functions over this. Bodies are read once, bounded, and parsed once; the
-children of a span, the model calls and the tool calls are at hand.
+children of a span, the model calls and the tool calls are at hand. So whoever asks much of one
+run opens it once, and each question costs what it is about, not what the run is long.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from vestige.providers.shapes import Request, Response
 from vestige.query.held import BODIES_HELD_MAX, HeldBodies, ReadBodies, ReadBody, Side
 from vestige.record.run import LinkInfo, LogInfo, Run, RunInfo, SpanInfo
 from vestige.record.segments import SPAN_TYPE as ASSEMBLY
+from vestige.store.base import Store
 
 Parsed = TypeVar("Parsed", Request, Response)
+Made = TypeVar("Made")
 
 
 class Evidence:
@@ -37,12 +40,17 @@ class Evidence:
         self._parsed = 0
         self._of_types: dict[tuple[str, ...], list[SpanInfo]] = {}
         self._beside: dict[str, dict[str | None, list[SpanInfo]]] = {}
+        self._made: dict[Callable[[Evidence], Any], Any] = {}
 
     # --- the skeleton ---------------------------------------------------------------------------
 
     @cached_property
     def spans(self) -> dict[str, SpanInfo]:
         return {span.id: span for span in self.run.spans}
+
+    @cached_property
+    def short_ids(self) -> dict[str, str]:
+        return {span.id: span.short_id for span in self.run.spans}
 
     @cached_property
     def children(self) -> dict[str | None, list[SpanInfo]]:
@@ -99,6 +107,13 @@ class Evidence:
     def root(self) -> SpanInfo | None:
         return next((s for s in self.run.spans if s.type == "run" and s.parent_id is None), None)
 
+    def once(self, make: Callable[[Evidence], Made]) -> Made:
+        """What some verb makes of the whole run, made when it is first needed."""
+        if make not in self._made:
+            self._made[make] = make(self)
+        made: Made = self._made[make]
+        return made
+
     # --- bodies -----------------------------------------------------------------------------------
 
     def input(self, span: SpanInfo) -> str | None:
@@ -148,3 +163,8 @@ class Evidence:
         known[ref.id] = parsed
         self._parsed += ref.size_bytes
         return parsed
+
+
+def open_run(store: Store, run_id: str) -> Evidence:
+    """A run of a store, with its bodies at hand."""
+    return Evidence(store.load_run(run_id), store.read_body, read_bodies=store.read_bodies)

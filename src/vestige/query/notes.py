@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from vestige.query import words
 from vestige.query.layout import Asked, fit, quoted
 from vestige.record.note import Note
-from vestige.record.run import Run
+from vestige.record.run import Run, SpanInfo
 
 SHOWN_BESIDE = 2
 """Notes that `overview` and `span` show beside everything else."""
@@ -51,12 +51,13 @@ class NotesAnswer(Asked):
         return {
             "version": self.version,
             "run_id": self.run.info.id,
-            "notes": note_data(self.run, self.notes),
+            "notes": note_data(self.run.spans, self.notes),
         }
 
 
-def note_data(run: Run, notes: Sequence[Note]) -> list[dict[str, Any]]:
-    short = {span.id: span.short_id for span in run.spans}
+def note_data(spans: Sequence[SpanInfo], notes: Sequence[Note]) -> list[dict[str, Any]]:
+    """With the short ids of those of the spans that they are about."""
+    short = {span.id: span.short_id for span in spans}
     return [
         {
             "id": note.id,

@@ -131,14 +131,15 @@ class OverviewAnswer(Asked):
         return [f"next: {' | '.join(commands)}"]
 
     def data(self) -> dict[str, Any]:
+        short = {span.id: span.short_id for span in self.run.spans}
         return {
             "version": self.version,
             "run": run_data(self.run.info),
             "types": dict(sorted(Counter(span.type for span in self.run.spans).items())),
-            "findings": [data_of(finding, self.run) for finding in self.examined.findings],
+            "findings": [data_of(finding, short) for finding in self.examined.findings],
             "passed": sorted(self.examined.passed),
             "cost_usd": None if self.cost is None else self.cost.dollars,
             "good_run": None if self.good is None else run_data(self.good),
             "stamps": stamps(self.run),
-            "notes": note_data(self.run, self.notes),
+            "notes": note_data(self.run.spans, self.notes),
         }

@@ -3,7 +3,7 @@
 Where the program said so (`span.segments`), its own words, `recorded`; else what the request's
 shape tells, `parsed`: tools, system prompt, messages, in the order in which the provider reads them.
 
-    segments_answer(store, run, span_id)
+    segments_answer(evidence, span_id)
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ from vestige.query import words
 from vestige.query.budget import CHARACTERS_A_TOKEN
 from vestige.query.evidence import Evidence
 from vestige.query.layout import Asked, columns, fit
-from vestige.record.run import Run, SpanInfo
+from vestige.record.run import SpanInfo
 from vestige.record.segments import SPAN_TYPE, Segment, parse_segments
-from vestige.store.base import Store
 
 SEGMENTS_MAX = 2_000
 """Parts of one prompt that are told one by one; the sums count all."""
@@ -145,8 +144,7 @@ class SegmentsAnswer(Asked):
         }
 
 
-def segments_answer(store: Store, run: Run, span_id: str) -> SegmentsAnswer:
-    evidence = Evidence(run, store.read_body, read_bodies=store.read_bodies)
+def segments_answer(evidence: Evidence, span_id: str) -> SegmentsAnswer:
     span = evidence.spans[span_id]
     assembly = span if span.type == SPAN_TYPE else evidence.assembly(span)
     call = span

@@ -14,7 +14,16 @@ from vestige.query.budget import count_tokens
 from vestige.query.cases import failed_cases
 from vestige.query.layout import Asked, cost
 from vestige.query.timeline import Line, is_stamp, timeline
-from vestige.record.run import BodyRef, LogInfo, Run, RunInfo, SpanInfo, partial_of
+from vestige.record.run import (
+    BodyRef,
+    LogInfo,
+    Node,
+    Run,
+    RunInfo,
+    SpanInfo,
+    in_order,
+    partial_of,
+)
 
 JSON_VERSION = 1
 _ROOM_FOR_CASES = 600
@@ -31,9 +40,14 @@ class ShowOptions:
     from_s: float | None = None
     to_s: float | None = None
     depth: int | None = None
-    limit: int = SHOW_LINES_MAX
+    limit: int | None = None
+    """None: a usual number of lines; as data, all of it."""
     after: int | None = None
-    """Lines to pass over: those that an answer has shown before."""
+    """Lines to pass over: those that an answer has shown before. As data: spans and log lines."""
+
+    @property
+    def lines_max(self) -> int:
+        return SHOW_LINES_MAX if self.limit is None else self.limit
 
     def words(self) -> list[str]:
         """As a command has them; without the two that move: `limit` and `after`."""
@@ -93,7 +107,7 @@ class ShowAnswer(Asked):
 
     def _cut(self, found: list[Line], budget: int) -> list[tuple[str, str]]:
         """The end of a run is what one came for: a long one is cut in the middle. Pages follow."""
-        skipped, limit = self.options.after or 0, self.options.limit
+        skipped, limit = self.options.after or 0, self.options.lines_max
         found = found[skipped:]
         total = len(found)
         if total > 2 * budget:  # a line is a token at least: what lies between is never rendered
@@ -156,7 +170,7 @@ class ShowAnswer(Asked):
         return f"Nothing to show here. All of it: {self.command('show', self.run.info.short_id)}"
 
     def data(self) -> dict[str, Any]:
-        return show_data(self.run)
+        return show_data(self.run, self.options.after or 0, self.options.limit)
 
 
 def _told(left: int, command: str) -> str:
@@ -256,7 +270,15 @@ def list_data(runs: list[RunInfo]) -> dict[str, Any]:
     return {"version": JSON_VERSION, "runs": [run_data(info) for info in runs]}
 
 
-def show_data(run: Run) -> dict[str, Any]:
+def show_data(run: Run, after: int = 0, limit: int | None = None) -> dict[str, Any]:
+    """The run, or of it `limit` spans and log lines after so many, in the order of events."""
+    spans, logs, following = run.spans, run.logs, None
+    if after or limit is not None:
+        nodes: list[Node] = in_order([*run.spans, *run.logs])
+        page = nodes[after:] if limit is None else nodes[after : after + limit]
+        following = after + len(page) if page and after + len(page) < len(nodes) else None
+        spans = [node for node in page if isinstance(node, SpanInfo)]
+        logs = [node for node in page if isinstance(node, LogInfo)]
     links: dict[str, list[dict[str, Any]]] = {}
     for link in run.links:
         links.setdefault(link.span_id, []).append(
@@ -265,8 +287,9 @@ def show_data(run: Run) -> dict[str, Any]:
     return {
         "version": JSON_VERSION,
         "run": run_data(run.info),
-        "spans": [span_data(span, links.get(span.id, [])) for span in run.spans],
-        "logs": [log_data(log) for log in run.logs],
+        "spans": [span_data(span, links.get(span.id, [])) for span in spans],
+        "logs": [log_data(log) for log in logs],
+        "next": following,
     }
 
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from vestige.errors import VestigeError
 from vestige.limits import PREVIEW_MAX
 from vestige.query import words
+from vestige.query.evidence import Evidence
 from vestige.query.layout import Asked, fit, quoted
 from vestige.query.notes import note_data, note_lines
 from vestige.query.show import log_data, span_data
@@ -130,20 +131,20 @@ class SpanAnswer(Asked):
             ],
             "logs": [log_data(log) for log in self.logs],
             "previews": self.previews,
-            "notes": note_data(self.run, self.notes),
+            "notes": note_data([self.span], self.notes),
         }
 
 
-def span_answer(store: Store, run: Run, span_id: str) -> SpanAnswer:
-    spans = {span.id: span for span in run.spans}
+def span_answer(store: Store, evidence: Evidence, span_id: str) -> SpanAnswer:
+    run, spans = evidence.run, evidence.spans
     span = spans[span_id]
     return SpanAnswer(
         run=run,
         span=span,
         parent=spans.get(span.parent_id) if span.parent_id else None,
-        children=[each for each in run.spans if each.parent_id == span_id and each.id != span_id],
-        logs=[log for log in run.logs if log.span_id == span_id],
-        links=[link for link in run.links if link.span_id == span_id],
+        children=[each for each in evidence.children.get(span_id, []) if each.id != span_id],
+        logs=evidence.logs_of.get(span_id, []),
+        links=evidence.links_of.get(span_id, []),
         linked_from=store.links_to(run.info.id, span_id),
         previews={
             which: _preview(store.read_body, body)

@@ -1,8 +1,8 @@
 """`state`: what a session or an agent held, snapshot by snapshot; one in full; two against each other.
 
-    state_answer(store, run)                     # all, each with what changed since the one before
-    state_answer(store, run, index=3)            # `r7#3`: one, its slices and items
-    state_answer(store, run, index=3, than=1)    # how 3 differs from 1
+    state_answer(evidence)                     # all, each with what changed since the one before
+    state_answer(evidence, index=3)            # `r7#3`: one, its slices and items
+    state_answer(evidence, index=3, than=1)    # how 3 differs from 1
 
 Snapshots of sessions have typed slices; a `state` span (AgentDbg's) is one value, told as one slice.
 Elsewhere: what changed between two, in query/states.py.
@@ -25,7 +25,6 @@ from vestige.query.layout import Asked, fit
 from vestige.query.show import run_data
 from vestige.query.states import SliceChange, diff_states, short_type
 from vestige.record.run import Run, SpanInfo
-from vestige.store.base import Store
 
 STATES_MAX: Final = 200
 """Of one answer; a number goes on."""
@@ -59,7 +58,7 @@ class StateAnswer(Asked):
     than: State | None
     """What `one` is compared with."""
     next: int | None
-    """The index to go on with."""
+    """The index to go on with; as data, the one after which to go on: what `after` takes."""
 
     def lines(self, budget: int) -> list[str]:
         info = self.run.info
@@ -125,7 +124,7 @@ class StateAnswer(Asked):
                 "to": one.index,
                 "changes": [_change_data(change) for change in one.changes],
             },
-            "next": self.next,
+            "next": None if self.next is None else self.states[-1].index,
         }
 
     def _data_of(self, state: State) -> dict[str, Any]:
@@ -169,13 +168,12 @@ class StateAnswer(Asked):
 
 
 def state_answer(
-    store: Store,
-    run: Run,
+    evidence: Evidence,
     index: int | None = None,
     than: int | None = None,
     after: int | None = None,
 ) -> StateAnswer:
-    evidence = Evidence(run, store.read_body, read_bodies=store.read_bodies)
+    run = evidence.run
     numbered = states_of(run)
     if index is not None:
         one = _state(evidence, index, get_state(run, index))
@@ -192,12 +190,12 @@ def _all(evidence: Evidence, run: Run, numbered: dict[int, SpanInfo], after: int
     latest: dict[str | None, SnapshotPayload] = {}
     room = READ_MAX
     for index, span in numbered.items():
+        if index < after:
+            continue  # only the one before the first is needed
         body = span.input if _side(span) == "input" else span.output
         room -= 0 if body is None else body.size_bytes
         if index > after and found and (room < 0 or len(found) == STATES_MAX):
             return StateAnswer(run, found, None, None, index)
-        if index < after:
-            continue  # only the one before the first is needed
         state = _state(evidence, index, span)
         session = state.payload.session_id
         if index > after:

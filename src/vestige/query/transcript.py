@@ -22,8 +22,7 @@ from vestige.query.evidence import Evidence
 from vestige.query.layout import Asked
 from vestige.query.show import run_data
 from vestige.query.transcript_items import Item, Items, Text
-from vestige.record.run import Run, RunInfo
-from vestige.store.base import Store
+from vestige.record.run import RunInfo
 
 Line = tuple[str, str]
 """Text, and the mood in which it is told."""
@@ -33,13 +32,12 @@ ARGUMENTS_SHOWN = 160
 
 
 def transcript_answer(
-    store: Store, run: Run, after: str | None = None, limit: int = TRANSCRIPT_ITEMS
+    evidence: Evidence, after: str | None = None, limit: int = TRANSCRIPT_ITEMS
 ) -> TranscriptAnswer:
     if not 1 <= limit <= TRANSCRIPT_ITEMS_MAX:
         raise UsageError(f"limit {limit}: out of range (expected 1 to {TRANSCRIPT_ITEMS_MAX}).")
-    evidence = Evidence(run, store.read_body, read_bodies=store.read_bodies)
-    found = list(islice(Items(evidence).walk(after), limit + 1))
-    return TranscriptAnswer(run.info, found[:limit], after, len(found) > limit)
+    found = list(islice(evidence.once(Items).walk(after), limit + 1))
+    return TranscriptAnswer(evidence.run.info, found[:limit], after, len(found) > limit)
 
 
 @dataclass

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 from vestige.errors import UsageError
@@ -87,18 +88,19 @@ class Items:
     def walk(self, after: str | None = None) -> Iterator[Item]:
         """From the start, or after a cursor (or a span's short id)."""
         place, passed = _parse_cursor(after, self.evidence.run.info.short_id)
-        nodes = self._nodes()
+        begin = 0
         if place is not None:
-            found = next((each for each in nodes if _name(each[0]) == place), None)
-            if found is None:
+            if place not in self._places:
                 raise UsageError(
                     f"after {words.one_line(after or '', 40)!r}: no place in {self.evidence.run.info.short_id}"
                     " (expected `cursor` or `next` of an answer, or a span of it)."
                 )
+            begin = self._places[place]
             if passed is not None:
-                yield from self._numbered(*found, begin=passed + 1)
-        for each in nodes:
-            yield from self._numbered(*each)
+                yield from self._numbered(*self._nodes[begin], begin=passed + 1)
+            begin += 1
+        for at in range(begin, len(self._nodes)):
+            yield from self._numbered(*self._nodes[at])
 
     def _numbered(
         self, node: Node, depth: int, has_children: bool, begin: int = 0
@@ -117,7 +119,18 @@ class Items:
         span = self.evidence.spans.get(span_id or "")
         return None if span is None else span.short_id
 
-    def _nodes(self) -> Iterator[tuple[Node, int, bool]]:
+    @cached_property
+    def _nodes(self) -> list[tuple[Node, int, bool]]:
+        return list(self._walk_tree())
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        """By what a cursor calls it: where a node stands."""
+        # From the end, so that of two with one name the first is meant.
+        last = len(self._nodes) - 1
+        return {_name(each[0]): last - at for at, each in enumerate(reversed(self._nodes))}
+
+    def _walk_tree(self) -> Iterator[tuple[Node, int, bool]]:
         """Everything in the order of the tree, with its depth; what is not told adds none, and a
         run is told where it ended."""
         children, roots = tree_of(self.evidence.run)

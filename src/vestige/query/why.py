@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from vestige.errors import NotFoundError
 from vestige.query import words
-from vestige.query.check import Examined, Keep, data_of, examine, tell
+from vestige.query.check import Examined, data_of, tell
+from vestige.query.evidence import Evidence
 from vestige.query.layout import Asked, fit
 from vestige.query.spans import say
 from vestige.record.finding import Finding
 from vestige.record.run import Run, SpanInfo
-from vestige.store.base import Store
 
 STEPS_MAX = 100
 RUNS_MAX = 5
@@ -28,9 +28,14 @@ class Step:
     """`asked`, `inside`, `linked`, `blamed`: a finding that rests on the span names its cause."""
     reason: str | None
     span: SpanInfo
-    run: Run
+    opened: Evidence
+    """The run that it is in."""
     finding: Finding | None
     """The first thing that a check has to say with this span as the cause."""
+
+    @property
+    def run(self) -> Run:
+        return self.opened.run
 
 
 @dataclass
@@ -79,19 +84,27 @@ class WhyAnswer(Asked):
                     "run_id": step.run.info.id,
                     "span_id": step.span.id,
                     "short_id": step.span.short_id,
-                    "finding": None if step.finding is None else data_of(step.finding, step.run),
+                    "finding": None
+                    if step.finding is None
+                    else data_of(step.finding, step.opened.short_ids),
                 }
                 for step in self.steps
             ],
-            "others": [data_of(finding, self.steps[0].run) for finding in self.others],
+            "others": [data_of(finding, self.steps[0].opened.short_ids) for finding in self.others],
         }
 
 
-def why_answer(store: Store, run: Run, span_id: str, keep: Keep | None = None) -> WhyAnswer:
-    climbing = _Climbing(store, run, keep)
+def why_answer(
+    evidence: Evidence,
+    span_id: str,
+    open_run: Callable[[str], Evidence],
+    examine: Callable[[Run], Examined],
+) -> WhyAnswer:
+    """`open_run`, `examine`: for other runs that the chain leads to."""
+    climbing = _Climbing(evidence, open_run, examine)
     steps = climbing.climb(span_id)
     met = {step.span.id for step in steps}
-    findings = climbing.examined[run.info.id].findings
+    findings = climbing.examined[evidence.run.info.id].findings
     others = sorted(findings, key=lambda each: met.isdisjoint([*each.evidence, each.cause or ""]))
     return WhyAnswer(steps, [finding for finding in others if finding.cause not in met])
 
@@ -99,17 +112,20 @@ def why_answer(store: Store, run: Run, span_id: str, keep: Keep | None = None) -
 class _Climbing:
     """Loads and checks each run that the chain comes through, once."""
 
-    def __init__(self, store: Store, run: Run, keep: Keep | None) -> None:
-        self.store, self.start, self.keep = store, run, keep
-        self.runs: dict[str, Run] = {}
+    def __init__(
+        self,
+        start: Evidence,
+        open_run: Callable[[str], Evidence],
+        examine: Callable[[Run], Examined],
+    ) -> None:
+        self.start, self._open_run, self._examine = start.run, open_run, examine
+        self.runs: dict[str, Evidence] = {}
         self.examined: dict[str, Examined] = {}
-        self._spans: dict[str, dict[str, SpanInfo]] = {}
-        self._take(run)
+        self._take(start)
 
-    def _take(self, run: Run) -> None:
-        self.runs[run.info.id] = run
-        self.examined[run.info.id] = examine(self.store, run, self.keep)
-        self._spans[run.info.id] = {span.id: span for span in run.spans}
+    def _take(self, opened: Evidence) -> None:
+        self.runs[opened.run.info.id] = opened
+        self.examined[opened.run.info.id] = self._examine(opened.run)
 
     def climb(self, span_id: str) -> list[Step]:
         steps: list[Step] = []
@@ -117,12 +133,13 @@ class _Climbing:
         at: tuple[str, str | None, str, str] | None = ("asked", None, self.start.info.id, span_id)
         while at is not None and len(steps) < STEPS_MAX:
             relation, reason, run_id, span_id = at
-            run, span = self.runs[run_id], self._spans[run_id][span_id]
+            opened = self.runs[run_id]
+            span = opened.spans[span_id]
             finding = self._finding(run_id, span_id)
-            steps.append(Step(relation, reason, span, run, finding))
+            steps.append(Step(relation, reason, span, opened, finding))
             seen.add(span_id)
             # What is said of the span itself is no reason to stop: one asks what led to it.
-            at = None if finding is not None and len(steps) > 1 else self._above(run, span, seen)
+            at = None if finding is not None and len(steps) > 1 else self._above(opened, span, seen)
         return steps
 
     def _finding(self, run_id: str, span_id: str) -> Finding | None:
@@ -131,15 +148,12 @@ class _Climbing:
         )
 
     def _above(
-        self, run: Run, span: SpanInfo, seen: set[str]
+        self, opened: Evidence, span: SpanInfo, seen: set[str]
     ) -> tuple[str, str | None, str, str] | None:
         """A link says more than where a span stands; that a run ran in a process says nothing."""
-        for link in run.links:
-            if (
-                link.span_id == span.id
-                and link.target_span not in seen
-                and link.reason != "process"
-            ):
+        run = opened.run
+        for link in opened.links_of.get(span.id, ()):
+            if link.target_span not in seen and link.reason != "process":
                 target = self._reach(link.target_run or run.info.id, link.target_span)
                 if target is not None:
                     return ("linked", link.reason, target, link.target_span)
@@ -157,7 +171,8 @@ class _Climbing:
     def _reach(self, run_id: str, span_id: str) -> str | None:
         if run_id not in self.runs and len(self.runs) < RUNS_MAX:
             try:
-                self._take(self.store.load_run(run_id))
+                self._take(self._open_run(run_id))
             except NotFoundError:
                 return None  # pruned, or never recorded here
-        return run_id if span_id in self._spans.get(run_id, {}) else None
+        opened = self.runs.get(run_id)
+        return run_id if opened is not None and span_id in opened.spans else None

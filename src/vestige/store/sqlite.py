@@ -355,11 +355,16 @@ class SqliteStore:
         return changes.since(self._connection, after, run_id, limit)
 
     def sizes(self) -> dict[str, int]:
-        """What is in here, for `doctor`."""
+        """What is in here, for `doctor`. A tenant's store has no file of its own: 0 bytes."""
         counts = {
             table: self._connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
             for table in ("runs", "spans", "logs", "bodies")
         }
+        if self.tenant is not None:
+            # As they were: how small they are kept depends on what others have recorded.
+            own = "SELECT coalesce(sum(size_bytes), 0) FROM bodies WHERE evicted_ns IS NULL"
+            (body_bytes,) = self._connection.execute(own).fetchone()
+            return {**counts, "file_bytes": 0, "body_bytes": body_bytes}
         return {
             **counts,
             "file_bytes": self.path.stat().st_size,

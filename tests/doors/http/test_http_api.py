@@ -4,57 +4,93 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from contextlib import closing
 from typing import Any
+from urllib.parse import parse_qsl
 
 import jsonschema
 import pytest
-from http_support import record, served
+from http_support import Site, record, served
 
+import vestige
+from vestige.collector.loop import catch_up
+from vestige.doors.http.answers import encode
 from vestige.doors.http.shapes import SHAPES, answer_schema
-from vestige.doors.verbs import TOOLS
+from vestige.doors.http.verbs import PAGES, read_arguments
+from vestige.doors.verbs import BY_NAME, TOOLS, ask, check_arguments
 from vestige.home import Home
 from vestige.store import schema
 from vestige.store.base import RetentionPolicy
 from vestige.store.sqlite import SqliteStore
-from vestige.transfer import open_path
+from vestige.transfer import add_note, open_path
 
 QUESTIONS = {
     "doctor": "", "list": "", "overview": "id=A", "check": "id=A", "why": "id=A.s2",
     "show": "id=A", "span": "id=A.s2", "body": "id=A.s2", "grep": "pattern=refunds",
     "diff": "a=A&b=B", "stats": "", "compare": "a=A&b=B", "sql": "query=select+1",
-    "schema": "table=spans",
+    "schema": "table=spans", "transcript": "id=C", "outline": "id=C", "segments": "id=C.s2",
+    "state": "id=C", "files": "id=C", "notes": "id=C", "trends": "", "help": "component=billing",
 }  # fmt: skip
 
 
-def _two_runs(home: Home) -> dict[str, str]:
-    """Each verb's question about them."""
-    a, b = record(home), record(home, spans=4)
-    return {verb: query.replace("A", a).replace("B", b) for verb, query in QUESTIONS.items()}
+def _runs(home: Home) -> dict[str, str]:
+    """Three of them; each verb's question about them."""
+    names = {"A": record(home), "B": record(home, spans=4), "C": _record_everything(home)}
+    return {
+        verb: re.sub("[ABC]", lambda found: names[found[0]], query)
+        for verb, query in QUESTIONS.items()
+    }
+
+
+def _record_everything(home: Home) -> str:
+    """A run with a model call, snapshots, a file, a note and a component that has hints."""
+    request = {"model": "gpt-4o", "messages": [{"role": "user", "content": "Why?"}]}
+    with vestige.Recorder(home) as recorder, recorder.run("everything") as run:
+        recorder.logger("billing").surface(text="Look at deliver.", span_types=["deliver"])
+        run.span("chat", "llm", {"model": "gpt-4o"}, body=json.dumps(request)).end(body="So.")
+        for number in range(3):
+            run.span("plan", "state", body={"step": number}).end()
+        run.span("a.txt", "file", {"path": "a.txt"}).end(body="text")
+    catch_up(home)
+    with open_path(home) as debugger:
+        add_note(home, debugger, run.run_id, "looked at")
+        return debugger.resolve(run.run_id).run.short_id
+
+
+def test_every_verb_has_a_shape_and_a_question_here() -> None:
+    """A verb that is added later has to say what it answers, and that is then compared."""
+    verbs = {tool.name for tool in TOOLS}
+
+    assert set(SHAPES) == verbs
+    assert set(QUESTIONS) == verbs
 
 
 def test_every_verb_answers_with_the_data_of_the_command(home: Home) -> None:
     """Each verb exists once: the API gives what `--json` gives."""
-    questions = _two_runs(home)
+    questions = _runs(home)
     with served(home) as site, open_path(home) as debugger:
         answers = {verb: site.data(f"/api/v1/{verb}?{q}") for verb, q in questions.items()}
-        overview = debugger.overview(questions["overview"][3:]).data()
+        for verb, query in questions.items():
+            tool = BY_NAME[verb]
+            if verb not in ("doctor", "trends"):  # which tell of this moment
+                given, _ = read_arguments(tool, parse_qsl(query))
+                expected = ask(debugger, tool, check_arguments(tool, given)).data()
 
-    assert answers["overview"] == overview
+                assert answers[verb] == json.loads(encode(expected)), verb
+
     assert answers["sql"]["rows"] == [[1]]
-    assert len(answers["list"]["runs"]) == 2
+    assert len(answers["list"]["runs"]) == 3
     assert all(answer["version"] for answer in answers.values())
 
 
 def test_the_shapes_in_the_document_are_those_of_real_answers(home: Home) -> None:
     """A key that is promised is there, with its type."""
-    questions = _two_runs(home)
+    questions = _runs(home)
     with served(home) as site:
         for verb, query in questions.items():
             data = site.data(f"/api/v1/{verb}?{query}")
             jsonschema.validate(data, answer_schema(verb))
-
-            assert verb in SHAPES
 
 
 def test_text_is_what_the_command_line_prints(home: Home) -> None:
@@ -185,6 +221,76 @@ def test_pages_follow_each_other_to_the_end(home: Home) -> None:
             path = None if link is None else link[1 : link.index(">")]
 
     assert seen == [f"run {number}" for number in (4, 3, 2, 1, 0)]
+
+
+def _pages(site: Site, path: str) -> list[Any]:
+    """By `Link`, from the first to the last."""
+    pages = []
+    following: str | None = path
+    while following is not None:
+        reply = site.ask(following)
+        assert reply.status == 200, (following, reply)
+        pages.append(reply.json())
+        assert len(pages) < 100, following
+        link = reply.headers.get("link")
+        following = None if link is None else link[1 : link.index(">")]
+    return pages
+
+
+def test_a_run_comes_in_pages_that_have_all_of_it_once(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spans and log lines in the order of events; never more than a bound in one answer."""
+    run = record(home, spans=10)
+    with served(home) as site, open_path(home) as debugger:
+        whole = debugger.show(run).data()
+        (one,) = _pages(site, f"/api/v1/show?id={run}")
+        pages = _pages(site, f"/api/v1/show?id={run}&limit=4")
+        monkeypatch.setitem(PAGES, "show", 7)
+        bounded = _pages(site, f"/api/v1/show?id={run}&limit=100000")
+        beyond = site.data(f"/api/v1/show?id={run}&after=1000")
+
+    assert one == whole
+    assert [len(page["spans"]) + len(page["logs"]) for page in pages] == [4, 4, 4, 4, 4, 2]
+    assert len(bounded) == 4
+    for parts in (pages, bounded):
+        for kind in ("spans", "logs"):
+            assert [each for page in parts for each in page[kind]] == whole[kind]
+        assert {json.dumps(page["run"]) for page in parts} == {json.dumps(whole["run"])}
+    assert (beyond["spans"], beyond["logs"], beyond["next"]) == ([], [], None)
+
+
+def test_a_long_body_comes_in_pages_and_only_as_far_as_was_asked(home: Home) -> None:
+    text = "0123456789" * 250_000
+    with vestige.Recorder(home) as recorder, recorder.run("long") as run:
+        span = run.span("read", "tool", body=text)
+        span.end()
+    catch_up(home)
+    with served(home) as site:
+        whole = _pages(site, f"/api/v1/body?id={span.id}&in=true")
+        part = _pages(site, f"/api/v1/body?id={span.id}&in=true&bytes=10:2000000")
+
+    assert len(whole) == 3
+    assert "".join(page["text"] for page in whole) == text
+    assert "".join(page["text"] for page in part) == text[10:2_000_000]
+
+
+def test_snapshots_come_in_pages_and_a_finished_outline_has_no_next(home: Home) -> None:
+    """`next` of an outline is where something new will be: no page, so no link."""
+    with vestige.Recorder(home) as recorder, recorder.run("states") as run:
+        for number in range(250):
+            run.span("plan", "state", body={"step": number}).end()
+    catch_up(home)
+    with served(home) as site:
+        pages = _pages(site, f"/api/v1/state?id={run.run_id}")
+        outline = site.ask(f"/api/v1/outline?id={run.run_id}")
+
+    assert len(pages) == 2
+    found = [each for page in pages for each in page["snapshots"]]
+    assert [each["index"] for each in found] == list(range(250))
+    assert all(each["changes"] for each in found)
+    assert outline.json()["next"]
+    assert "link" not in outline.headers
 
 
 def test_a_note_is_said_and_read_over_http(home: Home) -> None:

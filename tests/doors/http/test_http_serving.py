@@ -212,6 +212,48 @@ def test_tls_is_spoken_with_a_certificate(home: Home, tmp_path: Path) -> None:
     assert "Secure" in cookie
 
 
+@pytest.mark.slow
+def test_a_ship_speaks_tls_with_a_server_whose_certificate_it_trusts(
+    home: Home, tmp_path: Path
+) -> None:
+    """`serve --cert --key`, `ship --ca-file`; without the certificate, or for another name, nothing
+    is sent, and all is still there to be sent."""
+    cert, key = _certificate(tmp_path)
+    there = Home(tmp_path / "there")
+    there.make()
+    secret = Keys(there).add("ship", ["runs:write", "runs:read"]).key
+    with vestige.Recorder(home) as recorder, recorder.run("shipped") as run:
+        run.span("search", "tool", body="q").end()
+
+    def ship(url: str, *more: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "vestige", "ship", "--home", str(home.root), "--once"]
+        return subprocess.run(
+            [*command, "--to", url, *more], capture_output=True, text=True, timeout=60,
+            env={**os.environ, "VESTIGE_SHIP_KEY": secret},
+        )  # fmt: skip
+
+    with _command(there, "--cert", str(cert), "--key", str(key), "--no-log") as (_, url, token):
+        named = url.replace("127.0.0.1", "localhost")
+        strange = ship(named)
+        other_name = ship(url, "--ca-file", str(cert))
+        sent = ship(named, "--ca-file", str(cert))
+        context = ssl.create_default_context(cafile=str(cert))
+        request = urllib.request.Request(
+            f"{named}/api/v1/list", headers={"Authorization": f"Bearer {secret}"}
+        )
+        with urllib.request.urlopen(request, timeout=WAIT_S, context=context) as response:
+            runs = json.loads(response.read())["runs"]
+
+    assert (url.startswith("https://"), token) == (True, "")
+    assert (strange.returncode, other_name.returncode) == (1, 1)
+    for refused in (strange, other_name):
+        assert "certificate" in refused.stderr.lower()
+        assert "Traceback" not in refused.stderr
+        assert secret not in refused.stderr + refused.stdout
+    assert sent.returncode == 0, sent.stderr
+    assert [each["id"] for each in runs] == [run.run_id]
+
+
 def _certificate(folder: Path) -> tuple[Path, Path]:
     """Of localhost, by itself."""
     from cryptography import x509

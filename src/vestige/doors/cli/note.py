@@ -47,7 +47,7 @@ def note(
     with open_path(home) as debugger:
         kept = add_note(home, debugger, id, text, author=author)
         run = debugger.store.load_run(kept.run_id)
-    (data,) = note_data(run, [kept])
+    (data,) = note_data(run.spans, [kept])
     if as_json:
         click.echo(json.dumps(data, ensure_ascii=False, indent=2))
     else:

@@ -199,8 +199,8 @@ def list_runs(
 @click.option("--no-fold", is_flag=True, help="Every repeat on a line of its own.")
 @click.option("--after", type=click.IntRange(0), metavar="N", help="Pass over the first N lines.")
 @click.option(
-    "--limit", default=SHOW_LINES_MAX, show_default=True, type=click.IntRange(1), metavar="N",
-    help="At most so many lines.",
+    "--limit", show_default=str(SHOW_LINES_MAX), type=click.IntRange(1), metavar="N",
+    help="At most so many lines. With --json: spans and log lines, all by default.",
 )  # fmt: skip
 @answer_options
 def show(
@@ -212,7 +212,7 @@ def show(
     depth: int | None,
     no_fold: bool,
     after: int | None,
-    limit: int,
+    limit: int | None,
     home: Home,
     as_json: bool,
     budget: int | None,

@@ -73,6 +73,7 @@ class Gate:
             await self._app(scope, receive, send)  # start and end of the server
             return
         state = scope.setdefault("state", {})
+        state["body_s"] = self._server.body_s
         began = clock.monotonic()
         told = {"status": 0, "bytes": 0}
 
@@ -104,6 +105,11 @@ class Gate:
                 await refusal.response()(scope, receive, send)
 
     def _let_in(self, scope: Scope) -> Response | None:
+        if len(self._server.connections) > self._server.connections_max:
+            raise Refusal(
+                503, "busy", "Too many connections are open. Come again soon.",
+                headers={"retry-after": "1", "connection": "close"},
+            )  # fmt: skip
         check_names(self._server, scope)
         if scope["path"] in self._public:
             return None

@@ -12,13 +12,14 @@ from __future__ import annotations
 import base64
 import gzip
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from urllib.parse import quote
 
 from vestige.clock import SYSTEM
 from vestige.doors.http.answers import encode
+from vestige.doors.http.one_run import OneRun
 from vestige.doors.http.viewer import ANSWERS, Viewer, read_viewer
 from vestige.doors.verbs import BY_NAME, ask, check_arguments
 from vestige.errors import UsageError, VestigeError
@@ -32,8 +33,7 @@ from vestige.limits import (
 )
 from vestige.query import words
 from vestige.query.debugger import Debugger
-from vestige.record.run import Run, RunInfo, SpanInfo
-from vestige.store.base import CheckResult, Store
+from vestige.record.run import Run, SpanInfo
 
 
 def export_html(debugger: Debugger, id: str, target: Path) -> Path:
@@ -41,9 +41,8 @@ def export_html(debugger: Debugger, id: str, target: Path) -> Path:
     viewer = read_viewer()
     if target.exists():
         raise UsageError(f"{target}: is there already. Choose another name.")
-    run = debugger.store.load_run(debugger.resolve(id, "run").run.id)
-    store = _Remembering(debugger.store, run)
-    html = render(viewer, run, Debugger(cast(Store, store), keep=store.keep))
+    one = OneRun(debugger.store, debugger.resolve(id, "run").run)
+    html = render(viewer, one)
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         part.write_bytes(html)
@@ -53,8 +52,8 @@ def export_html(debugger: Debugger, id: str, target: Path) -> Path:
     return target
 
 
-def render(viewer: Viewer, run: Run, debugger: Debugger) -> bytes:
-    kept = _Kept(debugger)
+def render(viewer: Viewer, one: OneRun) -> bytes:
+    kept, run = _Kept(one), one.run
     _ask_about_run(kept, run)
     main = kept.pack()
     left_out = _ask_about_spans(kept, run)
@@ -184,26 +183,3 @@ def _bodies(span: SpanInfo) -> Iterator[tuple[str, int]]:
     for which, body in (("in", span.input), ("out", span.output)):
         if body is not None and body.id is not None:
             yield which, body.size_bytes
-
-
-class _Remembering:
-    """A store that has read the run and knows what was found in it: each of its spans is asked for."""
-
-    def __init__(self, store: Store, run: Run) -> None:
-        self._store = store
-        self._run = run
-        self._results: Sequence[CheckResult] | None = None
-
-    def keep(self, run: RunInfo, results: Sequence[CheckResult]) -> None:
-        self._results = results if run.id == self._run.info.id else self._results
-
-    def check_results(self, run_ids: Sequence[str]) -> Mapping[str, Sequence[CheckResult]]:
-        if self._results is not None and list(run_ids) == [self._run.info.id]:
-            return {self._run.info.id: self._results}
-        return self._store.check_results(run_ids)
-
-    def load_run(self, run_id: str) -> Run:
-        return self._run if run_id == self._run.info.id else self._store.load_run(run_id)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)

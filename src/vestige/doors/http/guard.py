@@ -63,16 +63,19 @@ class Door(Route):
         if scope["method"] in (self.methods or ()):
             if self.needs is not None:
                 require(Request(scope), self.needs)
-            receive = bounded(scope, receive, self.body_max)
+            body_s = scope["state"].get("body_s", HTTP_BODY_S)
+            receive = bounded(scope, receive, self.body_max, body_s)
         await super().handle(scope, receive, send)
 
 
-def bounded(scope: Scope, receive: Receive, bytes_max: int) -> Receive:
+def bounded(scope: Scope, receive: Receive, bytes_max: int, body_s: float) -> Receive:
     """The request's body, refused when it is longer, or comes too slowly."""
     length = header(scope, b"content-length")
+    closed = {"connection": "close"}  # the rest of it is not worth reading
     too_long = Refusal(
-        413, "too_large", f"The body is longer than {bytes_max} bytes.", {"bytesMax": bytes_max}
-    )
+        413, "too_large", f"The body is longer than {bytes_max} bytes.", {"bytesMax": bytes_max},
+        closed,
+    )  # fmt: skip
     if length.isdecimal() and int(length[:20]) > bytes_max:
         raise too_long
     taken = 0
@@ -83,11 +86,12 @@ def bounded(scope: Scope, receive: Receive, bytes_max: int) -> Receive:
         nonlocal taken, whole
         if whole:
             return await receive()  # only the end of the connection comes now, whenever that is
-        left_s = began + HTTP_BODY_S + taken / HTTP_BODY_RATE_MIN - clock.monotonic()
-        try:
-            message = await asyncio.wait_for(receive(), max(0.0, left_s))
+        left_s = began + body_s + taken / HTTP_BODY_RATE_MIN - clock.monotonic()
+        try:  # what came quickly earns no longer pause
+            message = await asyncio.wait_for(receive(), max(0.0, min(left_s, body_s)))
         except TimeoutError:
-            raise Refusal(408, "timeout", "The body did not arrive in time.") from None
+            text = "The body did not arrive in time."
+            raise Refusal(408, "timeout", text, headers=closed) from None
         taken += len(message.get("body", b""))
         if taken > bytes_max:
             raise too_long

@@ -1,7 +1,8 @@
 """/healthz and /metrics: is the server there, can it read its store, and how is it doing.
 
-/healthz is for whoever watches the process, and needs no key. /metrics needs one: it tells how
-much is recorded. Its numbers are of the whole home, of no tenant, and name nobody.
+/healthz is for whoever watches the process, and needs no key. /metrics needs one of the default
+tenant, or the local token: its numbers are of the whole home, and other tenants are not to learn
+how much their neighbours record or ask.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from vestige import clock, locks
-from vestige.doors.http.answers import NO_STORE, encode
-from vestige.doors.http.guard import Door
+from vestige.doors.http.answers import NO_STORE, Refusal, encode
+from vestige.doors.http.guard import Door, principal
 from vestige.doors.http.server import LOCAL, Server
 from vestige.limits import METRICS_KEPT_S
+from vestige.record.tenant import DEFAULT_TENANT
 
 Gauges = dict[str, tuple[float, str]]
 
@@ -31,6 +33,12 @@ def routes(server: Server) -> list[BaseRoute]:
 
     async def metrics(request: Request) -> Response:
         nonlocal kept
+        who = principal(request)
+        if who.tenant not in (None, DEFAULT_TENANT):
+            raise Refusal(
+                403, "forbidden", f"{who.key_id}: these numbers are of all tenants: for keys of the"
+                f" tenant {DEFAULT_TENANT} only.", {"tenant": DEFAULT_TENANT},
+            )  # fmt: skip
         if kept is None or clock.monotonic() > kept[0]:
             gauges = await server.in_thread(_gauges, server)
             kept = clock.monotonic() + METRICS_KEPT_S, gauges

@@ -26,7 +26,6 @@ from vestige.doors.http.answers import NO_STORE, Refusal, encode
 from vestige.doors.http.guard import Door, principal
 from vestige.doors.http.server import Server
 from vestige.limits import (
-    HTTP_BODY_S,
     INGEST_BURST,
     INGEST_REQUESTS_S,
     INGEST_WAITING_MAX,
@@ -92,8 +91,7 @@ class Desk:
         try:
             while True:
                 try:
-                    async with asyncio.timeout(HTTP_BODY_S):
-                        chunk = await anext(stream)
+                    chunk = await anext(stream)
                 except StopAsyncIteration:
                     return b"".join(chunks)
                 held += len(chunk)
@@ -105,8 +103,6 @@ class Desk:
                 chunks.append(chunk)
         except BaseException as error:
             self._held_bytes -= held
-            if isinstance(error, TimeoutError):
-                raise Refusal(408, "timeout", "The body did not arrive in time.") from None
             if isinstance(error, ClientDisconnect):
                 raise Refusal(400, "disconnected", "The body did not arrive.") from None
             raise

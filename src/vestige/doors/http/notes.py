@@ -61,7 +61,7 @@ def _say(server: Server, who: Principal, body: bytes) -> dict[str, Any]:
     with server.asking(who) as debugger:
         kept = add_note(server.home, debugger, new.id, new.text, author=new.author)
         run = debugger.store.load_run(kept.run_id)
-    (data,) = note_data(run, [kept])
+    (data,) = note_data(run.spans, [kept])
     return {"version": 1, "run_id": kept.run_id, "note": data}
 
 

@@ -17,12 +17,10 @@ import asyncio
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
-
-import msgspec
 
 from vestige import clock
 from vestige.access import SCOPES, Keys, Principal
@@ -30,9 +28,14 @@ from vestige.doors.http.keeping import Keeper
 from vestige.doors.http.metrics import Metrics
 from vestige.errors import StoreError
 from vestige.home import Home
-from vestige.limits import HTTP_THREADS, HTTP_WAITING_MAX, TENANTS_OPEN_MAX
+from vestige.limits import (
+    HTTP_BODY_S,
+    HTTP_CONNECTIONS_MAX,
+    HTTP_THREADS,
+    HTTP_WAITING_MAX,
+    TENANTS_OPEN_MAX,
+)
 from vestige.query.debugger import Debugger
-from vestige.record.health import Health
 from vestige.store import schema
 from vestige.store.sqlite import SqliteStore
 
@@ -61,6 +64,7 @@ class Server:
         clock: clock.Clock = clock.SYSTEM,
         log: Callable[[dict[str, object]], None] | None = None,
         threads: int = HTTP_THREADS,
+        body_s: float = HTTP_BODY_S,
         demo_workflows: bool = False,
     ) -> None:
         self.home = home
@@ -71,8 +75,13 @@ class Server:
         """Names by which we are asked for (Host); None: any, where no cookie could be misused."""
         self.demo_workflows = demo_workflows
         """Whether conformance suites may start runs (workflows.py)."""
+        self.body_s = body_s
+        """For a request's body to arrive."""
         self.port = 0
         """Where it listens: known once it does."""
+        self.connections: Collection[object] = ()
+        """Those that are open; more than `connections_max` are told to come again."""
+        self.connections_max = HTTP_CONNECTIONS_MAX
         self.metrics = Metrics()
         self.log = log or (lambda line: None)
         self.stop: Callable[[], None] = lambda: None
@@ -183,13 +192,9 @@ class Server:
 
         store = SqliteStore.open(self.home.store, readonly=True, tenant=tenant)
 
-        def health() -> Health:
-            found = examine(self.home, store)
-            if tenant is None:
-                return found
-            return msgspec.structs.replace(found, home="", store="")  # where is not theirs to know
-
-        return Debugger(store, keep=self._keeper.keep, health=health, at="")
+        return Debugger(
+            store, keep=self._keeper.keep, health=lambda: examine(self.home, store), at=""
+        )
 
 
 def _is_current(debugger: Debugger) -> bool:

@@ -19,17 +19,20 @@ import ssl
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from vestige import clock
 from vestige.access import Keys
+from vestige.doors.http.answers import NO_STORE, encode
 from vestige.doors.http.app import make_app
 from vestige.doors.http.collecting import Collecting, prepare
 from vestige.doors.http.server import Server
 from vestige.errors import UsageError
 from vestige.home import Home
 from vestige.limits import (
+    HTTP_BODY_S,
     HTTP_CONNECTIONS_MAX,
     HTTP_HEADER_BYTES_MAX,
     HTTP_HEADER_S,
@@ -56,6 +59,7 @@ def make_server(
     names: Sequence[str] = (),
     log: Callable[[dict[str, object]], None] | None = None,
     demo_workflows: bool = False,
+    body_s: float = HTTP_BODY_S,
 ) -> Server:
     """What is served there, to whom. `token`: None means if there are no keys."""
     local = is_loopback(host)
@@ -73,7 +77,10 @@ def make_server(
     if local:
         hosts |= LOOPBACK_NAMES | {host.lower()}
     secret = clock.random_bytes(24).hex() if token else None
-    return Server(home, token=secret, hosts=hosts or None, log=log, demo_workflows=demo_workflows)
+    return Server(
+        home, token=secret, hosts=hosts or None, log=log, body_s=body_s,
+        demo_workflows=demo_workflows,
+    )  # fmt: skip
 
 
 def serve(
@@ -96,13 +103,15 @@ def serve(
             make_app(server), log_config=None, access_log=False, lifespan="off", ws="none",
             http=_Protocol, server_header=False, proxy_headers=False, ssl_certfile=cert,
             ssl_keyfile=key, h11_max_incomplete_event_size=HTTP_HEADER_BYTES_MAX,
-            limit_concurrency=_connections_max(), timeout_graceful_shutdown=HTTP_SHUTDOWN_S,
+            timeout_graceful_shutdown=HTTP_SHUTDOWN_S,
         )  # fmt: skip
         collecting = Collecting(server.home) if collect else None
         if collecting is not None:
             collecting.start()
         try:
             running = _Uvicorn(config, server)
+            server.connections = running.server_state.connections
+            server.connections_max = _connections_max()
             server.stop = running.stop
             ready(url(server, host, secure=cert is not None))
             running.run(sockets=[listening])
@@ -201,7 +210,7 @@ class _Uvicorn(uvicorn.Server):
 
 
 class _Protocol(H11Protocol):
-    """Lets go of a connection whose request does not arrive."""
+    """Lets go of a connection whose request does not arrive; what is no HTTP gets our envelope."""
 
     _late: asyncio.TimerHandle | None = None
 
@@ -212,6 +221,22 @@ class _Protocol(H11Protocol):
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         self._watch()
+
+    def send_400_response(self, msg: str) -> None:
+        body = encode({"error": "validation_error", "message": "This is no HTTP/1.1 request."})
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(body)).encode()),
+            (b"cache-control", NO_STORE.encode()),
+            (b"connection", b"close"),
+        ]
+        for event in (
+            h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
+            h11.Data(data=body),
+            h11.EndOfMessage(),
+        ):
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._unwatch()

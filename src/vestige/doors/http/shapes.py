@@ -1,7 +1,7 @@
 """The shapes of the API's answers, for the OpenAPI document: stable keys, one level down.
 
-A key that ends with `?` may be missing; a type that ends with `?` may be null. A verb that is
-not listed has an object with a version. A test compares this table with real answers.
+A key that ends with `?` may be missing; a type that ends with `?` may be null. Every verb is
+listed, and a test compares this table with real answers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SHAPES: dict[str, dict[str, str]] = {
         "malformed": "integer", "scanner": "string", "retention_age_s": "number",
         "retention_body_bytes": "integer", "problems": "array",
     },
-    "list": {"runs": "array"},
+    "list": {"runs": "array", "next": "string?", "more": "boolean", "looked_at": "integer?"},
     "overview": {
         "run": "object", "types": "object", "findings": "array", "passed": "array",
         "cost_usd": "number?", "good_run": "object?", "stamps": "array",
@@ -28,7 +28,25 @@ SHAPES: dict[str, dict[str, str]] = {
     "check": {"run_id": "string", "findings": "array", "passed": "array", "failed": "object"},
     "why": {"chain": "array", "others": "array"},
     "notes": {"run_id": "string", "notes": "array"},
-    "show": {"run": "object", "spans": "array", "logs": "array"},
+    "show": {"run": "object", "spans": "array", "logs": "array", "next": "integer?"},
+    "transcript": {"run": "object", "items": "array", "next": "string?"},
+    "outline": {
+        "run": "object", "base_us": "integer", "strings": "array", "spans": "object",
+        "logs": "object", "links": "array", "losses": "object", "next": "string", "more": "boolean",
+    },
+    "segments": {
+        "span": "string", "basis": "string", "ranges": "string?", "request_bytes": "integer?",
+        "covered_bytes": "integer", "segments": "array", "segments_left_out": "integer",
+        "contributors": "array", "cache": "object",
+    },
+    "state": {
+        "run": "object", "snapshots": "array", "snapshot": "object?", "diff": "object?",
+        "next": "integer?",
+    },
+    "files": {
+        "run": "object", "at_us": "integer?", "files": "array", "later": "integer",
+        "left_out": "integer",
+    },
     "span": {
         "run_id": "string", "span": "object", "parent": "string?", "children": "array",
         "linked_from": "array", "logs": "array", "previews": "object",
@@ -41,6 +59,10 @@ SHAPES: dict[str, dict[str, str]] = {
     "grep": {"hits": "array", "next": "string?"},
     "diff": {"differs": "boolean", "kind": "string", "a": "string", "b": "string"},
     "stats": {"by": "string", "since_day": "string?", "rows": "array", "ranking": "object?"},
+    "trends": {
+        "by": "string", "since": "string", "buckets": "array", "totals": "object",
+        "priced": "boolean", "unpriced_models": "array", "tools": "object",
+    },
     "compare": {
         "a": "array", "b": "array", "a_given": "integer", "b_given": "integer",
         "separations": "array",
@@ -57,7 +79,7 @@ SHAPES: dict[str, dict[str, str]] = {
 
 def answer_schema(verb: str) -> dict[str, Any]:
     """Of the verb's data. More keys may come with a later version; these stay."""
-    keys = {"version": "integer", **SHAPES.get(verb, {})}
+    keys = {"version": "integer", **SHAPES[verb]}
     return {
         "type": "object",
         "required": [key for key in keys if not key.endswith("?")],

@@ -27,12 +27,15 @@ from vestige.doors.http.server import Server
 from vestige.doors.http.shapes import verb_operation
 from vestige.doors.verbs import TOOLS, Parameter, Tool, ask, check_arguments
 from vestige.errors import UsageError
-from vestige.limits import ARGUMENT_MAX
+from vestige.limits import ARGUMENT_MAX, SHOW_ROWS_MAX
 from vestige.query.answer import Answer
+from vestige.query.bodies import BodyAnswer
 
 PREFIX = "/api/v1/"
 HOME_WIDE = ("doctor", "sql", "trends")
 """Whose answers depend on more than rows and arguments: on journals, or on what time it is."""
+PAGES = {"show": SHOW_ROWS_MAX}
+"""Whose data is all there is unless a limit is given: here it always is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,9 @@ def _door(server: Server, tool: Tool) -> Door:
 def _answer(server: Server, asked: Question) -> Response:
     values = check_arguments(asked.tool, asked.arguments)
     budget = values.pop("budget", None)
+    if asked.form == "json" and asked.tool.name in PAGES:
+        most = PAGES[asked.tool.name]
+        values["limit"] = min(values.get("limit", most), most)
     with server.asking(asked.who) as debugger:
         # Before we read: what is written meanwhile makes the tag too old, never the answer.
         etag = _state_tag(asked, server.state())
@@ -79,9 +85,9 @@ def _answer(server: Server, asked: Question) -> Response:
         if asked.if_none_match and matches(asked.if_none_match, etag):
             return _unchanged(etag)
     body, headers = packed(body, asked.accept_encoding)
-    after = _next_page(answer, data)
-    if after is not None:
-        query = urlencode([*_pairs(asked.arguments, {"after"}), ("after", after)])
+    following = _next_page(answer, data)
+    if following is not None:
+        query = urlencode([*_pairs(asked.arguments, _PLACES), following])
         headers["link"] = f'<{PREFIX}{asked.tool.name}?{query}>; rel="next"'
     kind = "application/json" if asked.form == "json" else "text/plain; charset=utf-8"
     return Response(
@@ -109,17 +115,22 @@ def _tag(data: bytes) -> str:
     return f'W/"{hashlib.blake2b(data, digest_size=12).hexdigest()}"'
 
 
-def _next_page(answer: Answer, data: dict[str, Any]) -> str | None:
-    """What `after` the next page has; a list says it by its last run."""
-    following = data.get("next")
-    if following is not None:
-        return str(following)
-    if getattr(answer, "more", False) and data.get("runs"):
-        return str(data["runs"][-1]["short_id"])
-    return None
+_PLACES = frozenset(("after", "bytes", "lines", "head"))
+"""Arguments that say which part is wanted: the next page has one of its own."""
 
 
-def _pairs(arguments: dict[str, Any], without: set[str]) -> list[tuple[str, str]]:
+def _next_page(answer: Answer, data: dict[str, Any]) -> tuple[str, str] | None:
+    """The argument that the next page is asked with."""
+    # Without more, `next` is where something new will be.
+    following = data.get("next") if data.get("more", True) else None
+    if following is None:
+        return None
+    if isinstance(answer, BodyAnswer):
+        return "bytes", f"{following}:{answer.end}"
+    return "after", str(following)
+
+
+def _pairs(arguments: dict[str, Any], without: frozenset[str]) -> list[tuple[str, str]]:
     pairs = []
     for name, value in arguments.items():
         for each in value if isinstance(value, list) else [value]:
