@@ -291,7 +291,7 @@ export interface TrendsData {
   since: string;
   buckets: (Sums & { at: string })[];
   totals: Sums;
-  /** False: too many calls to price them all. */
+  /** False: too many model calls to price by the hour. */
   priced: boolean;
   unpriced_models: string[];
   tools: Ranking | null;
