@@ -168,8 +168,8 @@ def test_no_verb_tells_of_another_tenant(
                  lambda: debugger.diff(run, run)],
         "doctor": [debugger.doctor],
         "examine": [lambda: str(debugger.examine(debugger._run(run)))],
-        "open_run": [lambda id=id: str(debugger.open_run(id).run)  # type: ignore[misc]  # as above
-                     for id in (run, *(other.run_id for other in others))],
+        "open_run": [lambda key=key: str(debugger.open_run(key).run)  # type: ignore[misc]  # as above
+                     for key in (run, *(other.run_id for other in others))],
         "reproduce": [lambda: debugger.reproduce(run, "curl")],
         "resolve": [lambda: str(debugger.resolve("c-shared"))],
     }  # fmt: skip
