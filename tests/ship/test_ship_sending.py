@@ -142,7 +142,7 @@ def test_a_ship_that_never_comes_back_does_not_fill_the_disk(shared: Serving, ho
     lost = bound_outbox(home, total_max=650_000)
     code, _, problems = ship(home, shared.url, key)
 
-    assert 300_000 < lost < 400_000
+    assert 300_000 <= lost < 400_000  # a body, and the journal beside it if that is older
     assert code == 0
     assert f"{lost} bytes were deleted before they were sent" in problems
     assert read_lost(home) == 0
