@@ -86,7 +86,9 @@ def main() -> int:
             for picture in PICTURES:
                 take(page, picture, runs)
     total = sum(path.stat().st_size for path in IMAGES.glob("*.png"))
-    print(f"{len(PICTURES)} pictures, {total / 1e6:.2f} MB: {IMAGES.relative_to(ROOT)}")
+    sys.stdout.write(
+        f"{len(PICTURES)} pictures, {total / 1e6:.2f} MB: {IMAGES.relative_to(ROOT)}\n"
+    )
     return 0
 
 
