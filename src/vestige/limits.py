@@ -438,14 +438,14 @@ EXPORT_BODY_BYTES_MAX = MIB
 EXPORT_BYTES_MAX = 64 * MIB
 """Of answers in an exported page, before they are compressed: browsers open what comes of it."""
 
-EXPORT_SPANS_MAX = 5_000
+EXPORT_SPANS_MAX = 20_000
 """Spans whose details are in an exported page, failed ones first; the others are in its tree."""
 
 EXPORT_CALLS_MAX = 500
 """Model calls of which an exported page also has the prompt's parts and what changed in it."""
 
 EXPORT_WHY_SPANS_MAX = 1_000
-"""In a longer run only spans that did not end well are asked why: each answer walks the run."""
+"""In a longer run only spans that did not end well are asked why: each answer has all findings."""
 
 EXPORT_PAGES_MAX = 1_000
 """Pages of an outline or a transcript that are taken into an exported page."""

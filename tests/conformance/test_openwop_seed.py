@@ -112,17 +112,19 @@ def test_a_host_that_does_not_advertise_bundles_answers_404(
     run = record_everything(home)
     monkeypatch.setenv("VESTIGE_OPENWOP_BUNDLE", "0")
     monkeypatch.setenv("VESTIGE_OPENWOP_FEEDBACK", "0")
-    with served(home) as site:
+    unscoped = Keys(home).add("write", ["runs:write"]).key
+    with served(home, token=True) as site:
         told = site.data("/.well-known/openwop", key=None)
         bundle = site.ask(f"/v1/runs/{run}/debug-bundle")
         stranger = site.ask(f"/v1/runs/{run}/debug-bundle", key=None)
+        other_scope = site.ask(f"/v1/runs/{run}/debug-bundle", key=unscoped)
         notes = [site.ask(f"/v1/runs/{run}/annotations", method=m, body=b) for m, b in (("GET", None), ("POST", b"{}"))]  # fmt: skip
         client = OpenwopClient(f"http://127.0.0.1:{site.port}", site.server.token or "")
         by_client = client.runs_debug_bundle(run), client.list_annotations(run)
 
     assert told["debugBundle"]["supported"] is False
     assert told["fixtures"] == []
-    assert (bundle.status, stranger.status) == (404, 401)
+    assert (bundle.status, stranger.status, other_scope.status) == (404, 401, 404)
     assert [(each.status, each.json()["error"]) for each in notes] == [(501, "capability_not_provided")] * 2  # fmt: skip
     assert by_client == (None, None)
 

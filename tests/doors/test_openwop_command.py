@@ -59,3 +59,36 @@ def test_lines_that_are_read_one_at_a_time_make_the_same_bundle(home: Home) -> N
         ]
 
     assert whole == places
+
+
+@pytest.mark.slow  # processes
+def test_a_recorded_program_goes_out_without_its_command_and_without_false_alarms(
+    home: Home, tmp_path: Path
+) -> None:
+    """Neither argv nor what the exporter itself has masked."""
+    program = (
+        "import vestige\n"
+        "with vestige.Recorder().run('r') as run:\n"
+        "    run.span('call', attributes={'headers': '{\"authorization\":\"Bearer sk-ant-api03-"
+        + "x" * 40
+        + "\"}'}).end()\n"
+    )
+    (tmp_path / "agent.py").write_text(program)
+    command = [sys.executable, "-m", "vestige", "run", "--home", str(home.root), "--"]
+    subprocess.run([*command, sys.executable, str(tmp_path / "agent.py")], check=True, timeout=60)
+    with SqliteStore.open(home.store, readonly=True) as store:
+        runs = list(store.run_ids())
+    told = []
+    for number, run_id in enumerate(runs):
+        target = tmp_path / f"{number}.json"
+        vestige(home, "export", run_id, "--format", "openwop", "-o", str(target))
+        checked = subprocess.run(
+            [sys.executable, "-m", "vestige", "validate", str(target)],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        told.append((target.read_text(), checked.returncode, checked.stdout))
+
+    assert len(told) == 3
+    assert all('"command"' not in text and 'agent.py\\"' not in text for text, _, _ in told)
+    assert any("Bearer [REDACTED]" in text for text, _, _ in told)
+    assert all(code == 0 and "warning" not in said for _, code, said in told), told

@@ -214,7 +214,7 @@ def test_the_same_as_data_keeps_everything() -> None:
 
     data = show_data(whole)
 
-    assert set(data) == {"version", "run", "spans", "logs", "next"}
+    assert set(data) == {"version", "run", "spans", "logs"}
     promised = (
         "id short_id name outcome started_at ended_at duration_ms span_count conversation_id tokens"
     )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -262,3 +264,19 @@ def test_a_step_that_one_side_lacks_and_a_state_that_differs_have_their_class(ho
     assert [(row["mark"], row["class"]) for row in rows] == [
         ("~", "state"), ("+", "tools"), ("+", "steps"),
     ]  # fmt: skip
+
+
+def test_a_program_that_opens_no_run_of_its_own_counts_as_one(home: Home) -> None:
+    """`vestige run` of a plain script: a list shows its run, so a day has it too."""
+    script = "import vestige; vestige.Recorder().logger('agent').info('at work')"
+    command = [sys.executable, "-m", "vestige", "run", "--home", str(home.root), "--"]
+    subprocess.run([*command, sys.executable, "-c", script], check=True, timeout=60)
+    with vestige.open(home.root) as debugger:
+        listed = debugger.list().data()["runs"]
+        by = {
+            step: debugger.trends(since="2d", by=step).data()["totals"] for step in ("day", "hour")
+        }
+        (day,) = debugger.stats(by="day").data()["rows"]
+
+    assert len(listed) == 1
+    assert by["day"]["runs"] == by["hour"]["runs"] == day["count"] == 1

@@ -158,11 +158,12 @@ def test_a_key_that_sends_too_often_is_told_when_to_come_again(server: Serving) 
     while 429 not in statuses and len(statuses) < 20 * INGEST_BURST:
         connection.request("POST", "/api/v1/ingest", b"", headers)
         response = connection.getresponse()
-        response.read()
+        answer = json.loads(response.read())
         statuses.append(response.status)
     connection.close()
 
     assert response.getheader("Retry-After") == "1"
+    assert answer["details"] == {"retryAfter": 1}
     assert statuses.count(415) >= INGEST_BURST
     assert post(server, line(51), other)[0] == 200
 

@@ -16,7 +16,7 @@ from vestige.record.line import render_line
 from vestige.record.types import SpanClose, SpanOpen
 
 SECONDS = 3.0
-READERS = 50
+READERS = 200
 RUNS, SPANS = 20, 50
 
 

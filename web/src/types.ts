@@ -235,6 +235,7 @@ export interface SegmentsData {
   ranges: "body" | "parts" | null;
   request_bytes: number;
   covered_bytes: number;
+  segments_left_out: number;
   segments: {
     contributor: string;
     kind: string;
@@ -290,6 +291,8 @@ export interface TrendsData {
   since: string;
   buckets: (Sums & { at: string })[];
   totals: Sums;
+  /** False: too many model calls to price by the hour. */
+  priced: boolean;
   unpriced_models: string[];
   tools: Ranking | null;
 }

@@ -90,16 +90,16 @@ class Debugger:
     def resolve(self, id: str | None, want: Want = "any") -> Target:
         return resolve(self.store, id, want)
 
-    def open_run(self, run_id: str) -> Evidence:
+    def _open_run(self, run_id: str) -> Evidence:
         """A run, for one question. Who has many of one run keeps it open (doors/http/one_run.py)."""
         return open_run(self.store, run_id)
 
-    def examine(self, run: Run) -> Examined:
+    def _examine(self, run: Run) -> Examined:
         """What the checks say of a run."""
         return examine(self.store, run, self._keep)
 
     def _open(self, id: str | None) -> Evidence:
-        return self.open_run(self.resolve(id, "run").run.id)
+        return self._open_run(self.resolve(id, "run").run.id)
 
     def _run(self, id: str | None) -> Run:
         return self._open(id).run
@@ -107,7 +107,7 @@ class Debugger:
     def _span(self, id: str | None) -> tuple[Evidence, SpanInfo]:
         """A span; of a run, its root."""
         target = self.resolve(id, "span")
-        opened = self.open_run(target.run.id)
+        opened = self._open_run(target.run.id)
         span_id = target.span_id
         if span_id is None:
             root = next((span for span in opened.run.spans if span.parent_id is None), None)
@@ -173,9 +173,9 @@ class Debugger:
 
     def overview(self, id: str | None = None) -> OverviewAnswer:
         target = self.resolve(id, "run")
-        opened = self.open_run(target.run.id)
+        opened = self._open_run(target.run.id)
         run, by_id = opened.run, opened.spans
-        examined = self.examine(run)
+        examined = self._examine(run)
         suspects = {
             by_id[finding.cause].component
             for finding in examined.findings
@@ -195,7 +195,7 @@ class Debugger:
     def notes(self, id: str | None = None) -> NotesAnswer:
         """What was said about a run, or a run's span, afterwards."""
         target = self.resolve(id)
-        run = self.open_run(target.run.id).run
+        run = self._open_run(target.run.id).run
         notes = self.store.notes(run.info.id)
         if target.span_id is not None:
             notes = [note for note in notes if note.span_id == target.span_id]
@@ -254,7 +254,7 @@ class Debugger:
 
     def check(self, id: str | None = None, *, after: int = 0) -> CheckAnswer:
         run = self._run(id)
-        return self._placed(CheckAnswer(run, self.examine(run), after))
+        return self._placed(CheckAnswer(run, self._examine(run), after))
 
     def outline(self, id: str | None = None, *, after: str | None = None) -> Answer:
         """A whole run as columns; `after`: a cursor, for what is new since."""
@@ -271,7 +271,7 @@ class Debugger:
     ) -> Answer:
         """Snapshots of a run, or one (`r7#3`), also against another. `after`: an index to go on from."""
         target = self.resolve(id)
-        opened = self.open_run(target.run.id)
+        opened = self._open_run(target.run.id)
         index = None
         if target.span_id is not None:
             named = {span.id: number for number, span in states_of(opened.run).items()}
@@ -322,7 +322,7 @@ class Debugger:
 
     def why(self, id: str) -> WhyAnswer:
         opened, span = self._span(id)
-        return self._placed(why_answer(opened, span.id, self.open_run, self.examine))
+        return self._placed(why_answer(opened, span.id, self._open_run, self._examine))
 
     # --- text and tables --------------------------------------------------------------------
 
@@ -363,7 +363,7 @@ class Debugger:
         """Two runs or two spans; see `vestige.query.diff.diff_answer` for the options."""
         target_a = self.resolve(a)
         target_b = None if b is None else self.resolve(b)
-        return self._lazy("diff", self.store, target_a, target_b, opened=self.open_run, **options)
+        return self._lazy("diff", self.store, target_a, target_b, opened=self._open_run, **options)
 
     def stats(self, *, by: str = "name", since: str | float | None = None) -> Answer:
         """Counts, durations, tokens, error rates. `since`: `7d`, or seconds."""

@@ -66,7 +66,9 @@ def check_rules(ignore: Collection[str]) -> tuple[str, ...]:
 
 @cache
 def _pattern(rules: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile("|".join(f"(?P<{rule}>{_PATTERNS[rule]})" for rule in rules))
+    # All begin at a word, with one of these: elsewhere none of them need be tried.
+    either = "|".join(f"(?P<{rule}>{_PATTERNS[rule]})" for rule in rules)
+    return re.compile(rf"\b(?=[\da-fA-Fgmrst])(?:{either})")
 
 
 def _chunks(text: str, rules: tuple[str, ...]) -> list[tuple[str, int]]:

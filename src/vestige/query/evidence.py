@@ -129,15 +129,11 @@ class Evidence:
 
     def request(self, span: SpanInfo) -> Request | None:
         """What a model was asked; None where the body is no request that we know."""
-        from vestige.providers.read import parse_request
-
-        return self._parse(span, "input", self._requests, parse_request)
+        return self._parse(span, "input", self._requests, _parse_request)
 
     def response(self, span: SpanInfo) -> Response | None:
         """What a model answered; None where the body is no answer that we know."""
-        from vestige.providers.read import parse_response
-
-        return self._parse(span, "output", self._responses, parse_response)
+        return self._parse(span, "output", self._responses, _parse_response)
 
     def _parse(
         self,
@@ -163,6 +159,18 @@ class Evidence:
         known[ref.id] = parsed
         self._parsed += ref.size_bytes
         return parsed
+
+
+def _parse_request(text: str, provider: str | None) -> Request | None:
+    from vestige.providers.read import parse_request
+
+    return parse_request(text, provider)
+
+
+def _parse_response(text: str, provider: str | None) -> Response | None:
+    from vestige.providers.read import parse_response
+
+    return parse_response(text, provider)
 
 
 def open_run(store: Store, run_id: str) -> Evidence:

@@ -8,12 +8,14 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Any, ClassVar
 
+import msgspec
+
 from vestige.limits import SHOW_LINES_MAX
 from vestige.query import words
 from vestige.query.budget import count_tokens
 from vestige.query.cases import failed_cases
 from vestige.query.layout import Asked, cost
-from vestige.query.timeline import Line, is_stamp, timeline
+from vestige.query.timeline import Line, is_stamp, nodes_in_depth, timeline
 from vestige.record.run import (
     BodyRef,
     LogInfo,
@@ -23,6 +25,7 @@ from vestige.record.run import (
     SpanInfo,
     in_order,
     partial_of,
+    time_ns,
 )
 
 JSON_VERSION = 1
@@ -170,7 +173,28 @@ class ShowAnswer(Asked):
         return f"Nothing to show here. All of it: {self.command('show', self.run.info.short_id)}"
 
     def data(self) -> dict[str, Any]:
-        return show_data(self.run, self.options.after or 0, self.options.limit)
+        return show_data(self._narrowed(), self.options.after or 0, self.options.limit)
+
+    def _narrowed(self) -> Run:
+        """The run with what the options leave of it."""
+        options = self.options
+        wanted = (options.errors, options.type, options.from_s, options.to_s, options.depth)
+        if wanted == (False, None, None, None, None):
+            return self.run
+        low, high = _ns(options.from_s, 0), _ns(options.to_s, 2**62)
+        begin = self.run.info.started_ns
+        kept = {
+            id(node)
+            for node, depth in nodes_in_depth(self.run, errors_only=options.errors)
+            if (options.type is None or (isinstance(node, SpanInfo) and node.type == options.type))
+            and low <= max(0, time_ns(node) - begin) <= high
+            and (options.depth is None or depth <= options.depth)
+        }
+        return msgspec.structs.replace(
+            self.run,
+            spans=[span for span in self.run.spans if id(span) in kept],
+            logs=[log for log in self.run.logs if id(log) in kept],
+        )
 
 
 def _told(left: int, command: str) -> str:
@@ -271,12 +295,15 @@ def list_data(runs: list[RunInfo]) -> dict[str, Any]:
 
 
 def show_data(run: Run, after: int = 0, limit: int | None = None) -> dict[str, Any]:
-    """The run, or of it `limit` spans and log lines after so many, in the order of events."""
-    spans, logs, following = run.spans, run.logs, None
+    """The run; or a page of it: `limit` spans and log lines after so many, in the order of events,
+    and what the next page comes after."""
+    spans, logs = run.spans, run.logs
+    more: dict[str, Any] = {}
     if after or limit is not None:
         nodes: list[Node] = in_order([*run.spans, *run.logs])
         page = nodes[after:] if limit is None else nodes[after : after + limit]
-        following = after + len(page) if page and after + len(page) < len(nodes) else None
+        end = after + len(page)
+        more = {"next": end if page and end < len(nodes) else None}
         spans = [node for node in page if isinstance(node, SpanInfo)]
         logs = [node for node in page if isinstance(node, LogInfo)]
     links: dict[str, list[dict[str, Any]]] = {}
@@ -289,7 +316,7 @@ def show_data(run: Run, after: int = 0, limit: int | None = None) -> dict[str, A
         "run": run_data(run.info),
         "spans": [span_data(span, links.get(span.id, [])) for span in spans],
         "logs": [log_data(log) for log in logs],
-        "next": following,
+        **more,
     }
 
 

@@ -85,6 +85,19 @@ def timeline(run: Run, *, errors_only: bool = False, fold: bool = True) -> list[
     return list(_folded(lines)) if fold else [line for line, _ in lines]
 
 
+def nodes_in_depth(run: Run, *, errors_only: bool = False) -> Iterator[tuple[Node, int]]:
+    """What the lines stand for: each span and log line of the view, with how deep it stands."""
+    children, roots = tree_of(run)
+    if errors_only:
+        children, roots = _only_failed(children, roots)
+    stack: list[tuple[Node, int]] = [(node, 0) for node in reversed(roots)]
+    while stack:
+        node, depth = stack.pop()
+        yield node, depth
+        if isinstance(node, SpanInfo):
+            stack.extend((child, depth + 1) for child in reversed(children.get(node.id, [])))
+
+
 # --- the tree -------------------------------------------------------------------------------
 
 

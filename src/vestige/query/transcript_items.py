@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, Literal
 
 from vestige.errors import UsageError
@@ -84,23 +83,26 @@ class Items:
         self.evidence = evidence
         self.base_ns = evidence.run.info.started_ns
         self.histories = Histories(evidence)
+        self._walking = self._walk_tree()
+        self._nodes: list[tuple[Node, int, bool]] = []
+        self._places: dict[str, int] = {}
 
     def walk(self, after: str | None = None) -> Iterator[Item]:
         """From the start, or after a cursor (or a span's short id)."""
         place, passed = _parse_cursor(after, self.evidence.run.info.short_id)
         begin = 0
         if place is not None:
-            if place not in self._places:
+            found = self._find(place)
+            if found is None:
                 raise UsageError(
                     f"after {words.one_line(after or '', 40)!r}: no place in {self.evidence.run.info.short_id}"
                     " (expected `cursor` or `next` of an answer, or a span of it)."
                 )
-            begin = self._places[place]
             if passed is not None:
-                yield from self._numbered(*self._nodes[begin], begin=passed + 1)
-            begin += 1
-        for at in range(begin, len(self._nodes)):
-            yield from self._numbered(*self._nodes[at])
+                yield from self._numbered(*self._nodes[found], begin=passed + 1)
+            begin = found + 1
+        for each in self._nodes_from(begin):
+            yield from self._numbered(*each)
 
     def _numbered(
         self, node: Node, depth: int, has_children: bool, begin: int = 0
@@ -119,16 +121,25 @@ class Items:
         span = self.evidence.spans.get(span_id or "")
         return None if span is None else span.short_id
 
-    @cached_property
-    def _nodes(self) -> list[tuple[Node, int, bool]]:
-        return list(self._walk_tree())
+    def _nodes_from(self, at: int) -> Iterator[tuple[Node, int, bool]]:
+        """The tree is walked as far as somebody looked, and no part of it twice."""
+        while True:
+            if at == len(self._nodes):
+                each = next(self._walking, None)
+                if each is None:
+                    return
+                self._places.setdefault(_name(each[0]), at)
+                self._nodes.append(each)
+            yield self._nodes[at]
+            at += 1
 
-    @cached_property
-    def _places(self) -> dict[str, int]:
-        """By what a cursor calls it: where a node stands."""
-        # From the end, so that of two with one name the first is meant.
-        last = len(self._nodes) - 1
-        return {_name(each[0]): last - at for at, each in enumerate(reversed(self._nodes))}
+    def _find(self, place: str) -> int | None:
+        """Where a node stands, by what a cursor calls it."""
+        if place not in self._places:
+            for _ in self._nodes_from(len(self._nodes)):
+                if place in self._places:
+                    break
+        return self._places.get(place)
 
     def _walk_tree(self) -> Iterator[tuple[Node, int, bool]]:
         """Everything in the order of the tree, with its depth; what is not told adds none, and a

@@ -18,6 +18,7 @@ from vestige.errors import UsageError
 from vestige.record.run import PARTIAL
 from vestige.record.types import OWN_COMPONENT
 from vestige.store.base import Store
+from vestige.store.rollups import bucket
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 _decode_histograms = msgspec.json.Decoder(list[dict[int, int]]).decode
@@ -113,8 +114,10 @@ def sum_rollups(connection: sqlite3.Connection, by: str, since_day: str | None) 
     for key, count, errors, duration_ns, histograms in rows:
         total = found[key] = Sum(key, count, errors, duration_ns)
         for histogram in _decode_histograms(histograms):
-            for bucket, times in histogram.items():
-                total.histogram[bucket] += times
+            for number, times in histogram.items():
+                total.histogram[number] += times
+    if by == "day":
+        _add_process_runs(connection, since_day or "", found)
     for part in sum_models(connection, by, since_day):
         total = found.setdefault(part.key, Sum(part.key))
         total.input_tokens += part.input_tokens
@@ -122,6 +125,25 @@ def sum_rollups(connection: sqlite3.Connection, by: str, since_day: str | None) 
         total.cache_read_tokens += part.cache_read_tokens
         total.cache_write_tokens += part.cache_write_tokens
     return [found[key] for key in sorted(found)]
+
+
+def _add_process_runs(connection: sqlite3.Connection, since_day: str, sums: dict[str, Sum]) -> None:
+    """Runs that a program did not open itself, and that say something of it: as a list shows them.
+
+    Rollups cannot tell them from those of mere processes, so they count while they are kept.
+    """
+    rows = connection.execute(
+        "SELECT date(started_ns / 1000000000, 'unixepoch') AS day, outcome, duration_ns FROM runs"
+        " WHERE implicit AND own_count > 0 AND day >= ?",
+        (since_day,),
+    )
+    for day, outcome, duration_ns in rows:
+        total = sums.setdefault(day, Sum(day))
+        total.count += 1
+        total.errors += outcome not in ("ok", "running")
+        if duration_ns is not None:
+            total.duration_ns += duration_ns
+            total.histogram[bucket(duration_ns)] += 1
 
 
 def sum_models(connection: sqlite3.Connection, by: str, since_day: str | None) -> list[ModelSum]:

@@ -74,7 +74,8 @@ def test_every_verb_answers_with_the_data_of_the_command(home: Home) -> None:
         for verb, query in questions.items():
             tool = BY_NAME[verb]
             if verb not in ("doctor", "trends"):  # which tell of this moment
-                given, _ = read_arguments(tool, parse_qsl(query))
+                page = f"&limit={PAGES[verb]}" if verb in PAGES else ""
+                given, _ = read_arguments(tool, parse_qsl(query + page))
                 expected = ask(debugger, tool, check_arguments(tool, given)).data()
 
                 assert answers[verb] == json.loads(encode(expected)), verb
@@ -250,7 +251,7 @@ def test_a_run_comes_in_pages_that_have_all_of_it_once(
         bounded = _pages(site, f"/api/v1/show?id={run}&limit=100000")
         beyond = site.data(f"/api/v1/show?id={run}&after=1000")
 
-    assert one == whole
+    assert one == {**whole, "next": None}
     assert [len(page["spans"]) + len(page["logs"]) for page in pages] == [4, 4, 4, 4, 4, 2]
     assert len(bounded) == 4
     for parts in (pages, bounded):
@@ -258,6 +259,31 @@ def test_a_run_comes_in_pages_that_have_all_of_it_once(
             assert [each for page in parts for each in page[kind]] == whole[kind]
         assert {json.dumps(page["run"]) for page in parts} == {json.dumps(whole["run"])}
     assert (beyond["spans"], beyond["logs"], beyond["next"]) == ([], [], None)
+
+
+def test_what_a_run_is_narrowed_to_holds_for_data_too(home: Home) -> None:
+    """`errors`, `type`, `depth`, `from`, `to`: the spans of the data are those of the lines."""
+    with vestige.Recorder(home) as recorder, recorder.run("narrow") as run:
+        good = run.span("good", "tool")
+        good.log.info("fine")
+        good.end()
+        with run.span("step", "step") as step:
+            bad = step.span("bad", "tool")
+            bad.log.error("broken")
+            bad.end(ValueError("x"))
+    catch_up(home)
+
+    def ask_for(query: str) -> tuple[list[str], list[str]]:
+        data = site.data(f"/api/v1/show?id={run.run_id}&{query}")
+        return [span["name"] for span in data["spans"]], [log["message"] for log in data["logs"]]
+
+    with served(home) as site:
+        assert ask_for("errors=true") == (["narrow", "step", "bad"], ["broken"])
+        assert ask_for("type=tool") == (["good", "bad"], [])
+        assert ask_for("depth=1") == (["narrow", "good", "step"], [])
+        assert ask_for(f"from={step.id}&to={step.id}")[0] == ["step"]
+        assert ask_for("from=1000000") == ([], [])
+        assert ask_for("errors=true&type=tool&limit=1") == (["bad"], [])
 
 
 def test_a_long_body_comes_in_pages_and_only_as_far_as_was_asked(home: Home) -> None:

@@ -91,3 +91,6 @@ def test_every_route_with_an_operation_is_in_it(home: Home) -> None:
                 assert told[method.lower()]["x-vestige-scope"] == route.needs
             assert ("security" in told[method.lower()]) == route.public
             assert {"401", "403", "404"} <= set(told[method.lower()]["responses"])
+            assert ("408" in told[method.lower()]["responses"]) == bool(route.body_max)
+    ingest = paths["/api/v1/ingest"]["post"]["responses"]
+    assert {"200", "400", "408", "409", "413", "415", "429", "503"} <= set(ingest)

@@ -29,6 +29,9 @@ PAGE_FORMAT = "html"
 PROGRESS_STEP = 1_000
 """Records between two looks at the terminal."""
 
+ANSWERS_STEP = 100
+"""Answers of an exported page between two looks."""
+
 PROBLEMS_SHOWN = 5
 """Of one run: a damaged file may have as many as it has lines."""
 
@@ -102,6 +105,10 @@ class _Progress:
             self._shown = self._records
             click.echo(f"\r{self.runs:,} runs, {self._records:,} records", err=True, nl=False)
 
+    def tell_answers(self, count: int, size_bytes: int) -> None:
+        if self._terminal and count % ANSWERS_STEP == 0:
+            click.echo(f"\r{count:,} answers, {size_bytes / 1e6:,.0f} MB", err=True, nl=False)
+
     def end(self) -> None:
         if self._terminal:
             click.echo("\r\033[K", err=True, nl=False)
@@ -153,7 +160,12 @@ def export(id: str, format: str, target: Path | None, redaction: str | None, hom
         if format == PAGE_FORMAT:
             from vestige.doors.http.exporting import export_html
 
-            click.echo(str(export_html(debugger, wanted or "", target)))
+            progress = _Progress()
+            try:
+                export_html(debugger, wanted or "", target, progress.tell_answers)
+            finally:
+                progress.end()
+            click.echo(str(target))
             return
         run = debugger.resolve(wanted, "run").run
         key = hash_key(home) if redaction == "hash" else b""

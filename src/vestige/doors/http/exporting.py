@@ -12,7 +12,7 @@ from __future__ import annotations
 import base64
 import gzip
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -35,14 +35,17 @@ from vestige.query import words
 from vestige.query.debugger import Debugger
 from vestige.record.run import Run, SpanInfo
 
+Tell = Callable[[int, int], None]
+"""Answers so far, and their bytes: for who waits."""
 
-def export_html(debugger: Debugger, id: str, target: Path) -> Path:
+
+def export_html(debugger: Debugger, id: str, target: Path, tell: Tell | None = None) -> Path:
     """Write the run to a file of its own, whole or not at all."""
     viewer = read_viewer()
     if target.exists():
         raise UsageError(f"{target}: is there already. Choose another name.")
     one = OneRun(debugger.store, debugger.resolve(id, "run").run)
-    html = render(viewer, one)
+    html = render(viewer, one, tell)
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         part.write_bytes(html)
@@ -52,8 +55,8 @@ def export_html(debugger: Debugger, id: str, target: Path) -> Path:
     return target
 
 
-def render(viewer: Viewer, one: OneRun) -> bytes:
-    kept, run = _Kept(one), one.run
+def render(viewer: Viewer, one: OneRun, tell: Tell | None = None) -> bytes:
+    kept, run = _Kept(one, tell), one.run
     _ask_about_run(kept, run)
     main = kept.pack()
     left_out = _ask_about_spans(kept, run)
@@ -104,9 +107,11 @@ def _quoted(text: str) -> str:
 class _Kept:
     """The answers so far, as JSON, and how much they are."""
 
-    def __init__(self, debugger: Debugger) -> None:
+    def __init__(self, debugger: Debugger, tell: Tell | None) -> None:
         self._debugger = debugger
+        self._tell = tell
         self.answers: dict[str, bytes] = {}
+        self.count = 0
         self.size_bytes = 0
 
     def ask(self, verb: str, **params: Any) -> dict[str, Any] | None:
@@ -122,6 +127,9 @@ class _Kept:
         text = encode(data)
         self.answers[key_of(verb, **params)] = text
         self.size_bytes += len(text)
+        self.count += 1
+        if self._tell is not None:
+            self._tell(self.count, self.size_bytes)
         return data
 
     def pack(self) -> bytes:

@@ -24,6 +24,7 @@ from vestige.collector.intake import Intake, Reply
 from vestige.collector.packing import ENCODINGS
 from vestige.doors.http.answers import NO_STORE, Refusal, encode
 from vestige.doors.http.guard import Door, principal
+from vestige.doors.http.openapi import error
 from vestige.doors.http.server import Server
 from vestige.limits import (
     INGEST_BURST,
@@ -101,9 +102,9 @@ class Desk:
                 if self._held_bytes > INGEST_WAITING_MAX:
                     raise _later(429, "rate_limited", "The server has its hands full.", 1)
                 chunks.append(chunk)
-        except BaseException as error:
+        except BaseException as problem:
             self._held_bytes -= held
-            if isinstance(error, ClientDisconnect):
+            if isinstance(problem, ClientDisconnect):
                 raise Refusal(400, "disconnected", "The body did not arrive.") from None
             raise
 
@@ -147,8 +148,8 @@ def _too_large() -> Refusal:
 def _later(status: int, error: str, message: str, after_s: float) -> Refusal:
     seconds = max(1, round(after_s + 0.5))
     return Refusal(
-        status, error, f"{message} Come again in {seconds} s.",
-        headers={"retry-after": str(seconds)},
+        status, error, f"{message} Come again in {seconds} s.", {"retryAfter": seconds},
+        {"retry-after": str(seconds)},
     )  # fmt: skip
 
 
@@ -195,6 +196,8 @@ OPERATION = {
                     }
                 }
             },
-        }
+        },
+        "409": error("A record is for another tenant's run: nothing was taken (`details.runs`)."),
+        "415": error("A Content-Encoding that is not known."),
     },
 }

@@ -26,9 +26,9 @@ class OneRun(Debugger):
 
     def __init__(self, store: Store, info: RunInfo) -> None:
         super().__init__(store)
-        self._opened = lru_cache(RUNS_HELD)(super().open_run)
-        self._examined = lru_cache(RUNS_HELD)(self._examine)
-        self.run = run = self.open_run(info.id).run
+        self._held = lru_cache(RUNS_HELD)(super()._open_run)
+        self._found = lru_cache(RUNS_HELD)(self._run_checks)
+        self.run = run = self._open_run(info.id).run
         self._targets = {span.short_id: Target("span", run.info, span.id, "span id") for span in run.spans}  # fmt: skip
         self._targets[run.info.short_id] = Target("run", run.info, None, "run id")
         for index, span in states_of(run).items():
@@ -38,11 +38,11 @@ class OneRun(Debugger):
     def resolve(self, id: str | None, want: Want = "any") -> Target:
         return self._targets.get(id or "") or super().resolve(id, want)
 
-    def open_run(self, run_id: str) -> Evidence:
-        return self._opened(run_id)
+    def _open_run(self, run_id: str) -> Evidence:
+        return self._held(run_id)
 
-    def examine(self, run: Run) -> Examined:
-        return self._examined(run.info.id)
+    def _examine(self, run: Run) -> Examined:
+        return self._found(run.info.id)
 
-    def _examine(self, run_id: str) -> Examined:
-        return super().examine(self.open_run(run_id).run)
+    def _run_checks(self, run_id: str) -> Examined:
+        return super()._examine(self._open_run(run_id).run)

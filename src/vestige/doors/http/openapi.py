@@ -37,6 +37,7 @@ _ERRORS = {
     "401": "No key, or one that is wrong, expired or revoked.",
     "403": "The key is not for this (`details.scope`), or the request comes from another site.",
     "404": "What was asked for is not there, or not this tenant's.",
+    "408": "The body did not arrive in time.",
     "413": "The body is too long.",
     "429": "Too many requests or streams (`details.retryAfter`, seconds).",
     "503": "Too busy, or the store cannot be read just now.",
@@ -74,7 +75,7 @@ def document(routes: Sequence[BaseRoute]) -> dict[str, Any]:
         "security": [{"key": []}, {"cookie": []}],
         "components": {
             "schemas": {"Error": _ERROR_SCHEMA},
-            "responses": {status: _error(meaning) for status, meaning in _ERRORS.items()},
+            "responses": {status: error(meaning) for status, meaning in _ERRORS.items()},
             "securitySchemes": {
                 "key": {
                     "type": "http",
@@ -92,7 +93,7 @@ def document(routes: Sequence[BaseRoute]) -> dict[str, Any]:
     }
 
 
-def _error(meaning: str) -> dict[str, Any]:
+def error(meaning: str) -> dict[str, Any]:
     schema = {"$ref": "#/components/schemas/Error"}
     return {"description": meaning, "content": {"application/json": {"schema": schema}}}
 
@@ -109,7 +110,7 @@ def _operation(route: Door, method: str) -> dict[str, Any]:
         **{
             status: {"$ref": f"#/components/responses/{status}"}
             for status in _ERRORS
-            if status not in own.get("responses", {})
+            if status not in own.get("responses", {}) and (status != "408" or route.body_max)
         },
     }
     if route.public:

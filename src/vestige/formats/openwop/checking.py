@@ -11,11 +11,12 @@ from vestige.formats.base import Problem
 from vestige.formats.openwop import shapes
 from vestige.formats.openwop.document import Object, list_of, load, object_of
 from vestige.formats.openwop.machine import Machine
-from vestige.formats.openwop.names import ENDED, MODES, TERMINAL
+from vestige.formats.openwop.names import ENDED, MODES, REDACTED, TERMINAL
 from vestige.formats.openwop.privacy import encode, redactor
 from vestige.formats.openwop.rules import RULES
 from vestige.formats.openwop.shapes import Holds, or_null
 from vestige.limits import OPENWOP_BUNDLE_MAX, PROBLEMS_MAX
+from vestige.record.mask import MARK
 
 _Fields = dict[str, tuple[Holds, str, str]]
 """By key: whether a value holds, the rule that it breaks if not, and what was expected."""
@@ -227,7 +228,8 @@ class _Checker:
         except (RecursionError, ValueError):
             return
         counts: dict[str, int] = {}
-        redactor().text(text, counts)
+        # In our own words: what an export has masked stands where a secret stood.
+        redactor().text(text.replace(REDACTED, MARK), counts)
         for rule, count in sorted(counts.items()):
             self.add("", "secret-in-clear", f"{count} that look like a secret ({rule}).")
         if Machine().text(text) != text:

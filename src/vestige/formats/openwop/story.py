@@ -43,8 +43,8 @@ from vestige.record.values import cut
 
 Payload = Callable[[], dict[str, Any]]
 _ID_MAX: Final = 128
-_OWN: Final = frozenset((PARTIAL, "traceparent", "sampled", "implicit"))
-"""Attributes of a root that are about the record, not about the run."""
+_OWN: Final = frozenset((PARTIAL, "traceparent", "sampled", "implicit", "command"))
+"""Attributes of a root that are about the record or its process, not about the run."""
 
 
 class Story:

@@ -1,0 +1,154 @@
+"""Any stored run is served, whatever it came from; and a bundle is a run like any other."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+import vestige
+
+from openwop_support import record_everything, validate, validate_bundle, validate_event  # fmt: skip  # isort: skip  # it makes http_support importable
+from http_support import Site, served
+
+from conftest import run_in
+from vestige.doors.verbs import TOOLS, ask, check_arguments
+from vestige.errors import VestigeError
+from vestige.home import Home
+from vestige.store.sqlite import SqliteStore
+from vestige.transfer import import_path
+
+sys.path.append(str(Path(__file__).parent.parent / "wire"))
+from wire_answers import chat
+from wire_server import Server as Provider
+
+DATA = Path(__file__).parent.parent / "data"
+BUNDLES = {
+    "agentdbg": DATA / "agentdbg" / "runs",
+    "agentdbg v2": DATA / "agentdbg" / "v2",
+    "wink": DATA / "wink" / "later.zip",
+    "artifacts that failed": DATA / "artifacts" / "seed_failures",
+    "artifacts with logs": DATA / "artifacts" / "seed_logs_screens",
+}
+
+
+@pytest.fixture
+def site(home: Home, request: pytest.FixtureRequest) -> Iterator[tuple[Site, list[str]]]:
+    """A server, and the runs that were imported."""
+    home.make()
+    with SqliteStore.open(home.store) as store:
+        found = [one.run_id for one in import_path(store, BUNDLES[request.param])]
+    assert found
+    with served(home) as running:
+        yield running, found
+
+
+@pytest.mark.parametrize("site", BUNDLES, indirect=True)
+def test_runs_of_other_tools_are_served(site: tuple[Site, list[str]]) -> None:
+    """agentdbg, wink, artifacts: bundle, poll and snapshot validate, and are deep-equal."""
+    running, runs = site
+    listed = running.data("/v1/runs")["runs"]
+
+    assert {each["runId"] for each in listed} >= set(runs)
+    for run in runs:
+        _check(running, run)
+
+
+def _check(site: Site, run: str) -> Any:
+    bundle = site.data(f"/v1/runs/{run}/debug-bundle")
+    snapshot = site.data(f"/v1/runs/{run}")
+    poll = site.data(f"/v1/runs/{run}/events/poll")
+    validate_bundle(bundle)
+    validate("run-snapshot", snapshot)
+    for event in poll["events"]:
+        validate_event(event)
+    assert bundle["run"] == snapshot
+    assert bundle["events"] == poll["events"]
+    assert poll["isComplete"]
+    return bundle
+
+
+def test_a_call_that_the_wire_captured_is_served(home: Home) -> None:
+    """Its tokens are the run's usage and cost; its key is nowhere."""
+    secret = "sk-proj-wirewirewirewire0001"
+    body = {"model": "gpt-5-mini", "messages": [{"role": "user", "content": "hi"}]}
+    with (
+        Provider([chat()]) as provider,
+        vestige.capture_http(),
+        vestige.Recorder(home) as recorder,
+        recorder.run("agent") as run,
+    ):
+        url = f"{provider.url}/v1/chat/completions"
+        httpx.post(url, json=body, headers={"Authorization": f"Bearer {secret}"})
+    vestige.open(home.root).close()
+    with served(home) as site:
+        found = [each["runId"] for each in site.data("/v1/runs")["runs"]]
+        bundles = [_check(site, each) for each in found]
+        text = json.dumps(bundles)
+
+    assert run.run_id in found
+    assert "provider.usage" in text
+    assert secret not in text
+    assert "127.0.0.1" not in text
+
+
+def test_every_verb_answers_about_a_bundle_file(home: Home, tmp_path: Path) -> None:
+    """`vestige VERB F`: an answer, or an error of one line that says what is not in it."""
+    run = record_everything(home, fails=True)
+    with served(home) as site:
+        for name, query in (("whole", ""), ("part", "?maxEvents=4")):
+            data = site.ask(f"/v1/runs/{run}/debug-bundle{query}").body
+            (tmp_path / f"{name}.json").write_bytes(data)
+    answered = set()
+    for name in ("whole", "part"):
+        with vestige.open(tmp_path / f"{name}.json") as debugger:
+            given = {"pattern": "refund", "component": "agent", "query": "select * from spans"}
+            spans = debugger.show().data()["spans"]
+            for tool in TOOLS:
+                needs_span = tool.name in ("why", "span", "body", "segments")
+                about = spans[-1]["id"] if needs_span else run
+                arguments: dict[str, Any] = {
+                    one.name: given.get(one.name, [run] if one.kind == "array" else about)
+                    for one in tool.parameters
+                    if one.required or one.name in ("id", "b")
+                }
+                try:
+                    answer = ask(debugger, tool, check_arguments(tool, arguments))
+                    json.dumps(answer.data(), default=str)
+                    assert answer.text(None)
+                    answered.add(tool.name)
+                except VestigeError as error:
+                    assert "\n" not in str(error), tool.name
+
+    # What a bundle has not: hints of components, prompts' segments, bodies of every span; a second run.
+    missing = {tool.name for tool in TOOLS} - answered
+    assert missing <= {"help", "segments", "body", "compare", "doctor"}
+
+
+def test_a_note_of_the_command_line_is_a_flag_there(home: Home) -> None:
+    """`vestige note`: signal `flag` with the text as `note`, and a span is `target.nodeId`."""
+    run = record_everything(home)
+    with vestige.open(home.root) as debugger:
+        span = next(each for each in debugger.show(run).data()["spans"] if each["type"] == "tool")
+    program = f"""
+import subprocess, sys
+for id, text in (({run!r}, "all of it"), ({span["short_id"]!r}, "this call")):
+    subprocess.run([sys.executable, "-m", "vestige", "note", id, text, "--home", {str(home.root)!r}], check=True)
+"""
+    assert run_in(home, program).returncode == 0
+    with served(home) as site:
+        notes = site.data(f"/v1/runs/{run}/annotations")["annotations"]
+        bundle = site.data(f"/v1/runs/{run}/debug-bundle")
+
+    assert bundle["annotations"] == notes
+    for note in notes:
+        validate("annotation", note)
+    told = {note["note"]: note for note in notes}
+    assert {note["signal"]["kind"] for note in notes} == {"flag"}
+    assert "nodeId" not in told["all of it"]["target"]
+    assert told["this call"]["target"]["nodeId"] == span["id"]
