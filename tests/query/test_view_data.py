@@ -280,3 +280,15 @@ def test_a_program_that_opens_no_run_of_its_own_counts_as_one(home: Home) -> Non
 
     assert len(listed) == 1
     assert by["day"]["runs"] == by["hour"]["runs"] == day["count"] == 1
+
+
+def test_the_calls_of_a_run_cost_what_the_run_costs(desk: Debugger) -> None:
+    """A model call says its price; what is no call has none."""
+    run = desk.list().data()["runs"][0]["short_id"]
+    overview = desk.overview(run).data()
+    spans = desk.outline(run).data()["spans"]["number"]
+    told = [desk.span(f"{run}.s{number}").data() for number in spans]
+    priced = [one for one in told if one["cost_usd"] is not None]
+
+    assert priced and {one["span"]["type"] for one in priced} == {"llm"}
+    assert sum(one["cost_usd"] for one in priced) == pytest.approx(overview["cost_usd"], rel=0.01)

@@ -342,6 +342,8 @@ export interface SpanData {
   linked_from: { run_id: string; span_id: string; reason: string | null }[];
   logs: Record<string, unknown>[];
   previews: Record<string, string>;
+  /** Null: no model call, or nothing is known of its price. */
+  cost_usd: number | null;
 }
 
 export interface GrepData {

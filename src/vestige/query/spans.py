@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from vestige.errors import VestigeError
 from vestige.limits import PREVIEW_MAX
 from vestige.query import words
+from vestige.query.costs import span_costs
 from vestige.query.evidence import Evidence
 from vestige.query.layout import Asked, fit, quoted
 from vestige.query.notes import note_data, note_lines
@@ -131,6 +132,7 @@ class SpanAnswer(Asked):
             ],
             "logs": [log_data(log) for log in self.logs],
             "previews": self.previews,
+            "cost_usd": span_costs([self.span]).dollars if self.span.type == "llm" else None,
             "notes": note_data([self.span], self.notes),
         }
 

@@ -16,9 +16,11 @@ from http_support import Site, record, served
 import vestige
 from vestige.collector.loop import catch_up
 from vestige.doors.http.answers import encode
+from vestige.doors.http.server import LOCAL, Server
 from vestige.doors.http.shapes import SHAPES, answer_schema
-from vestige.doors.http.verbs import PAGES, read_arguments
-from vestige.doors.verbs import BY_NAME, TOOLS, ask, check_arguments
+from vestige.doors.http.verbs import PAGES, Question, _answer, read_arguments
+from vestige.doors.verbs import BY_NAME, TOOLS, ask, check_arguments, get_tool
+from vestige.errors import StoreError
 from vestige.home import Home
 from vestige.store import schema
 from vestige.store.base import RetentionPolicy
@@ -446,3 +448,24 @@ def test_the_document_is_a_valid_one_and_has_every_verb(home: Home) -> None:
     assert {f"/api/v1/{tool.name}" for tool in TOOLS} <= set(document["paths"])
     assert "/api/v1/live" in document["paths"]
     json.dumps(document)
+
+
+def test_a_connection_that_broke_is_replaced_and_the_question_asked_again(home: Home) -> None:
+    """Who asks does not notice; a store that is gone for good is still told."""
+    run = record(home)
+    server = Server(home)
+    question = Question(LOCAL, get_tool("overview"), {"id": run}, "json", "", "")
+    try:
+        with open_path(home):
+            pass  # takes the journals in
+        with server.asking(LOCAL) as debugger:
+            debugger.store.close()
+        answer = _answer(server, question)
+        home.store.unlink()
+        with pytest.raises(StoreError):
+            _answer(server, question)
+    finally:
+        server.close()
+
+    assert answer.status_code == 200
+    assert json.loads(bytes(answer.body))["run"]["short_id"] == run

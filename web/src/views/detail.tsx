@@ -7,7 +7,7 @@ import { readBody } from "../bodies";
 import type { RunModel } from "../model";
 import { Kind, Status } from "../parts/badges";
 import { Copy } from "../parts/copy";
-import { bytes, count, duration, moment, oneLine, visible } from "../parts/format";
+import { bytes, cost, count, duration, moment, oneLine, visible } from "../parts/format";
 import { Notes } from "../parts/notes";
 import { Failed, Loading } from "../parts/state";
 import { TabPanel, Tabs } from "../parts/tabs";
@@ -103,6 +103,7 @@ function Facts({ run, index, data }: { run: RunModel; index: number; data: SpanD
         <Fact name="took">{duration(run.duration(index)) || "never ended, as far as is known"}</Fact>
         {run.model(index) && <Fact name="model">{visible(run.model(index))}</Fact>}
         {run.inputTokens(index) !== null && <Fact name="tokens">{usage(run, index)}</Fact>}
+        {data.cost_usd !== null && <Fact name="cost">{cost(data.cost_usd)}</Fact>}
         {span.input?.cut && <Fact name="input">{span.input.cut}</Fact>}
         {span.output?.cut && <Fact name="output">{span.output.cut}</Fact>}
         {Object.keys(span.redacted).length > 0 && (

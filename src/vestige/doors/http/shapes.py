@@ -49,7 +49,7 @@ SHAPES: dict[str, dict[str, str]] = {
     },
     "span": {
         "run_id": "string", "span": "object", "parent": "string?", "children": "array",
-        "linked_from": "array", "logs": "array", "previews": "object",
+        "linked_from": "array", "logs": "array", "previews": "object", "cost_usd": "number?",
     },
     "body": {
         "span_id": "string", "short_id": "string", "which": "string", "path": "string?",

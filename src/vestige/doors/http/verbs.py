@@ -26,7 +26,7 @@ from vestige.doors.http.guard import Door, principal
 from vestige.doors.http.server import Server
 from vestige.doors.http.shapes import verb_operation
 from vestige.doors.verbs import TOOLS, Parameter, Tool, ask, check_arguments
-from vestige.errors import UsageError
+from vestige.errors import StoreError, UsageError
 from vestige.limits import ARGUMENT_MAX, SHOW_ROWS_MAX
 from vestige.query.answer import Answer
 from vestige.query.bodies import BodyAnswer
@@ -67,6 +67,14 @@ def _door(server: Server, tool: Tool) -> Door:
 
 
 def _answer(server: Server, asked: Question) -> Response:
+    """A store that was replaced under our connection is asked again, over a new one."""
+    try:
+        return _ask_once(server, asked)
+    except StoreError:
+        return _ask_once(server, asked)
+
+
+def _ask_once(server: Server, asked: Question) -> Response:
     values = check_arguments(asked.tool, asked.arguments)
     budget = values.pop("budget", None)
     if asked.form == "json" and asked.tool.name in PAGES:
