@@ -187,7 +187,7 @@ def _send_for(end: float, port: int, key: str, lines: bytes, numbers: Iterator[i
         data = lines.replace(TEMPLATE_WRITER.encode(), f"{number:016x}".encode())
         answer = link.send(pack(data.replace(TEMPLATE_RUN.encode(), f"{number:08x}".encode())))
         if answer.status == 429:
-            time.sleep(answer.retry_after_s or 1)
+            time.sleep(answer.retry_after_s or 1)  # as the server asks
             continue
         if answer.status != 200:
             raise RuntimeError(f"{answer.status} {answer.message}")
