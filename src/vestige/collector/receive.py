@@ -15,9 +15,7 @@ beside it are not touched.
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from types import TracebackType
@@ -30,6 +28,7 @@ from vestige.errors import ForeignRunError, ParcelError
 from vestige.home import Home
 from vestige.record.redact import Redactor
 from vestige.record.types import AnyRecord, BodyInfo
+from vestige.store.calm import calm
 from vestige.store.sqlite import SqliteStore
 
 
@@ -80,7 +79,7 @@ class Receiver:
 
     def take(self, deliveries: Sequence[Delivery]) -> list[Outcome]:
         """All of them in one transaction; an outcome each. Any error: none of them was kept."""
-        with _no_garbage():
+        with calm():
             opened = [self._open(delivery) for delivery in deliveries]
             with self._store.together():
                 outcomes = [
@@ -118,15 +117,3 @@ def _in_order(records: list[AnyRecord]) -> list[AnyRecord]:
     if steps_back * 4 <= len(records):
         return records
     return sorted(records, key=lambda record: (record.writer, record.seq))
-
-
-@contextmanager
-def _no_garbage() -> Iterator[None]:
-    """As the collector's tick: many objects, no cycles."""
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
