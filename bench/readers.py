@@ -13,7 +13,8 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +24,8 @@ class Load:
     """What readers saw."""
 
     requests: int
-    errors: int
+    errors: Mapping[str, int]
+    """How many of each kind: `status 503`, `timeout`. Empty: none."""
     per_s: float
     p50_ms: float
     p99_ms: float
@@ -45,10 +47,14 @@ request = function()
   n = n + 1
   return wrk.format("GET", paths[n % #paths + 1])
 end
+response = function(status, headers, body)
+  if status ~= 200 then io.write(string.format("ERROR status %d\\n", status)) end
+end
 done = function(summary, latency, requests)
-  local e = summary.errors
-  io.write(string.format("FIGURES %d %d %d %d %d\\n", summary.requests,
-    e.connect + e.read + e.write + e.status + e.timeout, summary.duration,
+  for _, kind in ipairs({{"connect", "read", "write", "timeout"}}) do
+    for _ = 1, summary.errors[kind] do io.write(string.format("ERROR %s\\n", kind)) end
+  end
+  io.write(string.format("FIGURES %d %d %d %d\\n", summary.requests, summary.duration,
     latency:percentile(50), latency:percentile(99)))
 end
 """
@@ -64,10 +70,11 @@ def _by_wrk(port: int, key: str, paths: Sequence[str], readers: int, seconds: fl
              f"http://127.0.0.1:{port}"],
             capture_output=True, text=True, check=True,
         )  # fmt: skip
-    found = re.search(r"FIGURES (\d+) (\d+) (\d+) (\d+) (\d+)", done.stdout)
+    found = re.search(r"FIGURES (\d+) (\d+) (\d+) (\d+)", done.stdout)
     if found is None:
         raise RuntimeError(f"wrk said nothing of use: {done.stdout}{done.stderr}")
-    requests, errors, took_us, p50_us, p99_us = map(int, found.groups())
+    requests, took_us, p50_us, p99_us = map(int, found.groups())
+    errors = Counter(re.findall(r"^ERROR (.+)$", done.stdout, re.MULTILINE))
     return Load(requests, errors, requests / took_us * 1e6, p50_us / 1e3, p99_us / 1e3)
 
 
@@ -78,11 +85,10 @@ async def _by_asyncio(
     port: int, key: str, paths: Sequence[str], readers: int, seconds: float
 ) -> Load:
     took: list[float] = []
-    errors = 0
+    errors: Counter[str] = Counter()
     begun = time.monotonic()
 
     async def one(number: int) -> None:
-        nonlocal errors
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         try:
             while time.monotonic() - begun < seconds:
@@ -90,9 +96,9 @@ async def _by_asyncio(
                 at = time.monotonic()
                 status = await _get(reader, writer, paths[number % len(paths)], key)
                 took.append(time.monotonic() - at)
-                errors += status != 200
-        except (OSError, EOFError, ValueError):
-            errors += 1
+                errors.update([f"status {status}"] if status != 200 else [])
+        except (OSError, EOFError, ValueError) as error:
+            errors[type(error).__name__] += 1
         finally:
             writer.close()
 

@@ -48,13 +48,13 @@ class Served:
 
 
 @contextmanager
-def serving(home: Path) -> Iterator[Served]:
-    """`vestige serve` of a home, in a process of its own."""
+def serving(home: Path, key_name: str = "bench") -> Iterator[Served]:
+    """`vestige serve` of a home, in a process of its own, and a new key to it."""
     from vestige.access import SCOPES, Keys
     from vestige.home import get_home
 
     get_home(home).make()
-    key = Keys(get_home(home)).add("bench", SCOPES).key
+    key = Keys(get_home(home)).add(key_name, SCOPES).key
     command = [sys.executable, "-m", "vestige", "serve", "--port", "0", "--no-log"]
     with subprocess.Popen(
         [*command, "--home", str(home)], env=place.environment(), stderr=subprocess.PIPE
@@ -133,8 +133,10 @@ def load() -> list[Figure]:
         sent = json.loads(out)
         lost = before + sent["spans"] - count_spans(folder)
     what = f"{READERS} readers of {STORE_SPANS:,} spans while ingest runs"
+    kinds = ", ".join(f"{count} {kind}" for kind, count in seen.errors.items())
+    errors = f"errors ({kinds})" if kinds else "errors"
     return [
-        Figure(f"{what}: errors", "of them", seen.errors, goal=Goal("at most", 0)),
+        Figure(f"{what}: {errors}", "of them", sum(seen.errors.values()), goal=Goal("at most", 0)),
         Figure(f"{what}: records lost", "of them", lost, goal=Goal("at most", 0)),
         Figure(f"{what}: answers", "a second", seen.per_s),
         Figure(f"{what}: p50", "ms", seen.p50_ms),
@@ -247,20 +249,28 @@ def _truncated(kind: str, count: int) -> list[Figure]:
                     run.log.info(f"{number:08d} {text}")
             run.end()
         ingest.take_ours(folder)
-        with serving(folder) as server:
-            _get(server, "/v1/runs")  # all that is imported by the first has been
-            before_mb = place.memory_mb("VmRSS", server.pid) or 0.0
-            begun = time.monotonic()
-            answer = _get(server, f"/v1/runs/{run.run_id}/debug-bundle")
-            took_s = time.monotonic() - begun
-            peak_mb = place.memory_mb("VmHWM", server.pid)
-    assert json.loads(answer)["truncated"] is True
-    beyond_mb = peak_mb - before_mb - len(answer) / 1e6 if peak_mb else None
+        bundles = [_bundle(folder, run.run_id, number) for number in range(ROUNDS)]
+    took_s, beyond_mb = zip(*bundles, strict=True)
     what = f"debug bundle of {EVENTS:,} events of 4 KB, {kind}"
+    peak_mb = None if None in beyond_mb else max(beyond_mb)
     return [
-        Figure(what, "s", took_s, goal=Goal("below", 2)),
-        Figure(f"{what}: memory beyond the answer", "MB", beyond_mb, goal=Goal("below", 200)),
+        Figure(f"{what}: lowest of {ROUNDS}", "s", min(took_s), goal=Goal("below", 2)),
+        Figure(f"{what}: highest of {ROUNDS}", "s", max(took_s)),
+        Figure(f"{what}: memory beyond the answer", "MB", peak_mb, goal=Goal("below", 200)),
     ]
+
+
+def _bundle(home: Path, run_id: str, number: int) -> tuple[float, float | None]:
+    """Seconds, and MB beyond the answer, of the first that a server is asked for."""
+    with serving(home, f"bundle {number}") as server:
+        _get(server, "/v1/runs")  # all that is imported by the first has been
+        before_mb = place.memory_mb("VmRSS", server.pid) or 0.0
+        begun = time.monotonic()
+        answer = _get(server, f"/v1/runs/{run_id}/debug-bundle")
+        took_s = time.monotonic() - begun
+        peak_mb = place.memory_mb("VmHWM", server.pid)
+    assert json.loads(answer)["truncated"] is True
+    return took_s, peak_mb - before_mb - len(answer) / 1e6 if peak_mb else None
 
 
 def _get(server: Served, path: str) -> bytes:

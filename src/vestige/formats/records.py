@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from typing import Any
+from itertools import accumulate
 
 from vestige.formats.base import RunToWrite
-from vestige.record.run import BodyRef, LogInfo, SpanInfo
+from vestige.record.run import BodyRef, LogInfo, SpanInfo, time_ns
 from vestige.record.types import VERSION, BodyInfo, KnownRecord, Link, Log, SpanClose, SpanOpen
 from vestige.record.values import inline_bytes
 
-Moment = tuple[int, str, float, int, "SpanInfo | LogInfo", bool]
-"""Time (held, so that it never runs back within a writer), writer, seq, tie-break, what, its end?"""
+Moment = tuple[int, str, float, bool, int, "SpanInfo | LogInfo"]
+"""Time (held, so that it never runs back within a writer), writer, seq, its end?, place, what."""
 
 
 def records_of(source: RunToWrite, writer: str) -> Iterator[KnownRecord]:
@@ -27,7 +27,7 @@ def records_of(source: RunToWrite, writer: str) -> Iterator[KnownRecord]:
             Link(link.target_span, link.target_run, link.reason)
         )
     run = source.run.info
-    for seq, (*_, node, ends) in enumerate(moments_of(source), 1):
+    for seq, (*_, ends, _, node) in enumerate(moments_of(source), 1):
         if isinstance(node, LogInfo):
             body, info = _body(source, node.body)
             yield Log(
@@ -89,45 +89,36 @@ def moments_of(source: RunToWrite) -> list[Moment]:
     for writer, own in nodes.items():
         own.sort(key=_seq)
         seqs = [_seq(node) for node in own]
-        held: list[int] = []
-        for node in own:
-            at = node.time_ns if isinstance(node, LogInfo) else node.started_ns
-            held.append(max(at, held[-1]) if held else at)
+        held = list(accumulate(map(time_ns, own), max))
         for seq, at, node in zip(seqs, held, own, strict=True):
-            moments.append((at, writer, seq, 0, node, False))
+            moments.append((at, writer, seq, False, len(moments), node))
             if isinstance(node, SpanInfo) and node.status is not None:
-                moments.append(_close(node, ended_at_ns(source, node), writer, seqs, held))
-    moments.sort(key=_place)
-    for at in range(len(moments) - 1, -1, -1):
-        ended_ns, *_, node, ends = moments[at]
+                at, end_seq = _close(node, ended_at_ns(source, node), seq, seqs, held)
+                moments.append((at, writer, end_seq, True, len(moments), node))
+    moments.sort()  # their places are unique: it never comes to comparing nodes
+    for place in range(len(moments) - 1, -1, -1):
+        ended_ns, _, _, ends, _, node = moments[place]
         if ended_ns < moments[-1][0]:
             break
         if ends and isinstance(node, SpanInfo) and node.parent_id is None:
-            moments.append(moments.pop(at))  # at the same moment as other things: the run is last
+            moments.append(moments.pop(place))  # at the same moment as others: the run is last
             break
     return moments
 
 
-def _close(span: SpanInfo, ended_ns: int, writer: str, seqs: list[int], held: list[int]) -> Moment:
+def _close(
+    span: SpanInfo, ended_ns: int, seq: int, seqs: list[int], held: list[int]
+) -> tuple[int, float]:
+    """When, and after which number of its writer."""
     end_seq: float | None = span.end_seq
     if end_seq is not None and span.parent_id is None and ended_ns >= held[-1]:
         # A root may be closed by another writer (a stamp), in whose numbers it came early.
         end_seq = max(end_seq, seqs[-1] + 1)
-    if end_seq is None or end_seq <= _seq(span):
-        end_seq = max(_seq(span), seqs[bisect_right(held, ended_ns) - 1]) + 0.5
+    if end_seq is None or end_seq <= seq:
+        end_seq = max(seq, seqs[bisect_right(held, ended_ns) - 1]) + 0.5
     before = bisect_right(seqs, end_seq) - 1
-    return (
-        max(ended_ns, held[before]) if before + 1 == len(held) else held[before],
-        writer,
-        end_seq,
-        1,
-        span,
-        True,
-    )
-
-
-def _place(moment: Moment) -> tuple[Any, ...]:
-    return moment[:4]
+    at = held[before]
+    return max(ended_ns, at) if before + 1 == len(held) else at, end_seq
 
 
 def _seq(node: SpanInfo | LogInfo) -> int:

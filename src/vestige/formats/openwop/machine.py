@@ -88,7 +88,10 @@ class Machine:
 
     def is_in(self, raw: bytes) -> bool:
         """Whether a rendered value might hold something; never wrong when it says no."""
-        return any(hint in raw for hint in self._hints) or _HINT_V6.search(raw) is not None
+        for hint in self._hints:  # noqa: SIM110  # a third of a bundle's time as a generator
+            if hint in raw:
+                return True
+        return _HINT_V6.search(raw) is not None
 
     def text(self, text: str) -> str:
         if not self.is_in(text.encode(errors="replace")):

@@ -52,8 +52,8 @@ def render_time(ns: int) -> str:
     try:
         when = _EPOCH + timedelta(microseconds=ns // 1000)
     except OverflowError:
-        when = datetime.max.replace(tzinfo=UTC)
-    return when.strftime("%Y-%m-%dT%H:%M:%S.%f") + "Z"
+        when = datetime.max
+    return when.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
 def parse_time_ns(text: object) -> int | None:

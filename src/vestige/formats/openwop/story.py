@@ -173,20 +173,25 @@ class Story:
     @cached_property
     def _moments(self) -> list[tuple[int, SpanInfo | LogInfo, bool]]:
         """(time, what, its end?) of all that happens between the run's start and its end."""
-        moments = [(at, node, ends) for at, _, _, _, node, ends in moments_of(self._source) if node is not self.root]  # fmt: skip
+        moments: list[tuple[int, SpanInfo | LogInfo, bool]] = []
         next_ns = self.info.last_ns
-        for place in range(len(moments) - 1, -1, -1):
-            at, node, ends = moments[place]
+        for at, _, _, ends, _, node in reversed(moments_of(self._source)):
+            if node is self.root:
+                continue
             if ends and isinstance(node, SpanInfo):
                 # When it really ended, unless that is after what was written next.
                 at = max(at, min(ended_at_ns(self._source, node), next_ns))
-                moments[place] = (at, node, ends)
+            moments.append((at, node, ends))
             next_ns = at
+        moments.reverse()
         return moments
 
     @cached_property
     def event_count(self) -> int:
-        return 1 + sum(_count(node, ends) for _, node, ends in self._moments) + self.has_ended
+        nodes = [span for span in self._source.run.spans if span is not self.root]
+        told = sum(_count(span, ends=False) for span in nodes)
+        told += sum(_count(span, ends=True) for span in nodes if span.status is not None)
+        return 1 + told + len(self._source.run.logs) + self.has_ended
 
     @cached_property
     def node_count(self) -> int:
