@@ -11,6 +11,7 @@
   bundles/                  <bundle id>.wink: those that `vestige recover` made
   keys.json                 who may ask the server (access.py), hashed
   keys.lock                 held by whoever changes them
+  scanners/                 what looks for secrets, compiled (record/compiled.py); may be removed
   hash.key                  of the hashes that stand for secrets in exports
   shipped.json              how far `vestige ship` has sent the journals on
   outbox/                   journals and long bodies that were taken in here, but not yet sent on
@@ -79,6 +80,13 @@ class Home(msgspec.Struct, frozen=True):
     @property
     def hash_key(self) -> Path:
         return self.root / "hash.key"
+
+    @property
+    def scanners(self) -> Path:
+        """A capture's home has those of the home that it is in."""
+        spool = self.root.parent
+        home = spool.parent if spool.name == "spool" else self.root
+        return home / "scanners"
 
     @property
     def shipped(self) -> Path:

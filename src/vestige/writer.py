@@ -62,7 +62,7 @@ class Writer:
         self.id = clock.writer_id()
         self.seq = itertools.count(1)
         self.journal = open_journal(self)
-        self.redactor = Redactor()
+        self.redactor = Redactor(kept_in=home.scanners)
         """Shared: a secret that one recorder is told of, none of them may leak."""
         self._emitters: list[Emitter] = []
         self._open_runs: dict[str, Span] = {}

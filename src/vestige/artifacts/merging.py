@@ -13,7 +13,6 @@ from __future__ import annotations
 import heapq
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -34,8 +33,7 @@ _BLOCK = 64 * KIB
 _encode = msgspec.json.Encoder().encode
 
 
-@dataclass(slots=True)
-class Merged:
+class Merged(msgspec.Struct):
     """What a trace told while it was put together."""
 
     suite: str = ""
@@ -43,9 +41,9 @@ class Merged:
     first_ts: str = ""
     last_ts: str = ""
     complete: bool = False
-    fixture_ids: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    running: dict[str, TraceEvent] = field(default_factory=dict)
+    fixture_ids: list[str] = msgspec.field(default_factory=list)
+    notes: list[str] = msgspec.field(default_factory=list)
+    running: dict[str, TraceEvent] = msgspec.field(default_factory=dict)
     """Cases that began and did not end."""
 
     def take(self, event: TraceEvent) -> None:

@@ -9,9 +9,10 @@ suite that still runs is left alone: its writer holds the lock of its trace.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+
+import msgspec
 
 from vestige.artifacts.attach import PARTIAL, is_json, is_valid_json
 from vestige.artifacts.finishing import finish
@@ -26,8 +27,7 @@ _DEPTH_MAX = 2
 """From a tree of suites to a bundle: suite, timestamp."""
 
 
-@dataclass(frozen=True, slots=True)
-class Recovered:
+class Recovered(msgspec.Struct, frozen=True):
     """A bundle that is finished now."""
 
     folder: Path

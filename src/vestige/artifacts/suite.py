@@ -33,6 +33,7 @@ from vestige.artifacts.merging import WORKER_PREFIX, Merged, rebuild_trace, work
 from vestige.artifacts.replaying import Replay
 from vestige.artifacts.texts import Texts, file_key, file_name
 from vestige.artifacts.trace import TraceWriter, json_of
+from vestige.calm import calm
 from vestige.clock import SYSTEM, Clock
 from vestige.errors import InvalidSuiteError, UsageError
 from vestige.formats.artifacts import layout
@@ -294,6 +295,13 @@ class SuiteRecorder(SuiteWriter):
         if self._finished:
             return self.path
         self._finished = True
+        with calm():
+            self._finish(notes)
+        if self.trace.lost:
+            raise InvalidSuiteError(f"{self.path}: {self.trace.lost} events could not be written. Is the disk full?", [])  # fmt: skip
+        return self.path
+
+    def _finish(self, notes: Sequence[str]) -> None:
         said = [self.texts.message(note) for note in notes]
         trace = self.trace
         now = trace.watch.stamp()
@@ -309,9 +317,6 @@ class SuiteRecorder(SuiteWriter):
                 merged, told = rebuild_trace(self.path, now), None
         self.cases = finish(self.path, merged, said, self._known(), told)
         trace.close()
-        if trace.lost:
-            raise InvalidSuiteError(f"{self.path}: {trace.lost} events could not be written. Is the disk full?", [])  # fmt: skip
-        return self.path
 
     def _known(self) -> dict[str, tuple[int, str]]:
         """What was hashed while it was written, and has not changed since."""

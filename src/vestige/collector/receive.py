@@ -21,6 +21,7 @@ from itertools import pairwise
 from types import TracebackType
 from typing import Self
 
+from vestige.calm import calm
 from vestige.collector.crash import stamp_dead
 from vestige.collector.packing import unpack
 from vestige.collector.parcel import Parcel, open_parcel
@@ -28,7 +29,6 @@ from vestige.errors import ForeignRunError, ParcelError
 from vestige.home import Home
 from vestige.record.redact import Redactor
 from vestige.record.types import AnyRecord, BodyInfo
-from vestige.store.calm import calm
 from vestige.store.sqlite import SqliteStore
 
 
@@ -61,7 +61,7 @@ class Receiver:
 
     def __init__(self, home: Home) -> None:
         self._home = home
-        self._redactor = Redactor()
+        self._redactor = Redactor(kept_in=home.scanners)
         self._parcel = Parcel()
         home.make()
         self._store = SqliteStore.open(home.store, read_spill=self._read_spill, synced=True)

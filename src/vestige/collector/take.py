@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from vestige import locks
+from vestige.calm import calm
 from vestige.collector.outbox import bound_outbox, let_go
 from vestige.errors import ForeignRunError
 from vestige.home import Home
@@ -25,7 +26,6 @@ from vestige.limits import BODY_MAX, MIB
 from vestige.record.line import parse_lines
 from vestige.record.types import BodyInfo
 from vestige.store.base import Position, Store
-from vestige.store.calm import calm
 
 
 @dataclass(slots=True)

@@ -18,9 +18,10 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
+
+import msgspec
 
 from vestige.record.note import Note
 from vestige.record.run import BodyRef, LogInfo, Run
@@ -29,8 +30,7 @@ from vestige.record.types import Attributes, KnownRecord
 _UUID4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(msgspec.Struct, frozen=True):
     """Something in a file that its format does not allow, or that had to be passed over."""
 
     file: str
@@ -48,8 +48,7 @@ class Problem:
         return f"{where}: {self.message}" + (f" {self.hint}" if self.hint else "")
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
+class Checked(msgspec.Struct, frozen=True):
     """One thing that was validated."""
 
     path: str
@@ -62,8 +61,7 @@ class Checked:
         return not any(problem.severity == "error" for problem in self.problems)
 
 
-@dataclass(slots=True)
-class Source:
+class Source(msgspec.Struct):
     """One run as its format holds it."""
 
     run_id: str
@@ -71,23 +69,22 @@ class Source:
     """Of its first record: whether it was taken in before is known by it."""
     records: Iterator[KnownRecord]
     """In order; read once, while they are taken."""
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[Problem] = msgspec.field(default_factory=list)
     """Complete when the records are."""
     unread: int = 0
     """Of a glance: so many events of the file are not among the records."""
-    notes: list[Note] = field(default_factory=list)
+    notes: list[Note] = msgspec.field(default_factory=list)
     """Complete when the records are."""
     beside: Source | None = None
     """The same as a run of its own, for where the run that it tells of was recorded."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunToWrite:
+class RunToWrite(msgspec.Struct, frozen=True):
     """A run on its way out: its skeleton, and its bodies one at a time."""
 
     run: Run
     read_body: Callable[[int], bytes]
-    process: Attributes = field(default_factory=dict)
+    process: Attributes = msgspec.field(default_factory=dict)
     """What is known of the program that ran: attributes of its `process` span."""
     notes: Sequence[Note] = ()
     read_log: Callable[[int], LogInfo] | None = None

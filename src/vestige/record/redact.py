@@ -31,6 +31,8 @@ from vestige.record.scan import Scanner
 from vestige.record.types import Attributes, KnownRecord, Link, Scalar
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from vestige.record.patterns import Hit
 
 Counts = dict[str, int]
@@ -60,10 +62,13 @@ class Redactor:
         scanner: str | None = None,
         extra_keys: Iterable[str] = (),
         key_rules: bool = True,
+        kept_in: Path | None = None,
     ) -> None:
-        """`scanner`: the engine to use, for tests. `key_rules=False`: only shapes and registered values."""
+        """`scanner`: the engine to use, for tests. `key_rules=False`: only shapes and registered values.
+        `kept_in`: where the compiled scanner is kept for the next process (record/compiled.py)."""
         self.whole = False
         """Build the whole scanner at once: nothing of it while a program runs (set before it is asked)."""
+        self._kept_in = kept_in
         self._engine = scanner
         self._extra_keys = extra_keys = tuple(extra_keys)
         self._scanner: Scanner | None = None
@@ -80,7 +85,7 @@ class Redactor:
             with self._learning:
                 # Not before it is asked for: the quickest engine takes its time to be built.
                 if self._scanner is None:
-                    scanner = Scanner(self._engine, self._extra_keys, self.whole)
+                    scanner = Scanner(self._engine, self._extra_keys, self.whole, self._kept_in)
                     if self._needles:
                         scanner.learn(map(_encoded, self._needles))
                     self._scanner = scanner

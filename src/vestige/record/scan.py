@@ -18,10 +18,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vestige.errors import UsageError
 from vestige.record.mask import KEY_OWNERS, PAIR_GAPS, TOKEN_OWNERS, WORDS, words_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 Suspicious = Callable[[bytes], bool]
 
@@ -59,15 +62,21 @@ class Scanner:
     suspicious: Suspicious
 
     def __init__(
-        self, prefer: str | None = None, extra_keys: Iterable[str] = (), whole: bool = False
+        self,
+        prefer: str | None = None,
+        extra_keys: Iterable[str] = (),
+        whole: bool = False,
+        kept_in: Path | None = None,
     ) -> None:
-        """`whole`: build now what can be built when a line first asks for it."""
+        """`whole`: build now what can be built when a line first asks for it. `kept_in`: where what was
+        built is kept for the next process, as long as no secret was learned."""
         self._traces = (*all_traces(), *map(_trace_of_key, filter(words_of, extra_keys)))
         self._needles: tuple[bytes, ...] = ()
+        self._kept_in = kept_in
         self.engine, self._make = _engine(prefer)
         scan, self._load = self._make()
         self._whole = whole
-        self._load(self._traces, whole)
+        self._load(self._traces, whole, kept_in)
         learned: Suspicious | None = None
 
         def suspicious(line: bytes) -> bool:
@@ -92,18 +101,19 @@ class Scanner:
         traces = tuple(map(_literal, self._needles))
         if len(traces) <= APART_MAX:
             scan, load = self._make()
-            load(traces, True)
+            load(traces, True, None)
             self._use(scan)
         else:
             self._needles, self._traces = (), self._traces + traces
-            self._load(self._traces, self._whole)
+            self._kept_in = None  # what is built from here on holds secrets
+            self._load(self._traces, self._whole, None)
             self._use(None)  # only now: a scan in another thread must not miss them
 
     def learn_keys(self, keys: Iterable[str]) -> None:
         """The same for lines in which one of these keys may stand."""
         new = tuple(map(_trace_of_key, filter(words_of, keys)))
         self._traces += tuple(trace for trace in new if trace not in self._traces)
-        self._load(self._traces, self._whole)
+        self._load(self._traces, self._whole, self._kept_in)
 
 
 # --- the traces ---------------------------------------------------------------------------
@@ -188,7 +198,8 @@ def _trace_of_key(key: str) -> Trace:
 
 # --- the engines --------------------------------------------------------------------------
 
-Load = Callable[[tuple[Trace, ...], bool], None]
+Load = Callable[[tuple[Trace, ...], bool, "Path | None"], None]
+"""Of these traces; the whole at once; kept there."""
 
 
 def _engine(prefer: str | None) -> tuple[str, Callable[[], tuple[Suspicious, Load]]]:
@@ -214,20 +225,20 @@ def _hyperscan() -> tuple[Suspicious, Load]:
     The first line that only an expression can judge has them compiled; from then on they are asked alone."""
     scan: Suspicious
 
-    def load(traces: tuple[Trace, ...], whole: bool) -> None:
+    def load(traces: tuple[Trace, ...], whole: bool, kept_in: Path | None) -> None:
         nonlocal scan
         expressions = list(dict.fromkeys(trace.expression for trace in traces))
         literals = hints(traces)
         if whole or expressions == literals:
-            scan = _compiled(expressions)
+            scan = _compiled(expressions, kept_in)
             return
-        has_literal = _compiled(literals)
+        has_literal = _compiled(literals, kept_in)
 
         def first(line: bytes) -> bool:
             nonlocal scan
             if not has_literal(line):
                 return False
-            exact = _compiled(expressions)
+            exact = _compiled(expressions, kept_in)
             if scan is first:  # else more was learned meanwhile, in another thread
                 scan = exact
             return exact(line)
@@ -244,12 +255,12 @@ def hints(traces: Iterable[Trace]) -> list[bytes]:
     return list(dict.fromkeys(spelled))
 
 
-def _compiled(expressions: list[bytes]) -> Suspicious:
+def _compiled(expressions: list[bytes], kept_in: Path | None) -> Suspicious:
     import hyperscan
 
-    database = hyperscan.Database()
-    flags = hyperscan.HS_FLAG_SINGLEMATCH | hyperscan.HS_FLAG_DOTALL
-    database.compile(expressions=expressions, flags=flags)
+    from vestige.record.compiled import database as get_database
+
+    database = get_database(expressions, kept_in)
     # A scratch serves one scan at a time. A pool, not one per thread: a signal handler
     # that emits in the middle of a scan is a second scan in the same thread.
     idle: list[Any] = [hyperscan.Scratch(database)]
@@ -280,7 +291,7 @@ def _ahocorasick() -> tuple[Suspicious, Load]:
 
     state: Any = None
 
-    def load(traces: tuple[Trace, ...], whole: bool) -> None:
+    def load(traces: tuple[Trace, ...], whole: bool, kept_in: Path | None) -> None:
         nonlocal state
         by_literal = _by_literal(traces)
         automaton = ahocorasick_rs.BytesAhoCorasick(
@@ -301,7 +312,7 @@ def _ahocorasick() -> tuple[Suspicious, Load]:
 def _standard() -> tuple[Suspicious, Load]:
     state: Any = None
 
-    def load(traces: tuple[Trace, ...], whole: bool) -> None:
+    def load(traces: tuple[Trace, ...], whole: bool, kept_in: Path | None) -> None:
         nonlocal state
         state = list(_by_literal(traces).items())
 

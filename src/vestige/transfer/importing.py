@@ -17,6 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vestige.calm import calm
 from vestige.errors import NotFoundError, UnreadableError, UsageError
 from vestige.formats import NAMES, get_format
 from vestige.formats.base import Format, Problem, Source
@@ -24,7 +25,6 @@ from vestige.limits import BATCH_BYTES, IMPORT_BATCH
 from vestige.record.backstop import masked
 from vestige.record.types import KnownRecord
 from vestige.store.base import Store
-from vestige.store.calm import calm
 
 if TYPE_CHECKING:
     from vestige.record.redact import Redactor
@@ -79,9 +79,10 @@ def import_path(
 @cache
 def _redactor() -> Redactor:
     """One for the process: making its scanner takes longer than a small import."""
+    from vestige.home import get_home
     from vestige.record.redact import Redactor
 
-    return Redactor()
+    return Redactor(kept_in=get_home().scanners)
 
 
 def _import_one(

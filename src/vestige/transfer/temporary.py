@@ -61,6 +61,7 @@ def _take(store: SqliteStore, path: Path) -> list[str]:
 
 def of_beginning(path: Path) -> tuple[Temporary, int] | None:
     """The beginning of a long run, and how many of its events were left; None: it is not long."""
+    from vestige.home import get_home
     from vestige.record.redact import Redactor
 
     found = find_format(path)
@@ -71,7 +72,7 @@ def of_beginning(path: Path) -> tuple[Temporary, int] | None:
     taken = source
 
     def fill(store: SqliteStore) -> None:
-        take_source(store, taken, Redactor())
+        take_source(store, taken, Redactor(kept_in=get_home().scanners))
 
     return _filled(fill), source.unread
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import posixpath
 import re
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from vestige.formats.artifacts import types
 
@@ -35,8 +36,7 @@ EVENT_KINDS: Final = (
 """Those that mean something to a reader. Any other is kept as a line that was said."""
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(msgspec.Struct, frozen=True):
     """A file that every bundle has."""
 
     path: str

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from vestige.formats.artifacts import layout
 from vestige.formats.artifacts.types import SCHEMA_NAME
@@ -26,13 +27,12 @@ SNIFFED_BYTES: Final = 64 * 1024
 ZIP_MAGIC: Final = b"PK\x03\x04"
 
 
-@dataclass(slots=True)
-class Places:
+class Places(msgspec.Struct):
     """What a directory holds."""
 
-    bundles: list[Path] = field(default_factory=list)
+    bundles: list[Path] = msgspec.field(default_factory=list)
     """Bundles, and folders that are meant to be bundles."""
-    without: list[Path] = field(default_factory=list)
+    without: list[Path] = msgspec.field(default_factory=list)
     """Suites of a tree in which there is none."""
 
 

@@ -11,15 +11,15 @@ Elsewhere: checking.py looks for what breaks them; docs/reference/rules.md is ma
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Literal
+
+import msgspec
 
 Profile = Literal["seed", "latest", "strict"]
 PROFILES: Final[tuple[Profile, ...]] = ("seed", "latest", "strict")
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(msgspec.Struct, frozen=True):
     """One thing that a bundle must be."""
 
     id: str

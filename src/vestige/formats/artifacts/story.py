@@ -10,7 +10,6 @@ belongs to, and a case that was still running when the trace broke off is `lost`
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -25,8 +24,7 @@ Action = Literal["suite", "open", "event", "close", "end", "lost"]
 _quick_event = msgspec.json.Decoder(TraceEvent).decode
 
 
-@dataclass(slots=True)
-class Case:
+class Case(msgspec.Struct):
     """One case, as far as the trace has come."""
 
     number: int
@@ -36,8 +34,8 @@ class Case:
     passed: int = 0
     failed: int = 0
     skipped: int = 0
-    failures: list[str] = field(default_factory=list)
-    attachments: list[str] = field(default_factory=list)
+    failures: list[str] = msgspec.field(default_factory=list)
+    attachments: list[str] = msgspec.field(default_factory=list)
 
     @property
     def assertions(self) -> int:

@@ -16,9 +16,10 @@ import stat
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+
+import msgspec
 
 from vestige.formats.artifacts import layout
 from vestige.limits import ARTIFACT_FILES_MAX, ARTIFACT_ZIP_BYTES_MAX, KIB, MIB
@@ -37,8 +38,7 @@ class UnreadablePartError(Exception):
         self.message = message
 
 
-@dataclass(slots=True)
-class Item:
+class Item(msgspec.Struct):
     """One file, as it is found."""
 
     path: str

@@ -16,7 +16,6 @@ import hashlib
 import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,8 +37,7 @@ _COUNTED: Final = {"case_start": 0, "assert_pass": 1, "assert_fail": 2, "assert_
 NO_GIT: Final = Git("unknown", "unknown", False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SuiteFacts:
+class SuiteFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What the typed files say beyond the trace. Texts are redacted already."""
 
     suite: str
@@ -52,18 +50,18 @@ class SuiteFacts:
     git: Git = NO_GIT
     seed: int = 0
     clock_mode: str = "wall"
-    runner: Mapping[str, Any] = field(default_factory=dict)
-    paths: Mapping[str, Any] = field(default_factory=dict)
-    environment: Mapping[str, str] = field(default_factory=dict)
+    runner: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    paths: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    environment: Mapping[str, str] = msgspec.field(default_factory=dict)
     """For diagnostics/env_redacted.txt."""
-    replay_environment: Mapping[str, str] = field(default_factory=dict)
+    replay_environment: Mapping[str, str] = msgspec.field(default_factory=dict)
     """For repro.env."""
     fixture_ids: Sequence[str] = ()
     notes: Sequence[str] = ()
     """Lines for the transcript: why a case is unknown, ..."""
     case_command: Callable[[str], str] | None = None
     """Re-runs one case by its name; None: `command` is all there is."""
-    replay_keys: Mapping[str, Any] = field(default_factory=dict)
+    replay_keys: Mapping[str, Any] = msgspec.field(default_factory=dict)
     """What repro.json has beyond the contract."""
 
 

@@ -1,4 +1,4 @@
-"""Let Python look for garbage less often while a batch is taken in.
+"""Let Python look for garbage less often while much is made and kept: a batch, the end of a suite.
 
 It looks after every few hundred new objects that can hold others, and at all that are young. A batch
 is many of them, all alive and none in a cycle: the looking was a sixth of the work.

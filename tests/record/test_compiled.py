@@ -1,0 +1,118 @@
+"""What looks for secrets is compiled once, kept, and never trusted when it is not ours."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from vestige.record.compiled import FILES_MAX, database
+from vestige.record.redact import Redactor
+from vestige.record.scan import Scanner, all_traces
+
+hyperscan = pytest.importorskip("hyperscan")
+
+RULES = [b"(?i)api_key", rb"sk-[a-z0-9]{8}"]
+SECRET = b'{"x":"the key is sk-abcd1234"}'
+
+
+def finds(found: object, line: bytes) -> bool:
+    hits: list[int] = []
+    scratch = hyperscan.Scratch(found)
+    found.scan(line, lambda which, *_: hits.append(which), scratch=scratch)  # type: ignore[attr-defined]
+    return bool(hits)
+
+
+def kept(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.hs"))
+
+
+def spoiled(path: Path, change: str) -> None:
+    data = path.read_bytes()
+    if change == "torn":
+        path.write_bytes(data[: len(data) // 2])
+    elif change == "empty":
+        path.write_bytes(b"")
+    elif change == "last byte":
+        path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    elif change == "middle":
+        path.write_bytes(data[:5000] + b"\xff" + data[5001:])
+    elif change == "writable by others":
+        path.chmod(0o666)
+    else:
+        path.rename(path.with_name("elsewhere"))
+        path.symlink_to(path.with_name("elsewhere"))
+
+
+def test_the_second_one_is_read_and_finds_the_same(tmp_path: Path) -> None:
+    first = database(RULES, tmp_path)
+    (path,) = kept(tmp_path)
+    before = path.stat()
+    second = database(RULES, tmp_path)
+    assert path.stat().st_mtime_ns == before.st_mtime_ns, "it was written again"
+    assert path.stat().st_mode & 0o777 == 0o600
+    for found in (first, second):
+        assert finds(found, SECRET)
+        assert not finds(found, b'{"x":"nothing"}')
+
+
+@pytest.mark.parametrize(
+    "change", ["torn", "empty", "last byte", "middle", "writable by others", "a link"]
+)
+def test_a_file_that_is_not_as_we_left_it_is_not_used(tmp_path: Path, change: str) -> None:
+    database(RULES, tmp_path)
+    (path,) = kept(tmp_path)
+    spoiled(path, change)
+    assert finds(database(RULES, tmp_path), SECRET)
+    assert not path.is_symlink()
+    assert path.stat().st_mode & 0o777 == 0o600, "it was made anew"
+
+
+def test_a_file_of_other_rules_under_the_same_name_is_not_used(tmp_path: Path) -> None:
+    database([b"nothing of use"], tmp_path)
+    (other,) = kept(tmp_path)
+    database(RULES, tmp_path)
+    (ours,) = set(kept(tmp_path)) - {other}
+    os.replace(other, ours)
+    assert finds(database(RULES, tmp_path), SECRET)
+
+
+def test_a_folder_that_cannot_be_written_costs_nothing_but_time(tmp_path: Path) -> None:
+    assert finds(database(RULES, tmp_path / "not" / "there"), SECRET)
+    assert not (tmp_path / "not").exists()
+
+
+def test_few_are_kept(tmp_path: Path) -> None:
+    for number in range(FILES_MAX + 5):
+        database([b"rule %d" % number], tmp_path)
+    assert len(list(tmp_path.iterdir())) == FILES_MAX
+
+
+def test_no_registered_secret_is_kept(tmp_path: Path) -> None:
+    """Neither one that is learned apart, nor many that are built into the whole."""
+    redactor = Redactor(kept_in=tmp_path)
+    redactor.whole = True
+    redactor.add_secret("correct horse battery")
+    assert redactor.suspicious(b'{"x":"correct horse battery"}')
+    redactor.add_secrets(f"plum-{number:05}-orchard" for number in range(400))
+    assert redactor.suspicious(b'{"x":"plum-00399-orchard"}')
+    redactor.add_keys(["sesame"])
+    assert redactor.suspicious(b'{"sesame":"1"}')
+    assert kept(tmp_path)
+    everything = b"".join(path.read_bytes() for path in tmp_path.iterdir()).lower()
+    assert b"horse" not in everything
+    assert b"orchard" not in everything
+    assert b"plum" not in everything
+
+
+def test_a_scanner_from_disk_says_what_one_that_was_compiled_says(tmp_path: Path) -> None:
+    lines = [b'{"a":"%s"}' % trace.literal for trace in all_traces()]
+    lines += [b'{"prompt_tokens":12}', b'{"text":"plain words"}', b'{"password":"x"}', SECRET]
+    fresh = Scanner("hyperscan", whole=True)
+    Scanner("hyperscan", whole=True, kept_in=tmp_path)
+    read = Scanner("hyperscan", whole=True, kept_in=tmp_path)
+    said = [read.suspicious(line) for line in lines]
+    assert said == [fresh.suspicious(line) for line in lines]
+    assert True in said
+    assert False in said
