@@ -385,6 +385,9 @@ HTTP_BODY_S = 30.0
 HTTP_BODY_RATE_MIN = 16 * KIB
 """Bytes a second: who sends more slowly holds a connection more than uses it."""
 
+LOGIN_BODY_MAX = 4 * KIB
+"""A form with one key in it."""
+
 NOTE_BODY_MAX = 128 * KIB
 """A note as JSON: its text may grow sixfold when it is escaped."""
 

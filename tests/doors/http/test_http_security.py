@@ -29,7 +29,7 @@ from vestige.home import Home
 from vestige.record.line import render_line
 from vestige.record.types import Log
 
-PUBLIC = {"/healthz", "/.well-known/openwop"}
+PUBLIC = {"/healthz", "/.well-known/openwop", "/login", "/logout"}
 """The paths that need no key; more is a decision, not an oversight."""
 
 FOR_ANY_KEY = {"/v1/openapi.json"}

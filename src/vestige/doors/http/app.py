@@ -23,6 +23,7 @@ from vestige.doors.http import (
     health,
     ingest,
     live,
+    login,
     notes,
     openapi,
     openwop,
@@ -34,7 +35,7 @@ from vestige.doors.http.answers import Refusal, refusal_of
 from vestige.doors.http.guard import Door, check_names, exchange, identify
 from vestige.doors.http.server import Busy, Server
 
-MODULES = (health, verbs, notes, requests, live, openapi, openwop, ingest, pages)
+MODULES = (health, verbs, notes, requests, live, openapi, openwop, ingest, login, pages)
 """Each gives `routes(server)`. The first route that fits is taken."""
 
 
@@ -80,7 +81,9 @@ class Gate:
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":
                 told["status"] = message["status"]
-                message["headers"] = [*message["headers"], *SECURITY_HEADERS]
+                own = {name for name, _ in message["headers"]}
+                more = [each for each in SECURITY_HEADERS if each[0] not in own]
+                message["headers"] = [*message["headers"], *more]
             elif message["type"] == "http.response.body":
                 told["bytes"] += len(message.get("body", b""))
             await send(message)
@@ -117,6 +120,8 @@ class Gate:
         if response is not None:
             return response
         who = identify(self._server, scope)
+        if who is None and login.asks_for_page(scope):
+            return login.form(scope)
         if who is None:
             raise Refusal(
                 401, "unauthenticated", "A key is needed (Authorization: Bearer ...).",

@@ -8,7 +8,7 @@ nothing: 401 comes before 404. The only paths without a key are those of `public
     require(request, "runs:write")     # raises the 403
 
 A browser is let in by the per-start token: in the printed URL once, then as a cookie that no
-script can read and no other site can send. A page elsewhere can make a browser send requests
+script can read and no other site can send; or by a key, in a form (login.py). A page elsewhere can make a browser send requests
 here all the same; Host (DNS rebinding) and Origin (another site) give it away.
 """
 
@@ -117,10 +117,13 @@ def require(request: Request, scope: str) -> Principal:
 
 
 def identify(server: Server, scope: Scope) -> Principal | None:
-    """By Bearer, or by the cookie that the token in the URL was exchanged for."""
+    """By Bearer, or by the cookie that a key or the token in the URL was exchanged for."""
     secret = _bearer(scope) or _cookie(server, scope)
-    if secret is None:
-        return None
+    return None if secret is None else find_principal(server, secret)
+
+
+def find_principal(server: Server, secret: str) -> Principal | None:
+    """Whose key or token it is."""
     if server.token is not None and _same(secret, server.token):
         return LOCAL
     return server.keys.find(secret, server.clock.now_ns())
