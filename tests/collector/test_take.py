@@ -196,6 +196,37 @@ def test_the_torn_line_of_a_dead_writer_is_lost_and_counted_once(
     assert said(store) == ["line 1"]
 
 
+def test_what_is_deleted_was_on_disk_in_the_store_before(
+    home: Home, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power cut after the deletion finds the records in the store: its log was written through."""
+    happened: list[str] = []
+    fsync, unlink = os.fsync, Path.unlink
+
+    def synced(file: int) -> None:
+        fsync(file)
+        log = os.stat(f"{home.store}-wal")
+        happened.append("synced" if os.path.samestat(os.fstat(file), log) else "another")
+
+    def deleted(path: Path, missing_ok: bool = False) -> None:
+        unlink(path, missing_ok=missing_ok)
+        happened.append("deleted")
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "unlink", deleted)
+    finished(home, lines(1, 2), 1)
+    finished(home, lines(3), 2)
+    spilled = home.spilled_body(WRITER, 3)
+    spilled.write_bytes(b"long")
+    take(home, store)
+
+    assert [each for each in happened if each != "another"] == [
+        "synced", "deleted",  # the first journal
+        "synced", "deleted", "deleted",  # the second one, and the body that belongs to it
+    ]  # fmt: skip
+    assert not spilled.exists() and said(store) == ["line 1", "line 2", "line 3"]
+
+
 def test_a_record_behind_the_torn_rest_of_another_is_found(home: Home, store: SqliteStore) -> None:
     """A short write on a full disk ends in the middle of a line; the next record is whole."""
     finished(home, lines(1) + lines(2)[:30] + lines(3))

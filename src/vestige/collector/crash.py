@@ -81,6 +81,8 @@ def stamp_dead(home: Home, store: Store) -> int:
         records = _stamp(writer, store.open_spans(writer.writer), ended, told)
         store.append(records, tenant=writer.tenant)
         store.end_writer(writer.writer, writer.ended or "interrupted")
+        if told is not None:
+            store.sync()
         let_go(home, fault)
         stamped += bool(records)
     return stamped

@@ -4,7 +4,8 @@
 
 A kill at any point is harmless. Before the commit nothing has happened; after it the
 offset has moved with the rows; and should the offset be lost, a record that is read
-twice is known by its identity.
+twice is known by its identity. Nor is a power cut worse than it was without us: what is
+deleted was on disk in the store before.
 """
 
 from __future__ import annotations
@@ -94,6 +95,7 @@ def _finish(home: Home, store: Store, position: Position, path: Path, taken: Tak
         position = msgspec.structs.replace(position, offset=size_bytes)
         store.append([], position, malformed=1)
         taken.malformed += 1
+    store.sync()
     let_go(home, path)
     store.forget_position(position.writer, position.generation)
     taken.files_done += 1
@@ -123,6 +125,7 @@ def _delete_spilled(home: Home, store: Store, writer: str | None = None) -> None
         if not number.isdecimal() or (writer is not None and owner != writer):
             continue
         if store.has_seen(owner, int(number)):
+            store.sync()
             let_go(home, home.bodies / name)
 
 

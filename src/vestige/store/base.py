@@ -228,6 +228,10 @@ class Store(Protocol):
 
     def forget_position(self, writer: str, generation: int) -> None: ...
 
+    def sync(self) -> None:
+        """What was committed survives a power cut from here on: before anything that it was read
+        from is deleted."""
+
     def writers(self, unfinished: bool = False) -> Sequence[WriterInfo]:
         """All writers, or only those without an end or with spans still open."""
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -69,6 +69,8 @@ class SqliteStore:
         """Whose runs alone can be seen here; None: all there are."""
         self._bodies = Bodies(connection)
         self._read_spill = read_spill
+        self._synced = connection.total_changes
+        """How many changes were known to be on disk when `sync` was last asked."""
 
     @classmethod
     def open(
@@ -110,6 +112,20 @@ class SqliteStore:
 
     def close(self) -> None:
         self._connection.close()
+
+    def sync(self) -> None:
+        if self._connection.total_changes == self._synced:
+            return
+        self._synced = self._connection.total_changes
+        # A commit is in the log, which SQLite itself writes through only now and then. Nobody has
+        # locks on that file, which closing it would lose (https://sqlite.org/howtocorrupt.html).
+        for path in (f"{self.path}-wal", self.path.parent):
+            with suppress(FileNotFoundError):  # a store that is not to last has no log
+                file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                try:
+                    os.fsync(file)
+                finally:
+                    os.close(file)
 
     def __enter__(self) -> Self:
         return self
