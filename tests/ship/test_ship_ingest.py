@@ -6,18 +6,23 @@ import gzip
 import http.client
 import json
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
 from ship_support import Serving
 
+from vestige.collector.intake import Intake
 from vestige.collector.packing import pack
 from vestige.doors.http.ingest import Rates
+from vestige.home import Home
 from vestige.limits import INGEST_BURST, PARCEL_PACKED_MAX
 from vestige.record.line import render_line
 from vestige.record.types import Log
 
 RUN = "3d1957bd-0000-4000-8000-{:012d}"
+WAIT_S = 20.0
 
 
 @pytest.fixture(scope="module")
@@ -190,3 +195,27 @@ def test_a_secret_that_a_sender_did_not_mask_is_nowhere_on_the_server(server: Se
     assert secret not in json.dumps(data)
     for path in server.home.root.rglob("*"):
         assert not path.is_file() or secret.encode() not in path.read_bytes(), path
+
+
+def test_a_process_that_dies_in_the_middle_of_its_answer_leaves_nobody_waiting(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever waits is told to come again, and the next parcel starts another process."""
+    home.make()
+    dies = 'import sys; sys.stdin.buffer.readline(); sys.stdout.write(\'{"number":1,"rec\')'
+    real = subprocess.Popen
+
+    def torn(command: list[str], **more: object) -> subprocess.Popen[bytes]:
+        return real([sys.executable, "-c", dies], **more)  # type: ignore[call-overload,no-any-return]
+
+    intake = Intake(home)
+    monkeypatch.setattr(subprocess, "Popen", torn)
+    first = intake.submit(pack(b"\n"), "zstd", "default").result(WAIT_S)
+    monkeypatch.setattr(subprocess, "Popen", real)
+    second = intake.submit(pack(b"\n"), "zstd", "default").result(WAIT_S)
+    intake.close()
+    third = intake.submit(pack(b"\n"), "zstd", "default").result(WAIT_S)
+
+    assert first.problem == "busy"
+    assert second.problem is None
+    assert third.problem == "busy", "the server is about to end: it starts nobody"

@@ -23,6 +23,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import BinaryIO
 
 import msgspec
@@ -71,15 +72,18 @@ class Intake:
     def submit(self, packed: bytes, encoding: str, tenant: str) -> Future[Reply]:
         """Hand a parcel over; never waits. Its reply comes when it is durable, or refused."""
         with self._lock:
+            self._number += 1
+            if self._closed:
+                return _answered(_gone(self._number))
             if self._child is None or not self._child.is_alive():
                 self._child = _Child(self._home)
-            self._number += 1
             header = _Header(self._number, len(packed), encoding, tenant)
             return self._child.submit(header, packed)
 
     def close(self) -> None:
-        """Let it finish what it has, and go."""
+        """Let it finish what it has, and go. Whoever comes later is told to come again."""
         with self._lock:
+            self._closed = True
             if self._child is not None:
                 self._child.close()
                 self._child = None
@@ -114,8 +118,7 @@ class _Child:
         future: Future[Reply] = Future()
         with self._lock:
             if self._over:
-                future.set_result(_gone(header.number))
-                return future
+                return _answered(_gone(header.number))
             self._waiting[header.number] = future
         self._out.put((header, packed))
         return future
@@ -135,18 +138,20 @@ class _Child:
     def _read(self) -> None:
         assert self._process.stdout is not None
         decode = msgspec.json.Decoder(Reply).decode
-        for line in self._process.stdout:
-            reply = decode(line)
-            with self._lock:
-                future = self._waiting.pop(reply.number, None)
-            if future is not None:
-                future.set_result(reply)
+        with suppress(msgspec.DecodeError):  # it died in the middle of a line
+            for line in self._process.stdout:
+                reply = decode(line)
+                with self._lock:
+                    future = self._waiting.pop(reply.number, None)
+                if future is not None:
+                    future.set_result(reply)
         with self._lock:
             self._over = True
             left, self._waiting = self._waiting, {}
         for number, future in left.items():
             future.set_result(_gone(number))
         self._out.put(None)
+        self._process.kill()  # if it still lives, we do not understand each other
         self._process.wait()
 
     def close(self) -> None:
@@ -157,6 +162,12 @@ class _Child:
             self._process.kill()
         for thread in self._threads:
             thread.join(DRAIN_S)
+
+
+def _answered(reply: Reply) -> Future[Reply]:
+    future: Future[Reply] = Future()
+    future.set_result(reply)
+    return future
 
 
 def _gone(number: int) -> Reply:

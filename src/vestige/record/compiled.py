@@ -71,7 +71,8 @@ def _read(path: Path, source: bytes) -> bytes | None:
 def _keep(path: Path, source: bytes, raw: bytes) -> None:
     folder = path.parent
     folder.mkdir(mode=0o700, exist_ok=True)
-    others = sorted(folder.glob("*.hs"), key=lambda each: each.stat().st_mtime_ns)
+    # All that is there: also what a kill left half written.
+    others = sorted(folder.iterdir(), key=lambda each: each.stat().st_mtime_ns)
     for old in others[: max(0, len(others) - FILES_MAX + 1)]:
         old.unlink(missing_ok=True)
     data = len(source).to_bytes(4, "little") + source + raw
