@@ -97,8 +97,7 @@ class SqliteStore:
                 if tenant is not None:
                     tenancy.cover(connection, tenant)
             else:
-                if not path.exists():
-                    os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+                _make_file(path)
                 connection = _connect(path.absolute().as_uri())
                 mode = "FULL" if synced else "NORMAL" if lasting else "OFF"
                 # So that pruning can give space back; takes effect while the file is new.
@@ -386,6 +385,13 @@ class SqliteStore:
             "file_bytes": self.path.stat().st_size,
             "body_bytes": self._bodies.stored_bytes(),
         }
+
+
+def _make_file(path: Path) -> None:
+    """An empty one, for its owner alone. One that is there is not opened: closing it would let go of
+    the locks that SQLite may hold on it in this process (pulse.py)."""
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
 
 
 def _connect(uri: str) -> sqlite3.Connection:

@@ -37,12 +37,10 @@ from vestige.limits import (
 )
 from vestige.query.debugger import Debugger
 from vestige.store import schema
+from vestige.store.pulse import pulse
 from vestige.store.sqlite import SqliteStore
 
 T = TypeVar("T")
-
-WAL_INDEX_HEADER = 48
-"""Bytes: https://sqlite.org/walformat.html, 2.1."""
 
 LOCAL = Principal("local", None, frozenset(SCOPES))
 """Who started the server, and has its token: may read the home anyway."""
@@ -138,24 +136,8 @@ class Server:
         return store
 
     def state(self) -> bytes:
-        """What changes whenever the store does: two looks that are alike saw the same rows.
-
-        The first bytes of SQLite's index of its log count every commit. A few microseconds,
-        and no lock: the event loop may ask.
-        """
-        try:
-            found = os.stat(self.home.store)
-            state = f"{found.st_ino} {found.st_mtime_ns} {found.st_size} ".encode()
-        except OSError:
-            return b"none"
-        try:
-            fd = os.open(f"{self.home.store}-shm", os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            return state
-        try:
-            return state + os.pread(fd, WAL_INDEX_HEADER, 0)
-        finally:
-            os.close(fd)
+        """What changes whenever the store does. Never waits: the event loop may ask."""
+        return pulse(self.home.store)
 
     def _debugger(self, tenant: str | None) -> Debugger:
         opened: dict[str | None, tuple[tuple[int, int], Debugger]] | None
