@@ -56,6 +56,24 @@ def test_a_store_of_every_older_version_opens(tmp_path: Path, version: int) -> N
     assert (run.name, found) == ("old", schema.VERSION)
 
 
+@pytest.mark.parametrize("stale", range(schema.VERSION))
+def test_a_step_that_another_process_made_meanwhile_is_not_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stale: int
+) -> None:
+    """A server, its collector and a note may all be the first to open an older store."""
+    path = tmp_path / "store.db"
+    second = sqlite3.connect(path, isolation_level=None)
+    SqliteStore.open(path).close()
+    real, seen = schema.version, [stale, stale]  # before the other one was done
+    monkeypatch.setattr(schema, "version", lambda db: seen.pop() if seen else real(db))
+
+    schema.migrate(second, path)
+
+    assert real(second) == schema.VERSION
+    assert not second.in_transaction
+    second.close()
+
+
 @pytest.mark.parametrize("readonly", [True, False])
 def test_a_newer_store_is_refused_by_name_and_left_alone(tmp_path: Path, readonly: bool) -> None:
     """A downgrade must say what to do, and must not touch what it does not understand."""

@@ -7,7 +7,6 @@ the lock taken waits a moment until the one who has it has reached the present.
 from __future__ import annotations
 
 import errno
-import gc
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
@@ -36,14 +35,7 @@ class Collector:
 
     def tick(self) -> Taken:
         """Take in what is there, stamp what died, and now and then prune."""
-        # A batch makes objects by the ten thousand and no cycles: looking for some costs a tenth.
-        collecting = gc.isenabled()
-        gc.disable()
-        try:
-            taken = take(self.home, self.store)
-        finally:
-            if collecting:
-                gc.enable()
+        taken = take(self.home, self.store)
         stamp_dead(self.home, self.store)
         now = clock.monotonic()
         if now >= self._prune_at:

@@ -296,7 +296,10 @@ def version(connection: sqlite3.Connection) -> int:
 
 
 def migrate(connection: sqlite3.Connection, path: object) -> None:
-    """Bring a store to this version, each step in a transaction of its own."""
+    """Bring a store to this version, each step in a transaction of its own.
+
+    Several processes may be at it at once: a step that another one made meanwhile is passed over.
+    """
     found = version(connection)
     if found > VERSION:
         raise StoreError(
@@ -304,7 +307,15 @@ def migrate(connection: sqlite3.Connection, path: object) -> None:
             "Upgrade vestige."
         )
     for number in range(found, VERSION):
-        # executescript commits what is open, so the transaction is spelled inside.
-        connection.executescript(
-            f"BEGIN IMMEDIATE;\n{STEPS[number]}\nPRAGMA user_version = {number + 1};\nCOMMIT;"
-        )
+        if version(connection) > number:
+            continue
+        try:
+            # executescript commits what is open, so the transaction is spelled inside.
+            connection.executescript(
+                f"BEGIN IMMEDIATE;\n{STEPS[number]}\nPRAGMA user_version = {number + 1};\nCOMMIT;"
+            )
+        except sqlite3.Error:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            if version(connection) <= number:
+                raise
