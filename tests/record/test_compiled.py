@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,19 @@ def test_a_file_of_other_rules_under_the_same_name_is_not_used(tmp_path: Path) -
 def test_a_folder_that_cannot_be_written_costs_nothing_but_time(tmp_path: Path) -> None:
     assert finds(database(RULES, tmp_path / "not" / "there"), SECRET)
     assert not (tmp_path / "not").exists()
+
+
+def test_a_disk_that_is_nearly_full_is_left_to_the_records(tmp_path: Path) -> None:
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(tmp_path)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("mounting a small disk needs root")
+    try:
+        assert finds(database(RULES, tmp_path / "scanners"), SECRET)
+        left = [path for path in tmp_path.rglob("*") if path.is_file()]
+    finally:
+        subprocess.run(["umount", str(tmp_path)], check=True)
+
+    assert left == []
 
 
 def test_few_are_kept(tmp_path: Path) -> None:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 FILES_MAX: Final = 8
 """Sets of rules that are kept: a program may have keys of its own."""
 _BYTES_MAX: Final = 16 * 1024 * 1024
+_ROOM_MIN: Final = 64 * 1024 * 1024
+"""Bytes that a disk must have left: what is left of a full one is for records."""
 _HEAD: Final = struct.Struct("<II")
 """CRC-32 of what follows it, and how long the source is that the database was compiled from."""
 
@@ -75,9 +77,15 @@ def _keep(path: Path, source: bytes, raw: bytes) -> None:
     others = sorted(folder.iterdir(), key=lambda each: each.stat().st_mtime_ns)
     for old in others[: max(0, len(others) - FILES_MAX + 1)]:
         old.unlink(missing_ok=True)
+    disk = os.statvfs(folder)
+    if disk.f_bavail * disk.f_frsize < _ROOM_MIN:
+        return
     data = len(source).to_bytes(4, "little") + source + raw
     half = path.with_suffix(f".{os.getpid()}")
     descriptor = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    with open(descriptor, "wb") as file:
-        file.write(zlib.crc32(data).to_bytes(4, "little") + data)
-    os.replace(half, path)  # at once: two processes that start together do not meet in it
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(zlib.crc32(data).to_bytes(4, "little") + data)
+        os.replace(half, path)  # at once: two processes that start together do not meet in it
+    finally:
+        half.unlink(missing_ok=True)
