@@ -25,7 +25,7 @@ MEMORY_MAX = 1.3
 
 
 def measure() -> list[Figure]:
-    return [skeleton(), importing(), *memory()]
+    return [skeleton(), importing(), *starting(), *memory()]
 
 
 def skeleton() -> Figure:
@@ -92,6 +92,27 @@ def importing() -> Figure:
         floor,
         goal=Goal("below", 15),
     )
+
+
+_START = """
+import sys, time, vestige
+begun = time.perf_counter(); recorder = vestige.Recorder(sys.argv[1])
+print((time.perf_counter() - begun) * 1000)
+"""
+
+
+def starting() -> list[Figure]:
+    """The first Recorder of a process: what looks for secrets is compiled once for a home."""
+    new, known = [], []
+    with place.folder() as folder:
+        for number in range(ROUNDS):
+            home = str(folder / str(number))
+            new.append(float(place.output(["-c", _START, home])))
+            known.append(float(place.output(["-c", _START, home])))
+    return [
+        Figure("the first Recorder of a process, in a new home", "ms", statistics.median(new)),
+        Figure("the same, in a home that was used before", "ms", statistics.median(known)),
+    ]
 
 
 def memory() -> list[Figure]:
