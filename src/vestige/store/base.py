@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -245,6 +246,9 @@ class Store(Protocol):
     def has_run(self, run_id: str) -> bool: ...
 
     def end_writer(self, writer: str, how: str) -> None: ...
+
+    def together(self) -> AbstractContextManager[None]:
+        """What is appended inside is committed at the end, all at once."""
 
     def prune(self, policy: RetentionPolicy, now_ns: int, dry_run: bool = False) -> Pruned: ...
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,8 +73,10 @@ def import_path(
                 f"{path}: nothing that can be imported (expected one of: {', '.join(NAMES)})."
             )
         reader = found[1]
+    importing = _Importing(store, reader, _redactor(), tell)
     for place in reader.find(path):
-        yield _import_one(store, reader, place, _redactor(), tell)
+        yield from importing.take(place)
+    yield from importing.flush()
 
 
 @cache
@@ -85,14 +88,72 @@ def _redactor() -> Redactor:
     return Redactor(kept_in=get_home().scanners)
 
 
+class _Importing:
+    """Runs one after the other; small ones together, for a transaction costs more than their records."""
+
+    def __init__(self, store: Store, reader: Format, redactor: Redactor, tell: Tell | None) -> None:
+        self._store = store
+        self._reader = reader
+        self._redactor = redactor
+        self._tell = tell
+        self._held: list[tuple[Path, Source, list[KnownRecord]]] = []
+        self._held_runs: set[str] = set()
+        self._count = 0
+
+    def take(self, place: Path) -> Iterator[Imported]:
+        """Read a run; those that are done with it, in their order."""
+        source: Source | None = None
+        try:
+            source = self._reader.read(place)
+            beginning = list(islice(source.records, _SMALL_MAX))
+        except UnreadableError as error:
+            yield from self.flush()
+            yield _unread(place, error, source.problems if source is not None else [])
+            return
+        small = len(beginning) < _SMALL_MAX and sum(map(_size, beginning)) < _SMALL_BYTES_MAX
+        if source.run_id in self._held_runs:
+            yield from self.flush()  # the same run in two places: the second adds nothing
+        if small and not self._is_known(source):
+            self._held.append((place, source, beginning))
+            self._held_runs.add(source.run_id)
+            self._count += len(beginning)
+            if self._count >= IMPORT_BATCH or len(self._held) >= _HELD_MAX:
+                yield from self.flush()
+            return
+        yield from self.flush()
+        source.records = chain(beginning, source.records)
+        yield _import_one(self._store, source, place, self._redactor, self._tell)
+
+    def _is_known(self, source: Source) -> bool:
+        return self._store.has_run(source.run_id) or self._store.has_seen(source.writer, 1)
+
+    def flush(self) -> Iterator[Imported]:
+        """Take in what is held, all or nothing."""
+        held, self._held, self._held_runs, self._count = self._held, [], set(), 0
+        if not held:
+            return
+        records = [record for _, _, own in held for record in own]
+        with calm(), self._store.together():
+            self._store.append(masked(records, self._redactor))
+            for writer in {record.writer for record in records}:
+                self._store.end_writer(writer, "imported")
+        for place, source, own in held:
+            _take_notes(self._store, source)
+            if self._tell is not None:
+                self._tell(len(own))
+            yield Imported(place, source.run_id, len(own), False, source.problems)
+
+
+_SMALL_MAX = 1_000
+"""Records of a run that is taken in together with others."""
+_SMALL_BYTES_MAX = BATCH_BYTES // 64
+_HELD_MAX = 64
+"""So many of them are one batch's bytes at most."""
+
+
 def _import_one(
-    store: Store, reader: Format, place: Path, redactor: Redactor, tell: Tell | None
+    store: Store, source: Source, place: Path, redactor: Redactor, tell: Tell | None
 ) -> Imported:
-    try:
-        source = reader.read(place)
-    except UnreadableError as error:
-        problem = Problem(str(place), "", "unreadable", str(error))
-        return Imported(place, None, 0, False, [problem])
     known = store.has_run(source.run_id)
     if known and not store.has_seen(source.writer, 1):
         # Recorded here, or come by another way: the one that is here stands. What somebody
@@ -105,9 +166,13 @@ def _import_one(
     try:
         taken = take_source(store, source, redactor, tell)
     except UnreadableError as error:
-        problem = Problem(str(place), "", "unreadable", str(error))
-        return Imported(place, None, 0, False, [*source.problems, problem])
+        return _unread(place, error, source.problems)
     return Imported(place, source.run_id, taken, known, source.problems)
+
+
+def _unread(place: Path, error: UnreadableError, before: Sequence[Problem]) -> Imported:
+    problem = Problem(str(place), "", "unreadable", str(error))
+    return Imported(place, None, 0, False, [*before, problem])
 
 
 def check_source(path: Path) -> tuple[str, Sequence[Problem]] | None:
@@ -158,12 +223,16 @@ def _batches(records: Iterator[KnownRecord]) -> Iterator[list[KnownRecord]]:
     size = 0
     for record in records:
         batch.append(record)
-        size += len(getattr(record, "body", None) or "")
+        size += _size(record)
         if len(batch) >= IMPORT_BATCH or size >= BATCH_BYTES:
             yield batch
             batch, size = [], 0
     if batch:
         yield batch
+
+
+def _size(record: KnownRecord) -> int:
+    return len(getattr(record, "body", None) or "")
 
 
 __all__ = [

@@ -1,0 +1,92 @@
+"""Many runs at once: small ones are taken in together, and nobody can tell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from agentdbg_runs import RUN, call, make_run
+
+from vestige.artifacts import SuiteRecorder
+from vestige.clock import FakeClock
+from vestige.home import Home
+from vestige.store.base import RunFilter
+from vestige.store.sqlite import SqliteStore
+from vestige.transfer import import_path
+
+SECRET = "sk-ant-api03-" + "q9Zr7Lk2" * 8
+
+
+def run_id(number: int) -> str:
+    return f"{number:08x}-1111-4111-8111-111111111111"
+
+
+def make_many(data: Path, sizes: list[int]) -> None:
+    """So many events in each; the numbers are the runs' ids."""
+    for number, size in enumerate(sizes):
+        made = make_run(data / f"making-{number}", [call(name=f"call {n}") for n in range(size)])
+        for path in made.iterdir():
+            path.write_text(path.read_text().replace(RUN, run_id(number)))
+        (data / "runs").mkdir(exist_ok=True)
+        made.rename(data / "runs" / run_id(number))
+
+
+@pytest.fixture
+def store(home: Home) -> SqliteStore:
+    home.make()
+    return SqliteStore.open(home.store)
+
+
+def test_small_and_large_ones_come_in_their_order_and_only_once(
+    tmp_path: Path, store: SqliteStore
+) -> None:
+    sizes = [3, 1, 1_500, 2, 0, 700, 4] + [1] * 90
+    make_many(tmp_path, sizes)
+
+    first = list(import_path(store, tmp_path))
+    again = list(import_path(store, tmp_path))
+
+    assert [one.run_id for one in first] == [run_id(number) for number in range(len(sizes))]
+    assert [one.records for one in first] == [2 * size + 3 for size in sizes]
+    assert [(one.records, one.known) for one in again] == [(0, True)] * len(sizes)
+    runs = {run.id: run for run in store.list_runs(RunFilter(limit=1_000))}
+    assert [runs[run_id(number)].span_count for number in range(len(sizes))] == [
+        size + 1 for size in sizes
+    ]
+    assert not any(writer.ended is None for writer in store.writers())
+
+
+def test_bundles_of_which_one_cannot_be_read_come_in_their_order(
+    tmp_path: Path, store: SqliteStore
+) -> None:
+    """What is held for one transaction is told before the one that is not."""
+    for second in (1, 2, 3):
+        with SuiteRecorder(tmp_path, "demo", clock=FakeClock(second * 10**9)) as suite:
+            suite.case("works").end()
+    (tmp_path / "demo" / "19700101_000002" / "trace" / "events.jsonl").unlink()
+
+    found = list(import_path(store, tmp_path))
+
+    assert [one.path.name[-1] for one in found] == ["1", "2", "3"]
+    assert [one.run_id is None for one in found] == [False, True, False]
+    assert found[1].problems
+
+
+def test_a_run_that_is_in_two_places_is_taken_in_once(tmp_path: Path, store: SqliteStore) -> None:
+    make_many(tmp_path / "a", [2])
+    make_many(tmp_path / "b", [2])
+    both = [*import_path(store, tmp_path / "a"), *import_path(store, tmp_path / "b")]
+
+    assert [(one.records, one.known) for one in both] == [(7, False), (0, True)]
+
+
+def test_a_secret_in_one_of_many_is_masked(tmp_path: Path, home: Home, store: SqliteStore) -> None:
+    make_many(tmp_path, [2] * 20)
+    path = tmp_path / "runs" / run_id(7) / "events.jsonl"
+    path.write_text(path.read_text().replace("call 1", f"call {SECRET}"))
+
+    list(import_path(store, tmp_path))
+    store.close()
+
+    for file in home.root.rglob("*"):
+        assert not file.is_file() or SECRET.encode() not in file.read_bytes()
