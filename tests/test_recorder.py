@@ -14,7 +14,9 @@ import vestige
 from conftest import ReadRuns, RunProgram
 from vestige.errors import UsageError
 from vestige.home import Home
+from vestige.limits import BODY_CHUNK, BODY_INLINE_MAX
 from vestige.record.line import parse_lines
+from vestige.record.mask import MARK
 from vestige.record.run import Run
 from vestige.record.types import AnyRecord, KnownRecord, Log, SpanOpen
 from vestige.testing import FakeRecorder
@@ -410,3 +412,15 @@ def test_a_user_without_a_home_directory_is_not_recorded_and_not_disturbed(
 
     assert (done.returncode, done.stdout) == (0, "7\n")
     assert "Set VESTIGE_HOME. Not recording." in done.stderr
+
+
+def test_a_secret_across_two_steps_of_a_long_body_of_bytes_is_masked(home: Home) -> None:
+    """Even if the step ends inside one of its characters."""
+    secret = "correct-horse-ä-battery"
+    before = b"k" * (BODY_CHUNK - len("correct-horse-") - 1)
+    with vestige.Recorder(home, secrets=[secret]) as recorder:
+        recorder.run("r", body=before + secret.encode() + b"z" * BODY_INLINE_MAX).end()
+
+    (body,) = home.bodies.iterdir()
+    assert secret.encode() not in body.read_bytes()
+    assert MARK.encode() in body.read_bytes()
