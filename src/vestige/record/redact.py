@@ -242,7 +242,10 @@ class Redactor:
         if text.startswith("base64:"):
             # What values.py makes of bytes that are no text.
             inner = self._base64(text[7:], counts if counts is not None else {})
-            return text if inner == text[7:] else "base64:" + inner
+            if inner != text[7:]:
+                return "base64:" + inner
+            if not any(needle in text for needle in self._needles):
+                return text  # else it is a secret that is written so itself
         if len(text) < _TEXT_MIN:
             return text
         if len(text) > _WINDOW:
@@ -272,6 +275,8 @@ class Redactor:
             hits = self._find(held) if self._may_hold_secrets(held) else []
             cut = _safe_cut(held, hits)
             if not any(hit.new for hit in hits):
+                if cut == 0 and len(held) > _HELD_MAX:
+                    cut = len(held) - SECRET_LENGTH_MAX  # "****" of megabytes, as below
                 # All but a tail, in which a secret may begin, can go as it is.
                 yield held[:cut]
                 held = held[cut:]
