@@ -14,7 +14,14 @@ import vestige
 from conftest import ReadRuns, RunProgram
 from vestige.errors import UsageError
 from vestige.home import Home
-from vestige.limits import BODY_CHUNK, BODY_INLINE_MAX
+from vestige.limits import (
+    ATTRIBUTE_VALUE_MAX,
+    BODY_CHUNK,
+    BODY_INLINE_MAX,
+    MESSAGE_MAX,
+    NAME_MAX,
+    STACK_MAX,
+)
 from vestige.record.line import parse_lines
 from vestige.record.mask import MARK
 from vestige.record.run import Run
@@ -424,3 +431,35 @@ def test_a_secret_across_two_steps_of_a_long_body_of_bytes_is_masked(home: Home)
     (body,) = home.bodies.iterdir()
     assert secret.encode() not in body.read_bytes()
     assert MARK.encode() in body.read_bytes()
+
+
+@pytest.mark.parametrize("secret", ["correct-horse-battery-staple", SECRET], ids=["told", "shape"])
+def test_a_text_is_not_cut_in_the_middle_of_a_secret(home: Home, secret: str) -> None:
+    """Half a secret is nothing that could be known any more, and half of it is too much."""
+    almost = secret[:-2]
+
+    def ending_at(length: int) -> str:
+        return "m" * (length - len(almost) - 1) + " " + secret
+
+    with vestige.Recorder(home, secrets=["correct-horse-battery-staple"]) as recorder:
+        log = recorder.logger("c")
+        log.info(ending_at(MESSAGE_MAX))
+        log.info("nested", value=[ending_at(ATTRIBUTE_VALUE_MAX - 2)])
+        log.info("lone", value=ending_at(ATTRIBUTE_VALUE_MAX), other="\ud800")
+        log.error("e", error=ValueError(ending_at(4_000)))
+        log.error("e", error=ValueError(ending_at(STACK_MAX // 2) + "n" * STACK_MAX))
+        recorder.run(ending_at(NAME_MAX).encode()).end()  # type: ignore[arg-type]  # any object
+
+    written = b"".join(path.read_bytes() for _, _, path in home.journal_files()).decode()
+    assert secret[:14] not in written
+    assert "characters]" in written
+
+
+def test_an_uncut_secret_is_still_masked_where_a_text_is_cut_after_it() -> None:
+    """The place of the cut moves only for a secret that lies across it."""
+    recorder = FakeRecorder(secrets=["correct-horse-battery-staple"])
+    recorder.logger("c").info("correct-horse-battery-staple " + "m" * MESSAGE_MAX)
+
+    (line,) = recorder.logs
+    assert line.message.startswith("cor" + MARK + "ple mmm")
+    assert line.message.endswith("m…[+29 characters]")

@@ -29,6 +29,7 @@ from vestige.record.mask import MARK, KeyRule, mask, mask_escaped, masks_numbers
 from vestige.record.render import json_text
 from vestige.record.scan import Scanner
 from vestige.record.types import Attributes, KnownRecord, Link, Scalar
+from vestige.record.values import ask_before_cutting
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,6 +78,7 @@ class Redactor:
         self._needles: tuple[str, ...] = ()
         self._learning = threading.Lock()
         self._hits_in: Callable[[str], list[Hit]] | None = None
+        ask_before_cutting(self)
 
     @property
     def suspicious(self) -> Callable[[bytes], bool]:
@@ -288,6 +290,20 @@ class Redactor:
                 held = held[cut:]
         if held:
             yield self._exact(held, counts)
+
+    def across(self, text: str, place: int) -> tuple[int, int]:
+        """Where a secret that lies across this place begins, its key included, and ends."""
+        first = max(0, place - SECRET_LENGTH_MAX)
+        window = text[first : place + SECRET_LENGTH_MAX]
+        if self._scanner is not None and not self._may_hold_secrets(window):
+            return place, place
+        low = high = place - first
+        hits = [hit for hit in self._find(window) if hit.new is not None]
+        for _ in range(_ROUNDS_MAX):  # hits may overlap
+            for hit in hits:
+                if hit.start < high and low < hit.high:
+                    low, high = min(low, hit.start), max(high, hit.high)
+        return first + low, first + high
 
     def argv(self, arguments: Sequence[str]) -> list[str]:
         """A command line: `--token x`, `--token=x`, `KEY=x`, and text in each argument."""
