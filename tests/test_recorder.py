@@ -204,6 +204,22 @@ def test_a_listener_that_records_does_not_loop_for_ever(home: Home) -> None:
     assert [record.message for record in records(home) if isinstance(record, Log)] == ["heard"]
 
 
+def test_listeners_that_record_everything_they_hear_do_not_stop_the_program(home: Home) -> None:
+    """Two lines for each line heard would be two for each of those, without an end."""
+    with vestige.Recorder(home) as recorder:
+        log = recorder.logger("tap")
+
+        def tap(record: KnownRecord) -> None:
+            log.info("heard")
+            log.info("heard")
+
+        recorder.on_any(tap)
+        recorder.logger("c").info("said")
+
+    heard = [record for record in records(home) if isinstance(record, Log)]
+    assert 3 <= len(heard) <= 20
+
+
 # --- settings ---------------------------------------------------------------------------------
 
 

@@ -45,6 +45,8 @@ from vestige.record.values import clean_name, inline_bytes
 from vestige.writer import PARENT_VARIABLE, Writer, join, learn_secret
 
 Listener = Callable[[KnownRecord], None]
+_TOLD_WITHIN_MAX = 2
+"""Of what a listener records itself, listeners are told, but not of what they record of that."""
 
 
 class Recorder:
@@ -98,6 +100,7 @@ class Recorder:
         self._met: set[str] = set()
         self._listeners: list[Listener] = list(sinks)
         self._on_any: Listener | None = None
+        self._telling = threading.local()
         self._emitter = Emitter(
             clock,
             self._send,
@@ -271,11 +274,19 @@ class Recorder:
             self._tell_run(second, second, first)
 
     def _tell(self, record: KnownRecord) -> None:
-        for listener in self._listeners:
-            try:
-                listener(record)
-            except Exception as error:  # noqa: BLE001  # a listener only observes
-                self._emitter.fault(f"listener raised {type(error).__name__}")
+        telling = self._telling
+        depth = getattr(telling, "depth", 0)
+        if depth >= _TOLD_WITHIN_MAX:
+            return  # a listener that records what it hears: each of its records would make more
+        telling.depth = depth + 1
+        try:
+            for listener in self._listeners:
+                try:
+                    listener(record)
+                except Exception as error:  # noqa: BLE001  # a listener only observes
+                    self._emitter.fault(f"listener raised {type(error).__name__}")
+        finally:
+            telling.depth = depth
 
     def _tell_run(
         self, record: KnownRecord, given: KnownRecord, before: KnownRecord | None = None
