@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from vestige.limits import (
 from vestige.record.line import parse_lines
 from vestige.record.mask import MARK
 from vestige.record.run import Run
-from vestige.record.types import AnyRecord, KnownRecord, Log, SpanOpen
+from vestige.record.types import AnyRecord, KnownRecord, Log, SpanClose, SpanOpen
 from vestige.testing import FakeRecorder
 
 SECRET = "sk-ant-api03-" + "a1B2c3D4e5F6g7H8" * 4
@@ -97,6 +98,31 @@ def test_two_recorders_on_one_home_are_one_writer(home: Home) -> None:
     assert len([record for record in found if getattr(record, "type", "") == "process"]) == 1
     assert [record.seq for record in found] == list(range(1, len(found) + 1))
     assert any(isinstance(record, Log) and record.message == "still here" for record in found)
+
+
+def test_recorders_that_come_and_go_in_many_threads_lose_nothing(home: Home) -> None:
+    """One process span for each journal, all closed, and in the end nothing of ours is left."""
+    start = threading.Thread.start
+
+    def work(thread: int) -> None:
+        for number in range(20):
+            with vestige.Recorder(home) as recorder:
+                recorder.run(f"run {thread} {number}").end()
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    found = records(home)
+    opened = [record for record in found if isinstance(record, SpanOpen)]
+    processes = [record.span_id for record in opened if record.type == "process"]
+    closed = {record.span_id for record in found if isinstance(record, SpanClose)}
+    assert len({record.name for record in opened if record.name.startswith("run ")}) == 120
+    assert len(processes) == len({record.writer for record in found})
+    assert set(processes) <= closed
+    assert threading.Thread.start is start
 
 
 def test_recorders_of_two_homes_are_two_writers(tmp_path: Path) -> None:
@@ -315,6 +341,40 @@ def test_a_forked_child_is_a_writer_of_its_own_inside_the_span_that_forked(
     assert {span.status for span in run.spans} == {"ok"}
     assert len(named(runs, "run of the child").links) == 2
     assert run.info.span_count == 4
+
+
+def test_a_child_that_is_forked_while_another_thread_holds_a_lock_does_not_hang(
+    run_program: RunProgram,
+) -> None:
+    """Of a secret that is being learned, of a recorder that is being made: nobody lets go there."""
+    done = run_program(
+        """
+        import os, signal, threading, vestige
+        from vestige import recorder as module
+        from vestige.emit import threads
+        recorder = vestige.Recorder()
+        held, over = threading.Event(), threading.Event()
+        def hold():
+            with recorder.redactor._learning, module._default_lock, threads._lock:
+                held.set()
+                over.wait()
+        thread = threading.Thread(target=hold)
+        thread.start()
+        held.wait()
+        child = os.fork()
+        if not child:
+            signal.alarm(10)
+            recorder.secret("correct-horse-battery")
+            with vestige.traced_run("in the child"):
+                pass
+            recorder.close()
+            os._exit(0)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        over.set()
+        """
+    )
+
+    assert done.stdout == "0\n"
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])

@@ -42,7 +42,7 @@ from vestige.record.line import encode
 from vestige.record.redact import Redactor
 from vestige.record.types import BodyInfo, KnownRecord, Link
 from vestige.record.values import clean_name, inline_bytes
-from vestige.writer import PARENT_VARIABLE, Writer, join, learn_secret
+from vestige.writer import PARENT_VARIABLE, Writer, arriving, join, learn_secret
 
 Listener = Callable[[KnownRecord], None]
 _TOLD_WITHIN_MAX = 2
@@ -110,17 +110,18 @@ class Recorder:
             send_both=self._send_both,
         )
         self._emitter.learn = self._learn
-        self._writer = self._join(clock)
-        self._redactor = self._writer.redactor if redact else None
-        if self._redactor is not None:
-            self._redactor.whole = not quick_start
-            self._redactor.add_secrets(secrets)
-            self._emitter.redact = self._redactor.text
-        self._suspicious = self._redactor.suspicious if self._redactor else _never
-        self._write = self._writer.journal.write
-        self._writer.attach(
-            self._emitter, last_words if last_words is not None else given.last_words
-        )
+        with arriving():
+            self._writer = self._join(clock)
+            self._redactor = self._writer.redactor if redact else None
+            if self._redactor is not None:
+                self._redactor.whole = not quick_start
+                self._redactor.add_secrets(secrets)
+                self._emitter.redact = self._redactor.text
+            self._suspicious = self._redactor.suspicious if self._redactor else _never
+            self._write = self._writer.journal.write
+            self._writer.attach(
+                self._emitter, last_words if last_words is not None else given.last_words
+            )
         atexit.register(self.close)
 
     # --- what a program uses --------------------------------------------------------------------
@@ -360,6 +361,14 @@ def default_recorder() -> Recorder:
             if _default is None or (_default._closed and _default.enabled):
                 _default = Recorder()
     return _default
+
+
+def _after_fork() -> None:
+    global _default_lock
+    _default_lock = threading.Lock()  # a thread that does not exist here may have held it
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def child_environment() -> dict[str, str]:

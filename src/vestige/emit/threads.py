@@ -8,6 +8,7 @@ ambient over. Outside any span they do exactly what they did before.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -41,6 +42,14 @@ def uninstall() -> None:
                 if getattr(getattr(owner, name), "_vestige", False):
                     setattr(owner, name, original)
             _originals.clear()
+
+
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.Lock()  # a thread that does not exist here may have held it
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def _wrap(owner: type, name: str, wrapper: Callable[[Any], Any]) -> None:

@@ -128,6 +128,10 @@ class Redactor:
         other._word, other._hits_in, other._learning = None, None, threading.Lock()
         return other
 
+    def forked(self) -> None:
+        """In a forked child: whoever held the lock does not exist here."""
+        self._learning = threading.Lock()
+
     @property
     def registered(self) -> int:
         """How many forms of registered values there are."""
