@@ -78,6 +78,10 @@ def _keep(path: Path, source: bytes, raw: bytes) -> None:
     data = len(source).to_bytes(4, "little") + source + raw
     half = path.with_suffix(f".{os.getpid()}")
     descriptor = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    with open(descriptor, "wb") as file:
-        file.write(zlib.crc32(data).to_bytes(4, "little") + data)
-    os.replace(half, path)  # at once: two processes that start together do not meet in it
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(zlib.crc32(data).to_bytes(4, "little") + data)
+        os.replace(half, path)  # at once: two processes that start together do not meet in it
+    except BaseException:
+        half.unlink(missing_ok=True)  # the last room of a full disk is the journal's
+        raise
