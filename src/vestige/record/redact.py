@@ -170,9 +170,10 @@ class Redactor:
 
     def _attributes(self, attributes: Attributes, counts: Counts) -> Attributes:
         cleaned: Attributes = {}
+        numbers: dict[str, int] = {}
         for key, value in attributes.items():
             # Two keys may become one mask; the later value must not replace the earlier.
-            new_key = _unused(self.text(key, counts), cleaned)
+            new_key = _unused(self.text(key, counts), cleaned, numbers)
             cleaned[new_key] = self._scalar(key, value, counts)
         return cleaned
 
@@ -216,12 +217,13 @@ class Redactor:
         if isinstance(value, list):
             return [self._nested(item, counts, depth - 1) for item in value]
         cleaned: dict[str, Any] = {}
+        numbers: dict[str, int] = {}
         for key, item in value.items():
             if isinstance(item, (dict, list)):
                 new: Any = self._nested(item, counts, depth - 1)
             else:
                 new = self._scalar(key, item, counts)
-            cleaned[_unused(self.text(key, counts), cleaned)] = new
+            cleaned[_unused(self.text(key, counts), cleaned, numbers)] = new
         return cleaned
 
     def value(self, value: Any, counts: Counts | None = None) -> Any:
@@ -412,11 +414,12 @@ def _count(counts: Counts, rule: str) -> None:
     counts[rule] = counts.get(rule, 0) + 1
 
 
-def _unused(key: str, taken: dict[str, Any]) -> str:
-    number, candidate = 1, key
+def _unused(key: str, taken: dict[str, Any], numbers: dict[str, int]) -> str:
+    """`numbers`: how far each key was counted, so that thousands of the same mask are not counted anew."""
+    candidate = key
     while candidate in taken:
-        number += 1
-        candidate = f"{key} ({number})"
+        numbers[key] = numbers.get(key, 1) + 1
+        candidate = f"{key} ({numbers[key]})"
     return candidate
 
 
