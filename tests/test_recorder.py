@@ -539,3 +539,42 @@ def test_an_uncut_secret_is_still_masked_where_a_text_is_cut_after_it() -> None:
     (line,) = recorder.logs
     assert line.message.startswith("cor" + MARK + "ple mmm")
     assert line.message.endswith("m…[+29 characters]")
+
+
+def test_what_was_lost_is_told_whatever_level_is_wanted(home: Home) -> None:
+    """Else a full disk would leave no trace in a program that records only errors."""
+    with vestige.Recorder(home, level="error") as recorder:
+        recorder._writer.journal.return_losses("records dropped: No space left on device", 3)
+
+    gaps = [record for record in records(home) if isinstance(record, Log)]
+    assert [gap.attributes["count"] for gap in gaps] == [3]
+
+
+def test_a_report_goes_on_while_other_threads_count_faults(home: Home) -> None:
+    """It is made by the thread that also syncs the journal."""
+    with vestige.Recorder(home) as recorder:
+        emitter = recorder._emitter
+        over = threading.Event()
+
+        def count() -> None:
+            number = 0
+            while not over.is_set():
+                emitter.fault(f"fault {number}")
+                number += 1
+                if number % 5_000 == 0:
+                    emitter.faults.clear()
+
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(1e-6)
+        thread = threading.Thread(target=count)
+        thread.start()
+        try:
+            for _ in range(100):
+                recorder._writer.report()
+        finally:
+            over.set()
+            thread.join()
+            sys.setswitchinterval(interval)
+            emitter.faults.clear()
+
+    assert any(isinstance(record, Log) for record in records(home))

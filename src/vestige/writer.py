@@ -178,17 +178,18 @@ class Writer:
         log = self._own_logger()
         for what, count in self.journal.take_losses().items():
             dropped = self.journal.dropped
-            log.warn(f"{what} ({count})", gap=what, count=count)
+            # Whatever level the program wants: what was lost is no line of its own.
+            log._say("warn", f"{what} ({count})", {"gap": what, "count": count})
             if self.journal.dropped > dropped:  # the telling itself was lost
                 self.journal.return_losses(what, count)
         faults: dict[str, int] = {}
-        for emitter in self._emitters:
-            for what, count in emitter.faults.items():
+        for emitter in list(self._emitters):
+            for what, count in list(emitter.faults.items()):  # others count meanwhile
                 faults[what] = faults.get(what, 0) + count
         total = sum(faults.values())
         if total > self._reported_faults:
             self._reported_faults = total
-            log.warn("misuse or failure was counted", **faults)
+            log._say("warn", "misuse or failure was counted", faults)
 
     def _say_last_words(self, how: str, error: BaseException | None) -> None:
         from vestige.emit.process import rss_bytes
@@ -196,7 +197,7 @@ class Writer:
         # A thread or task may die while the process goes on.
         if "thread" not in how and "asyncio" not in how:
             self._died, self.death = True, error
-        spans = [span for emitter in self._emitters for span in emitter.open_spans.values()]
+        spans = [span for emitter in self._emitters for span in list(emitter.open_spans.values())]
         named = [f"{span.type} {span.name}" for span in spans[-OPEN_SPANS_NAMED_MAX:]]
         self._own_logger(current.SPAN.get()).error(
             f"last words: {how}",
