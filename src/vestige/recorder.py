@@ -358,9 +358,28 @@ def default_recorder() -> Recorder:
     global _default
     if _default is None or (_default._closed and _default.enabled):
         with _default_lock:
+            if _is_exiting():
+                # Goodbye was said or never will be: nobody would close it, and it would look like
+                # a crash.
+                return _default or _UnusedRecorder()
             if _default is None or (_default._closed and _default.enabled):
                 _default = Recorder()
     return _default
+
+
+def _is_exiting() -> bool:
+    """Is this called by the program's exit (atexit)? Other threads may outlive the main one's code."""
+    main = threading.main_thread()
+    return threading.current_thread() is main and not main.is_alive()
+
+
+class _UnusedRecorder(Recorder):
+    """Records nothing."""
+
+    def __init__(self) -> None:
+        self.enabled = self.wire = False
+        self._closed = True
+        self._redactor = None
 
 
 def _after_fork() -> None:

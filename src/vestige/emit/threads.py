@@ -23,13 +23,19 @@ _originals: list[tuple[type, str, Any]] = []
 def install() -> None:
     """Begin to carry spans; counted, so that recorders can come and go."""
     global _users
-    from concurrent.futures import ThreadPoolExecutor
+    pools: list[type] = []
+    try:
+        from concurrent.futures import ThreadPoolExecutor
 
+        pools.append(ThreadPoolExecutor)
+    except RuntimeError:
+        pass  # the main thread has ended: from then on it cannot be loaded, by the program either
     with _lock:
         _users += 1
         if _users == 1:
             _wrap(threading.Thread, "start", _starting)
-            _wrap(ThreadPoolExecutor, "submit", _submitting)
+            for pool in pools:
+                _wrap(pool, "submit", _submitting)
 
 
 def uninstall() -> None:
