@@ -59,3 +59,28 @@ def test_a_killed_process_lets_go(tmp_path: Path) -> None:
     child.wait()
     assert not locks.is_held(path)
     child.stdout.close()
+
+
+def test_a_file_that_cannot_be_asked_is_not_taken_for_free(tmp_path: Path) -> None:
+    """A process with too many open files must not take a living journal for a finished one."""
+    path = tmp_path / "file"
+    path.touch()
+    program = """
+import os, resource, sys
+from pathlib import Path
+from vestige import locks
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+taken = []
+try:
+    while True:
+        taken.append(os.dup(0))
+except OSError:
+    held = locks.is_held(Path(sys.argv[1]))
+os.closerange(3, 64)
+print(held)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, timeout=30
+    )
+
+    assert done.stdout == "True\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,18 @@ import vestige
 from conftest import ReadRuns, RunProgram
 from vestige.errors import UsageError
 from vestige.home import Home
+from vestige.limits import (
+    ATTRIBUTE_VALUE_MAX,
+    BODY_CHUNK,
+    BODY_INLINE_MAX,
+    MESSAGE_MAX,
+    NAME_MAX,
+    STACK_MAX,
+)
 from vestige.record.line import parse_lines
+from vestige.record.mask import MARK
 from vestige.record.run import Run
-from vestige.record.types import AnyRecord, KnownRecord, Log, SpanOpen
+from vestige.record.types import AnyRecord, KnownRecord, Log, SpanClose, SpanOpen
 from vestige.testing import FakeRecorder
 
 SECRET = "sk-ant-api03-" + "a1B2c3D4e5F6g7H8" * 4
@@ -88,6 +98,31 @@ def test_two_recorders_on_one_home_are_one_writer(home: Home) -> None:
     assert len([record for record in found if getattr(record, "type", "") == "process"]) == 1
     assert [record.seq for record in found] == list(range(1, len(found) + 1))
     assert any(isinstance(record, Log) and record.message == "still here" for record in found)
+
+
+def test_recorders_that_come_and_go_in_many_threads_lose_nothing(home: Home) -> None:
+    """One process span for each journal, all closed, and in the end nothing of ours is left."""
+    start = threading.Thread.start
+
+    def work(thread: int) -> None:
+        for number in range(20):
+            with vestige.Recorder(home) as recorder:
+                recorder.run(f"run {thread} {number}").end()
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    found = records(home)
+    opened = [record for record in found if isinstance(record, SpanOpen)]
+    processes = [record.span_id for record in opened if record.type == "process"]
+    closed = {record.span_id for record in found if isinstance(record, SpanClose)}
+    assert len({record.name for record in opened if record.name.startswith("run ")}) == 120
+    assert len(processes) == len({record.writer for record in found})
+    assert set(processes) <= closed
+    assert threading.Thread.start is start
 
 
 def test_recorders_of_two_homes_are_two_writers(tmp_path: Path) -> None:
@@ -195,6 +230,22 @@ def test_a_listener_that_records_does_not_loop_for_ever(home: Home) -> None:
     assert [record.message for record in records(home) if isinstance(record, Log)] == ["heard"]
 
 
+def test_listeners_that_record_everything_they_hear_do_not_stop_the_program(home: Home) -> None:
+    """Two lines for each line heard would be two for each of those, without an end."""
+    with vestige.Recorder(home) as recorder:
+        log = recorder.logger("tap")
+
+        def tap(record: KnownRecord) -> None:
+            log.info("heard")
+            log.info("heard")
+
+        recorder.on_any(tap)
+        recorder.logger("c").info("said")
+
+    heard = [record for record in records(home) if isinstance(record, Log)]
+    assert 3 <= len(heard) <= 20
+
+
 # --- settings ---------------------------------------------------------------------------------
 
 
@@ -290,6 +341,40 @@ def test_a_forked_child_is_a_writer_of_its_own_inside_the_span_that_forked(
     assert {span.status for span in run.spans} == {"ok"}
     assert len(named(runs, "run of the child").links) == 2
     assert run.info.span_count == 4
+
+
+def test_a_child_that_is_forked_while_another_thread_holds_a_lock_does_not_hang(
+    run_program: RunProgram,
+) -> None:
+    """Of a secret that is being learned, of a recorder that is being made: nobody lets go there."""
+    done = run_program(
+        """
+        import os, signal, threading, vestige
+        from vestige import recorder as module
+        from vestige.emit import threads
+        recorder = vestige.Recorder()
+        held, over = threading.Event(), threading.Event()
+        def hold():
+            with recorder.redactor._learning, module._default_lock, threads._lock:
+                held.set()
+                over.wait()
+        thread = threading.Thread(target=hold)
+        thread.start()
+        held.wait()
+        child = os.fork()
+        if not child:
+            signal.alarm(10)
+            recorder.secret("correct-horse-battery")
+            with vestige.traced_run("in the child"):
+                pass
+            recorder.close()
+            os._exit(0)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        over.set()
+        """
+    )
+
+    assert done.stdout == "0\n"
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
@@ -410,3 +495,86 @@ def test_a_user_without_a_home_directory_is_not_recorded_and_not_disturbed(
 
     assert (done.returncode, done.stdout) == (0, "7\n")
     assert "Set VESTIGE_HOME. Not recording." in done.stderr
+
+
+def test_a_secret_across_two_steps_of_a_long_body_of_bytes_is_masked(home: Home) -> None:
+    """Even if the step ends inside one of its characters."""
+    secret = "correct-horse-ä-battery"
+    before = b"k" * (BODY_CHUNK - len("correct-horse-") - 1)
+    with vestige.Recorder(home, secrets=[secret]) as recorder:
+        recorder.run("r", body=before + secret.encode() + b"z" * BODY_INLINE_MAX).end()
+
+    (body,) = home.bodies.iterdir()
+    assert secret.encode() not in body.read_bytes()
+    assert MARK.encode() in body.read_bytes()
+
+
+@pytest.mark.parametrize("secret", ["correct-horse-battery-staple", SECRET], ids=["told", "shape"])
+def test_a_text_is_not_cut_in_the_middle_of_a_secret(home: Home, secret: str) -> None:
+    """Half a secret is nothing that could be known any more, and half of it is too much."""
+    almost = secret[:-2]
+
+    def ending_at(length: int) -> str:
+        return "m" * (length - len(almost) - 1) + " " + secret
+
+    with vestige.Recorder(home, secrets=["correct-horse-battery-staple"]) as recorder:
+        log = recorder.logger("c")
+        log.info(ending_at(MESSAGE_MAX))
+        log.info("nested", value=[ending_at(ATTRIBUTE_VALUE_MAX - 2)])
+        log.info("lone", value=ending_at(ATTRIBUTE_VALUE_MAX), other="\ud800")
+        log.error("e", error=ValueError(ending_at(4_000)))
+        log.error("e", error=ValueError(ending_at(STACK_MAX // 2) + "n" * STACK_MAX))
+        recorder.run(ending_at(NAME_MAX).encode()).end()  # type: ignore[arg-type]  # any object
+
+    written = b"".join(path.read_bytes() for _, _, path in home.journal_files()).decode()
+    assert secret[:14] not in written
+    assert "characters]" in written
+
+
+def test_an_uncut_secret_is_still_masked_where_a_text_is_cut_after_it() -> None:
+    """The place of the cut moves only for a secret that lies across it."""
+    recorder = FakeRecorder(secrets=["correct-horse-battery-staple"])
+    recorder.logger("c").info("correct-horse-battery-staple " + "m" * MESSAGE_MAX)
+
+    (line,) = recorder.logs
+    assert line.message.startswith("cor" + MARK + "ple mmm")
+    assert line.message.endswith("m…[+29 characters]")
+
+
+def test_what_was_lost_is_told_whatever_level_is_wanted(home: Home) -> None:
+    """Else a full disk would leave no trace in a program that records only errors."""
+    with vestige.Recorder(home, level="error") as recorder:
+        recorder._writer.journal.return_losses("records dropped: No space left on device", 3)
+
+    gaps = [record for record in records(home) if isinstance(record, Log)]
+    assert [gap.attributes["count"] for gap in gaps] == [3]
+
+
+def test_a_report_goes_on_while_other_threads_count_faults(home: Home) -> None:
+    """It is made by the thread that also syncs the journal."""
+    with vestige.Recorder(home) as recorder:
+        emitter = recorder._emitter
+        over = threading.Event()
+
+        def count() -> None:
+            number = 0
+            while not over.is_set():
+                emitter.fault(f"fault {number}")
+                number += 1
+                if number % 5_000 == 0:
+                    emitter.faults.clear()
+
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(1e-6)
+        thread = threading.Thread(target=count)
+        thread.start()
+        try:
+            for _ in range(100):
+                recorder._writer.report()
+        finally:
+            over.set()
+            thread.join()
+            sys.setswitchinterval(interval)
+            emitter.faults.clear()
+
+    assert any(isinstance(record, Log) for record in records(home))

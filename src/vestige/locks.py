@@ -27,11 +27,14 @@ def hold(fd: int) -> bool:
 
 
 def is_held(path: Path) -> bool:
-    """Does somebody hold the lock of this file? A file that is gone is held by nobody."""
+    """Does somebody hold the lock of this file? A file that is gone is held by nobody; one that
+    cannot be asked (too many are open) may be: what is not held is taken for finished, and deleted."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
+    except OSError:
+        return True
     try:
         return not hold(fd)
     finally:

@@ -42,9 +42,11 @@ from vestige.record.line import encode
 from vestige.record.redact import Redactor
 from vestige.record.types import BodyInfo, KnownRecord, Link
 from vestige.record.values import clean_name, inline_bytes
-from vestige.writer import PARENT_VARIABLE, Writer, join, learn_secret
+from vestige.writer import PARENT_VARIABLE, Writer, arriving, join, learn_secret
 
 Listener = Callable[[KnownRecord], None]
+_TOLD_WITHIN_MAX = 2
+"""Of what a listener records itself, listeners are told, but not of what they record of that."""
 
 
 class Recorder:
@@ -98,6 +100,7 @@ class Recorder:
         self._met: set[str] = set()
         self._listeners: list[Listener] = list(sinks)
         self._on_any: Listener | None = None
+        self._telling = threading.local()
         self._emitter = Emitter(
             clock,
             self._send,
@@ -107,17 +110,18 @@ class Recorder:
             send_both=self._send_both,
         )
         self._emitter.learn = self._learn
-        self._writer = self._join(clock)
-        self._redactor = self._writer.redactor if redact else None
-        if self._redactor is not None:
-            self._redactor.whole = not quick_start
-            self._redactor.add_secrets(secrets)
-            self._emitter.redact = self._redactor.text
-        self._suspicious = self._redactor.suspicious if self._redactor else _never
-        self._write = self._writer.journal.write
-        self._writer.attach(
-            self._emitter, last_words if last_words is not None else given.last_words
-        )
+        with arriving():
+            self._writer = self._join(clock)
+            self._redactor = self._writer.redactor if redact else None
+            if self._redactor is not None:
+                self._redactor.whole = not quick_start
+                self._redactor.add_secrets(secrets)
+                self._emitter.redact = self._redactor.text
+            self._suspicious = self._redactor.suspicious if self._redactor else _never
+            self._write = self._writer.journal.write
+            self._writer.attach(
+                self._emitter, last_words if last_words is not None else given.last_words
+            )
         atexit.register(self.close)
 
     # --- what a program uses --------------------------------------------------------------------
@@ -271,11 +275,19 @@ class Recorder:
             self._tell_run(second, second, first)
 
     def _tell(self, record: KnownRecord) -> None:
-        for listener in self._listeners:
-            try:
-                listener(record)
-            except Exception as error:  # noqa: BLE001  # a listener only observes
-                self._emitter.fault(f"listener raised {type(error).__name__}")
+        telling = self._telling
+        depth = getattr(telling, "depth", 0)
+        if depth >= _TOLD_WITHIN_MAX:
+            return  # a listener that records what it hears: each of its records would make more
+        telling.depth = depth + 1
+        try:
+            for listener in self._listeners:
+                try:
+                    listener(record)
+                except Exception as error:  # noqa: BLE001  # a listener only observes
+                    self._emitter.fault(f"listener raised {type(error).__name__}")
+        finally:
+            telling.depth = depth
 
     def _tell_run(
         self, record: KnownRecord, given: KnownRecord, before: KnownRecord | None = None
@@ -346,9 +358,36 @@ def default_recorder() -> Recorder:
     global _default
     if _default is None or (_default._closed and _default.enabled):
         with _default_lock:
+            if _is_exiting():
+                # Goodbye was said or never will be: nobody would close it, and it would look like
+                # a crash.
+                return _default or _UnusedRecorder()
             if _default is None or (_default._closed and _default.enabled):
                 _default = Recorder()
     return _default
+
+
+def _is_exiting() -> bool:
+    """Is this called by the program's exit (atexit)? Other threads may outlive the main one's code."""
+    main = threading.main_thread()
+    return threading.current_thread() is main and not main.is_alive()
+
+
+class _UnusedRecorder(Recorder):
+    """Records nothing."""
+
+    def __init__(self) -> None:
+        self.enabled = self.wire = False
+        self._closed = True
+        self._redactor = None
+
+
+def _after_fork() -> None:
+    global _default_lock
+    _default_lock = threading.Lock()  # a thread that does not exist here may have held it
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def child_environment() -> dict[str, str]:

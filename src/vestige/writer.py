@@ -95,9 +95,16 @@ class Writer:
     def detach(self, emitter: Emitter) -> None:
         """A recorder leaves; the last one closes the process span and the journal."""
         self.report()
+        with _alive_lock:
+            if not self._leave(emitter):
+                return
+        self.journal.close()
+
+    def _leave(self, emitter: Emitter) -> bool:
+        """Whether that was the last one."""
         if emitter in self._emitters and len(self._emitters) > 1:
             self._emitters.remove(emitter)
-            return
+            return False
         for span in (self.process_span, self._root):
             if span is not None and not span.ended:
                 span.end(status="error" if self._died else "ok")
@@ -109,7 +116,7 @@ class Writer:
             self._last_words.uninstall()
         if os.environ.get(PARENT_VARIABLE) == self._published:
             _set_variable(PARENT_VARIABLE, self._original_parent)
-        self.journal.close()
+        return True
 
     # --- this process ------------------------------------------------------------------------------
 
@@ -171,17 +178,18 @@ class Writer:
         log = self._own_logger()
         for what, count in self.journal.take_losses().items():
             dropped = self.journal.dropped
-            log.warn(f"{what} ({count})", gap=what, count=count)
+            # Whatever level the program wants: what was lost is no line of its own.
+            log._say("warn", f"{what} ({count})", {"gap": what, "count": count})
             if self.journal.dropped > dropped:  # the telling itself was lost
                 self.journal.return_losses(what, count)
         faults: dict[str, int] = {}
-        for emitter in self._emitters:
-            for what, count in emitter.faults.items():
+        for emitter in list(self._emitters):
+            for what, count in list(emitter.faults.items()):  # others count meanwhile
                 faults[what] = faults.get(what, 0) + count
         total = sum(faults.values())
         if total > self._reported_faults:
             self._reported_faults = total
-            log.warn("misuse or failure was counted", **faults)
+            log._say("warn", "misuse or failure was counted", faults)
 
     def _say_last_words(self, how: str, error: BaseException | None) -> None:
         from vestige.emit.process import rss_bytes
@@ -189,7 +197,7 @@ class Writer:
         # A thread or task may die while the process goes on.
         if "thread" not in how and "asyncio" not in how:
             self._died, self.death = True, error
-        spans = [span for emitter in self._emitters for span in emitter.open_spans.values()]
+        spans = [span for emitter in self._emitters for span in list(emitter.open_spans.values())]
         named = [f"{span.type} {span.name}" for span in spans[-OPEN_SPANS_NAMED_MAX:]]
         self._own_logger(current.SPAN.get()).error(
             f"last words: {how}",
@@ -208,6 +216,7 @@ class Writer:
     def forked(self) -> None:
         """In a forked child: a writer of our own, inside the span that forked us."""
         self._lock = threading.RLock()  # as the journal's: last words may come at any point
+        self.redactor.forked()
         self._open_runs.clear()
         within = current.SPAN.get() or self.process_span
         self.id = self.clock.writer_id()
@@ -223,7 +232,13 @@ class Writer:
 
 
 _alive: dict[Home, Writer] = {}
-_alive_lock = threading.Lock()
+_alive_lock = threading.RLock()
+"""Held while recorders come and go. Reentrant: a signal's handler may close one at any point."""
+
+
+def arriving() -> threading.RLock:
+    """Hold it from `join` to `attach`: else the last one out may close the writer between them."""
+    return _alive_lock
 
 
 def join(home: Home, clock: Clock, open_journal: OpenJournal, private: bool = False) -> Writer:
@@ -248,7 +263,7 @@ def learn_secret(value: str, knows: Redactor) -> None:
 
 def _after_fork() -> None:
     global _alive_lock
-    _alive_lock = threading.Lock()
+    _alive_lock = threading.RLock()
     for home, writer in list(_alive.items()):
         try:
             writer.forked()

@@ -172,3 +172,12 @@ def test_the_longest_body_fits_a_parcel_even_when_nothing_compresses() -> None:
 
     assert len(lines) <= PARCEL_MAX
     assert len(pack(lines)) <= PARCEL_PACKED_MAX
+
+
+@pytest.mark.parametrize("encoding", ["zstd", "gzip"])
+def test_a_parcel_of_very_many_empty_frames_is_refused(encoding: str) -> None:
+    """They unfold to nothing, so no bound on the size would ever stop them."""
+    empty = pack(b"") if encoding == "zstd" else gzip.compress(b"")
+
+    with pytest.raises(ParcelError, match="frames"):
+        unpack(empty * 100_000, encoding)

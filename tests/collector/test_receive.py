@@ -9,6 +9,7 @@ import pytest
 
 from vestige.collector.crash import stamp_dead
 from vestige.collector.gather import Gathering
+from vestige.collector.intake import Intake
 from vestige.collector.loop import hold
 from vestige.collector.packing import pack
 from vestige.collector.receive import Delivery, Receipt, Receiver
@@ -230,3 +231,13 @@ def test_numbers_full_of_holes_are_refused_and_backwards_ones_are_not(tmp_path: 
     assert isinstance(backwards, Receipt) and backwards.new == 5_000
     assert isinstance(holes, ParcelError) and "missing" in str(holes)
     assert runs_of(there)[run_id].info.log_count == 5_000
+
+
+def test_who_does_not_wait_for_a_reply_any_more_keeps_nobody_else_waiting(home: Home) -> None:
+    """A request whose client went away may be cancelled; the others are answered."""
+    intake = Intake(home)
+    intake.submit(pack(b""), "zstd", "default").cancel()
+    reply = intake.submit(pack(b""), "zstd", "default").result(20)
+    intake.close()
+
+    assert reply.problem is None

@@ -239,3 +239,31 @@ def test_a_secret_in_the_command_line_is_masked(home: Home, read_runs: ReadRuns)
     supervised("--", sys.executable, "-c", "pass", "--api-key", secret)
 
     assert all(secret not in str(span.attributes) for run in read_runs() for span in run.spans)
+
+
+def test_a_secret_argument_does_not_become_the_run_s_name(home: Home, read_runs: ReadRuns) -> None:
+    """Its first word that is no option may be the value of one."""
+    supervised("--", "/bin/echo", "--password", "hunter2secret", "words")
+
+    run = the_command(read_runs())
+    assert run.info.name == "words"
+
+
+def test_signals_reach_the_command_of_a_run_that_is_not_recorded(home: Home) -> None:
+    """VESTIGE_DISABLED turns off the recording, and nothing else."""
+    program = (
+        "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(9));"
+        "print('ready', flush=True); signal.pause()"
+    )
+    process = subprocess.Popen(
+        [*PYTHON_RUN, "-c", program],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "VESTIGE_DISABLED": "1"},
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.send_signal(signal.SIGTERM)
+    code = process.wait(20)
+    process.stdout.close()
+
+    assert code == 9

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from collections.abc import AsyncGenerator, Generator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
 from typing import Any
 
 import pytest
@@ -421,3 +421,29 @@ def test_the_current_span_is_falsy_outside_any(recorder: FakeRecorder) -> None:
     assert not vestige.current_span()
     assert [span.name for span in recorder.spans] == ["r", "s"]
     assert recorder.logs == []
+
+
+def test_a_generator_that_is_called_wrongly_ends_its_span() -> None:
+    """The call raises what it would have raised, and the span says so."""
+    recorder = FakeRecorder()
+
+    @vestige.trace
+    def numbers(first: int) -> Iterator[int]:
+        yield first
+
+    @vestige.trace
+    async def later(first: int) -> AsyncIterator[int]:
+        yield first
+
+    async def consume() -> None:
+        async for _ in later():  # type: ignore[call-arg]  # what is tested
+            pass
+
+    with recorder.run("r"):
+        with pytest.raises(TypeError):
+            list(numbers())  # type: ignore[call-arg]  # what is tested
+        with pytest.raises(TypeError):
+            asyncio.run(consume())
+
+    closes = [recorder.close_of(span.span_id) for span in recorder.spans[1:]]
+    assert [close and close.status for close in closes] == ["error", "error"]

@@ -258,3 +258,23 @@ def test_sigint_is_an_interrupted_program_s_own_business(run_program: RunProgram
     done = run_program(source)
 
     assert done.returncode == bare.returncode == -signal.SIGINT
+
+
+def test_every_thread_that_dies_is_told(run_program: RunProgram, read_runs: ReadRuns) -> None:
+    """One exception after the other, each made where the last one was freed."""
+    run_program(
+        """
+        import threading, vestige
+        def work():
+            raise ValueError("in thread")
+        with vestige.Recorder().run("many"):
+            for number in range(5):
+                thread = threading.Thread(target=work, name=f"worker-{number}")
+                thread.start()
+                thread.join()
+        """
+    )
+
+    (run,) = [run for run in read_runs() if run.info.name == "many"]
+    told = [line.message for line in run.logs if "last words" in line.message]
+    assert len(told) == 5

@@ -8,6 +8,7 @@ import threading
 import pytest
 
 import vestige
+from conftest import ReadRuns, RunProgram
 from vestige.testing import FakeRecorder
 
 
@@ -107,3 +108,40 @@ def test_without_a_recorder_it_uses_the_process_s_own(home: object, read_runs: o
 
     runs = {run.info.name: run for run in read_runs()}  # type: ignore[operator]
     assert [line.message for line in runs["r"].logs] == ["hello"]
+
+
+@pytest.mark.parametrize("used_before", [True, False])
+def test_a_line_that_is_logged_while_the_program_exits_is_no_crash(
+    run_program: RunProgram, read_runs: ReadRuns, used_before: bool
+) -> None:
+    """Goodbye was said by then: a recorder that is made anew could say none."""
+    program = """
+        import atexit, logging, vestige
+        atexit.register(logging.warning, "bye")
+        logging.getLogger().addHandler(vestige.LoggingHandler())
+        """
+    if used_before:
+        program += "vestige.traced_run('r').end()"
+    done = run_program(program)
+
+    assert done.returncode == 0
+    assert {run.info.outcome for run in read_runs()} == ({"ok"} if used_before else set())
+
+
+def test_a_thread_that_outlives_the_main_one_is_recorded(
+    run_program: RunProgram, read_runs: ReadRuns
+) -> None:
+    """The program does not end before its last thread does."""
+    run_program(
+        """
+        import threading, vestige
+        def work():
+            threading.main_thread().join()
+            vestige.traced_run("late").end()
+        threading.Thread(target=work).start()
+        """
+    )
+
+    runs = read_runs()
+    assert "late" in {run.info.name for run in runs}
+    assert {run.info.outcome for run in runs} == {"ok"}

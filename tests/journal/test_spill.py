@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import vestige
+from conftest import RunProgram
 from vestige.home import Home
 from vestige.journal.spill import write_spill
 from vestige.limits import BODY_INLINE_MAX, BODY_MAX, MIB
@@ -144,3 +145,19 @@ def test_memory_stays_bounded_beyond_the_payload(home: Home, kind: str) -> None:
     assert peak < 1.3 * BODY_MAX
     assert peak < 8 * MIB, "in fact it stays near one step"
     assert max(path.stat().st_size for path in home.bodies.iterdir()) > BODY_MAX
+
+
+def test_a_body_that_the_disk_does_not_hold_is_said_to_be_lost(run_program: RunProgram) -> None:
+    """A write may take a part of what it was given, and say so only by a number."""
+    done = run_program(
+        """
+        import os, resource, signal, vestige
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        recorder = vestige.Recorder()
+        resource.setrlimit(resource.RLIMIT_FSIZE, (299_990, resource.RLIM_INFINITY))
+        recorder.run("r", body="b" * 300_000).end()
+        print(recorder.faults, os.listdir(recorder.home.bodies))
+        """
+    )
+
+    assert done.stdout == "{'body lost: OSError': 1} []\n"

@@ -305,3 +305,21 @@ def test_every_fsync_mode_writes(home: Home, fsync: str) -> None:
     journal.check()
     assert journal.path.read_bytes() == LINE
     journal.close()
+
+
+def test_a_journal_whose_thread_cannot_start_is_closed_all_the_same(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A system may allow no more threads: the lines are written, and closing says nothing."""
+
+    def refuse(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    journal = JournalWriter(home, WRITER)
+    journal.write(b"{}\n")
+    path = journal.path
+    journal.close()
+
+    assert path.read_bytes() == b"{}\n"
+    assert not locks.is_held(path)

@@ -6,6 +6,7 @@ import base64
 import json
 import string
 import threading
+from collections.abc import Iterator
 from urllib.parse import quote
 
 import pytest
@@ -372,3 +373,36 @@ def test_without_key_rules_shapes_and_registered_values_still_count() -> None:
     assert redactor.text('{"password": "correct-horse-battery"}') != plain.text(
         '{"password": "correct-horse-battery"}'
     )
+
+
+def test_a_registered_secret_that_is_itself_written_as_base64_is_masked() -> None:
+    """Some frameworks write their keys so: what it decodes to is not what was registered."""
+    redactor = Redactor()
+    secret = "base64:" + base64.b64encode(bytes(range(200, 232))).decode()
+    redactor.add_secret(secret)
+
+    assert redactor.text(secret) == "bas" + MARK + secret[-3:]
+
+
+def test_a_placeholder_of_any_length_is_passed_in_bounded_steps() -> None:
+    """What is harmless so far is not held, and looked at again and again, until it ends."""
+    redactor = Redactor()
+    text = 'password="' + "*" * (16 * BODY_CHUNK)
+    given = 0
+
+    def pieces() -> Iterator[str]:
+        nonlocal given
+        for at in range(0, len(text), BODY_CHUNK):
+            given += BODY_CHUNK
+            yield text[at : at + BODY_CHUNK]
+
+    passed = held_max = 0
+    whole = []
+    for step in redactor.stream(pieces()):
+        passed += len(step)
+        held_max = max(held_max, given - passed)
+        whole.append(step)
+
+    assert "".join(whole) == text
+    assert held_max <= 6 * BODY_CHUNK
+    assert len(whole) > 2

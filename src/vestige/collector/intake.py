@@ -116,6 +116,7 @@ class _Child:
 
     def submit(self, header: _Header, packed: bytes) -> Future[Reply]:
         future: Future[Reply] = Future()
+        future.set_running_or_notify_cancel()  # one that is cancelled would end the reading thread
         with self._lock:
             if self._over:
                 return _answered(_gone(header.number))

@@ -20,6 +20,8 @@ ENCODINGS = ("zstd", "gzip", "identity")
 """As `Content-Encoding` names them."""
 
 _STEP = MIB
+_FRAMES_MAX = 1_000
+"""Of one parcel: what follows a frame is copied, and millions of empty ones would take for ever."""
 
 
 class _Frame(Protocol):
@@ -72,8 +74,13 @@ def unpack(data: bytes, encoding: str, length_max: int = PARCEL_MAX) -> bytes:
             f"parcel: encoding {encoding!r} is not known (expected {', '.join(ENCODINGS)})."
         )
     parts: list[bytes] = []
-    total = 0
+    total = frames = 0
     while data:
+        frames += 1
+        if frames > _FRAMES_MAX:
+            raise ParcelError(
+                f"parcel: more than {_FRAMES_MAX} {encoding} frames. Pack all lines together."
+            )
         frame: _Frame = Unpacker() if encoding == "zstd" else _Gzip()
         for part in _unfold(frame, data, encoding):
             total += len(part)

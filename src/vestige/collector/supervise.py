@@ -36,10 +36,13 @@ def run_command(
         raise UsageError("run: no command given. Write `vestige run -- COMMAND ...`.")
     with Recorder(home, last_words=False) as recorder:
         if not recorder.enabled:
-            return _shell_code(_spawn(command, env).wait())
+            child = _spawn(command, env)
+            with _passing_signals(child):
+                return _shell_code(child.wait())
+        masked = recorder.redact_argv(command)
         run = recorder.run(
-            name or _label(command),
-            attributes={"implicit": name is None, "command": recorder.redact_argv(command)},
+            name or _label(command, masked),
+            attributes={"implicit": name is None, "command": masked},
             component="vestige",
         )
         child_env = {
@@ -51,12 +54,12 @@ def run_command(
         return _shell_code(_supervise(home, command, child_env, run))
 
 
-def _label(command: Sequence[str]) -> str:
-    """`python agent.py --fast` is called agent.py: the interpreter says nothing."""
-    for word in command[1:]:
+def _label(command: Sequence[str], masked: Sequence[str]) -> str:
+    """`python agent.py --fast` is called agent.py: the interpreter says nothing, and a secret must not."""
+    for word, shown in zip(command[1:], masked[1:], strict=True):
         if word == "-c":
             break  # what follows is a program's text, and no name
-        if not word.startswith("-"):
+        if not word.startswith("-") and word == shown:
             return os.path.basename(word)
     return os.path.basename(command[0])
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from vestige.limits import STACK_MAX
 from vestige.record.types import Attributes, Status
-from vestige.record.values import cut, safe_str
+from vestige.record.values import cut, safe_str, secret_across
 
 _MESSAGE_MAX = 4_000
 _CHAIN_MAX = 50
@@ -84,4 +84,6 @@ def _stack(error: BaseException) -> str:
     if len(text) <= STACK_MAX:
         return text
     half = STACK_MAX // 2
-    return f"{text[:half]}\n…[{len(text) - 2 * half} characters left out]…\n{text[-half:]}"
+    low, _ = secret_across(text, half)
+    _, high = secret_across(text, len(text) - half)
+    return f"{text[:low]}\n…[{high - low} characters left out]…\n{text[high:]}"

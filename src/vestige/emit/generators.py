@@ -42,11 +42,11 @@ def recorded_generator(function: Callable[..., Generator[Any, Any, Any]], openin
     @functools.wraps(function)
     def recorded(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
         span, end, finish, keep_last = opening(args, kwargs)
-        generator = function(*args, **kwargs)
-        step: Callable[[Any], Any] = generator.send
         sent: Any = None
         last: Any = None
         try:
+            generator = function(*args, **kwargs)  # wrong arguments are an end of the span, too
+            step: Callable[[Any], Any] = generator.send
             while True:
                 token = current.SPAN.set(span)
                 try:
@@ -86,11 +86,11 @@ def recorded_async_generator(
     @functools.wraps(function)
     async def recorded(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
         span, end, finish, keep_last = opening(args, kwargs)
-        generator = function(*args, **kwargs)
-        step: Callable[[Any], Any] = generator.asend
         sent: Any = None
         last: Any = None
         try:
+            generator = function(*args, **kwargs)  # wrong arguments are an end of the span, too
+            step: Callable[[Any], Any] = generator.asend
             while True:
                 token = current.SPAN.set(span)
                 try:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections import deque
 from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, TextIO
@@ -23,8 +22,9 @@ if TYPE_CHECKING:
 
 Say = Callable[[str, BaseException | None], None]
 
-_said: deque[int] = deque(maxlen=32)
-"""Exceptions told lately: asyncio hands the same one to several hooks."""
+_TOLD = "__vestige_told__"
+"""In the dictionary of an exception that was told: asyncio hands the same one to several hooks. Not
+by its id: the next exception is often made where the last one was."""
 
 
 class LastWords:
@@ -106,9 +106,9 @@ class LastWords:
 
     def _tell(self, how: str, error: BaseException | None) -> None:
         if error is not None:
-            if id(error) in _said:
+            if _TOLD in error.__dict__:
                 return
-            _said.append(id(error))
+            error.__dict__[_TOLD] = True
         try:
             self._say(how, error)
         except Exception:  # noqa: BLE001  # the program's own end matters more than our account of it

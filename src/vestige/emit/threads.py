@@ -8,6 +8,7 @@ ambient over. Outside any span they do exactly what they did before.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -22,13 +23,19 @@ _originals: list[tuple[type, str, Any]] = []
 def install() -> None:
     """Begin to carry spans; counted, so that recorders can come and go."""
     global _users
-    from concurrent.futures import ThreadPoolExecutor
+    pools: list[type] = []
+    try:
+        from concurrent.futures import ThreadPoolExecutor
 
+        pools.append(ThreadPoolExecutor)
+    except RuntimeError:
+        pass  # the main thread has ended: from then on it cannot be loaded, by the program either
     with _lock:
         _users += 1
         if _users == 1:
             _wrap(threading.Thread, "start", _starting)
-            _wrap(ThreadPoolExecutor, "submit", _submitting)
+            for pool in pools:
+                _wrap(pool, "submit", _submitting)
 
 
 def uninstall() -> None:
@@ -41,6 +48,14 @@ def uninstall() -> None:
                 if getattr(getattr(owner, name), "_vestige", False):
                     setattr(owner, name, original)
             _originals.clear()
+
+
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.Lock()  # a thread that does not exist here may have held it
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def _wrap(owner: type, name: str, wrapper: Callable[[Any], Any]) -> None:

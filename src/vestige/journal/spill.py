@@ -27,7 +27,7 @@ def write_spill(path: Path, steps: Iterable[bytes], body_max: int = BODY_MAX) ->
     kept_bytes = whole_bytes = 0
     fd = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
-        with os.fdopen(fd, "wb", buffering=0) as file:
+        with os.fdopen(fd, "wb") as file:  # buffered: it writes all of a part, or raises
             for step in steps:
                 whole.update(step)
                 whole_bytes += len(step)

@@ -244,13 +244,16 @@ class JournalWriter:
                 )
                 try:
                     self._keeper.start()
-                except RuntimeError:  # the interpreter is shutting down
-                    pass
+                except RuntimeError:  # the interpreter is shutting down, or may have no more
+                    self._keeper = None
 
     def _keep(self) -> None:
         while not self._stop.wait(FSYNC_INTERVAL_S):
-            self.check()
-            self._on_check()
+            try:
+                self.check()
+                self._on_check()
+            except Exception as error:  # noqa: BLE001  # it must go on: nobody else syncs, or mends
+                self.last_error = error if isinstance(error, OSError) else self.last_error
 
     def close(self) -> None:
         """Flush and let go of the lock: from now on the journal is finished."""

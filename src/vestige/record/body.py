@@ -5,7 +5,8 @@ Text is kept character for character and bytes byte for byte. Objects become JSO
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from codecs import getincrementaldecoder
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any
 
@@ -46,7 +47,16 @@ def _of_bytes(body: bytes) -> bytes | LongBody:
     if len(body) <= BODY_INLINE_MAX:
         return body
     slices = (body[at : at + BODY_CHUNK] for at in range(0, len(body), BODY_CHUNK))
-    return LongBody((part.decode(errors="surrogateescape") for part in slices), "surrogateescape")
+    return LongBody(text_steps(slices), "surrogateescape")
+
+
+def text_steps(parts: Iterable[bytes]) -> Iterator[str]:
+    """Bytes in steps, as text that gives the same bytes again. A character that lies across two
+    steps stays one: a secret may hold it."""
+    decoder = getincrementaldecoder("utf-8")("surrogateescape")
+    for part in parts:
+        yield decoder.decode(part)
+    yield decoder.decode(b"", final=True)
 
 
 def _of_object(body: Any) -> str | LongBody:

@@ -29,6 +29,7 @@ from vestige.record.mask import MARK, KeyRule, mask, mask_escaped, masks_numbers
 from vestige.record.render import json_text
 from vestige.record.scan import Scanner
 from vestige.record.types import Attributes, KnownRecord, Link, Scalar
+from vestige.record.values import ask_before_cutting
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,6 +78,7 @@ class Redactor:
         self._needles: tuple[str, ...] = ()
         self._learning = threading.Lock()
         self._hits_in: Callable[[str], list[Hit]] | None = None
+        ask_before_cutting(self)
 
     @property
     def suspicious(self) -> Callable[[bytes], bool]:
@@ -126,6 +128,10 @@ class Redactor:
         other._word, other._hits_in, other._learning = None, None, threading.Lock()
         return other
 
+    def forked(self) -> None:
+        """In a forked child: whoever held the lock does not exist here."""
+        self._learning = threading.Lock()
+
     @property
     def registered(self) -> int:
         """How many forms of registered values there are."""
@@ -164,9 +170,10 @@ class Redactor:
 
     def _attributes(self, attributes: Attributes, counts: Counts) -> Attributes:
         cleaned: Attributes = {}
+        numbers: dict[str, int] = {}
         for key, value in attributes.items():
             # Two keys may become one mask; the later value must not replace the earlier.
-            new_key = _unused(self.text(key, counts), cleaned)
+            new_key = _unused(self.text(key, counts), cleaned, numbers)
             cleaned[new_key] = self._scalar(key, value, counts)
         return cleaned
 
@@ -210,12 +217,13 @@ class Redactor:
         if isinstance(value, list):
             return [self._nested(item, counts, depth - 1) for item in value]
         cleaned: dict[str, Any] = {}
+        numbers: dict[str, int] = {}
         for key, item in value.items():
             if isinstance(item, (dict, list)):
                 new: Any = self._nested(item, counts, depth - 1)
             else:
                 new = self._scalar(key, item, counts)
-            cleaned[_unused(self.text(key, counts), cleaned)] = new
+            cleaned[_unused(self.text(key, counts), cleaned, numbers)] = new
         return cleaned
 
     def value(self, value: Any, counts: Counts | None = None) -> Any:
@@ -242,7 +250,10 @@ class Redactor:
         if text.startswith("base64:"):
             # What values.py makes of bytes that are no text.
             inner = self._base64(text[7:], counts if counts is not None else {})
-            return text if inner == text[7:] else "base64:" + inner
+            if inner != text[7:]:
+                return "base64:" + inner
+            if not any(needle in text for needle in self._needles):
+                return text  # else it is a secret that is written so itself
         if len(text) < _TEXT_MIN:
             return text
         if len(text) > _WINDOW:
@@ -272,6 +283,8 @@ class Redactor:
             hits = self._find(held) if self._may_hold_secrets(held) else []
             cut = _safe_cut(held, hits)
             if not any(hit.new for hit in hits):
+                if cut == 0 and len(held) > _HELD_MAX:
+                    cut = len(held) - SECRET_LENGTH_MAX  # "****" of megabytes, as below
                 # All but a tail, in which a secret may begin, can go as it is.
                 yield held[:cut]
                 held = held[cut:]
@@ -283,6 +296,20 @@ class Redactor:
                 held = held[cut:]
         if held:
             yield self._exact(held, counts)
+
+    def across(self, text: str, place: int) -> tuple[int, int]:
+        """Where a secret that lies across this place begins, its key included, and ends."""
+        first = max(0, place - SECRET_LENGTH_MAX)
+        window = text[first : place + SECRET_LENGTH_MAX]
+        if self._scanner is not None and not self._may_hold_secrets(window):
+            return place, place
+        low = high = place - first
+        hits = [hit for hit in self._find(window) if hit.new is not None]
+        for _ in range(_ROUNDS_MAX):  # hits may overlap
+            for hit in hits:
+                if hit.start < high and low < hit.high:
+                    low, high = min(low, hit.start), max(high, hit.high)
+        return first + low, first + high
 
     def argv(self, arguments: Sequence[str]) -> list[str]:
         """A command line: `--token x`, `--token=x`, `KEY=x`, and text in each argument."""
@@ -387,11 +414,12 @@ def _count(counts: Counts, rule: str) -> None:
     counts[rule] = counts.get(rule, 0) + 1
 
 
-def _unused(key: str, taken: dict[str, Any]) -> str:
-    number, candidate = 1, key
+def _unused(key: str, taken: dict[str, Any], numbers: dict[str, int]) -> str:
+    """`numbers`: how far each key was counted, so that thousands of the same mask are not counted anew."""
+    candidate = key
     while candidate in taken:
-        number += 1
-        candidate = f"{key} ({number})"
+        numbers[key] = numbers.get(key, 1) + 1
+        candidate = f"{key} ({numbers[key]})"
     return candidate
 
 

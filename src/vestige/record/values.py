@@ -16,7 +16,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from contextlib import suppress
+from typing import Any, Protocol
+from weakref import ref
 
 from vestige.limits import (
     ATTRIBUTE_VALUE_MAX,
@@ -140,7 +142,33 @@ def cut(text: str, length_max: int) -> str:
     """At most `length_max` characters, and how many went."""
     if len(text) <= length_max:
         return text
-    return f"{text[:length_max]}…[+{len(text) - length_max} characters]"
+    kept, _ = secret_across(text, length_max)
+    return f"{text[:kept]}…[+{len(text) - kept} characters]"
+
+
+class KnowsSecrets(Protocol):
+    def across(self, text: str, place: int) -> tuple[int, int]: ...
+
+
+_knowing: list[ref[KnowsSecrets]] = []
+
+
+def ask_before_cutting(redactor: KnowsSecrets) -> None:
+    """Texts are cut before they are masked, and half a secret would not be known any more: so
+    whoever knows secrets is asked where one lies, for as long as it is in use."""
+    _knowing.append(ref(redactor, _knowing.remove))
+
+
+def secret_across(text: str, place: int) -> tuple[int, int]:
+    """Where a secret that lies across this place begins and ends; the place itself if none does."""
+    low = high = place
+    for known in _knowing:
+        redactor = known()
+        if redactor is not None:
+            with suppress(Exception):  # as everywhere here: nothing raises
+                begin, end = redactor.across(text, place)
+                low, high = min(low, begin), max(high, end)
+    return low, high
 
 
 def _base64(raw: bytes) -> str:
