@@ -182,7 +182,7 @@ _NO_NEWER = """(r.conversation_id IS NULL OR NOT EXISTS (
   AND (n.started_ns, n.id) > (r.started_ns, r.id) AND {}))"""
 _CONVERSATIONS = """
 SELECT r.conversation_id, count(*), sum(r.outcome NOT IN ('ok', 'running')), min(r.started_ns),
-  sum(r.input_tokens), sum(r.output_tokens)
+  CAST(total(r.input_tokens) AS INTEGER), CAST(total(r.output_tokens) AS INTEGER)
 FROM json_each(?) w JOIN runs r ON r.conversation_id = w.value GROUP BY 1
 """
 
