@@ -11,8 +11,10 @@ from conftest import load
 from vestige.clock import FakeClock
 from vestige.errors import AmbiguousIdError, NotFoundError
 from vestige.home import Home
+from vestige.query.debugger import Debugger
 from vestige.query.find import resolve
 from vestige.recorder import Recorder
+from vestige.store.base import RetentionPolicy
 from vestige.store.sqlite import SqliteStore
 
 
@@ -154,3 +156,33 @@ def test_a_search_in_a_large_store_stops_at_a_bound_and_goes_on_from_its_cursor(
 
     assert pages > 2
     assert len(found) == len(set(found)) == 4
+
+
+def test_what_a_kept_run_says_is_found_though_the_first_that_said_it_is_gone(home: Home) -> None:
+    """Equal bodies are stored once, and retention may take the run that they came with."""
+    for _ in range(2):
+        with Recorder(home, last_words=False) as recorder, recorder.run("agent") as run:
+            run.child("search", type="tool").end(body="no needle in this haystack")
+    with vestige.open(home.root) as debugger:
+        first, last = sorted(debugger.list().runs, key=lambda run: run.started_ns)
+    with SqliteStore.open(home.store) as store:
+        pruned = store.prune(RetentionPolicy(0, None), first.last_ns + 1)
+        searched = Debugger(store).grep("needle").searched
+
+    assert pruned.runs >= 1
+    assert [hit.place.run_id for hit in searched.hits] == [last.id]
+
+
+def test_a_text_that_many_runs_share_is_found_in_each_of_them(home: Home) -> None:
+    """A system prompt is in every request there is, and in this run, too."""
+    system = {"role": "system", "content": "You find the needle. " * 30}
+    with Recorder(home, last_words=False) as recorder:
+        for number in range(210):
+            with recorder.run("agent") as run:
+                said = {"role": "user", "content": f"{number} " * 2_000}
+                run.child("chat", type="llm", body={"messages": [system, said]}).end()
+    with vestige.open(home.root) as debugger:
+        newest = debugger.list().runs[0]
+        searched = debugger.grep("needle", newest.short_id).searched
+
+    assert [hit.place.run_id for hit in searched.hits] == [newest.id]
