@@ -9,7 +9,7 @@ import pytest
 import vestige
 from conftest import load
 from vestige.clock import FakeClock
-from vestige.errors import AmbiguousIdError, NotFoundError
+from vestige.errors import AmbiguousIdError, NotFoundError, UsageError
 from vestige.home import Home
 from vestige.query.debugger import Debugger
 from vestige.query.find import resolve
@@ -186,3 +186,20 @@ def test_a_text_that_many_runs_share_is_found_in_each_of_them(home: Home) -> Non
         searched = debugger.grep("needle", newest.short_id).searched
 
     assert [hit.place.run_id for hit in searched.hits] == [newest.id]
+
+
+def test_an_expression_that_would_take_for_ever_is_ended(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a thread nobody could end it, and no other thread would run: a server would be silent."""
+    monkeypatch.setattr("vestige.store.apart.EXPRESSION_S", 2.0)
+    with Recorder(home, last_words=False) as recorder, recorder.run("agent") as run:
+        run.child("search", type="tool", body="a" * 60 + "b").end(body=b"a\xff needle")
+    with vestige.open(home.root) as debugger:
+        with pytest.raises(UsageError, match="takes longer than 2 s"):
+            debugger.grep("(a+)+$", regex=True)
+        with pytest.raises(UsageError, match="no cursor of this search"):
+            debugger.grep("a+", regex=True, after="elsewhere:1")
+        (hit,) = debugger.grep("NEE.LE", regex=True, ignore_case=True).searched.hits
+
+    assert (hit.before, hit.match, hit.place.name) == ("a\udcff ", "needle", "search")

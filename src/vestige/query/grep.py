@@ -122,7 +122,7 @@ def grep_answer(
     options = options or GrepOptions()
     compiled, literals = _compile(pattern, options)
     run_id = run[0] if run else None
-    wanted = Wanted(compiled, literals, options.ignore_case, run_id, options.parts)
+    wanted = Wanted(compiled, literals, options.ignore_case, run_id, options.parts, options.regex)
     searched = store.search(wanted, options.after, HITS_MAX)
     return GrepAnswer(pattern, run[1] if run else None, options, searched)
 

@@ -344,6 +344,11 @@ class SqliteStore:
         return search.links_to(self._connection, run_id, span_id)
 
     def search(self, wanted: Wanted, after: str | None = None, limit: int = 100) -> Searched:
+        if wanted.expression:
+            # Here: what starts processes takes time to load, and few questions need it.
+            from vestige.store import apart
+
+            return apart.search(self.path, self.tenant, wanted, after, limit)
         return search.search(self._connection, wanted, after, limit)
 
     def query(self, sql: str, skip: int, limit: int) -> Rows:
