@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from vestige.record.line import parse_line
 from vestige.record.types import AnyRecord, Link, Log, SpanClose, SpanOpen, SpanUpdate, Unknown
+from vestige.store.base import CheckResult
 from vestige.store.sqlite import SqliteStore
 
 T0 = 1_763_229_905_000_000_000
@@ -300,3 +301,21 @@ def test_absurd_numbers_keep_no_batch_out(store: SqliteStore) -> None:
         " FROM runs r, writers w, rollups u"
     ).fetchone()
     assert row == (2**62,) * 5
+
+
+def test_what_comes_late_takes_back_what_checks_said(store: SqliteStore) -> None:
+    """A span that ended before the run did, told of after it: no time or count of the run changes."""
+    late = [closing(3, "tool", 2), SpanUpdate(1, WRITER, 4, T0 + 4000, RUN, "tool", {"seen": True})]
+    store.append(
+        [opening(1, "root", type="run"), opening(2, "tool", type="tool", parent_id="root")]
+    )
+    store.append([closing(9, "root", 1)])
+    results = []
+    for record in late:
+        (run,) = store.find_runs(RUN)
+        store.store_findings(run, [CheckResult("in-flight-end", 1, [])])
+        results.append(len(store.check_results([RUN])))
+        store.append([record])
+        results.append(len(store.check_results([RUN])))
+
+    assert results == [1, 0, 1, 0]

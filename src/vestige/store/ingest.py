@@ -397,6 +397,8 @@ class Ingest:
         executemany("INSERT INTO links VALUES (?, ?, ?, ?, ?)", self._links)
         executemany("INSERT OR IGNORE INTO unknown VALUES (?, ?, ?, ?)", self._unknown)
         for run in self._runs.values():
+            # What was said of it may be otherwise now, even where no count of it has changed.
+            execute("DELETE FROM findings WHERE run = ?", (run.id,))
             # The names are ours, from _root_opened and _ended, never a caller's.
             names = "".join(f", {name} = ?" for name in run.changes)
             execute(

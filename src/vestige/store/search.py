@@ -404,8 +404,9 @@ def store_findings(
 ) -> None:
     """Replace what is kept of a run; the caller's transaction."""
     row = connection.execute(
-        "SELECT id FROM runs WHERE run_id = ? AND last_ns = ? AND span_count = ? AND log_count = ?",
-        (run.id, run.last_ns, run.span_count, run.log_count),
+        "SELECT id FROM runs WHERE run_id = ? AND last_ns = ? AND span_count = ? AND log_count = ?"
+        " AND error_count = ? AND outcome = ?",
+        (run.id, run.last_ns, run.span_count, run.log_count, run.error_count, run.outcome),
     ).fetchone()
     if row is None:
         return  # it has grown since, or is gone
