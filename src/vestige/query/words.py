@@ -16,6 +16,11 @@ _CONTROL = re.compile(
 )
 
 
+def seconds(value: float) -> str:
+    """To the nanosecond, as an option takes it back: `2592000`, `12.345678901`."""
+    return f"{value:.9f}".rstrip("0").rstrip(".")
+
+
 def duration(ns: int | None) -> str:
     """`12µs`, `3.4ms`, `1.8s`, `2m05s`, `3h10m`, `7d`."""
     if ns is None:
