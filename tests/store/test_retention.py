@@ -256,3 +256,12 @@ def test_what_was_not_understood_goes_with_its_run(store: SqliteStore) -> None:
     kept = everything(store)
     assert [row[:3] for row in kept["unknown"]] == [(WRITER, 2, run_id(2))]
     assert kept["remote_writers"] == []
+
+
+@pytest.mark.parametrize("age_s", [10.0**10, 10.0**15])
+def test_an_age_as_good_as_for_ever_keeps_all(store: SqliteStore, age_s: float) -> None:
+    """More than a number of the database: else a collector would end at its first pass."""
+    add_run(store, 1, days_ago=900)
+
+    assert store.prune(RetentionPolicy(age_s, None), NOW_NS).runs == 0
+    assert len(store.list_runs(RunFilter(limit=10**30))) == 1

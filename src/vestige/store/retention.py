@@ -42,7 +42,9 @@ def prune(
     """Apply a policy, inside the caller's transaction."""
     runs = spans = gone = freed = 0
     if policy.age_max_s is not None:
-        cutoff_ns = now_ns - int(policy.age_max_s * 1e9)
+        cutoff_ns = max(
+            0, now_ns - int(policy.age_max_s * 1e9)
+        )  # an age may be as good as for ever
         old = connection.execute(_OLD, (cutoff_ns,)).fetchall()
         for run, _ in old:
             spans += connection.execute("DELETE FROM spans WHERE run = ?", (run,)).rowcount
