@@ -203,3 +203,20 @@ def test_an_expression_that_would_take_for_ever_is_ended(
         (hit,) = debugger.grep("NEE.LE", regex=True, ignore_case=True).searched.hits
 
     assert (hit.before, hit.match, hit.place.name) == ("a\udcff ", "needle", "search")
+
+
+def test_an_argument_with_bytes_that_are_no_text_is_a_question_like_any_other(home: Home) -> None:
+    """A shell hands them over as surrogates, which no database takes."""
+    odd = "\udcff\ud800"
+    with Recorder(home, last_words=False) as recorder, recorder.run("agent") as run:
+        run.child("search", type="tool").end(body=b"one \xff\xfe two")
+    with vestige.open(home.root) as debugger:
+        for ask in (debugger.overview, debugger.span, lambda id: debugger.list(after=id)):
+            with pytest.raises(NotFoundError) as problem:
+                ask(odd)
+            assert str(problem.value).isprintable()
+        nothing = [debugger.list(conversation=odd).text(), debugger.show(type=odd).text()]
+        (hit,) = debugger.grep("\udcff\udcfe").searched.hits
+
+    assert all(text.encode() for text in nothing)
+    assert hit.place.name == "search"

@@ -155,7 +155,7 @@ class Debugger:
             failed=failed,
             since_ns=None if since_s is None else max(0, now_ns - int(since_s * 1e9)),
             name=name,
-            conversation_id=conversation,
+            conversation_id=None if conversation is None else words.valid(conversation),
             with_implicit=everything,
             after=None if after is None else find_run(self.store, after).short_id,
             terms=terms,

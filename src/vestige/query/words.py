@@ -12,7 +12,7 @@ import re
 from vestige.record.types import Scalar
 
 _CONTROL = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]+"
+    "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff]+"
 )
 
 
@@ -88,6 +88,11 @@ def one_line(text: str, length_max: int) -> str:
     if len(shown) > length_max:
         return shown[: length_max - 1] + "…"
     return shown if len(text) <= length_max * 4 else shown + "…"
+
+
+def valid(text: str) -> str:
+    """Text of the user's as a store could hold it: an argument may have bytes that are no text."""
+    return text.encode(errors="replace").decode()
 
 
 def value(scalar: Scalar, length_max: int) -> str:
