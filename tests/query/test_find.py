@@ -211,7 +211,7 @@ def test_an_argument_with_bytes_that_are_no_text_is_a_question_like_any_other(ho
     with Recorder(home, last_words=False) as recorder, recorder.run("agent") as run:
         run.child("search", type="tool").end(body=b"one \xff\xfe two")
     with vestige.open(home.root) as debugger:
-        for ask in (debugger.overview, debugger.span, lambda id: debugger.list(after=id)):
+        for ask in (debugger.overview, debugger.span, lambda odd: debugger.list(after=odd)):
             with pytest.raises(NotFoundError) as problem:
                 ask(odd)
             assert str(problem.value).isprintable()
