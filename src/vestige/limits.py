@@ -350,6 +350,14 @@ TRANSCRIPT_ITEMS = 200
 TRANSCRIPT_TEXT_MAX = 4_000
 """Characters of one message, argument or result in a transcript; the whole is one call away."""
 
+EXPRESSION_S = 20.0
+"""A search with a regular expression: the bounds of rows and bytes are reached in less, unless the
+expression itself would take for ever."""
+
+SUM_MAX = 2**62
+"""Of what the store adds up: a database's numbers end at 2**63, and one that is beyond it would keep
+the whole batch out, for ever."""
+
 SECONDS_MAX = 1e9
 """Of an age or a moment that is asked for: thirty years, more than any store holds."""
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import vestige
 from vestige.home import Home
 from vestige.query.costs import Cost
+from vestige.query.debugger import Debugger
+from vestige.record.types import SpanClose, SpanOpen
 from vestige.recorder import Recorder
+from vestige.store.sqlite import SqliteStore
 
 TOKENS = {"input_tokens": 1_000_000, "output_tokens": 1_000_000}
 
@@ -47,3 +52,36 @@ def test_a_list_tells_money_when_asked(home: Home) -> None:
     assert "COST" not in plain.text()
     assert [line.split()[-1] for line in priced.text().splitlines()] == ["COST", "$2.00", "unknown"]
     assert [run["cost_usd"] for run in priced.data()["runs"]] == [2.0, None]
+
+
+def test_one_run_with_absurd_numbers_hides_no_other(home: Home) -> None:
+    """A sum that is more than a database holds is no reason to answer nothing."""
+    absurd = {"model": "gpt-4o-mini", "input_tokens": 2**62, "output_tokens": 1}
+    record(home, absurd, absurd, absurd, {"model": "mine", "cost_usd": 2**62})
+    record(home, {"model": "mine", "cost_usd": 2})
+    with Recorder(home, last_words=False) as recorder, recorder.run("agent", "talk") as run:
+        for _ in range(4):
+            run.span("chat", type="llm").end(attributes={"model": "m", "cost_usd": 2**62, **TOKENS})
+    with vestige.open(home.root) as debugger:
+        priced = debugger.list(cost=True, group="conversation")
+        others = [debugger.stats(), debugger.trends(by="hour"), debugger.trends(by="day")]
+
+    assert [run["cost_usd"] for run in priced.data()["runs"]][1] == 2.0
+    assert all(answer.text() for answer in others)
+
+
+def test_durations_add_up_to_more_than_a_number_of_the_database(tmp_path: Path) -> None:
+    """Each of them is within its bounds."""
+    day_ns, run = 86_400 * 10**9, "3d1957bd-0000-4000-8000-000000000001"
+    with SqliteStore.open(tmp_path / "store.db") as store:
+        for day in range(3):
+            at_ns, span = 20_000 * day_ns + day * day_ns, f"tool{day}"
+            store.append(
+                [
+                    SpanOpen(1, "a" * 16, 2 * day + 1, at_ns, run, span, "agent", "tool", "search"),
+                    SpanClose(1, "a" * 16, 2 * day + 2, at_ns, run, span, "ok", 2**62),
+                ]
+            )
+        answer = Debugger(store).stats()
+
+    assert "search      3" in answer.text()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -15,9 +16,11 @@ from vestige.errors import UsageError
 from vestige.home import Home
 from vestige.query.debugger import Debugger
 from vestige.query.filters import KEYS, parse_filter
+from vestige.record.types import Log
 from vestige.recorder import Recorder
 from vestige.store import run_terms
 from vestige.store.base import Term
+from vestige.store.sqlite import SqliteStore
 
 NOW = 1_800_000_000 * 10**9
 
@@ -245,3 +248,17 @@ def test_the_rows_of_long_runs_bound_a_look_too(
     assert answer.looked_at is not None
     assert 1 <= answer.looked_at < 10
     assert answer.next is not None
+
+
+def test_a_run_without_a_name_has_no_other_name(tmp_path: Path) -> None:
+    """Its beginning was lost. What is not said of it is not said of it, also when turned round."""
+    line = Log(1, "5f0c9a1e77b2c4d0", 1, NOW, "3d1957bd-0000-4000", "agent", "info", "card refused")
+    with SqliteStore.open(tmp_path / "store.db") as store:
+        store.append([line])
+        debugger = Debugger(store)
+        found = {
+            text: len(debugger.list(text).runs)
+            for text in ("-name:refund", "-missing", "name:refund", "-refused", "refused")
+        }
+
+    assert found == {"-name:refund": 1, "-missing": 1, "name:refund": 0, "-refused": 0, "refused": 1}  # fmt: skip

@@ -9,10 +9,12 @@ import pytest
 import vestige
 from conftest import load
 from vestige.clock import FakeClock
-from vestige.errors import AmbiguousIdError, NotFoundError
+from vestige.errors import AmbiguousIdError, NotFoundError, UsageError
 from vestige.home import Home
+from vestige.query.debugger import Debugger
 from vestige.query.find import resolve
 from vestige.recorder import Recorder
+from vestige.store.base import RetentionPolicy
 from vestige.store.sqlite import SqliteStore
 
 
@@ -154,3 +156,67 @@ def test_a_search_in_a_large_store_stops_at_a_bound_and_goes_on_from_its_cursor(
 
     assert pages > 2
     assert len(found) == len(set(found)) == 4
+
+
+def test_what_a_kept_run_says_is_found_though_the_first_that_said_it_is_gone(home: Home) -> None:
+    """Equal bodies are stored once, and retention may take the run that they came with."""
+    for _ in range(2):
+        with Recorder(home, last_words=False) as recorder, recorder.run("agent") as run:
+            run.child("search", type="tool").end(body="no needle in this haystack")
+    with vestige.open(home.root) as debugger:
+        first, last = sorted(debugger.list().runs, key=lambda run: run.started_ns)
+    with SqliteStore.open(home.store) as store:
+        pruned = store.prune(RetentionPolicy(0, None), first.last_ns + 1)
+        searched = Debugger(store).grep("needle").searched
+
+    assert pruned.runs >= 1
+    assert [hit.place.run_id for hit in searched.hits] == [last.id]
+
+
+def test_a_text_that_many_runs_share_is_found_in_each_of_them(home: Home) -> None:
+    """A system prompt is in every request there is, and in this run, too."""
+    system = {"role": "system", "content": "You find the needle. " * 30}
+    with Recorder(home, last_words=False) as recorder:
+        for number in range(210):
+            with recorder.run("agent") as run:
+                said = {"role": "user", "content": f"{number} " * 2_000}
+                run.child("chat", type="llm", body={"messages": [system, said]}).end()
+    with vestige.open(home.root) as debugger:
+        newest = debugger.list().runs[0]
+        searched = debugger.grep("needle", newest.short_id).searched
+
+    assert [hit.place.run_id for hit in searched.hits] == [newest.id]
+
+
+def test_an_expression_that_would_take_for_ever_is_ended(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a thread nobody could end it, and no other thread would run: a server would be silent."""
+    monkeypatch.setattr("vestige.store.apart.EXPRESSION_S", 2.0)
+    with Recorder(home, last_words=False) as recorder, recorder.run("agent") as run:
+        run.child("search", type="tool", body="a" * 60 + "b").end(body=b"a\xff needle")
+    with vestige.open(home.root) as debugger:
+        with pytest.raises(UsageError, match="takes longer than 2 s"):
+            debugger.grep("(a+)+$", regex=True)
+        with pytest.raises(UsageError, match="no cursor of this search"):
+            debugger.grep("a+", regex=True, after="elsewhere:1")
+        (hit,) = debugger.grep("NEE.LE", regex=True, ignore_case=True).searched.hits
+
+    assert (hit.before, hit.match, hit.place.name) == ("a\udcff ", "needle", "search")
+
+
+def test_an_argument_with_bytes_that_are_no_text_is_a_question_like_any_other(home: Home) -> None:
+    """A shell hands them over as surrogates, which no database takes."""
+    odd = "\udcff\ud800"
+    with Recorder(home, last_words=False) as recorder, recorder.run("agent") as run:
+        run.child("search", type="tool").end(body=b"one \xff\xfe two")
+    with vestige.open(home.root) as debugger:
+        for ask in (debugger.overview, debugger.span, lambda odd: debugger.list(after=odd)):
+            with pytest.raises(NotFoundError) as problem:
+                ask(odd)
+            assert str(problem.value).isprintable()
+        nothing = [debugger.list(conversation=odd).text(), debugger.show(type=odd).text()]
+        (hit,) = debugger.grep("\udcff\udcfe").searched.hits
+
+    assert all(text.encode() for text in nothing)
+    assert hit.place.name == "search"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +16,10 @@ from vestige.home import Home
 from vestige.query.debugger import Debugger
 from vestige.query.outline import outline_answer
 from vestige.query.shape import draw_shape
+from vestige.record.types import Link, SpanOpen
 from vestige.recorder import Recorder
 from vestige.store.outlines import OPEN_MAX, Cursor, parse_cursor
+from vestige.store.sqlite import SqliteStore
 
 Row = dict[str, Any]
 
@@ -203,3 +206,20 @@ def test_the_shape_of_a_run_that_is_its_own_ancestor_ends() -> None:
     lines = draw_shape(spans, ["", "step", "a", "b", "c", "ok"])
 
     assert sorted(line.strip().split()[1] for line in lines) == ["a", "b", "c"]
+
+
+def test_more_links_than_a_page_holds_are_told_on_the_next(tmp_path: Path) -> None:
+    """A run of few spans may have many links: the page says that there are more."""
+    links = [Link(f"elsewhere{number}", "another run") for number in range(20)]
+    opened = SpanOpen(1, "a" * 16, 1, 10**18, "a run", "root", "agent", "run", "agent", links=links)
+    found: list[str] = []
+    with SqliteStore.open(tmp_path / "store.db") as store:
+        store.append([opened])
+        (info,) = store.find_runs("r1")
+        after, more = None, True
+        while more:
+            page = outline_answer(store, info, after, 6).data()
+            found += [link["target_span"] for link in page["links"]]
+            after, more = page["next"], page["more"]
+
+    assert found == [link.span_id for link in links]

@@ -125,3 +125,19 @@ def test_the_schema_names_each_table_of_the_store(debugger: Debugger) -> None:
     assert {row[0] for row in tables["rows"]} == {
         each["name"] for each in debugger.schema().data()["tables"]
     }
+
+
+def test_rows_that_are_long_come_in_smaller_pages(debugger: Debugger) -> None:
+    """Hundreds of values, each of the longest that there may be, are never held at once."""
+    query = (
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 7)"
+        " SELECT i, zeroblob(10000000) FROM n"
+    )
+    pages: list[list[object]] = []
+    after: int | None = 0
+    while after is not None:
+        answer = debugger.sql(query, after=after)
+        pages.append([row[0] for row in answer.rows.rows])
+        after = answer.data()["next"]
+
+    assert pages == [[1, 2, 3], [4, 5, 6], [7]]

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from vestige.record.line import parse_line
 from vestige.record.types import AnyRecord, Link, Log, SpanClose, SpanOpen, SpanUpdate, Unknown
+from vestige.store.base import CheckResult
 from vestige.store.sqlite import SqliteStore
 
 T0 = 1_763_229_905_000_000_000
@@ -273,3 +274,48 @@ def test_what_is_not_there_is_null_and_what_is_empty_is_not(store: SqliteStore) 
 
     assert rows.fetchall() == [(None,) * 8, (None, None, 1, 0, None, 1, 0, None)]
     assert logs.fetchall() == [("", None, None, None, None, None)]
+
+
+def test_absurd_numbers_keep_no_batch_out(store: SqliteStore) -> None:
+    """Each is within its bounds, and their sum is more than a database can hold: one record would
+    keep its whole journal out for ever."""
+    most = 2**53 - 1
+    tokens = {"input_tokens": most, "output_tokens": most, "cache_read_tokens": most}
+    records: list[AnyRecord] = [
+        SpanClose(1, WRITER, 1, 2**62, RUN, "root", "ok", 2**62),  # and its opening comes later
+        SpanOpen(1, WRITER, 2, 2**62, RUN, "root", "agent", "run", "triage"),
+    ]
+    for seq in range(3, 6_000, 3):
+        records.append(opening(seq, f"chat{seq}", type="llm", name="chat", parent_id="root"))
+        records.append(closing(seq + 1, f"chat{seq}", seq, attributes=tokens))
+        gap = {"gap": "full", "count": most}
+        records.append(Log(1, WRITER, seq + 2, T0, RUN, "vestige", "warn", "gap", None, gap))
+
+    last = opening(6_000, "chat", type="llm", name="chat")
+    more = [last, closing(6_001, "chat", 6_000, attributes=tokens)]
+    taken = [store.append(records), store.append(more)]
+
+    assert taken == [len(records), 2]
+    row = store._connection.execute(
+        "SELECT r.ended_ns, r.input_tokens, r.output_tokens, w.dropped, max(u.input_tokens)"
+        " FROM runs r, writers w, rollups u"
+    ).fetchone()
+    assert row == (2**62,) * 5
+
+
+def test_what_comes_late_takes_back_what_checks_said(store: SqliteStore) -> None:
+    """A span that ended before the run did, told of after it: no time or count of the run changes."""
+    late = [closing(3, "tool", 2), SpanUpdate(1, WRITER, 4, T0 + 4000, RUN, "tool", {"seen": True})]
+    store.append(
+        [opening(1, "root", type="run"), opening(2, "tool", type="tool", parent_id="root")]
+    )
+    store.append([closing(9, "root", 1)])
+    results = []
+    for record in late:
+        (run,) = store.find_runs(RUN)
+        store.store_findings(run, [CheckResult("in-flight-end", 1, [])])
+        results.append(len(store.check_results([RUN])))
+        store.append([record])
+        results.append(len(store.check_results([RUN])))
+
+    assert results == [1, 0, 1, 0]

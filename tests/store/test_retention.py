@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from vestige.errors import NotFoundError
-from vestige.record.types import AnyRecord, Log, SpanClose, SpanOpen
+from vestige.record.types import AnyRecord, Log, SpanClose, SpanOpen, Unknown
 from vestige.store.base import Pruned, RetentionPolicy, RunFilter
 from vestige.store.sqlite import SqliteStore
 
@@ -215,3 +215,53 @@ def test_a_writer_whose_runs_are_gone_is_forgotten_once_it_ended(store: SqliteSt
 
     assert alive == [WRITER]
     assert store.writers() == []
+
+
+def test_a_run_of_which_nobody_can_say_that_it_ended_goes_when_it_is_old(
+    store: SqliteStore,
+) -> None:
+    """Its beginning was never brought here, or who brought it is gone: it is not running, it is only
+    not known to have ended. It goes by age, and its bodies by size."""
+    at_ns, elsewhere, source = NOW_NS - 8 * DAY_NS, "aaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbb"
+    store.append(
+        [
+            Log(1, elsewhere, 1, at_ns, run_id(1), "agent", "info", "said", body=noise(1)),
+            SpanOpen(
+                1, source, 1, at_ns, run_id(2), "root2", "agent", "run", "run 2", body=noise(2)
+            ),
+        ]
+    )
+    store.end_writer(source, "imported")
+    add_run(store, 3, days_ago=8, body=noise(3), ended=False)
+
+    evicted = store.prune(RetentionPolicy(None, 0), NOW_NS, dry_run=True)
+    pruned = store.prune(WEEK, NOW_NS)
+
+    assert (evicted.bodies, pruned.runs) == (2, 2)
+    assert kept_runs(store) == {"run 3"}
+
+
+def test_what_was_not_understood_goes_with_its_run(store: SqliteStore) -> None:
+    """A record of a kind of tomorrow holds as much as any other; so does what a remote process left."""
+    add_run(store, 1, days_ago=8)
+    add_run(store, 2, days_ago=6)
+    kinds = [(1, run_id(1), WRITER), (2, run_id(2), WRITER), (1, None, "aaaaaaaaaaaaaaaa")]
+    for seq, run, writer in kinds:
+        fields = {"kind": "mood", "writer": writer, "seq": seq, "run_id": run}
+        store.append_remote([Unknown("mood", writer, seq, run, fields)], [(writer, "it fell")])
+    store.end_writer("aaaaaaaaaaaaaaaa", "interrupted")
+
+    store.prune(WEEK, NOW_NS)
+
+    kept = everything(store)
+    assert [row[:3] for row in kept["unknown"]] == [(WRITER, 2, run_id(2))]
+    assert kept["remote_writers"] == []
+
+
+@pytest.mark.parametrize("age_s", [10.0**10, 10.0**15])
+def test_an_age_as_good_as_for_ever_keeps_all(store: SqliteStore, age_s: float) -> None:
+    """More than a number of the database: else a collector would end at its first pass."""
+    add_run(store, 1, days_ago=900)
+
+    assert store.prune(RetentionPolicy(age_s, None), NOW_NS).runs == 0
+    assert len(store.list_runs(RunFilter(limit=10**30))) == 1

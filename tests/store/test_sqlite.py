@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import sqlite3
 import stat
 from pathlib import Path
@@ -232,3 +233,24 @@ def test_a_run_that_is_not_there_is_not_found(tmp_path: Path) -> None:
         pytest.raises(NotFoundError, match=r"nope: no such run in .*store\.db"),
     ):
         store.load_run("nope")
+
+
+def test_a_sync_that_failed_is_not_taken_for_done(tmp_path: Path) -> None:
+    """Whoever asks again, before a journal is deleted, must not hear that all is on disk."""
+    with SqliteStore.open(tmp_path / "store.db") as store:
+        fill(store)
+        next_file = os.dup(0)
+        os.close(next_file)
+        files, files_max = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (next_file, files_max))
+        try:
+            failures = []
+            for _ in range(2):
+                with pytest.raises(OSError, match="Too many open files") as caught:
+                    store.sync()
+                failures.append(caught.value)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (files, files_max))
+        store.sync()
+
+    assert len(failures) == 2

@@ -17,6 +17,7 @@ from typing import Any, Self, TypeVar
 from vestige import clock
 from vestige.errors import NotFoundError, UsageError
 from vestige.limits import FILTER_MAX, LIST_MAX, SECONDS_MAX, TRANSCRIPT_ITEMS
+from vestige.query import words
 from vestige.query.answer import Answer
 from vestige.query.bodies import BodyAnswer, Slice, Which, body_answer, parse_range
 from vestige.query.check import CheckAnswer, Examined, Keep, examine
@@ -154,7 +155,7 @@ class Debugger:
             failed=failed,
             since_ns=None if since_s is None else max(0, now_ns - int(since_s * 1e9)),
             name=name,
-            conversation_id=conversation,
+            conversation_id=None if conversation is None else words.valid(conversation),
             with_implicit=everything,
             after=None if after is None else find_run(self.store, after).short_id,
             terms=terms,
@@ -163,7 +164,7 @@ class Debugger:
         told = {"--name": name, "--conversation": conversation, "--like": like, "--group": group}
         options = [filter] if filter else []
         options += ["--failed"] if failed else []
-        options += ["--since", f"{since_s:g}s"] if since_s is not None else []
+        options += ["--since", f"{words.seconds(since_s)}s"] if since_s is not None else []
         options += [
             word for key, value in told.items() if value is not None for word in (key, value)
         ]

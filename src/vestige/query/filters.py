@@ -43,7 +43,7 @@ def parse_filter(text: str, now_ns: int) -> tuple[Term, ...]:
     """The terms. UsageError: which one does not fit, and what would."""
     if len(text) > FILTER_MAX:
         raise UsageError(f"filter: {len(text)} characters (expected at most {FILTER_MAX}).")
-    text = text.encode(errors="replace").decode()  # a lone surrogate is in no store
+    text = words.valid(text)
     terms: list[Term] = []
     at = 0
     while at < len(text):

@@ -53,6 +53,7 @@ def find_run(store: Store, text: str | None) -> RunInfo:
     """The one run that `text` is the id of; without text, the latest."""
     if text is None:
         return _latest(store)
+    text = words.valid(text)
     found = store.find_runs(text)
     if len(found) == 1:
         return found[0]
@@ -65,7 +66,7 @@ def resolve(store: Store, text: str | None, want: Want = "any") -> Target:
     """The one thing that `text` means. Text that holds an id among other words is searched for it."""
     if text is None or not text.strip():
         return Target("run", _latest(store), None, "latest run")
-    text = text.strip()
+    text = words.valid(text.strip())
     if (snapshot := _SNAPSHOT.fullmatch(text)) is not None:
         return _by_snapshot(store, snapshot[1], int(snapshot[2]))
     target = _by_id(store, text, want) or _by_foreign_id(store, text, want)

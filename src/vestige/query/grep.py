@@ -122,7 +122,7 @@ def grep_answer(
     options = options or GrepOptions()
     compiled, literals = _compile(pattern, options)
     run_id = run[0] if run else None
-    wanted = Wanted(compiled, literals, options.ignore_case, run_id, options.parts)
+    wanted = Wanted(compiled, literals, options.ignore_case, run_id, options.parts, options.regex)
     searched = store.search(wanted, options.after, HITS_MAX)
     return GrepAnswer(pattern, run[1] if run else None, options, searched)
 
@@ -142,7 +142,9 @@ def _compile(pattern: str, options: GrepOptions) -> tuple[re.Pattern[str], tuple
     forms = dict.fromkeys(
         [pattern, json.dumps(pattern, ensure_ascii=False)[1:-1], json.dumps(pattern)[1:-1]]
     )
-    literals = () if options.ignore_case and not pattern.isascii() else tuple(forms)
+    # A byte that is no text is in no name, message or attribute, and the database takes none.
+    vague = words.valid(pattern) != pattern or (options.ignore_case and not pattern.isascii())
+    literals = () if vague else tuple(forms)
     return re.compile("|".join(map(re.escape, forms)), flags), literals
 
 

@@ -64,7 +64,7 @@ class ShowOptions:
         }
         for name, value in told.items():
             if value is not None:
-                found += [name, f"{value:g}" if isinstance(value, float) else str(value)]
+                found += [name, words.seconds(value) if isinstance(value, float) else str(value)]
         return found
 
 
@@ -209,7 +209,7 @@ def _count_fitting(costs: Sequence[int], room: int) -> int:
 
 
 def _ns(seconds: float | None, default: int) -> int:
-    return default if seconds is None else int(seconds * 1e9)
+    return default if seconds is None else round(seconds * 1e9)
 
 
 # --- the header ---------------------------------------------------------------------------------

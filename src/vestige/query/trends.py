@@ -76,7 +76,9 @@ class TrendsAnswer(Asked):
         table += [self._row(bucket) for bucket in reversed(told)]
         titles, *rows = columns(table, right=range(1, 8))
         end = [f"next: {self.command('stats', '--by', 'tool')} | {self.command('list', 'is:failed')}"]  # fmt: skip
-        again = self.command("trends", "--since", f"{self.since_s:g}s", "--by", self.by)
+        again = self.command(
+            "trends", "--since", f"{words.seconds(self.since_s)}s", "--by", self.by
+        )
         how = f"--budget {TOKENS_MAX}" if budget < TOKENS_MAX else "--json"
         return fit(
             [*head, titles], rows, end, budget,

@@ -12,8 +12,13 @@ import re
 from vestige.record.types import Scalar
 
 _CONTROL = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]+"
+    "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff]+"
 )
+
+
+def seconds(value: float) -> str:
+    """To the nanosecond, as an option takes it back: `2592000`, `12.345678901`."""
+    return f"{value:.9f}".rstrip("0").rstrip(".")
 
 
 def duration(ns: int | None) -> str:
@@ -83,6 +88,11 @@ def one_line(text: str, length_max: int) -> str:
     if len(shown) > length_max:
         return shown[: length_max - 1] + "…"
     return shown if len(text) <= length_max * 4 else shown + "…"
+
+
+def valid(text: str) -> str:
+    """Text of the user's as a store could hold it: an argument may have bytes that are no text."""
+    return text.encode(errors="replace").decode()
 
 
 def value(scalar: Scalar, length_max: int) -> str:

@@ -25,6 +25,9 @@ SECONDS_MAX = 3.0
 VALUE_BYTES_MAX = 16 * MIB
 """Of one value: a query must not be able to make a gigabyte of zeros."""
 
+ROWS_BYTES_MAX = 32 * MIB
+"""Of all rows of an answer: hundreds of the longest values would be more than a machine has."""
+
 _STEPS_A_LOOK = 5_000
 _ALLOWED = frozenset(
     (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE)
@@ -65,14 +68,26 @@ def query(
         for _ in range(skip):
             if cursor.fetchone() is None:
                 break
-        rows = cursor.fetchmany(limit + 1)
+        rows, more = _take(cursor, limit)
     except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError) as error:
         if shadow is not None and "not authorized" in str(error):
             raise UsageError(f"sql: only reading is allowed here, and only of: {', '.join(names)}.") from error  # fmt: skip
         raise UsageError(_teach(str(error), sql, names)) from error
     if not columns:
         raise UsageError("sql: no question in it. Write a SELECT; `vestige schema` has examples.")
-    return Rows(columns, rows[:limit], len(rows) > limit)
+    return Rows(columns, rows, more)
+
+
+def _take(cursor: sqlite3.Cursor, limit: int) -> tuple[list[tuple[object, ...]], bool]:
+    """The next rows, and whether there are more. The first at least, whatever its size."""
+    rows: list[tuple[object, ...]] = []
+    size = 0
+    for row in cursor:
+        size += sum(len(value) for value in row if isinstance(value, str | bytes))
+        if len(rows) == limit or (rows and size > ROWS_BYTES_MAX):
+            return rows, True
+        rows.append(row)
+    return rows, False
 
 
 def _body_text(read_body: ReadBody, body_id: object) -> str | None:

@@ -163,6 +163,8 @@ class Wanted(msgspec.Struct, frozen=True):
     run_id: str | None
     parts: tuple[str, ...]
     """Of `attrs`, `logs`, `bodies`: searched in this order."""
+    expression: bool = False
+    """The pattern is the user's own: nobody knows how long it takes."""
 
 
 class Hit(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Final
 
-from vestige.store.reports import ModelSum, Sum
+from vestige.store.reports import TOKENS_OF_SPANS, ModelSum, Sum
 from vestige.store.rollups import bucket
 
 HOUR_NS: Final = 3_600 * 10**9
@@ -43,11 +43,8 @@ def sum_hour_models(connection: sqlite3.Connection, since_ns: int) -> list[Model
     ).fetchone()
     if spans > SPANS_MAX:
         return None
-    rows = connection.execute(_MODELS.format(HOUR_NS), (since_ns,))
-    return [
-        ModelSum(str(hour), str(model), count, *(n if isinstance(n, int) else 0 for n in tokens))
-        for hour, model, count, *tokens in rows
-    ]
+    rows = connection.execute(_MODELS.format(HOUR_NS, TOKENS_OF_SPANS), (since_ns,))
+    return [ModelSum(str(hour), str(model), count, *tokens) for hour, model, count, *tokens in rows]
 
 
 _RUNS = """
@@ -57,10 +54,7 @@ ORDER BY r.started_ns DESC LIMIT ?
 """
 _MODELS = """
 SELECT r.started_ns / {}, coalesce(json_extract(s.attributes, '$.model'), ''), count(*),
-  sum(json_extract(s.attributes, '$.input_tokens')),
-  sum(json_extract(s.attributes, '$.output_tokens')),
-  sum(json_extract(s.attributes, '$.cache_read_tokens')),
-  sum(json_extract(s.attributes, '$.cache_write_tokens'))
+  {}
 FROM runs r JOIN spans s ON s.run = r.id
 WHERE r.started_ns >= ? AND (r.input_tokens > 0 OR r.output_tokens > 0) AND s.type = 'llm'
 GROUP BY 1, 2

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from vestige.errors import ForeignRunError, UsageError
-from vestige.limits import MIB
+from vestige.limits import MIB, SUM_MAX
 from vestige.record.line import render_line
 from vestige.record.tenant import DEFAULT_TENANT, is_tenant
 from vestige.record.types import (
@@ -172,6 +172,7 @@ class Ingest:
         """Both ends are known, whichever was read first: add the span up."""
         assert span.status is not None and span.duration_ns is not None
         attributes = span.attributes
+        ended_ns = min(ended_ns, SUM_MAX)
         if span.type == "llm" and attributes:
             run.input_tokens += count_of(attributes.get("input_tokens"))
             run.output_tokens += count_of(attributes.get("output_tokens"))
@@ -396,20 +397,23 @@ class Ingest:
         executemany("INSERT INTO links VALUES (?, ?, ?, ?, ?)", self._links)
         executemany("INSERT OR IGNORE INTO unknown VALUES (?, ?, ?, ?)", self._unknown)
         for run in self._runs.values():
+            # What was said of it may be otherwise now, even where no count of it has changed.
+            execute("DELETE FROM findings WHERE run = ?", (run.id,))
             # The names are ours, from _root_opened and _ended, never a caller's.
             names = "".join(f", {name} = ?" for name in run.changes)
             execute(
                 UPDATE_RUN.format(names),
                 (
-                    run.last_ns, run.spans, run.logs, run.errors, run.own, run.input_tokens,
-                    run.output_tokens, *run.changes.values(), run.id,
+                    run.last_ns, run.spans, run.logs, run.errors, run.own,
+                    min(run.input_tokens, SUM_MAX), min(run.output_tokens, SUM_MAX),
+                    *run.changes.values(), run.id,
                 ),
             )  # fmt: skip
         for writer in self._writers.values():
             execute(
                 UPDATE_WRITER,
                 (
-                    writer.seen.render(), writer.last_ns, writer.dropped, writer.pid,
+                    writer.seen.render(), writer.last_ns, min(writer.dropped, SUM_MAX), writer.pid,
                     writer.supervisor, writer.process_span, writer.ended, writer.id,
                 ),
             )  # fmt: skip

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from vestige.limits import SUM_MAX
 from vestige.record.run import BodyRef, LinkInfo, LogInfo, Run, RunInfo, SpanInfo, in_order
 from vestige.record.tenant import DEFAULT_TENANT
 from vestige.record.types import OWN_COMPONENT
@@ -52,7 +53,7 @@ def look_for_runs(
         alike = " AND ".join([alike, *(sql for sql, _ in inside)])
         parts.append(_NO_NEWER.format(_ALIAS.sub("n.", alike)))
         values += [*own, *(value for _, each in inside for value in each)]
-    limit = wanted.limit if wanted.limit is not None else -1
+    limit = -1 if wanted.limit is None else min(wanted.limit, SUM_MAX)
     rows = connection.execute(
         f"SELECT {_RUN_COLUMNS} FROM runs r WHERE {' AND '.join(parts)}"
         " ORDER BY r.started_ns DESC, r.id DESC LIMIT ?",
@@ -182,7 +183,7 @@ _NO_NEWER = """(r.conversation_id IS NULL OR NOT EXISTS (
   AND (n.started_ns, n.id) > (r.started_ns, r.id) AND {}))"""
 _CONVERSATIONS = """
 SELECT r.conversation_id, count(*), sum(r.outcome NOT IN ('ok', 'running')), min(r.started_ns),
-  sum(r.input_tokens), sum(r.output_tokens)
+  CAST(total(r.input_tokens) AS INTEGER), CAST(total(r.output_tokens) AS INTEGER)
 FROM json_each(?) w JOIN runs r ON r.conversation_id = w.value GROUP BY 1
 """
 

@@ -80,7 +80,9 @@ def read_rows(
     logs = execute(_LOGS, (message_max, run, after.log, limit + 1)).fetchall()
     more |= len(logs) > limit
     logs = logs[:limit]
-    links = execute(_LINKS, (run, after.link, limit)).fetchall()
+    links = execute(_LINKS, (run, after.link, limit + 1)).fetchall()
+    more |= len(links) > limit
+    links = links[:limit]
     rows = [*known, *spans]
     unfinished = tuple(row[0] for row in rows if row[10] is None)
     cursor = Cursor(

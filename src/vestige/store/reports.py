@@ -35,6 +35,20 @@ BY: Final[dict[str, tuple[str, str]]] = {
 """A day counts runs; its tokens are those of the model calls of that day."""
 
 
+TOKENS: Final = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
+
+
+def _whole(value: str) -> str:
+    """A sum of whole numbers, as SQL. `sum` would refuse to answer when one run's absurd numbers
+    are more than it can hold, and so for all runs."""
+    return f"CAST(total({value}) AS INTEGER)"
+
+
+TOKENS_OF_SPANS: Final = ", ".join(
+    _whole(f"json_extract(s.attributes, '$.{name}')") for name in TOKENS
+)
+"""Of spans `s`."""
+
 SPANS_COUNTED_MAX: Final = 200_000
 """Spans of the latest runs that are counted for a ranking: some tenths of a second."""
 
@@ -83,11 +97,7 @@ def sum_model_calls(
     rows = connection.execute(
         f"""
         SELECT r.run_id, coalesce(json_extract(s.attributes, '$.model'), ''), count(*),
-          sum(json_extract(s.attributes, '$.input_tokens')),
-          sum(json_extract(s.attributes, '$.output_tokens')),
-          sum(json_extract(s.attributes, '$.cache_read_tokens')),
-          sum(json_extract(s.attributes, '$.cache_write_tokens')),
-          sum(json_extract(s.attributes, '$.cost_usd'))
+          {TOKENS_OF_SPANS}, sum(CAST(json_extract(s.attributes, '$.cost_usd') AS REAL))
         FROM spans s JOIN runs r ON r.id = s.run
         WHERE r.run_id IN ({marks}) AND s.type = 'llm' AND s.attributes IS NOT NULL
           AND (r.input_tokens > 0 OR r.output_tokens > 0)
@@ -96,16 +106,15 @@ def sum_model_calls(
         list(run_ids),
     )
     for run_id, model, count, *tokens, recorded in rows:
-        whole = [value if isinstance(value, int) else 0 for value in tokens]
         cost = float(recorded) if isinstance(recorded, (int, float)) else None
-        yield ModelSum(run_id, str(model), count, *whole), cost
+        yield ModelSum(run_id, str(model), count, *tokens), cost
 
 
 def sum_rollups(connection: sqlite3.Connection, by: str, since_day: str | None) -> list[Sum]:
     """Daily sums added up by a column."""
     column, where = BY[by]
     rows = connection.execute(
-        f"SELECT {column}, sum(count), sum(errors), sum(duration_ns),"
+        f"SELECT {column}, sum(count), sum(errors), {_whole('duration_ns')},"
         " '[' || group_concat(histogram) || ']'"
         f" FROM rollups WHERE {where} AND day >= ? AND component <> ? GROUP BY 1 ORDER BY 1",
         (since_day or "", "" if by in ("component", "type") else OWN_COMPONENT),
@@ -152,8 +161,7 @@ def sum_models(connection: sqlite3.Connection, by: str, since_day: str | None) -
     if by == "tool":
         return []
     rows = connection.execute(
-        f"SELECT {column}, model, sum(count), sum(input_tokens), sum(output_tokens),"
-        " sum(cache_read_tokens), sum(cache_write_tokens)"
+        f"SELECT {column}, model, sum(count), {', '.join(map(_whole, TOKENS))}"
         " FROM rollups WHERE type = 'llm' AND day >= ? GROUP BY 1, 2 ORDER BY 1, 2",
         (since_day or "",),
     )

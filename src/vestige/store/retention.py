@@ -9,6 +9,9 @@ Rollups stay in any case.
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
+
+import msgspec
 
 from vestige.limits import RETENTION_AGE_S, RETENTION_BODY_BYTES
 from vestige.store.base import Pruned, RetentionPolicy
@@ -16,7 +19,11 @@ from vestige.store.bodies import Bodies
 
 DEFAULT_RETENTION = RetentionPolicy(RETENTION_AGE_S, RETENTION_BODY_BYTES)
 
-_OLD = "SELECT id FROM runs WHERE last_ns < ? AND NOT pinned AND outcome <> 'running'"
+# Without its beginning, or when who began it is gone, nobody is left to say that a run ended.
+_RUNNING = """(outcome = 'running' AND EXISTS (
+  SELECT 1 FROM spans s JOIN writers w ON w.id = s.writer
+  WHERE s.run = runs.id AND s.span_id = runs.root_span AND w.ended IS NULL))"""
+_OLD = f"SELECT id, run_id FROM runs WHERE last_ns < ? AND NOT pinned AND NOT {_RUNNING}"
 
 _BODIES_OF = """
 SELECT input_body FROM spans WHERE input_body IS NOT NULL {and_run}
@@ -25,7 +32,7 @@ UNION SELECT body FROM logs WHERE body IS NOT NULL {and_run}
 """
 _REFERENCED = _BODIES_OF.format(and_run="")
 _PROTECTED = _BODIES_OF.format(
-    and_run="AND run IN (SELECT id FROM runs WHERE pinned OR outcome = 'running')"
+    and_run=f"AND run IN (SELECT id FROM runs WHERE pinned OR {_RUNNING})"
 )
 
 
@@ -35,9 +42,11 @@ def prune(
     """Apply a policy, inside the caller's transaction."""
     runs = spans = gone = freed = 0
     if policy.age_max_s is not None:
-        cutoff_ns = now_ns - int(policy.age_max_s * 1e9)
-        old = [row[0] for row in connection.execute(_OLD, (cutoff_ns,))]
-        for run in old:
+        cutoff_ns = max(
+            0, now_ns - int(policy.age_max_s * 1e9)
+        )  # an age may be as good as for ever
+        old = connection.execute(_OLD, (cutoff_ns,)).fetchall()
+        for run, _ in old:
             spans += connection.execute("DELETE FROM spans WHERE run = ?", (run,)).rowcount
             connection.execute("DELETE FROM logs WHERE run = ?", (run,))
             connection.execute("DELETE FROM links WHERE run = ?", (run,))
@@ -53,9 +62,22 @@ def prune(
                 " AND id NOT IN (SELECT writer FROM spans) AND id NOT IN (SELECT writer FROM logs)",
                 (cutoff_ns,),
             )
+            _forget_rest(connection, [run_id for _, run_id in old])
     if policy.body_bytes_max is not None:
         protected = [row[0] for row in connection.execute(_PROTECTED)]
         evicted = bodies.evict_oldest(policy.body_bytes_max, protected, now_ns)
         gone += evicted.count
         freed += evicted.freed_bytes
     return Pruned(runs, spans, gone, freed)
+
+
+def _forget_rest(connection: sqlite3.Connection, run_ids: Sequence[str]) -> None:
+    """What else is known of runs and writers that are gone."""
+    connection.execute(
+        "DELETE FROM unknown WHERE run_id IN (SELECT value FROM json_each(?))"
+        " OR writer NOT IN (SELECT writer FROM writers)",
+        (msgspec.json.encode(run_ids).decode(),),
+    )
+    connection.execute(
+        "DELETE FROM remote_writers WHERE over AND writer NOT IN (SELECT writer FROM writers)"
+    )

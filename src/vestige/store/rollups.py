@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from vestige.limits import SUM_MAX
 from vestige.record.tenant import DEFAULT_TENANT
 
 NAMES_MAX = 2_000
@@ -20,8 +21,6 @@ NAMES_MAX = 2_000
 
 OTHER = "(other)"
 _DAY_NS = 86_400 * 10**9
-_SUM_MAX = 2**62
-"""146 years: a batch of absurd durations must not be more than the database can hold."""
 
 Key = tuple[int, str, str, str, str]
 """Day number, component, type, name, model."""
@@ -73,6 +72,9 @@ class Sums:
         self.count = self.errors = self.duration_ns = 0
         self.input = self.output = self.cache_read = self.cache_write = 0
         self.histogram: Counter[int] = Counter()
+
+    def tokens(self) -> tuple[int, int, int, int]:
+        return self.input, self.output, self.cache_read, self.cache_write
 
 
 class Rollups:
@@ -133,9 +135,9 @@ class Rollups:
             connection.execute(
                 _UPSERT,
                 (
-                    *key, sums.count, sums.errors, min(sums.duration_ns, _SUM_MAX),
+                    *key, sums.count, sums.errors, min(sums.duration_ns, SUM_MAX),
                     msgspec.json.encode(dict(sorted(histogram.items()))).decode(),
-                    sums.input, sums.output, sums.cache_read, sums.cache_write,
+                    *(min(each, SUM_MAX) for each in sums.tokens()),
                 ),
             )  # fmt: skip
         self._sums.clear()
@@ -156,15 +158,15 @@ _SELECT = (
     "SELECT histogram FROM rollups"
     " WHERE day = ? AND tenant = ? AND component = ? AND type = ? AND name = ? AND model = ?"
 )
-_UPSERT = """
+_UPSERT = f"""
 INSERT INTO rollups VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET
   count = count + excluded.count,
   errors = errors + excluded.errors,
-  duration_ns = duration_ns + excluded.duration_ns,
+  duration_ns = min(duration_ns + excluded.duration_ns, {SUM_MAX}),
   histogram = excluded.histogram,
-  input_tokens = input_tokens + excluded.input_tokens,
-  output_tokens = output_tokens + excluded.output_tokens,
-  cache_read_tokens = cache_read_tokens + excluded.cache_read_tokens,
-  cache_write_tokens = cache_write_tokens + excluded.cache_write_tokens
+  input_tokens = min(input_tokens + excluded.input_tokens, {SUM_MAX}),
+  output_tokens = min(output_tokens + excluded.output_tokens, {SUM_MAX}),
+  cache_read_tokens = min(cache_read_tokens + excluded.cache_read_tokens, {SUM_MAX}),
+  cache_write_tokens = min(cache_write_tokens + excluded.cache_write_tokens, {SUM_MAX})
 """

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from vestige.limits import SUM_MAX
 from vestige.store.seen import SeenSet
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
@@ -141,10 +142,10 @@ INSERT_LOG = f"INSERT INTO logs({_LOG_COLUMNS}) VALUES ({_values(_LOG_COLUMNS)})
 UPDATE_RUN = """
 UPDATE runs SET last_ns = max(last_ns, ?), span_count = span_count + ?,
   log_count = log_count + ?, error_count = error_count + ?, own_count = own_count + ?,
-  input_tokens = input_tokens + ?, output_tokens = output_tokens + ?{}
+  input_tokens = min(input_tokens + ?, {sum_max}), output_tokens = min(output_tokens + ?, {sum_max}){}
 WHERE id = ?
-"""
-UPDATE_WRITER = """
-UPDATE writers SET seen = ?, last_ns = ?, dropped = dropped + ?, pid = ?, supervisor = ?,
+""".replace("{sum_max}", str(SUM_MAX))
+UPDATE_WRITER = f"""
+UPDATE writers SET seen = ?, last_ns = ?, dropped = min(dropped + ?, {SUM_MAX}), pid = ?, supervisor = ?,
   process_span = ?, ended = ? WHERE id = ?
 """

@@ -34,7 +34,7 @@ _HAS: Final = {
     "cost": "(r.input_tokens > 0 OR r.output_tokens > 0)",
 }
 _TEXTS: Final = {
-    "name": r"r.name LIKE ? ESCAPE '\'",
+    "name": r"coalesce(r.name, '') LIKE ? ESCAPE '\'",
     "component": r"coalesce(r.component, '') LIKE ? ESCAPE '\'",
 }
 _INSIDE: Final = {
@@ -44,7 +44,7 @@ _INSIDE: Final = {
     r" AND json_extract(s.attributes, '$.model') LIKE ? ESCAPE '\')",
     "check": "EXISTS (SELECT 1 FROM findings f WHERE f.run = r.id AND f.finding IS NOT NULL"
     r" AND (f.check_name LIKE ? ESCAPE '\' OR json_extract(f.finding, '$.kind') LIKE ? ESCAPE '\'))",
-    "text": r"""(r.name LIKE ? ESCAPE '\'
+    "text": r"""(coalesce(r.name, '') LIKE ? ESCAPE '\'
   OR EXISTS (SELECT 1 FROM spans s WHERE s.run = r.id
     AND (s.name LIKE ? ESCAPE '\' OR s.attributes LIKE ? ESCAPE '\'))
   OR EXISTS (SELECT 1 FROM logs l WHERE l.run = r.id AND l.message LIKE ? ESCAPE '\'))""",

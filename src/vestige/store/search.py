@@ -182,6 +182,8 @@ class _Looking:
     seen_bytes: int = 0
     seen_rows: int = 0
     """Of the whole store; a search in one run is bounded by its bytes alone."""
+    own: frozenset[int] | None = None
+    """Bodies of the one run that is searched."""
 
     def is_over(self) -> bool:
         return self.seen_bytes > SEARCH_BYTES_MAX or self.seen_rows > SEARCH_ROWS_MAX
@@ -224,6 +226,9 @@ class _Looking:
     # --- bodies ---------------------------------------------------------------------------
 
     def bodies(self, part: str, last: int | None) -> Iterator[tuple[str, Hit | None]]:
+        if self.run is not None:
+            rows = self.connection.execute(_BODIES_OF_RUN, {"run": self.run})
+            self.own = frozenset(row[0] for row in rows)
         for ids in self._piece_steps(last):
             marks = ",".join("?" * len(ids))
             rows = self.connection.execute(_TEXTS.format(marks), (*ids, *ids))
@@ -265,21 +270,23 @@ class _Looking:
     def _owned(self, cursor: str, piece: int, text: str, match: Any, count: int) -> Hit | None:
         """The hit at the first body that has this piece, and the record that had it first."""
         rows = self.connection.execute(_BODIES_OF_PIECE, (piece,)).fetchall()
-        for body, first_ns, start in rows[:_OWNERS_TRIED]:
-            owner = self._owner(body, first_ns)
+        mine = rows if self.own is None else [row for row in rows if row[0] in self.own]
+        for body, first_ns, last_ns, start in mine[:_OWNERS_TRIED]:
+            # Retention may have taken the run that had it first; then the last one has it still.
+            owner = self._owner(body, first_ns) or self._owner(body, last_ns)
             if owner is not None:
                 place, part = owner
                 at = start + len(text[: match.start()].encode(errors="surrogateescape"))
                 return _hit(cursor, place, part, text, match, at, count, len(rows))
         return None
 
-    def _owner(self, body: int, first_ns: int) -> tuple[Place, str] | None:
-        """No index leads from a body to its span: the time at which it was first seen does."""
+    def _owner(self, body: int, at_ns: int) -> tuple[Place, str] | None:
+        """No index leads from a body to its span: a time at which it was seen does."""
         if self.run is not None:
             runs = "s.run = :run"
         else:
-            runs = "s.run IN (SELECT id FROM runs WHERE started_ns <= :first AND last_ns >= :first)"
-        values = {"run": self.run, "first": first_ns, "body": body}
+            runs = "s.run IN (SELECT id FROM runs WHERE started_ns <= :at AND last_ns >= :at)"
+        values = {"run": self.run, "at": at_ns, "body": body}
         row = self.connection.execute(_OWNER_SPAN.format(runs), values).fetchone()
         if row is not None:
             return _place(row), "input" if row[6] == body else "output"
@@ -325,20 +332,18 @@ SELECT r.run_id, t.span_id, r.id run, s.number, s.type, coalesce(s.name, r.name)
 FROM logs t JOIN runs r ON r.id = t.run
 LEFT JOIN spans s ON s.span_id = t.span_id AND s.run = t.run WHERE {}
 """
-_PIECES_OF_RUN = """
-WITH RECURSIVE chain (id, parent, piece) AS (
-  SELECT id, parent, piece FROM nodes WHERE id IN (
+_BODIES_OF_RUN = """
     SELECT input_body FROM spans WHERE run = :run UNION
     SELECT output_body FROM spans WHERE run = :run UNION
-    SELECT body FROM logs WHERE run = :run)
+    SELECT body FROM logs WHERE run = :run"""
+_PIECES_OF_RUN = f"""
+WITH RECURSIVE chain (id, parent, piece) AS (
+  SELECT id, parent, piece FROM nodes WHERE id IN ({_BODIES_OF_RUN})
   UNION
   SELECT n.id, n.parent, n.piece FROM chain c JOIN nodes n ON n.id = c.parent WHERE n.id < c.id
 )
 SELECT piece FROM chain WHERE piece > :last
-UNION SELECT id FROM bodies WHERE codec IS NOT NULL AND id > :last AND id IN (
-    SELECT input_body FROM spans WHERE run = :run UNION
-    SELECT output_body FROM spans WHERE run = :run UNION
-    SELECT body FROM logs WHERE run = :run)
+UNION SELECT id FROM bodies WHERE codec IS NOT NULL AND id > :last AND id IN ({_BODIES_OF_RUN})
 ORDER BY 1
 """
 _NEWEST_TEXTS = """
@@ -357,9 +362,9 @@ WITH RECURSIVE down (id, start) AS (
   UNION
   SELECT n.id, d.start FROM down d JOIN nodes n ON n.parent = d.id AND n.parent > 0
 )
-SELECT b.id, b.first_ns, min(d.start) FROM down d JOIN bodies b ON b.id = d.id
+SELECT b.id, b.first_ns, b.last_ns, min(d.start) FROM down d JOIN bodies b ON b.id = d.id
 WHERE b.evicted_ns IS NULL GROUP BY b.id
-UNION ALL SELECT id, first_ns, 0 FROM bodies WHERE id = ?1 AND codec IS NOT NULL
+UNION ALL SELECT id, first_ns, last_ns, 0 FROM bodies WHERE id = ?1 AND codec IS NOT NULL
 ORDER BY 2, 1
 """
 _OWNER_SPAN = f"""
@@ -399,8 +404,9 @@ def store_findings(
 ) -> None:
     """Replace what is kept of a run; the caller's transaction."""
     row = connection.execute(
-        "SELECT id FROM runs WHERE run_id = ? AND last_ns = ? AND span_count = ? AND log_count = ?",
-        (run.id, run.last_ns, run.span_count, run.log_count),
+        "SELECT id FROM runs WHERE run_id = ? AND last_ns = ? AND span_count = ? AND log_count = ?"
+        " AND error_count = ? AND outcome = ?",
+        (run.id, run.last_ns, run.span_count, run.log_count, run.error_count, run.outcome),
     ).fetchone()
     if row is None:
         return  # it has grown since, or is gone

@@ -113,9 +113,9 @@ class SqliteStore:
         self._connection.close()
 
     def sync(self) -> None:
-        if self._connection.total_changes == self._synced:
+        changes = self._connection.total_changes
+        if changes == self._synced:
             return
-        self._synced = self._connection.total_changes
         # A commit is in the log, which SQLite itself writes through only now and then. Nobody has
         # locks on that file, which closing it would lose (https://sqlite.org/howtocorrupt.html).
         for path in (f"{self.path}-wal", self.path.parent):
@@ -125,6 +125,7 @@ class SqliteStore:
                     os.fsync(file)
                 finally:
                     os.close(file)
+        self._synced = changes  # not before: one that failed is to be asked again
 
     def __enter__(self) -> Self:
         return self
@@ -343,6 +344,11 @@ class SqliteStore:
         return search.links_to(self._connection, run_id, span_id)
 
     def search(self, wanted: Wanted, after: str | None = None, limit: int = 100) -> Searched:
+        if wanted.expression:
+            # Here: what starts processes takes time to load, and few questions need it.
+            from vestige.store import apart
+
+            return apart.search(self.path, self.tenant, wanted, after, limit)
         return search.search(self._connection, wanted, after, limit)
 
     def query(self, sql: str, skip: int, limit: int) -> Rows:
