@@ -273,3 +273,31 @@ def test_what_is_not_there_is_null_and_what_is_empty_is_not(store: SqliteStore) 
 
     assert rows.fetchall() == [(None,) * 8, (None, None, 1, 0, None, 1, 0, None)]
     assert logs.fetchall() == [("", None, None, None, None, None)]
+
+
+def test_sums_of_absurd_numbers_are_cut_and_stop_nobody(store: SqliteStore) -> None:
+    """Each fits the database and their sum does not: a batch that fails is read again for ever."""
+    most, longest = 2**53 - 1, 2**62
+    tokens = {"input_tokens": most, "output_tokens": most, "cache_read_tokens": most}
+    calls = [
+        record
+        for seq in range(1, 2_100, 2)
+        for record in (
+            opening(seq, f"s{seq}", type="llm", name="chat", attributes=tokens),
+            closing(seq + 1, f"s{seq}", seq),
+        )
+    ]
+    gaps = [
+        Log(1, WRITER, seq, T0, RUN, "vestige", "warn", "gap", None, {"gap": 1, "count": most})
+        for seq in range(3_001, 4_100)
+    ]
+    close = SpanClose(1, WRITER, 5_000, longest, RUN, "root", "ok", longest)
+    late = SpanOpen(1, WRITER, 5_001, longest, RUN, "root", "agent", "run", "root")
+
+    taken = store.append([*calls, *gaps, close, late])
+
+    db = store._connection
+    assert taken == len(calls) + len(gaps) + 2
+    assert db.execute("SELECT input_tokens, ended_ns FROM runs").fetchone() == (longest, longest)
+    assert db.execute("SELECT max(cache_read_tokens) FROM rollups").fetchone() == (longest,)
+    assert store.writers()[0].dropped == longest

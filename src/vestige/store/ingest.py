@@ -61,6 +61,8 @@ WAITING_MAX = 16 * MIB
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 _OWN_TYPES = frozenset(("run", "process"))
+_SUM_MAX = 2**62
+"""As `Count`: sums of absurd numbers must not be more than the database can hold."""
 
 
 class Ingest:
@@ -178,7 +180,7 @@ class Ingest:
         elif span.type == "run" and span.parent_id is None:
             run.changes["outcome"] = span.status
             run.changes["duration_ns"] = span.duration_ns
-            run.changes["ended_ns"] = ended_ns
+            run.changes["ended_ns"] = min(ended_ns, _SUM_MAX)
         elif span.type == "process" and span.span_id == writer.process_span:
             writer.ended = "interrupted" if span.status == "interrupted" else "exited"
         self._rollups.add(
@@ -401,15 +403,16 @@ class Ingest:
             execute(
                 UPDATE_RUN.format(names),
                 (
-                    run.last_ns, run.spans, run.logs, run.errors, run.own, run.input_tokens,
-                    run.output_tokens, *run.changes.values(), run.id,
+                    run.last_ns, run.spans, run.logs, run.errors, run.own,
+                    min(run.input_tokens, _SUM_MAX), min(run.output_tokens, _SUM_MAX),
+                    *run.changes.values(), run.id,
                 ),
             )  # fmt: skip
         for writer in self._writers.values():
             execute(
                 UPDATE_WRITER,
                 (
-                    writer.seen.render(), writer.last_ns, writer.dropped, writer.pid,
+                    writer.seen.render(), writer.last_ns, min(writer.dropped, _SUM_MAX), writer.pid,
                     writer.supervisor, writer.process_span, writer.ended, writer.id,
                 ),
             )  # fmt: skip

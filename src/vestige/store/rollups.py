@@ -21,7 +21,7 @@ NAMES_MAX = 2_000
 OTHER = "(other)"
 _DAY_NS = 86_400 * 10**9
 _SUM_MAX = 2**62
-"""146 years: a batch of absurd durations must not be more than the database can hold."""
+"""146 years: a batch of absurd durations or counts must not be more than the database can hold."""
 
 Key = tuple[int, str, str, str, str]
 """Day number, component, type, name, model."""
@@ -130,12 +130,13 @@ class Rollups:
             if row is not None:
                 for text, count in msgspec.json.decode(row[0]).items():
                     histogram[int(text)] += count
+            tokens = (sums.input, sums.output, sums.cache_read, sums.cache_write)
             connection.execute(
                 _UPSERT,
                 (
                     *key, sums.count, sums.errors, min(sums.duration_ns, _SUM_MAX),
                     msgspec.json.encode(dict(sorted(histogram.items()))).decode(),
-                    sums.input, sums.output, sums.cache_read, sums.cache_write,
+                    *(min(count, _SUM_MAX) for count in tokens),
                 ),
             )  # fmt: skip
         self._sums.clear()
