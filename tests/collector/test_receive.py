@@ -230,3 +230,20 @@ def test_numbers_full_of_holes_are_refused_and_backwards_ones_are_not(tmp_path: 
     assert isinstance(backwards, Receipt) and backwards.new == 5_000
     assert isinstance(holes, ParcelError) and "missing" in str(holes)
     assert runs_of(there)[run_id].info.log_count == 5_000
+
+
+def test_a_store_that_was_put_away_takes_nothing_in_any_more(home: Home, tmp_path: Path) -> None:
+    """Who was told "I have it" finds it in the home's store, not in a file that is gone."""
+    there = Home(tmp_path / "there")
+    record(home)
+    delivery = Delivery(sent_by(home), "zstd", "default")
+    with Receiver(there) as receiver:
+        receiver.take([delivery])
+        for path in there.root.glob("store.db*"):
+            path.unlink()
+
+        (again,) = receiver.take([delivery])
+
+        assert isinstance(again, Receipt)
+        assert again.new == again.records > 3
+        assert "agent" in {run.info.name for run in runs_of(there).values()}
