@@ -250,6 +250,10 @@ def test_a_wrong_or_revoked_key_stops_with_a_clear_error(shared: Serving, home: 
         ("https://me:pw@vestige.example", "only a host"),
         ("http://127.0.0.1:99999", "no valid URL"),
         ("not a url", "no URL of a server"),
+        ("https://a..b", "no valid URL"),
+        (f"https://{'a' * 64}.example", "no valid URL"),
+        ("https://vestige.example/ü", "no path of a URL"),
+        ("https://vestige.example/a b", "no path of a URL"),
     ],
 )
 def test_an_address_that_makes_no_sense_is_a_usage_error(home: Home, url: str, said: str) -> None:
