@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from vestige.errors import ParcelError, ParcelTooLargeError
-from vestige.limits import MIB, PARCEL_MAX, PARCEL_PACKED_MAX
+from vestige.limits import MIB, PARCEL_FRAMES_MAX, PARCEL_MAX, PARCEL_PACKED_MAX
 from vestige.store.compress import Unpacker, pack
 
 ENCODINGS = ("zstd", "gzip", "identity")
@@ -72,8 +72,14 @@ def unpack(data: bytes, encoding: str, length_max: int = PARCEL_MAX) -> bytes:
             f"parcel: encoding {encoding!r} is not known (expected {', '.join(ENCODINGS)})."
         )
     parts: list[bytes] = []
-    total = 0
+    total = frames = 0
     while data:
+        frames += 1
+        if frames > PARCEL_FRAMES_MAX:
+            raise ParcelError(
+                f"parcel: joined from more than {PARCEL_FRAMES_MAX} pieces of {encoding}. Pack it"
+                " as one."
+            )
         frame: _Frame = Unpacker() if encoding == "zstd" else _Gzip()
         for part in _unfold(frame, data, encoding):
             total += len(part)
