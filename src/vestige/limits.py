@@ -115,6 +115,9 @@ PARCEL_PACKED_MAX = 40 * MIB
 PARCEL_MAX = 64 * MIB
 """The same, unpacked: a body of `BODY_MAX` as base64, and some lines around it. More is a bomb."""
 
+PARCEL_FRAMES_MAX = 100
+"""Packed pieces that a request may be joined from: each costs a copy of all that follow it."""
+
 PARCEL_BYTES = 4 * MIB
 """What `ship` puts into one request unless a single body is longer: soon sent, and sent again soon."""
 

@@ -246,3 +246,21 @@ def test_a_daemon_goes_on_after_a_tick_that_failed(home: Home) -> None:
 
     assert len(said) == 1 and "will go on" in said[0]
     assert "while locked" in stored(home)
+
+
+def test_a_collector_whose_store_is_gone_ends_and_leaves_the_journals(home: Home) -> None:
+    """What it would take in nobody could find; the next one makes a store, and finds all of it."""
+    with hold(home) as collector:
+        assert collector is not None
+        collector.tick()
+        for path in home.root.glob("store.db*"):
+            path.unlink()
+        with Recorder(home, last_words=False) as recorder:
+            recorder.run("after").end()
+
+        turns = iter((True, True))
+        with pytest.raises(StoreError, match="deleted or replaced"):
+            collector.run(lambda seconds: next(turns, False), lambda text: None)
+
+    catch_up(home)
+    assert "after" in stored(home)

@@ -126,6 +126,15 @@ def test_what_was_packed_is_unpacked(encoding: str) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["zstd", "gzip"])
+def test_a_parcel_of_a_million_empty_pieces_is_refused_at_once(encoding: str) -> None:
+    """Each piece costs a look at all that follow: together they would take hours."""
+    piece = pack(b"") if encoding == "zstd" else gzip.compress(b"")
+
+    with pytest.raises(ParcelError, match="pieces"):
+        unpack(piece * 1_000_000, encoding)
+
+
+@pytest.mark.parametrize("encoding", ["zstd", "gzip"])
 def test_a_bomb_is_refused_once_it_is_too_long(encoding: str) -> None:
     """Some kilobytes that unfold to twice the bound are given up there, not held."""
     compressor = zlib.compressobj(wbits=31)

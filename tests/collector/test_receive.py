@@ -241,3 +241,20 @@ def test_who_does_not_wait_for_a_reply_any_more_keeps_nobody_else_waiting(home: 
     intake.close()
 
     assert reply.problem is None
+
+
+def test_a_store_that_was_put_away_takes_nothing_in_any_more(home: Home, tmp_path: Path) -> None:
+    """Who was told "I have it" finds it in the home's store, not in a file that is gone."""
+    there = Home(tmp_path / "there")
+    record(home)
+    delivery = Delivery(sent_by(home), "zstd", "default")
+    with Receiver(there) as receiver:
+        receiver.take([delivery])
+        for path in there.root.glob("store.db*"):
+            path.unlink()
+
+        (again,) = receiver.take([delivery])
+
+        assert isinstance(again, Receipt)
+        assert again.new == again.records > 3
+        assert "agent" in {run.info.name for run in runs_of(there).values()}

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from vestige.formats.openwop.machine import Machine, is_private_key
+from vestige.formats.openwop.privacy import Privacy
 
 
 @pytest.mark.parametrize(
@@ -38,6 +41,7 @@ def test_addresses_names_and_connection_strings_are_taken_out(text: str, left: s
     ("text", "left"),
     [
         ('File "/home/me/my app/a.py", line 3, in f', 'File "a.py", line 3, in f'),
+        ("f@/x@C:\\me\\a.js:3 /xfile:///home/me/b.js:4", "f@/x@a.js:3 /xfile://b.js:4"),
         ('File "C:\\\\Users\\\\me\\\\a.py", line 3', 'File "a.py", line 3'),
         ("    at f (/srv/app/x.js:10:5)", "    at f (x.js:10:5)"),
         ("    at file:///srv/app/x.mjs:1:2", "    at file://x.mjs:1:2"),
@@ -70,3 +74,13 @@ def test_a_text_made_to_hurt_takes_no_longer_than_another(piece: str) -> None:
     machine = Machine({"cwd": "/home/jane/project"})
 
     assert machine.text(machine.error(text)) is not None
+
+
+def test_a_table_by_address_takes_no_longer_than_another() -> None:
+    """All keys become the same, and are told apart by numbers: not by trying each number again."""
+    table = {f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}": n for n in range(100_000)}
+
+    left = json.loads(Privacy("mask", Machine()).render(table))
+
+    assert list(left)[:3] == ["[INTERNAL]", "[INTERNAL] (2)", "[INTERNAL] (3)"]
+    assert list(left.values()) == list(table.values())

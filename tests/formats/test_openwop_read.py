@@ -362,3 +362,24 @@ def test_signals_come_back_from_the_notes_that_they_became(
     signal: dict[str, Any], note: str | None
 ) -> None:
     assert parse_text(render_text(signal, note)) == (signal, note)
+
+
+@pytest.mark.parametrize("signal", [{"kind": "rating", "rating": 4.0}, {"kind": "label", "label": '"x"'}])  # fmt: skip
+def test_a_rating_with_a_point_and_a_label_in_quotes_come_back_too(signal: dict[str, Any]) -> None:
+    assert parse_text(render_text(signal, "why")) == (signal, "why")
+
+
+def test_a_call_that_returns_again_and_again_takes_no_longer_than_others(tmp_path: Path) -> None:
+    """Each return is told, and none is compared with all others: that would not end here."""
+    times = 30_000
+    events: list[dict[str, Any]] = [
+        {"type": "node.started", "nodeId": "n", "payload": {}},
+        {"type": "agent.toolCalled", "nodeId": "n", "payload": {"toolName": "search"}},
+    ]
+    for _ in range(times):
+        events.append({"type": "agent.toolReturned", "nodeId": "n", "payload": {"outcome": 1}})
+        events.append({"type": "node.started", "nodeId": "n", "payload": {}})
+
+    source = openwop.read(written(tmp_path, {**FOREIGN, "events": events}))
+
+    assert len(list(source.records)) > 2 * times

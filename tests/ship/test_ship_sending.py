@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.server
 import os
 import signal
 import socket
@@ -242,6 +243,35 @@ def test_a_wrong_or_revoked_key_stops_with_a_clear_error(shared: Serving, home: 
     assert key not in revoked[2]
 
 
+class Polite(http.server.BaseHTTPRequestHandler):
+    """A web server that has a page for every question, and keeps nothing."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"<html>Welcome</html>")
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_a_friendly_answer_of_somebody_else_is_no_acknowledgement(home: Home) -> None:
+    """Only a server that says how many records it keeps has them: else they stay here."""
+    record(home)
+    with http.server.HTTPServer(("127.0.0.1", 0), Polite) as elsewhere:
+        threading.Thread(target=elsewhere.serve_forever, daemon=True).start()
+        before = [path.name for _, _, path in home.journal_files()]
+        code, _, problems = ship(
+            home, f"http://127.0.0.1:{elsewhere.server_port}", "vstg_key", "--remove"
+        )
+        elsewhere.shutdown()
+
+    assert code == 1
+    assert "Is it the address of a `vestige serve`?" in problems
+    assert [path.name for _, _, path in home.journal_files()] == before != []
+
+
 @pytest.mark.parametrize(
     ("url", "said"),
     [
@@ -250,6 +280,10 @@ def test_a_wrong_or_revoked_key_stops_with_a_clear_error(shared: Serving, home: 
         ("https://me:pw@vestige.example", "only a host"),
         ("http://127.0.0.1:99999", "no valid URL"),
         ("not a url", "no URL of a server"),
+        ("https://a..b", "no valid URL"),
+        (f"https://{'a' * 64}.example", "no valid URL"),
+        ("https://vestige.example/ü", "no path of a URL"),
+        ("https://vestige.example/a b", "no path of a URL"),
     ],
 )
 def test_an_address_that_makes_no_sense_is_a_usage_error(home: Home, url: str, said: str) -> None:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from vestige import clock, locks
 from vestige.collector.crash import stamp_dead
 from vestige.collector.take import Taken, delete_leftovers, read_spill, take
-from vestige.errors import UnreadableError, VestigeError
+from vestige.errors import StoreError, UnreadableError, VestigeError
 from vestige.home import Home
 from vestige.limits import CATCH_UP_WAIT_S, PRUNE_INTERVAL_S, TICK_PAUSE_MAX_S, TICK_S
 from vestige.settings import read_settings
@@ -35,6 +35,8 @@ class Collector:
 
     def tick(self) -> Taken:
         """Take in what is there, stamp what died, and now and then prune."""
+        if not self.store.is_in_place():  # journals would be deleted, and their records nowhere
+            raise StoreError(f"{self.store.path}: was deleted or replaced. Start again.")
         taken = take(self.home, self.store)
         stamp_dead(self.home, self.store)
         now = clock.monotonic()
@@ -50,7 +52,7 @@ class Collector:
         """Tick until `keep_on(seconds)`, which waits, says no; then once more for the rest.
 
         A tick that fails (disk full, a locked store) is said and tried again later: the
-        journals keep everything meanwhile.
+        journals keep everything meanwhile. Only a store that is no longer there ends it.
         """
         said = ""
         pause_s = TICK_S
@@ -59,6 +61,8 @@ class Collector:
                 self.tick()
                 said, pause_s = "", TICK_S
             except (VestigeError, OSError, sqlite3.Error) as error:
+                if not self.store.is_in_place():
+                    raise
                 if str(error) != said:  # once, not at every tick
                     said = str(error)
                     say(f"collecting failed ({error}); will go on.")

@@ -13,15 +13,13 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from vestige.errors import ParcelError, ParcelTooLargeError
-from vestige.limits import MIB, PARCEL_MAX, PARCEL_PACKED_MAX
+from vestige.limits import MIB, PARCEL_FRAMES_MAX, PARCEL_MAX, PARCEL_PACKED_MAX
 from vestige.store.compress import Unpacker, pack
 
 ENCODINGS = ("zstd", "gzip", "identity")
 """As `Content-Encoding` names them."""
 
 _STEP = MIB
-_FRAMES_MAX = 1_000
-"""Of one parcel: what follows a frame is copied, and millions of empty ones would take for ever."""
 
 
 class _Frame(Protocol):
@@ -77,9 +75,9 @@ def unpack(data: bytes, encoding: str, length_max: int = PARCEL_MAX) -> bytes:
     total = frames = 0
     while data:
         frames += 1
-        if frames > _FRAMES_MAX:
+        if frames > PARCEL_FRAMES_MAX:
             raise ParcelError(
-                f"parcel: more than {_FRAMES_MAX} {encoding} frames. Pack all lines together."
+                f"parcel: joined from more than {PARCEL_FRAMES_MAX} {encoding} frames. Pack it as one."
             )
         frame: _Frame = Unpacker() if encoding == "zstd" else _Gzip()
         for part in _unfold(frame, data, encoding):

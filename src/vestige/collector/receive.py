@@ -63,8 +63,11 @@ class Receiver:
         self._home = home
         self._redactor = Redactor(kept_in=home.scanners)
         self._parcel = Parcel()
-        home.make()
-        self._store = SqliteStore.open(home.store, read_spill=self._read_spill, synced=True)
+        self._store = self._open_store()
+
+    def _open_store(self) -> SqliteStore:
+        self._home.make()
+        return SqliteStore.open(self._home.store, read_spill=self._read_spill, synced=True)
 
     def __enter__(self) -> Self:
         return self
@@ -79,6 +82,9 @@ class Receiver:
 
     def take(self, deliveries: Sequence[Delivery]) -> list[Outcome]:
         """All of them in one transaction; an outcome each. Any error: none of them was kept."""
+        if not self._store.is_in_place():  # else we would say "kept" of what nobody finds
+            self._store.close()
+            self._store = self._open_store()
         with calm():
             opened = [self._open(delivery) for delivery in deliveries]
             with self._store.together():

@@ -114,12 +114,17 @@ def _check_url(url: str, plain_http: bool) -> Any:
     try:
         parts = urlsplit(url)
         port = parts.port  # raises for one that is no number
+        (parts.hostname or "").encode("idna")  # as it is asked for: no label empty or too long
     except ValueError as error:
         raise UsageError(f"--to: {url!r} is no valid URL ({error}).") from None
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
         raise UsageError(f"--to: {url!r} is no URL of a server (expected https://HOST[:PORT]).")
     if parts.username or parts.password or parts.query or parts.fragment:
         raise UsageError("--to: only a host, a port and a path. Give the key in VESTIGE_SHIP_KEY.")
+    if not (parts.path.isascii() and parts.path.isprintable()) or " " in parts.path:
+        raise UsageError(
+            f"--to: {url!r}: its path is no path of a URL (expected e.g. %20, no space)."
+        )
     if parts.scheme == "http" and parts.hostname not in _LOOPBACK and not plain_http:
         raise UsageError(
             f"--to: {url}: plain HTTP shows the key to everyone on the way. Use https://, or insist"

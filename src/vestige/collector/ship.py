@@ -172,8 +172,8 @@ class Ship:
     def _judge(self, answer: Answer, outgoing: Outgoing) -> None:
         """Return if the parcel was taken."""
         status, url = answer.status, self._link.url
-        if status == 200:
-            return
+        if status == 200 and isinstance(answer.data.get("records"), int):
+            return  # a page that says 200 to everything has not kept a line
         if status == 409:
             self._refuse(answer)
         if status == 413:

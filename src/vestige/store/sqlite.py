@@ -71,6 +71,7 @@ class SqliteStore:
         self._read_spill = read_spill
         self._synced = connection.total_changes
         """How many changes were known to be on disk when `sync` was last asked."""
+        self._file = _identity(path)
 
     @classmethod
     def open(
@@ -111,6 +112,10 @@ class SqliteStore:
 
     def close(self) -> None:
         self._connection.close()
+
+    def is_in_place(self) -> bool:
+        """False: the file was deleted, moved or replaced. What is written here now, nobody finds."""
+        return self._file is not None and _identity(self.path) == self._file
 
     def sync(self) -> None:
         changes = self._connection.total_changes
@@ -391,6 +396,14 @@ class SqliteStore:
             "file_bytes": self.path.stat().st_size,
             "body_bytes": self._bodies.stored_bytes(),
         }
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _make_file(path: Path) -> None:

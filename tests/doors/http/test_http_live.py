@@ -17,6 +17,7 @@ from vestige.access import Keys
 from vestige.collector.loop import catch_up
 from vestige.doors.http import live
 from vestige.home import Home
+from vestige.record.types import Log
 from vestige.store.changes import Cursor
 from vestige.store.sqlite import SqliteStore
 
@@ -195,6 +196,34 @@ def test_a_revoked_key_ends_its_stream(home: Home, monkeypatch: pytest.MonkeyPat
         end = events.next()
 
     assert end is None
+
+
+def test_a_revoked_key_ends_its_stream_also_where_there_is_always_something_new(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who is told something all the time is looked at as often as who is told nothing."""
+    monkeypatch.setattr(live, "LIVE_HEARTBEAT_S", 0.3)
+    keys = Keys(home)
+    key = keys.add("ci", ["runs:read"])
+    over = threading.Event()
+
+    def record_on() -> None:
+        with SqliteStore.open(home.store) as store:
+            for seq in range(1, 2_000):
+                store.append([Log(1, "a" * 16, seq, seq, "run", "agent", "info", f"line {seq}")])
+                if over.wait(0.02):  # more often than a stream looks
+                    return
+
+    with served(home) as site, Events(site, key=key.key) as events:
+        thread = threading.Thread(target=record_on)
+        thread.start()
+        events.until("log", level="info")
+        keys.revoke(key.id)
+        found = [events.next() for _ in range(300)]
+        over.set()
+        thread.join(WAIT_S)
+
+    assert found[-1] is None
 
 
 def test_an_end_of_the_server_ends_its_streams(home: Home) -> None:

@@ -107,8 +107,12 @@ def _read(server: Server, place: _Place) -> Changes:
 async def _events(server: Server, request: Request, place: _Place) -> AsyncIterator[bytes]:
     yield _event("ready", {"cursor": str(place.cursor)}, place.cursor)
     seen = b""
-    alive_at = clock.monotonic()
+    alive_at = known_at = clock.monotonic()
     while not server.stopping.is_set():
+        if clock.monotonic() - known_at >= LIVE_HEARTBEAT_S:  # also where there is no silence
+            if identify(server, request.scope) is None:
+                return  # the key was revoked, or has expired
+            known_at = clock.monotonic()
         state = server.state()
         if state != seen:
             changes = await _try_read(server, place)
@@ -122,8 +126,6 @@ async def _events(server: Server, request: Request, place: _Place) -> AsyncItera
                 if changes.more:
                     continue
         if clock.monotonic() - alive_at >= LIVE_HEARTBEAT_S:
-            if identify(server, request.scope) is None:
-                return  # the key was revoked, or has expired
             # No data: nothing is dispatched, but the place is remembered.
             yield f": \nid: {place.cursor}\n\n".encode()
             alive_at = clock.monotonic()

@@ -48,9 +48,10 @@ _FILE: Final = re.compile(
     r'File "(?:/|[A-Za-z]:[\\/])(?:[^"\n]{0,1000}[/\\])?(?=[^"\n/\\]{1,255}")'
 )
 _FRAME: Final = re.compile(
-    r'([\s(@]|file://)(?:/|[A-Za-z]:[\\/])(?:[^\s"():]{0,1000}[/\\])?(?=[^\s/\\"():]{1,255}:\d)'
+    r'([\s(@]|file://)((?:/|[A-Za-z]:[\\/])(?:(?!file://|@[A-Za-z]:[\\/])[^\s"():])*+)(:\d)?'
 )
-"""A place in a stack of Python, or of others. Bounded: a text may be made to hurt them."""
+"""A place in a stack of Python, or of others; it is one if a line's number follows. A text may be made
+to hurt: what was looked at once is not looked at again."""
 _PATH: Final = re.compile(r"(?<![\w./:\\-])(?:/(?:[\w.@+~-]+/)+|[A-Za-z]:\\(?:[^\\\s\"'<>|]+\\)+|~/(?:[\w.@+~-]+/)+)")  # fmt: skip
 
 _KEYS: Final = frozenset((
@@ -106,7 +107,13 @@ class Machine:
         """Without the folders in paths: those of a stack, and those that a message names."""
         if "/" not in text and "\\" not in text:
             return text
-        return _PATH.sub("", _FRAME.sub(r"\1", _FILE.sub('File "', text)))
+        return _PATH.sub("", _FRAME.sub(_without_folders, _FILE.sub('File "', text)))
+
+
+def _without_folders(frame: re.Match[str]) -> str:
+    before, path, line = frame.groups()
+    name = path[max(path.rfind("/"), path.rfind("\\")) + 1 :]
+    return f"{before}{name}{line}" if name and line else frame[0]
 
 
 def _names(attributes: Attributes) -> Iterable[str]:

@@ -45,7 +45,10 @@ def render_text(signal: dict[str, Any], text: str | None) -> str:
     if kind == "flag" or kind not in SIGNALS:
         return text or "#flag"
     value = signal.get(kind)
-    said = value if kind == "label" and isinstance(value, str) and "\n" not in value else json.dumps(value)  # fmt: skip
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)  # JSON Schema takes 4.0 for 4
+    is_plain = isinstance(value, str) and "\n" not in value and not value.startswith('"')
+    said = value if kind == "label" and is_plain else json.dumps(value)
     first = f"#{kind} {said}"
     return first if text is None else f"{first}\n{text}"
 

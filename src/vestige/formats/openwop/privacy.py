@@ -119,11 +119,12 @@ class Privacy:
             items = (self._walk(item, key, depth + 1) for item in value)
             return [item for item in items if item is not _GONE]
         cleaned: dict[str, Any] = {}
+        numbers: dict[str, int] = {}
         for name, inner in value.items():
             new_name = self._string(name, "")
             new = self._walk(inner, name, depth + 1)
             if new_name is not _GONE and new is not _GONE:
-                cleaned[_unused(new_name, cleaned)] = new
+                cleaned[_unused(new_name, cleaned, numbers)] = new
         return cleaned
 
     def _string(self, text: str, key: str) -> Any:
@@ -151,11 +152,13 @@ class Privacy:
 _GONE: Final = object()
 
 
-def _unused(key: str, taken: dict[str, Any]) -> str:
-    number, candidate = 1, key
+def _unused(key: str, taken: dict[str, Any], numbers: dict[str, int]) -> str:
+    """`numbers`: how far each key has come: thousands of addresses may all become the same."""
+    number, candidate = numbers.get(key, 1), key
     while candidate in taken:
         number += 1
         candidate = f"{key} ({number})"
+    numbers[key] = number
     return candidate
 
 

@@ -89,9 +89,10 @@ class Reader:
         }
         self._root = self._find_root()
         self._calls = Counter(_node(event) for event in self._events if event.get("type") == "agent.toolCalled")  # fmt: skip
+        self._returns = Counter(_node(event) for event in self._events if event.get("type") == "agent.toolReturned")  # fmt: skip
         self._usages = Counter(_node(event) for event in self._events if event.get("type") == "provider.usage")  # fmt: skip
         self._inside: dict[str, list[Object]] = {}
-        """By node: the events that only tell more of its span."""
+        """By node: the events that only tell more of its span; one of each kind, or they are told alone."""
         self._open: dict[str, tuple[str, int]] = {}
         """By node, or by call: its span, and when it began."""
         self._times: Counter[str] = Counter()
@@ -189,7 +190,7 @@ class Reader:
                 begun.add(node)
             elif node in begun and (
                 (kind == "agent.toolCalled" and self._calls[node] == 1)
-                or (kind == "agent.toolReturned" and self._calls[node] == 1)
+                or (kind == "agent.toolReturned" and self._calls[node] == self._returns[node] == 1)
                 or (kind == "provider.usage" and self._usages[node] == 1)
             ):
                 self._inside.setdefault(node, []).append(event)
