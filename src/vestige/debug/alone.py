@@ -29,6 +29,7 @@ from vestige.errors import DebugBundleError
 from vestige.formats.wink.names import safe_path
 from vestige.limits import BODY_CHUNK
 from vestige.record import clean
+from vestige.record.body import texts_of
 from vestige.record.redact import Redactor
 from vestige.record.types import Log
 from vestige.record.values import clean_text, safe_str
@@ -102,8 +103,7 @@ def archive_filesystem(fs: Any, target: str | os.PathLike[str]) -> Path:
 
 
 def _masked(redactor: Redactor, steps: Iterable[bytes]) -> Iterator[bytes]:
-    texts = (step.decode(errors="surrogateescape") for step in steps)
-    for text in redactor.stream(texts):
+    for text in redactor.stream(texts_of(steps)):
         yield text.encode(errors="surrogateescape")
 
 

@@ -34,7 +34,7 @@ from vestige.journal.spill import write_spill
 from vestige.journal.writer import JournalWriter
 from vestige.limits import BODY_INLINE_MAX, LINE_MAX
 from vestige.record import clean
-from vestige.record.body import LongBody
+from vestige.record.body import LongBody, texts_of
 from vestige.record.line import encode
 from vestige.record.types import VERSION, BodyInfo, Log
 from vestige.recorder import Recorder
@@ -212,9 +212,8 @@ class SpoolRecorder(Recorder):
     def write_file(self, chunks: Iterable[bytes]) -> tuple[BodyInfo, dict[str, int]]:
         """Keep a file's bytes, whole however long, secrets masked; what was masked by which rule."""
         counts: dict[str, int] = {}
-        texts = (chunk.decode(errors="surrogateescape") for chunk in chunks)
         assert self._redactor is not None
-        masked = self._redactor.stream(texts, counts)
+        masked = self._redactor.stream(texts_of(chunks), counts)
         unfinished = self.home.bodies / f"file-{self._emitter.span_id()}"
         info = write_spill(
             unfinished, (text.encode(errors="surrogateescape") for text in masked), sys.maxsize
