@@ -209,6 +209,7 @@ class Writer:
     def forked(self) -> None:
         """In a forked child: a writer of our own, inside the span that forked us."""
         self._lock = threading.RLock()  # as the journal's: last words may come at any point
+        self.redactor.forked()
         self._open_runs.clear()
         within = current.SPAN.get() or self.process_span
         self.id = self.clock.writer_id()

@@ -279,7 +279,9 @@ def test_nothing_is_imported_for_a_program_that_makes_no_calls(run_program: RunP
     assert done.returncode == 0, done.stderr
 
 
-def test_a_client_in_a_zip_that_was_only_looked_for_is_still_hooked(run_program: RunProgram) -> None:
+def test_a_client_in_a_zip_that_was_only_looked_for_is_still_hooked(
+    run_program: RunProgram,
+) -> None:
     """A zip has one loader for all its modules: the next one that it loads is not the client."""
     source = """
         import importlib.util, sys, zipfile
