@@ -11,6 +11,7 @@ import itertools
 import os
 import sys
 import threading
+import weakref
 from collections import Counter
 from collections.abc import Callable
 from typing import Protocol
@@ -232,6 +233,7 @@ class Writer:
 
 
 _alive: dict[Home, Writer] = {}
+_apart: weakref.WeakSet[Redactor] = weakref.WeakSet()
 _alive_lock = threading.RLock()
 """Held while recorders come and go. Reentrant: a signal's handler may close one at any point."""
 
@@ -256,14 +258,26 @@ def join(home: Home, clock: Clock, open_journal: OpenJournal, private: bool = Fa
 def learn_secret(value: str, knows: Redactor) -> None:
     """Mask a value in every other home of this process, too: a capture has one of its own."""
     with _alive_lock:
+        for redactor in (*(writer.redactor for writer in _alive.values()), *_apart):
+            if redactor is not knows:
+                redactor.add_secret(value)
+
+
+def make_redactor() -> Redactor:
+    """One for what goes to no home: it masks what this process was told to, now and later."""
+    redactor = Redactor()
+    with _alive_lock:
         for writer in _alive.values():
-            if writer.redactor is not knows:
-                writer.redactor.add_secret(value)
+            redactor.learn_from(writer.redactor)
+        _apart.add(redactor)
+    return redactor
 
 
 def _after_fork() -> None:
     global _alive_lock
     _alive_lock = threading.RLock()
+    for redactor in list(_apart):
+        redactor.forked()
     for home, writer in list(_alive.items()):
         try:
             writer.forked()

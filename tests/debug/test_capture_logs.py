@@ -7,19 +7,25 @@ import io
 import json
 import logging
 import threading
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import vestige
+from conftest import RunProgram
 from vestige.debug import (
     AgentInfo,
     DebugBundleBuilder,
     LogEntry,
     LogRotationConfig,
+    MemoryFilesystem,
     Session,
+    archive_filesystem,
     collect_all_logs,
+    dump_session,
 )
 from vestige.debug.logs import SHARED
 from vestige.home import Home
@@ -284,3 +290,68 @@ def test_collect_all_logs_writes_json_lines_on_its_own(tmp_path: Path) -> None:
     assert list(lines[0]) == ["timestamp", "level", "logger", "event", "message", "context"]
     assert lines[0]["context"] == {"n": {"a": 1}}
     assert SECRET not in path.read_text(encoding="utf-8")
+
+
+def test_what_is_written_on_its_own_has_no_registered_secret(home: Home, tmp_path: Path) -> None:
+    """Whether it was registered before or meanwhile: one that no rule would know."""
+    before, meanwhile = "zebra stripes for ever", "penguins in the desert"
+    fs = MemoryFilesystem({"notes": f"{before}, {meanwhile}"})
+    session = Session()
+    with vestige.Recorder(home) as recorder:
+        recorder.secret(before)
+        with collect_all_logs(tmp_path / "all.log"):
+            recorder.secret(meanwhile)
+            LOG.info("%s, %s", before, meanwhile)
+        session[str].seed(f"{before}, {meanwhile}")
+        dump_session(session, tmp_path / "session.jsonl")
+        archive_filesystem(fs, tmp_path / "files.zip")
+    with zipfile.ZipFile(tmp_path / "files.zip") as archive:
+        written = archive.read("notes")
+    written += (tmp_path / "all.log").read_bytes() + (tmp_path / "session.jsonl").read_bytes()
+
+    assert written.count(b"redacted") == 6
+    assert before.encode() not in written
+    assert meanwhile.encode() not in written
+
+
+def test_a_signal_handler_may_log_while_a_line_is_written(run_program: RunProgram) -> None:
+    """As with logging's own handlers: the thread that is interrupted must not wait for itself."""
+    source = """
+        import faulthandler, logging, signal, time
+        from vestige.debug import collect_all_logs
+
+        faulthandler.dump_traceback_later(20, exit=True)
+        log = logging.getLogger("app")
+        seen = 0
+
+        def handler(*_):
+            global seen
+            seen += 1
+            log.info("from the handler")
+
+        signal.signal(signal.SIGPROF, handler)
+        with collect_all_logs("all.log"):
+            signal.setitimer(signal.ITIMER_PROF, 0.001, 0.001)
+            end = time.process_time() + 0.7      # of computing: enough signals to hit any place
+            while time.process_time() < end:
+                log.info("from the program")
+            signal.setitimer(signal.ITIMER_PROF, 0)
+        assert seen and "from the handler" in open("all.log").read()
+    """
+    done = run_program(source)
+
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_record_that_nobody_would_have_made_raises_nothing(
+    printed: io.StringIO, tmp_path: Path
+) -> None:
+    """`extra` must not overwrite a record's fields, but at this level nobody would have looked."""
+    path = tmp_path / "all.log"
+    with collect_all_logs(path):
+        LOG.debug("hello", extra={"message": "mine"})
+        with pytest.raises(KeyError):
+            LOG.warning("hello", extra={"message": "mine"})
+
+    assert json.loads(path.read_text(encoding="utf-8"))["message"] == "hello"
+    assert printed.getvalue() == ""

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
+import os
+import signal
 import string
+import tempfile
 import threading
 from collections.abc import Iterator
 from urllib.parse import quote
@@ -20,6 +23,7 @@ from vestige.record.mask import MARK
 from vestige.record.redact import Redactor
 from vestige.record.scan import ENGINES
 from vestige.record.types import BodyInfo, KnownRecord, Link, Log, SpanClose, SpanOpen
+from vestige.recorder import Recorder
 
 REDACTORS = {engine: Redactor(scanner=engine) for engine in ENGINES}
 REDACTOR = REDACTORS["hyperscan"]
@@ -406,3 +410,37 @@ def test_a_placeholder_of_any_length_is_passed_in_bounded_steps() -> None:
     assert "".join(whole) == text
     assert held_max <= 6 * BODY_CHUNK
     assert len(whole) > 2
+
+
+def test_a_text_that_says_base64_again_and_again_is_one_text() -> None:
+    """A program may print anything: each of them must not be a call inside a call."""
+    text = "base64:" * 5000 + " password=hunter2hunter2"
+
+    assert EXACT.text("base64:" * 5000) == "base64:" * 5000
+    assert "hunter2hunter2" not in EXACT.text(text)
+
+
+def test_a_forked_child_registers_secrets_though_another_thread_was_about_to() -> None:
+    """The lock was held by a thread that does not exist in the child."""
+    with tempfile.TemporaryDirectory() as folder, Recorder(folder) as recorder:
+        assert recorder.redactor is not None
+        held, done = threading.Event(), threading.Event()
+
+        def hold(lock: threading.RLock) -> None:  # type: ignore[valid-type]  # a function to mypy
+            with lock:  # type: ignore[attr-defined]  # as above
+                held.set()
+                done.wait()
+
+        thread = threading.Thread(target=hold, args=(recorder.redactor._learning,))
+        thread.start()
+        held.wait()
+        child = os.fork()
+        if child == 0:
+            signal.alarm(10)  # the end of one that waits for ever
+            recorder.secret("a-secret-of-the-child")
+            os._exit(0)
+        status = os.waitpid(child, 0)[1]
+        done.set()
+        thread.join()
+
+    assert status == 0

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gzip
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -15,6 +17,7 @@ from wire_calls import calls_in, spans_in
 from wire_server import Reply, Server
 
 import vestige
+import vestige.agentdbg as agentdbg
 from vestige.home import Home
 
 BODY = {"model": "m", "messages": [{"role": "user", "content": "Grüße"}]}
@@ -201,3 +204,28 @@ def test_twenty_concurrent_tasks_get_their_own_parents(home: Home) -> None:
     for call in calls:
         number = spans[str(call.span.parent_id)].name.removeprefix("step ")
         assert f'"number {number}"'.encode() in call.request
+
+
+@pytest.mark.parametrize("reset_after", [None, 2])
+def test_a_guardrail_stops_the_program_that_reads_a_stream(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reset_after: int | None
+) -> None:
+    """A stream ends in the event loop, which would log the limit and go on: it is the reader's."""
+    monkeypatch.setenv("AGENTDBG_DATA_DIR", str(tmp_path / "agentdbg"))
+    answer = chat_stream(["Hel", "lo"] * 50)
+    answer.reset_after = reset_after
+    done = []
+
+    async def main(url: str) -> None:
+        with agentdbg.traced_run("agent", max_llm_calls=1):
+            async with aiohttp.ClientSession() as session:
+                for _ in range(3):
+                    with contextlib.suppress(aiohttp.ClientError):
+                        async with session.post(url, json=BODY) as response:
+                            await response.read()
+                    done.append(True)
+
+    with Server(lambda seen: answer) as server, pytest.raises(agentdbg.AgentDbgGuardrailExceeded):
+        asyncio.run(main(server.url + CHAT))
+
+    assert len(done) == 1

@@ -279,6 +279,29 @@ def test_nothing_is_imported_for_a_program_that_makes_no_calls(run_program: RunP
     assert done.returncode == 0, done.stderr
 
 
+def test_a_client_in_a_zip_that_was_only_looked_for_is_still_hooked(
+    run_program: RunProgram,
+) -> None:
+    """A zip has one loader for all its modules: the next one that it loads is not the client."""
+    source = """
+        import importlib.util, sys, zipfile
+        import vestige
+        with zipfile.ZipFile("all.zip", "w") as file:
+            file.writestr("aiohttp.py", "")
+            file.writestr("other.py", "")
+        sys.path.insert(0, "all.zip")
+        vestige.capture_http()
+        assert importlib.util.find_spec("aiohttp")      # is it there?
+        import other
+        assert not vestige.default_recorder().faults, vestige.default_recorder().faults
+        import aiohttp                                  # one that we do not know: counted
+        assert vestige.default_recorder().faults
+    """
+    done = run_program(source)
+
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_module_that_fails_to_import_fails_as_without_us(run_program: RunProgram) -> None:
     """A missing client, and one that raises: the program sees its own error."""
     source = """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +14,7 @@ import urllib3
 from requests.adapters import HTTPAdapter
 from wire_answers import chat, chat_stream, refusal
 from wire_calls import calls_in
-from wire_server import Reply, Server
+from wire_server import Reply, Seen, Server
 
 import vestige
 from vestige.home import Home
@@ -160,3 +161,19 @@ def test_other_calls_are_recorded_only_if_asked_for(home: Home) -> None:
     assert (post.span.type, post.span.name) == ("http", f"POST 127.0.0.1:{server.port}/orders")
     assert (post.request, post.response) == (b'{"a": 1}', b'{"ok": 1}')
     assert (get["method"], get.request) == ("GET", b"")
+
+
+def test_a_body_that_comes_from_another_response_is_not_the_answer(home: Home) -> None:
+    """A request is sent piece by piece while another, unrecorded response is read for it."""
+
+    def answer(seen: Seen) -> Reply:
+        return chat() if seen.method == "POST" else Reply(body=json.dumps(BODY).encode())
+
+    with Server(answer) as server:
+        source = requests.get(server.url + "/prompt", stream=True, timeout=5)
+        requests.post(server.url + CHAT, data=source.iter_content(10), timeout=5)
+    (call,) = calls_in(home)
+
+    assert call.request == json.dumps(BODY).encode()
+    assert call.response == server.seen[1].sent
+    assert (call.span.status, call["model"]) == ("ok", "m")

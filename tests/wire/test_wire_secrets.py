@@ -6,6 +6,7 @@ import asyncio
 import base64
 import gc
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,15 @@ from wire_calls import calls_in
 from wire_server import Reply, Server
 
 import vestige
+from vestige.debug import (
+    AgentInfo,
+    DebugBundleBuilder,
+    MemoryFilesystem,
+    Session,
+    archive_filesystem,
+)
 from vestige.home import Home
-from vestige.limits import SECRETS_MET_MAX
+from vestige.limits import BODY_CHUNK, BODY_INLINE_MAX, SECRETS_MET_MAX
 from vestige.wire.headers import header_secrets, masked_headers, masked_url
 
 # No known shape: only being told helps.
@@ -128,6 +136,35 @@ def test_a_key_of_known_shape_is_masked_in_base64_too(home: Home) -> None:
     assert b"you sent" in call.response
 
 
+@pytest.mark.parametrize("where", ["request", "response", "bundle", "archive"])
+def test_a_secret_is_masked_where_a_letter_of_it_lies_across_two_chunks(
+    home: Home, tmp_path: Path, where: str
+) -> None:
+    """A long body is written in steps, and a step may end in the middle of a letter."""
+    secret = "geheimnisvölle-wörter"
+    split = secret.encode().index("ö".encode()) + 1
+    body = b"x" * (BODY_CHUNK - split) + secret.encode() + b" " + b"y" * BODY_INLINE_MAX
+    vestige.default_recorder().secret(secret)
+    files = MemoryFilesystem({"long": body})
+    if where == "bundle":
+        made = DebugBundleBuilder(session=Session(), agent=AgentInfo("a", "b", "c"))
+        made.add_filesystem(files)
+        written = made.finalize().read_file("workspace/long")
+    elif where == "archive":
+        with zipfile.ZipFile(archive_filesystem(files, tmp_path)) as archive:
+            written = archive.read("long")
+    else:
+        answer = Reply(body=body if where == "response" else b"{}")
+        with vestige.capture_http(), Server([answer]) as server:
+            sent = body if where == "request" else b"{}"
+            httpx.post(server.url + "/v1/chat/completions", content=sent, timeout=5)
+        (call,) = calls_in(home)
+        written = call.request + call.response
+
+    assert len(written) > BODY_INLINE_MAX
+    assert secret.encode() not in written
+
+
 def test_the_secrets_that_are_learned_are_bounded_and_counted(home: Home) -> None:
     recorder = vestige.Recorder(home)
     learn = recorder._emitter.learn
@@ -184,3 +221,12 @@ def test_secret_headers_are_masked_by_their_names() -> None:
 def test_a_key_that_is_no_secret_is_not_masked_everywhere(key: str) -> None:
     """Local servers are given a word; masking it would destroy what is recorded."""
     assert list(header_secrets([("authorization", f"Bearer {key}")], "http://a/")) == []
+
+
+def test_a_signature_of_one_request_is_masked_and_not_remembered() -> None:
+    """Bedrock's differ with each call: a few hundred would crowd out the keys."""
+    signed = "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20260101/us-east-1/bedrock/aws4_request, Signature=5d672d79c15b13162d9279b0"
+    headers = [("Authorization", signed), ("X-Amz-Security-Token", "FQoGZXIvYXdzEBYaD7Q2")]
+
+    assert list(header_secrets(headers, "https://a.b/c")) == ["FQoGZXIvYXdzEBYaD7Q2"]
+    assert "Signature" not in masked_headers(headers)["authorization"]

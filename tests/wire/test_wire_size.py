@@ -5,8 +5,14 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import sys
+import tracemalloc
+import zlib
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+import brotli
 import openai
 import pytest
 from wire_answers import chat, chat_call
@@ -16,10 +22,22 @@ from wire_server import Seen, Server
 import vestige
 from conftest import RunProgram
 from vestige.home import Home
-from vestige.limits import BODY_MAX, MIB
+from vestige.limits import BODY_CHUNK, BODY_MAX, MIB
 from vestige.store.sqlite import SqliteStore
 from vestige.wire.coding import decode
 from vestige.wire.tape import Tape
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+CODERS: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": gzip.compress,
+    "deflate": zlib.compress,
+    "br": partial(brotli.compress, quality=1),
+    "zstd": zstd.compress,
+}
 
 LARGE = """
     import hashlib, http.server, json, sys, threading
@@ -94,13 +112,42 @@ def test_a_stream_of_single_bytes_costs_its_bytes() -> None:
     assert tape.time_of(100_000) is None
 
 
-def test_a_bomb_is_undone_up_to_the_bound() -> None:
-    """A few kilobytes that would be a gigabyte."""
-    bomb = gzip.compress(bytes(64 * MIB))
-    plain = decode(bomb, "gzip", MIB)
+@pytest.mark.parametrize("coding", ["gzip", "br", "zstd", "deflate", "gzip, gzip", "br, zstd"])
+def test_a_bomb_is_undone_up_to_the_bound(coding: str) -> None:
+    """A few kilobytes that would be a gigabyte, and no more memory than the bound asks for: brotli and
+    zstd are denser than gzip, and a coding may be upon another."""
+    bomb = bytes(64 * MIB)
+    for name in coding.split(", "):
+        bomb = CODERS[name](bomb)
+    tracemalloc.start()
+    try:
+        plain = decode(bomb, coding, MIB)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
     assert plain is not None
     assert (len(plain.data), plain.whole) == (MIB, False)
+    assert peak < 8 * MIB
+
+
+@pytest.mark.parametrize("coding", ["gzip", "br", "zstd", "deflate", "gzip, gzip", "br, zstd"])
+@pytest.mark.parametrize("size", [0, BODY_CHUNK - 1, BODY_CHUNK, 2 * BODY_CHUNK, 3 * MIB + 1])
+def test_what_is_undone_in_steps_is_undone_to_the_last_byte(coding: str, size: int) -> None:
+    """Also where a step ends exactly with the bytes that a decoder had taken in."""
+    for body in (bytes(size), random.Random(size).randbytes(size // 2) * 2):
+        coded = body
+        for name in coding.split(", "):
+            coded = CODERS[name](coded)
+        plain = decode(coded, coding, 4 * MIB)
+
+        assert plain is not None
+        assert (plain.data == body, plain.whole) == (True, True)
+
+
+def test_more_codings_than_anybody_sends_are_not_undone() -> None:
+    """Each would have a window of its own."""
+    assert decode(b"x", ", ".join(["gzip"] * 1000), MIB) is None
 
 
 @pytest.mark.slow

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -29,10 +28,11 @@ from vestige.errors import DebugBundleError
 from vestige.formats.wink.names import safe_path
 from vestige.limits import BODY_CHUNK
 from vestige.record import clean
-from vestige.record.body import text_steps
+from vestige.record.body import texts_of
 from vestige.record.redact import Redactor
 from vestige.record.types import Log
 from vestige.record.values import clean_text, safe_str
+from vestige.writer import make_redactor
 
 ARCHIVE: Final = "files.zip"
 
@@ -42,9 +42,9 @@ def collect_all_logs(path: str | os.PathLike[str], *, level: int = logging.DEBUG
     """Write the program's log records to a file as JSON lines, until the block ends."""
     target = Path(path).expanduser()
     target.parent.mkdir(parents=True, exist_ok=True)
-    redactor = Redactor()
-    lock = threading.Lock()
-    with open(target, "a", encoding="utf-8") as file:
+    redactor = make_redactor()
+    # Unbuffered: a line is one write, and no lock is held that a signal's handler could wait for.
+    with open(target, "ab", buffering=0) as file:
 
         def write(
             name: str, level: str, message: str, time_ns: int, more: dict[str, Any], body: Any
@@ -52,9 +52,7 @@ def collect_all_logs(path: str | os.PathLike[str], *, level: int = logging.DEBUG
             record = Log(1, "", 0, time_ns, "", name, level, message, None, more, body)
             record = redactor.record(clean.clean_record(record))  # type: ignore[assignment]
             line = render_entry(record, record.body)
-            with lock:
-                file.write(line + "\n")
-                file.flush()
+            file.write(line.encode() + b"\n")
             return True
 
         with listening(Sink(write, level)):
@@ -67,7 +65,7 @@ def dump_session(session: Any, target: str | os.PathLike[str]) -> Path:
     A target without a suffix is a folder, and gets `<session id>.jsonl`.
     """
     path = _place(target, f"{safe_str(session.session_id)}.jsonl")
-    redactor = Redactor()
+    redactor = make_redactor()
     lines = []
     for member in family(session):
         text, error = take_snapshot(member, "dump")
@@ -88,7 +86,7 @@ def archive_filesystem(fs: Any, target: str | os.PathLike[str]) -> Path:
     A target without a suffix is a folder, and gets `files.zip`.
     """
     path = _place(target, ARCHIVE)
-    redactor = Redactor()
+    redactor = make_redactor()
     taken: set[str] = set()
     with _replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for found in walk(fs):
@@ -103,7 +101,7 @@ def archive_filesystem(fs: Any, target: str | os.PathLike[str]) -> Path:
 
 
 def _masked(redactor: Redactor, steps: Iterable[bytes]) -> Iterator[bytes]:
-    for text in redactor.stream(text_steps(steps)):
+    for text in redactor.stream(texts_of(steps)):
         yield text.encode(errors="surrogateescape")
 
 

@@ -223,9 +223,13 @@ def _install() -> None:
         self: logging.Logger, name: str, level: int, fn: str, lno: int, msg: object, args: Any,
         exc_info: Any, func: str | None = None, extra: Any = None, sinfo: str | None = None,
     ) -> logging.LogRecord:  # fmt: skip
-        record = make(self, name, level, fn, lno, msg, args, exc_info, func, extra, sinfo)
-        if not enabled(self, level):
-            record.__dict__[_OURS_ONLY] = True
+        if enabled(self, level):
+            return make(self, name, level, fn, lno, msg, args, exc_info, func, extra, sinfo)
+        try:
+            record = make(self, name, level, fn, lno, msg, args, exc_info, func, extra, sinfo)
+        except Exception:  # noqa: BLE001  # of `extra`, or a factory: the program would not have met it
+            record = logging.LogRecord(name, level, fn, lno, msg, args, exc_info, func, sinfo)
+        record.__dict__[_OURS_ONLY] = True
         return record
 
     def call_handlers(self: logging.Logger, record: logging.LogRecord) -> None:

@@ -34,7 +34,7 @@ from vestige.journal.spill import write_spill
 from vestige.journal.writer import JournalWriter
 from vestige.limits import BODY_INLINE_MAX, LINE_MAX
 from vestige.record import clean
-from vestige.record.body import LongBody, text_steps
+from vestige.record.body import LongBody, texts_of
 from vestige.record.line import encode
 from vestige.record.types import VERSION, BodyInfo, Log
 from vestige.recorder import Recorder
@@ -213,7 +213,7 @@ class SpoolRecorder(Recorder):
         """Keep a file's bytes, whole however long, secrets masked; what was masked by which rule."""
         counts: dict[str, int] = {}
         assert self._redactor is not None
-        masked = self._redactor.stream(text_steps(chunks), counts)
+        masked = self._redactor.stream(texts_of(chunks), counts)
         unfinished = self.home.bodies / f"file-{self._emitter.span_id()}"
         info = write_spill(
             unfinished, (text.encode(errors="surrogateescape") for text in masked), sys.maxsize

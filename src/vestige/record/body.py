@@ -5,7 +5,7 @@ Text is kept character for character and bytes byte for byte. Objects become JSO
 
 from __future__ import annotations
 
-from codecs import getincrementaldecoder
+import codecs
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any
@@ -47,16 +47,15 @@ def _of_bytes(body: bytes) -> bytes | LongBody:
     if len(body) <= BODY_INLINE_MAX:
         return body
     slices = (body[at : at + BODY_CHUNK] for at in range(0, len(body), BODY_CHUNK))
-    return LongBody(text_steps(slices), "surrogateescape")
+    return LongBody(texts_of(slices), "surrogateescape")
 
 
-def text_steps(parts: Iterable[bytes]) -> Iterator[str]:
-    """Bytes in steps, as text that gives the same bytes again. A character that lies across two
-    steps stays one: a secret may hold it."""
-    decoder = getincrementaldecoder("utf-8")("surrogateescape")
-    for part in parts:
-        yield decoder.decode(part)
-    yield decoder.decode(b"", final=True)
+def texts_of(pieces: Iterable[bytes]) -> Iterator[str]:
+    """Bytes in pieces, as text: a character may lie across two, and with it a secret."""
+    decode = codecs.getincrementaldecoder("utf-8")("surrogateescape").decode
+    for piece in pieces:
+        yield decode(piece)
+    yield decode(b"", True)
 
 
 def _of_object(body: Any) -> str | LongBody:

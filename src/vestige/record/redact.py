@@ -76,7 +76,8 @@ class Redactor:
         self._word = KeyRule(extra_keys).find if key_rules else None
         self._extra = tuple(words[-1] for words in map(words_of, extra_keys) if words)
         self._needles: tuple[str, ...] = ()
-        self._learning = threading.Lock()
+        # Reentrant: a signal's handler may register a secret, or emit, while this very thread holds it.
+        self._learning = threading.RLock()
         self._hits_in: Callable[[str], list[Hit]] | None = None
         ask_before_cutting(self)
 
@@ -125,12 +126,12 @@ class Redactor:
         import copy  # here, as base64: what few need is not loaded by `import vestige`
 
         other = copy.copy(self)
-        other._word, other._hits_in, other._learning = None, None, threading.Lock()
+        other._word, other._hits_in, other._learning = None, None, threading.RLock()
         return other
 
     def forked(self) -> None:
-        """In a forked child: whoever held the lock does not exist here."""
-        self._learning = threading.Lock()
+        """In a forked child: the lock may have been held by a thread that does not exist here."""
+        self._learning = threading.RLock()
 
     @property
     def registered(self) -> int:
@@ -236,7 +237,7 @@ class Redactor:
         try:
             raw = base64.b64decode(body, validate=True)
         except ValueError:  # binascii.Error is one
-            return self.text(body, counts)
+            return self._plain(body, counts)
         text = raw.decode(errors="surrogateescape")
         cleaned = self.text(text, counts)
         if cleaned is text:
@@ -254,6 +255,9 @@ class Redactor:
                 return "base64:" + inner
             if not any(needle in text for needle in self._needles):
                 return text  # else it is a secret that is written so itself
+        return self._plain(text, counts)
+
+    def _plain(self, text: str, counts: Counts | None) -> str:
         if len(text) < _TEXT_MIN:
             return text
         if len(text) > _WINDOW:

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from vestige.emit.exceptions import status_of
+from vestige.errors import AgentDbgGuardrailExceeded
 from vestige.wire import edge
 from vestige.wire.ask import Ask
 from vestige.wire.edge import begin
@@ -261,20 +262,30 @@ def _told_stream(kind: Any) -> type:
         def feed_eof(self) -> None:
             super().feed_eof()
             exchange = _streams.pop(id(self), None)
-            if exchange is not None:
-                exchange.finished()
+            limit = None if exchange is None else _limit_passed(exchange.finished)
+            if limit is not None:
+                super().set_exception(limit)
 
         def set_exception(self, exc: Any, *args: Any, **kwargs: Any) -> None:
-            super().set_exception(exc, *args, **kwargs)
             exchange = _streams.get(id(self))
             if exchange is not None and not _is_leaving(exc):
                 del _streams[id(self)]
                 error = exc() if isinstance(exc, type) else exc
-                exchange.failed(error)
+                exc = _limit_passed(lambda: exchange.failed(error)) or exc
+            super().set_exception(exc, *args, **kwargs)
 
     StreamReader.__qualname__ = kind.__qualname__
     StreamReader.__module__ = kind.__module__
     return StreamReader
+
+
+def _limit_passed(tell: Callable[[], None]) -> BaseException | None:
+    """A guardrail. This is the event loop, which would only log it: whoever reads is to be stopped."""
+    try:
+        tell()
+    except AgentDbgGuardrailExceeded as limit:
+        return limit
+    return None
 
 
 def _is_leaving(error: BaseException) -> bool:

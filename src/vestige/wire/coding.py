@@ -17,7 +17,8 @@ import msgspec
 
 from vestige.limits import BODY_CHUNK
 
-Step = Callable[[bytes], bytes]
+Step = Callable[[bytes], Iterator[bytes]]
+"""Takes the next coded bytes, gives what they mean: piece by piece, none longer than `_PIECE`."""
 
 
 class Decoded(msgspec.Struct, frozen=True):
@@ -44,8 +45,11 @@ def decode(
 ) -> Decoded | None:
     """`data` without its codings (`gzip`, `br, gzip`, ...); None if one of them is not known.
     `ends`: where the pieces ended in which it came, if that matters to whoever asks."""
+    names = _names(coding)
+    if len(names) > CODINGS_MAX:
+        return None
     steps = []
-    for name in reversed(_names(coding)):
+    for name in reversed(names):
         step = _make_step(name)
         if step is None:
             return None
@@ -54,18 +58,29 @@ def decode(
     view = memoryview(data)
     done: list[tuple[int, int]] = [(0, 0)]
     try:
+        left = [length_max] * len(steps)
         for begin, end in _pieces(len(view), ends):
-            piece = bytes(view[begin:end])
-            for step in steps:
-                piece = step(piece)
-            out += piece
+            for piece in _undo(steps, left, bytes(view[begin:end])):
+                out += piece
+                if len(out) > length_max:
+                    return Decoded(out[:length_max], False, [*done, (len(out), end)])
             done.append((len(out), end))
-            if len(out) > length_max:
-                return Decoded(out[:length_max], False, done)
     except Exception:  # noqa: BLE001  # each library raises its own for damaged data
         # Nothing could be undone: the server named a coding that it did not use. Then as it came.
         return Decoded(out, False, done) if out else Decoded(data, False, [])
     return Decoded(out, True, done)
+
+
+def _undo(steps: list[Step], left: list[int], piece: bytes, at: int = 0) -> Iterator[bytes]:
+    """One piece through all codings. `left`: what each may still give; a bomb may be an inner one."""
+    if at == len(steps):
+        yield piece
+        return
+    for plain in steps[at](piece):
+        if left[at] < 0:
+            raise ValueError("longer than the bound")
+        left[at] -= len(plain)
+        yield from _undo(steps, left, plain, at + 1)
 
 
 def _pieces(length: int, ends: Iterable[int]) -> Iterator[tuple[int, int]]:
@@ -79,7 +94,16 @@ def _pieces(length: int, ends: Iterable[int]) -> Iterator[tuple[int, int]]:
 
 
 _FEED = BODY_CHUNK // 16
-"""Bytes decoded at a time: a bomb of a thousand to one grows by 8 MB before it is seen."""
+"""Bytes decoded at a time."""
+
+_PIECE = BODY_CHUNK
+"""Bytes that a decoder gives at a time: a kilobyte of brotli or zstd may stand for a gigabyte."""
+
+_SIP = 16
+"""Bytes decoded at a time where the library knows no bound: they stand for some ten megabytes at most."""
+
+CODINGS_MAX = 4
+"""One upon the other: each has a window in memory, and nobody sends more than two."""
 
 
 def _names(coding: str) -> list[str]:
@@ -89,7 +113,7 @@ def _names(coding: str) -> list[str]:
 
 def _make_step(name: str) -> Step | None:
     if name in ("gzip", "x-gzip"):
-        return zlib.decompressobj(16 + zlib.MAX_WBITS).decompress
+        return _zlib(16 + zlib.MAX_WBITS)
     if name == "deflate":
         return _Deflate()
     try:
@@ -102,20 +126,33 @@ def _make_step(name: str) -> Step | None:
     return None
 
 
+def _zlib(window: int) -> Step:
+    decoder = zlib.decompressobj(window)
+
+    def step(coded: bytes) -> Iterator[bytes]:
+        plain = decoder.decompress(coded, _PIECE)
+        yield plain
+        while len(plain) == _PIECE:  # there may be more, even where all was taken in
+            plain = decoder.decompress(decoder.unconsumed_tail, _PIECE)
+            yield plain
+
+    return step
+
+
 class _Deflate:
     """With the zlib wrapper, as the standard says, or without it, as some servers do."""
 
     def __init__(self) -> None:
-        self._inner: Any = None
+        self._inner: Step | None = None
 
-    def __call__(self, piece: bytes) -> bytes:
+    def __call__(self, coded: bytes) -> Iterator[bytes]:
         if self._inner is None:
-            self._inner = zlib.decompressobj()
             try:
-                return bytes(self._inner.decompress(piece))
+                zlib.decompressobj().decompress(coded, 1)
+                self._inner = _zlib(zlib.MAX_WBITS)
             except zlib.error:
-                self._inner = zlib.decompressobj(-zlib.MAX_WBITS)
-        return bytes(self._inner.decompress(piece))
+                self._inner = _zlib(-zlib.MAX_WBITS)
+        return self._inner(coded)
 
 
 def _brotli() -> Step:
@@ -125,7 +162,17 @@ def _brotli() -> Step:
     except ImportError:
         import brotlicffi as brotli
     decoder = brotli.Decompressor()
-    step: Step = getattr(decoder, "decompress", None) or decoder.process
+    decode_some: Any = getattr(decoder, "decompress", None) or decoder.process
+    if not hasattr(decoder, "can_accept_more_data"):
+        return _sipping(decode_some)
+
+    def step(coded: bytes) -> Iterator[bytes]:
+        plain = decode_some(coded, output_buffer_limit=_PIECE)
+        yield plain
+        while plain or not decoder.can_accept_more_data():  # as zlib's
+            plain = decode_some(b"", output_buffer_limit=_PIECE)
+            yield plain
+
     return step
 
 
@@ -134,5 +181,19 @@ def _zstd() -> Step:
         from compression import zstd
     except ImportError:
         from backports import zstd
-    step: Step = zstd.ZstdDecompressor().decompress
+    decoder = zstd.ZstdDecompressor()
+
+    def step(coded: bytes) -> Iterator[bytes]:
+        yield decoder.decompress(coded, _PIECE)
+        while not decoder.needs_input and not decoder.eof:
+            yield decoder.decompress(b"", _PIECE)
+
+    return step
+
+
+def _sipping(decode_some: Callable[[bytes], bytes]) -> Step:
+    def step(coded: bytes) -> Iterator[bytes]:
+        for at in range(0, len(coded), _SIP):
+            yield decode_some(coded[at : at + _SIP])
+
     return step

@@ -24,7 +24,7 @@ from vestige.limits import BODY_CHUNK, BODY_INLINE_MAX, BODY_MAX
 from vestige.providers.endpoints import Endpoint
 from vestige.providers.shapes import Response
 from vestige.providers.streams import has_ended
-from vestige.record.body import LongBody
+from vestige.record.body import LongBody, texts_of
 from vestige.wire import told
 from vestige.wire.ask import Ask, Headers, Place
 from vestige.wire.attempts import Attempts
@@ -318,7 +318,7 @@ class Exchange:
             return None
         if len(body) <= BODY_INLINE_MAX and not tape.cut:
             return bytes(body)
-        steps = _texts(body)
+        steps = texts_of(_steps(body))
         if not tape.cut:
             return LongBody(steps, "surrogateescape")
         marker = f"\n…[cut by vestige: {tape.total} bytes, sha256 {tape.sha256}]"
@@ -330,10 +330,10 @@ def fault(emitter: Emitter, error: BaseException) -> None:
     emitter.fault(f"wire: {type(error).__name__}")
 
 
-def _texts(body: bytes | bytearray) -> Iterator[str]:
+def _steps(body: bytes | bytearray) -> Iterator[bytes]:
     view = memoryview(body)
     for at in range(0, len(view), BODY_CHUNK):
-        yield bytes(view[at : at + BODY_CHUNK]).decode(errors="surrogateescape")
+        yield bytes(view[at : at + BODY_CHUNK])
 
 
 def _then(texts: Iterator[str], last: str) -> Iterator[str]:

@@ -22,6 +22,10 @@ _LEARN_PLAIN_MIN = 20
 """Characters. Local servers are given `EMPTY`, `ollama` or `not-needed` as a key: masking such a word
 everywhere would destroy what is recorded. A real key has digits, or is long."""
 
+_SIGNED = "AWS4-"
+"""How an AWS signature begins: good for one request, and another each time. Knowing them all would slow
+down the program and leave no room for real keys."""
+
 _SCHEMES = ("bearer ", "basic ", "token ", "apikey ", "negotiate ", "digest ")
 
 
@@ -99,6 +103,8 @@ def _without_scheme(value: str) -> str:
 
 
 def _is_worth_knowing(value: str) -> bool:
+    if value.startswith(_SIGNED):
+        return False
     if len(value) >= _LEARN_PLAIN_MIN:
         return True
     return len(value) >= _LEARN_MIN and any(character.isdigit() for character in value)

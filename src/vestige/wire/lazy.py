@@ -49,6 +49,8 @@ class _Finder:
             except AttributeError:
                 pass
             execute(module)
+            if module.__name__ != name:
+                return  # a zip's loader is one for all its modules, and ours was only looked for
             for do in self.waiting.pop(name, ()):
                 do(module)
 

@@ -182,7 +182,7 @@ class _Sending:
         self._chunks, self._exchange = chunks, exchange
 
     def __iter__(self) -> Iterator[Any]:
-        for chunk in self._chunks:
+        for chunk in _unhooked(iter(self._chunks)):
             try:
                 told = chunk.encode() if isinstance(chunk, str) else bytes(chunk)
                 self._exchange.sending(told)
@@ -190,6 +190,19 @@ class _Sending:
                 self._exchange.give_up(error)
             yield chunk
         self._exchange.sent()
+
+
+def _unhooked(chunks: Iterator[Any]) -> Iterator[Any]:
+    """The program's own code makes them: a response that it reads meanwhile is not this attempt's."""
+    while True:
+        token = _PENDING.set(None)
+        try:
+            chunk = next(chunks)
+        except StopIteration:
+            return
+        finally:
+            _PENDING.reset(token)
+        yield chunk
 
 
 def _exchange_of(response: Any) -> Exchange | None:
