@@ -291,8 +291,9 @@ class SuiteRecorder(SuiteWriter):
         return failed_cases(self.cases)
 
     def finish(self, notes: Sequence[str] = ()) -> Path:
-        """The suite is over: write and validate the bundle. InvalidSuiteError if it is not valid."""
-        if self._finished:
+        """The suite is over: write and validate the bundle. InvalidSuiteError if it is not valid.
+        In a child that was forked nothing happens: for its parent the suite goes on."""
+        if self._finished or not self.trace.is_own:
             return self.path
         self._finished = True
         with calm():

@@ -125,8 +125,8 @@ class BundlePlugin:
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """After xdist has stopped its workers, before the terminal's summary."""
         suite = self._suite
-        if suite is None:
-            return
+        if suite is None or not suite.trace.is_own:
+            return  # a child that a test forked, and that came back from it
         self._end_case("unknown", "the session ended")
         if isinstance(suite, SuiteRecorder):
             try:

@@ -1,0 +1,58 @@
+"""The pytest plugin at bad moments: what a suite did is told, and pytest goes on as it would without it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from suites_support import (
+    assert_valid,
+    make_project,
+    only_bundle,
+    run_pytest,
+    statuses,
+)
+
+from vestige.artifacts import SuiteRecorder
+
+
+def test_a_forked_child_does_not_finish_the_suite_of_its_parent(tmp_path: Path) -> None:
+    """A child that leaves a test with `sys.exit` goes through the end of the session, as pytest has it."""
+    source = """
+        import os, sys
+
+        def test_forks():
+            child = os.fork()
+            if child == 0:
+                sys.exit(0)
+            os.waitpid(child, 0)
+
+        def test_after(): assert 0, "told"
+    """
+    folder = make_project(tmp_path / "p", source)
+
+    done = run_pytest(folder, "--vestige-bundle", "out")
+
+    assert done.returncode == 1
+    bundle = only_bundle(folder / "out")
+    assert_valid(bundle)
+    assert statuses(bundle) == {"test_forks": "pass", "test_after": "fail"}
+    assert "killed" not in (bundle / "trace/events.jsonl").read_text()
+
+
+def test_a_forked_child_that_leaves_the_block_of_a_suite_ends_nothing(tmp_path: Path) -> None:
+    with SuiteRecorder(tmp_path, "shop") as suite:
+        case = suite.case("forks")
+        child = os.fork()
+        if child == 0:
+            try:
+                suite.__exit__(SystemExit, SystemExit(0), None)
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        case.end()
+
+        assert not (suite.path / "bundle.json").exists()
+
+    assert_valid(suite.path)
+    assert statuses(suite.path) == {"forks": "pass"}
