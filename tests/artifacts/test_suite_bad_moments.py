@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
 from suites_support import (
     assert_valid,
+    files_of,
     make_project,
     only_bundle,
     run_pytest,
@@ -56,3 +58,41 @@ def test_a_forked_child_that_leaves_the_block_of_a_suite_ends_nothing(tmp_path: 
 
     assert_valid(suite.path)
     assert statuses(suite.path) == {"forks": "pass"}
+
+
+def test_a_test_that_fails_after_its_subtests_tells_both(tmp_path: Path) -> None:
+    """Its own exception and what it printed are kept; that subtests failed is not said once more."""
+    source = """
+        import unittest
+
+        def test_both(subtests):
+            with subtests.test("part"): assert 1 == 2
+            print("printed after")
+            raise RuntimeError("its own")
+
+        def test_parts_only(subtests):
+            with subtests.test("part"): assert 1 == 2
+            print("printed after")
+
+        class TestOld(unittest.TestCase):
+            def test_old(self):
+                with self.subTest(part=1): self.fail("part")
+                raise RuntimeError("its own")
+    """
+    folder = make_project(tmp_path / "p", source)
+
+    run_pytest(folder, "--vestige-bundle", "out")
+
+    bundle = only_bundle(folder / "out")
+    assert_valid(bundle)
+    failures = {
+        case["case"].rpartition("::")[2]: [failure["message"] for failure in case["failures"]]
+        for case in map(json.loads, (bundle / "scenarios/scenarios.jsonl").read_text().splitlines())
+    }
+    assert failures == {
+        "test_both": ["[part]: assert 1 == 2", "RuntimeError: its own"],
+        "test_parts_only": ["[part]: assert 1 == 2"],
+        "test_old": ["(part=1): AssertionError: part", "RuntimeError: its own"],
+    }
+    for case in ("test_both", "test_parts_only"):
+        assert files_of(bundle, case)["stdout.txt"] == "printed after\n"

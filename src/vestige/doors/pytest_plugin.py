@@ -240,7 +240,11 @@ class BundlePlugin:
             return
         subtest = pytest_reports.subtest_of(report)
         if subtest is None and report.when == "call" and self._subtest_failed:
-            return  # the subtests have said it
+            if outcome == "passed":
+                return  # the subtests have said it
+            if outcome == "failed" and pytest_reports.is_of_subtests(report):
+                self._keep_output(case, report, failure=False)
+                return
         if outcome == "failed":
             self._subtest_failed = subtest is not None or self._subtest_failed
             assert self._suite is not None
@@ -254,8 +258,8 @@ class BundlePlugin:
         elif report.when == "call":
             case.passed(subtest or pytest_reports.reason_of_pass(report))
 
-    def _keep_output(self, case: Case, report: pytest.TestReport) -> None:
-        for name, content in pytest_reports.files_of(report):
+    def _keep_output(self, case: Case, report: pytest.TestReport, failure: bool = True) -> None:
+        for name, content in pytest_reports.files_of(report, failure):
             try:
                 case.write(name, content)
             except OSError as error:
