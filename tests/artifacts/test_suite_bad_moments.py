@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import textwrap
 from pathlib import Path
 
 from suites_support import (
@@ -96,3 +97,41 @@ def test_a_test_that_fails_after_its_subtests_tells_both(tmp_path: Path) -> None
     }
     for case in ("test_both", "test_parts_only"):
         assert files_of(bundle, case)["stdout.txt"] == "printed after\n"
+
+
+def test_a_broken_file_whose_failure_cannot_be_kept_ends_the_session_as_ever(
+    tmp_path: Path,
+) -> None:
+    """A disk that takes no more must not become an INTERNALERROR of pytest."""
+    folder = make_project(tmp_path / "p", "import nowhere_to_be_found")
+    in_the_way = """
+        import pathlib
+
+        def pytest_collection():
+            next(pathlib.Path("out").glob("*/*")).joinpath("cases").write_text("in the way")
+    """
+    (folder / "conftest.py").write_text(textwrap.dedent(in_the_way))
+
+    done = run_pytest(folder, "--vestige-bundle", "out")
+
+    assert done.returncode == 2
+    assert "INTERNALERROR" not in done.stdout + done.stderr
+    assert statuses(only_bundle(folder / "out")) == {"test_it.py": "fail"}
+
+
+def test_a_look_at_the_cache_is_no_session(tmp_path: Path) -> None:
+    folder = make_project(tmp_path / "p", "def test_ok(): pass", "vestige_bundle = out")
+
+    done = run_pytest(folder, "-p", "cacheprovider", "--cache-show")
+
+    assert done.returncode == 0
+    assert not (folder / "out").exists()
+
+
+def test_a_user_whose_name_is_no_utf8_can_run_a_suite(tmp_path: Path) -> None:
+    folder = make_project(tmp_path / "p", "def test_ok(): pass")
+
+    done = run_pytest(folder, "--vestige-bundle", "out", env={"USER": "a\udcff"})
+
+    assert done.returncode == 0
+    assert_valid(only_bundle(folder / "out"))

@@ -272,7 +272,7 @@ class SuiteRecorder(SuiteWriter):
             git=git,
             seed=seed,
             clock_mode=clock_mode,
-            runner=describe_runner(),
+            runner={key: texts.clean(value) for key, value in describe_runner().items()},
             paths={"project_root": texts.clean(project), "artifact_dir": texts.clean(folder)},
             environment=redacted(variables, texts),
             replay_environment=replayed(variables, texts, repro_env),

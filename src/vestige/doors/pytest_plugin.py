@@ -30,7 +30,7 @@ from vestige.doors import pytest_replay, pytest_reports
 from vestige.doors.pytest_spans import TestSpans
 from vestige.errors import VestigeError
 
-_NO_SESSION = ("collectonly", "showfixtures", "show_fixtures_per_test", "setupplan")
+_NO_SESSION = ("collectonly", "showfixtures", "show_fixtures_per_test", "setupplan", "cacheshow")
 
 
 class BundlePlugin:
@@ -258,7 +258,7 @@ class BundlePlugin:
         elif report.when == "call":
             case.passed(subtest or pytest_reports.reason_of_pass(report))
 
-    def _keep_output(self, case: Case, report: pytest.TestReport, failure: bool = True) -> None:
+    def _keep_output(self, case: Case, report: pytest.TestReport | pytest.CollectReport, failure: bool = True) -> None:  # fmt: skip
         for name, content in pytest_reports.files_of(report, failure):
             try:
                 case.write(name, content)
@@ -280,7 +280,7 @@ class BundlePlugin:
             return
         with self._suite.case(report.nodeid or "collection") as case:
             case.failed(f"collection: {pytest_reports.message_of(report)}")
-            case.write("failure.txt", pytest_reports.text_of(report))
+            self._keep_output(case, report)
 
 
 def _parameters(item: Any) -> Any:
