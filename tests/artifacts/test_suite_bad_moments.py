@@ -135,3 +135,27 @@ def test_a_user_whose_name_is_no_utf8_can_run_a_suite(tmp_path: Path) -> None:
 
     assert done.returncode == 0
     assert_valid(only_bundle(folder / "out"))
+
+
+def test_what_a_worker_could_not_write_fails_the_session(tmp_path: Path) -> None:
+    """A failed test may be among it: the bundle is not told as if it were whole."""
+    source = """
+        import resource, signal
+
+        NONE = resource.RLIM_INFINITY
+
+        def test_fills():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1, NONE))
+
+        def test_lost(): pass
+
+        def test_room(): resource.setrlimit(resource.RLIMIT_FSIZE, (NONE, NONE))
+    """
+    folder = make_project(tmp_path / "p", source, "vestige_record = false\n")
+
+    done = run_pytest(folder, "--vestige-bundle", "out", "-n1")
+
+    assert "3 passed" in done.stdout
+    assert done.returncode == 1
+    assert "events could not be written" in done.stdout

@@ -32,6 +32,9 @@ from vestige.errors import VestigeError
 
 _NO_SESSION = ("collectonly", "showfixtures", "show_fixtures_per_test", "setupplan", "cacheshow")
 
+_LOST = "vestige_lost"
+"""In what a worker of xdist tells at its end: events that it could not write."""
+
 
 class BundlePlugin:
     """Hooks of one session in one process."""
@@ -121,6 +124,12 @@ class BundlePlugin:
                 "record": self._spans is not None,
             }
 
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """A worker of xdist has ended: what it could not write, the suite has lost."""
+        if self._suite is not None:
+            self._suite.trace.lost += getattr(node, "workeroutput", {}).get(_LOST, 0)
+
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """After xdist has stopped its workers, before the terminal's summary."""
@@ -139,6 +148,8 @@ class BundlePlugin:
                 self._problems = [said, *getattr(error, "problems", ())[1:]]
                 session.exitstatus = max(int(exitstatus), pytest.ExitCode.TESTS_FAILED)
             write_step_summary(suite.path, suite.cases)
+        elif suite.trace.lost:
+            self._config.workeroutput[_LOST] = suite.trace.lost  # type: ignore[attr-defined]  # xdist's
         suite.close()
         if self._spans is not None:
             self._spans.end_session(failed=exitstatus != 0)
