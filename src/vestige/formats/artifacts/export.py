@@ -80,7 +80,9 @@ def _write_trace(
     for test in tests:
         outcome = _outcome(test)
         name = test.name
-        trace.write("case_start", ts=_ts(test.started_ns), case=name, span_id=test.id)
+        attempt = test.attributes.get("attempt")
+        more = {"attempt": attempt} if type(attempt) is int else {}
+        trace.write("case_start", ts=_ts(test.started_ns), case=name, span_id=test.id, **more)
         said = list(_said(test, outcome, logs.get(test.id, [])))
         for time_ns, kind, message in said:
             trace.write(kind, ts=_ts(time_ns), case=name, message=message)
