@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from vestige.errors import UnreadableError, UsageError
-from vestige.formats.base import Problem, RunToWrite, Source
+from vestige.formats.base import TIME_MAX_NS, Problem, RunToWrite, Source
 from vestige.formats.junit_xml import JunitCase, Report, XmlError, parse_report, render_report
 from vestige.formats.suites import TEST, SuiteRecords, parse_time_ns, render_time
 from vestige.limits import ARTIFACT_BODY_MAX, JUNIT_MAX, MIB, STACK_MAX
@@ -138,7 +138,7 @@ def _records(
         key = str(number)
         attributes: Attributes = dict(case.attributes)
         yield suite.open_case(key, case.title, now_ns, attributes)
-        ended_ns = now_ns + case.duration_ns
+        ended_ns = min(now_ns + case.duration_ns, TIME_MAX_NS)
         for level, text in case.said:
             yield suite.log(key, level, text, ended_ns)
         failed += case.outcome == "fail"

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from vestige.errors import UnreadableError, UsageError
-from vestige.formats.base import Problem, RunToWrite, Source
+from vestige.formats.base import TIME_MAX_NS, Problem, RunToWrite, Source
 from vestige.formats.suites import CaseOutcome, SuiteRecords
 from vestige.limits import ARTIFACT_LINE_MAX, BODY_INLINE_MAX, STACK_MAX
 from vestige.record.types import Attributes, KnownRecord
@@ -213,4 +213,6 @@ def _message(report: dict[str, Any]) -> tuple[str, str]:
 
 
 def _ns(value: object) -> int | None:
-    return int(value * 1e9) if isinstance(value, (int, float)) and 0 < value < 1e11 else None
+    if isinstance(value, (int, float)) and 0 < value < TIME_MAX_NS / 1e9:
+        return int(value * 1e9)
+    return None
