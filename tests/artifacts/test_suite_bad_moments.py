@@ -7,6 +7,7 @@ import os
 import textwrap
 from pathlib import Path
 
+import pytest
 from suites_support import (
     assert_valid,
     files_of,
@@ -16,7 +17,9 @@ from suites_support import (
     statuses,
 )
 
-from vestige.artifacts import SuiteRecorder
+from vestige.artifacts import SuiteRecorder, SuiteWriter, recover
+from vestige.errors import UsageError
+from vestige.locks import is_held
 
 
 def test_a_forked_child_does_not_finish_the_suite_of_its_parent(tmp_path: Path) -> None:
@@ -159,3 +162,26 @@ def test_what_a_worker_could_not_write_fails_the_session(tmp_path: Path) -> None
     assert "3 passed" in done.stdout
     assert done.returncode == 1
     assert "events could not be written" in done.stdout
+
+
+def test_a_suite_of_several_processes_is_locked_until_it_is_finished(tmp_path: Path) -> None:
+    """Its trace is put together anew: somebody who recovers meanwhile must not take it for dead."""
+    held = []
+
+    class Watched(SuiteRecorder):
+        def _known(self) -> dict[str, tuple[int, str]]:
+            held.append(is_held(self.path / "trace/events.jsonl"))
+            with pytest.raises(UsageError, match="still running"):
+                recover(tmp_path)
+            return super()._known()
+
+    suite = Watched(tmp_path, "shop")
+    worker = SuiteWriter.worker(suite.path, suite.suite, suite.timestamp, "gw0")
+    worker.case("pays").end()
+    worker.close()
+
+    suite.finish()
+
+    assert held == [True]
+    assert not is_held(suite.path / "trace/events.jsonl")
+    assert "killed" not in (suite.path / "transcript/summary.txt").read_text()

@@ -90,7 +90,10 @@ def _recover(folder: Path) -> Recovered:
     notes = [f"the suite was killed while {case} was running" for case in running]
     if not running:
         notes = ["the suite was killed; no case was running"]
-    finish(folder, merged, [*notes, "finished by `vestige recover`"])
+    try:
+        finish(folder, merged, [*notes, "finished by `vestige recover`"])
+    finally:
+        merged.release()
     return Recovered(folder, running)
 
 

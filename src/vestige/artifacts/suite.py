@@ -316,7 +316,10 @@ class SuiteRecorder(SuiteWriter):
             told = read_cases(self.path, merged.take)
             if merged.running:
                 merged, told = rebuild_trace(self.path, now), None
-        self.cases = finish(self.path, merged, said, self._known(), told)
+        try:
+            self.cases = finish(self.path, merged, said, self._known(), told)
+        finally:
+            merged.release()
         trace.close()
 
     def _known(self) -> dict[str, tuple[int, str]]:
