@@ -13,6 +13,7 @@ from vestige.doors.cli.main import cli
 from vestige.formats.artifacts import check
 from vestige.formats.artifacts.merge import merge_bundles
 from vestige.home import Home
+from vestige.recorder import Recorder
 
 
 def vestige(*arguments: object) -> Result:
@@ -79,3 +80,28 @@ def test_a_case_that_was_run_again_is_one_case_wherever_it_goes(home: Home, tmp_
     assert counts_of(shard) == counts_of(merged) == counts_of(tmp_path / "exported")
     assert counts_of(shard)["total"] == 1
     assert check(tmp_path / "exported") == []
+
+
+def test_files_of_any_run_make_a_valid_bundle(home: Home, tmp_path: Path) -> None:
+    """What is no JSON is kept as text; what is where a file of the format has to be is left out."""
+    files = {"a.json": "no json", "b.jsonl": "{}\nno json\n", "c.json": "{}", "d.json": "", "meta.json/x": "x", "diagnostics": "x"}  # fmt: skip
+    recorder = Recorder(home=home.root)
+    with recorder.run("shop", "c-1") as run:
+        run.span("pays", type="test").end()
+        for path, content in files.items():
+            run.span(path, type="file", attributes={"path": path}, body=content).end()
+    recorder.close()
+
+    exported = vestige("export", "c-1", "--format", "artifacts", "-o", tmp_path / "exported")
+
+    assert exported.exit_code == 0, exported.output
+    assert check(tmp_path / "exported") == []
+    assert (tmp_path / "exported/a.json.txt").read_text() == "no json"
+    assert (tmp_path / "exported/c.json").read_text() == "{}"
+
+
+def test_an_attached_document_that_is_empty_makes_no_bundle_invalid(tmp_path: Path) -> None:
+    with SuiteRecorder(tmp_path, "shop") as suite, suite.case("pays") as case:
+        case.write("answer.json", "")
+
+    assert check(suite.path) == []

@@ -25,6 +25,7 @@ import msgspec
 from vestige.artifacts.texts import Texts, file_name
 from vestige.errors import NotFoundError
 from vestige.formats.artifacts import layout
+from vestige.formats.artifacts.parse import is_json, is_valid_json
 from vestige.limits import ARTIFACT_JSON_MAX, KIB, MIB
 
 PARTIAL = ".part"
@@ -134,24 +135,6 @@ class Attachments:
             os.unlink(self._folder + partial)
             return candidate
         raise AssertionError("numbers do not end")
-
-
-def is_json(name: str) -> bool:
-    return name.endswith((".json", ".jsonl", ".ndjson"))
-
-
-def is_valid_json(name: str, data: bytes) -> bool:
-    """Would a validator take these bytes under this name?"""
-    from vestige.formats.artifacts.parse import NotJsonError, parse_json
-
-    lines = [data] if name.endswith(".json") else data.split(b"\n")
-    try:
-        for line in lines:
-            if line.strip():
-                parse_json(line, False)
-    except NotJsonError:
-        return False
-    return True
 
 
 def _is_false_json(name: str, data: bytes | None, path: str) -> bool:

@@ -14,11 +14,12 @@ from pathlib import Path
 
 import msgspec
 
-from vestige.artifacts.attach import PARTIAL, is_json, is_valid_json
+from vestige.artifacts.attach import PARTIAL
 from vestige.artifacts.finishing import finish
 from vestige.artifacts.merging import rebuild_trace, worker_files
 from vestige.errors import UsageError
 from vestige.formats.artifacts import layout
+from vestige.formats.artifacts.parse import is_json, is_valid_json
 from vestige.formats.artifacts.places import folders
 from vestige.limits import ARTIFACT_JSON_MAX
 from vestige.locks import is_held

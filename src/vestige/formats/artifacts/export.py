@@ -14,6 +14,7 @@ from pathlib import Path
 
 from vestige.errors import UsageError
 from vestige.formats.artifacts import layout
+from vestige.formats.artifacts.parse import is_json, is_valid_json
 from vestige.formats.artifacts.types import Git
 from vestige.formats.artifacts.writing import NO_GIT, SuiteFacts, TraceFile, finish_bundle
 from vestige.formats.base import RunToWrite
@@ -131,7 +132,9 @@ def _write_files(source: RunToWrite, folder: Path) -> dict[str, list[str]]:
         if data is None or not isinstance(path, str) or layout.fault_of_path(path) is not None:
             continue
         path = layout.plain(path)
-        if path in taken or "\\" in path:
+        if is_json(path) and not is_valid_json(path, data):
+            path += ".txt"  # evidence, and no document: it would make the bundle invalid
+        if path in taken or "\\" in path or _is_in_the_way(path):
             continue
         place = folder / path
         try:
@@ -149,6 +152,13 @@ def _write_files(source: RunToWrite, folder: Path) -> dict[str, list[str]]:
             (folder / path).write_bytes(output)
             owners.setdefault(span.id, []).append(path)
     return owners
+
+
+def _is_in_the_way(path: str) -> bool:
+    """Of a typed file: a folder of its name, or a file of the name of its folder."""
+    return any(
+        f"{part}/".startswith(f"{path}/") or path.startswith(f"{part}/") for part in layout.PART_OF
+    )
 
 
 def _suite_of(source: RunToWrite) -> str:
