@@ -11,6 +11,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from vestige.errors import UsageError
 from vestige.formats.artifacts import layout
@@ -82,7 +83,7 @@ def _write_trace(
         outcome = _outcome(test)
         name = test.name
         attempt = test.attributes.get("attempt")
-        more = {"attempt": attempt} if type(attempt) is int else {}
+        more: dict[str, Any] = {"attempt": attempt} if type(attempt) is int else {}
         trace.write("case_start", ts=_ts(test.started_ns), case=name, span_id=test.id, **more)
         said = list(_said(test, outcome, logs.get(test.id, [])))
         for time_ns, kind, message in said:
