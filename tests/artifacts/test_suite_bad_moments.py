@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import textwrap
 from pathlib import Path
 
@@ -185,3 +186,31 @@ def test_a_suite_of_several_processes_is_locked_until_it_is_finished(tmp_path: P
     assert held == [True]
     assert not is_held(suite.path / "trace/events.jsonl")
     assert "killed" not in (suite.path / "transcript/summary.txt").read_text()
+
+
+def test_a_test_that_runs_in_every_worker_is_a_case_in_each(tmp_path: Path) -> None:
+    """With `--dist each` they run side by side; one that fails is not hidden by one that passes."""
+    source = """
+        import os
+
+        WORKER = os.environ.get("PYTEST_XDIST_WORKER")
+
+        def test_here(): assert WORKER != "gw1"
+
+        def test_dies():
+            if WORKER == "gw0": os._exit(3)
+    """
+    folder = make_project(tmp_path / "p", source, "vestige_record = false\n")
+
+    run_pytest(folder, "--vestige-bundle", "out", "--dist", "each", "--tx", "2*popen")
+
+    bundle = only_bundle(folder / "out")
+    assert_valid(bundle)
+    assert statuses(bundle) == {
+        "test_here @gw0": "pass",
+        "test_here @gw1": "fail",
+        "test_dies @gw0": "fail",
+        "test_dies @gw1": "pass",
+    }
+    command = shlex.split((bundle / "repro.txt").read_text())
+    assert {"test_it.py::test_here", "test_it.py::test_dies"} <= set(command)

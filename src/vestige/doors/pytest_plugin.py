@@ -24,6 +24,7 @@ from typing import Any, cast
 import pytest
 
 from vestige.artifacts.github import write_step_summary
+from vestige.artifacts.replaying import where_of
 from vestige.artifacts.suite import Case, SuiteRecorder, SuiteWriter
 from vestige.artifacts.texts import Texts
 from vestige.doors import pytest_replay, pytest_reports
@@ -46,6 +47,8 @@ class BundlePlugin:
         self._suite: SuiteWriter | None = None
         self._spans: TestSpans | None = None
         self._case: Case | None = None
+        self._where = ""
+        """Behind the name of a case, where every worker runs all of them (`--dist each`)."""
         self._attempt = 0
         self._fresh = False
         """The case was begun by the protocol, and its logstart has not come yet."""
@@ -105,6 +108,7 @@ class BundlePlugin:
         if not folder.is_dir():
             return  # a worker on another machine
         worker = self._config.workerinput["workerid"]  # type: ignore[attr-defined]  # xdist's
+        self._where = where_of(worker) if shared["each"] else ""
         self._suite = SuiteWriter.worker(folder, shared["suite"], shared["timestamp"], worker)
         self._spans = (
             TestSpans.start_worker(self._suite.texts.secrets) if shared["record"] else None
@@ -122,7 +126,11 @@ class BundlePlugin:
                 "suite": suite.suite,
                 "timestamp": suite.timestamp,
                 "record": self._spans is not None,
+                "each": self._is_each(),
             }
+
+    def _is_each(self) -> bool:
+        return bool(self._config.getoption("dist", "no") == "each")
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
@@ -198,7 +206,7 @@ class BundlePlugin:
         self._attempt += 1
         self._subtest_failed = False
         self._rerun = ""
-        name = self._suite.texts.message(nodeid)
+        name = self._suite.texts.message(nodeid + self._where)
         span_id = self._spans.begin(name, self._attempt) if self._spans is not None else ""
         self._case = self._suite.clean_case(name, self._attempt, span_id)
 
@@ -280,7 +288,8 @@ class BundlePlugin:
         assert self._suite is not None
         # The worker wrote `case_start`; here is what it could not write any more.
         message = self._suite.texts.message(str(report.longrepr))
-        trace, case = self._suite.trace, self._suite.texts.message(report.nodeid)
+        where = where_of(report.node.gateway.id) if self._is_each() else ""  # type: ignore[attr-defined]  # xdist's
+        trace, case = self._suite.trace, self._suite.texts.message(report.nodeid + where)
         trace.failed += 1
         trace.event("assert_fail", case, message)
         trace.event("case_end", case, status="fail")
