@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import subprocess
+import sys
 import textwrap
 from pathlib import Path
 
@@ -214,3 +216,24 @@ def test_a_test_that_runs_in_every_worker_is_a_case_in_each(tmp_path: Path) -> N
     }
     command = shlex.split((bundle / "repro.txt").read_text())
     assert {"test_it.py::test_here", "test_it.py::test_dies"} <= set(command)
+
+
+@pytest.mark.slow
+def test_many_files_of_one_name_cost_as_much_as_any_others(tmp_path: Path) -> None:
+    """A test with thousands of failing subtests has as many `failure.txt`: it must not take minutes for it."""
+    program = """
+        import sys
+        from vestige.artifacts import SuiteRecorder
+
+        suite = SuiteRecorder(sys.argv[1], "shop")
+        case = suite.case("pays")
+        for _ in range(6_000):
+            last = case.write("failure.txt", "x")
+        print(last.rpartition("/")[2])
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program), str(tmp_path)],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+
+    assert done.stdout == "failure-6000.txt\n"

@@ -46,6 +46,8 @@ class Attachments:
         self._folder = f"{folder}/"
         self._texts = texts
         self._made: set[str] = set()
+        self._numbers: dict[str, int] = {}
+        """Of a name that was asked for: the last number that it got. The next is not sought from the first on."""
 
     def copy(self, place: str, source: Path, name: str | None = None, *, exact: bool = False) -> str:  # fmt: skip
         """Copy a file into a folder of the bundle; its path there. `exact`: do not mask it."""
@@ -122,7 +124,9 @@ class Attachments:
 
     def _rename(self, partial: str, wanted: str) -> str:
         """To the name that was asked for, or the next that is free: nothing is overwritten."""
-        for candidate in _numbered(wanted):
+        number = self._numbers.get(wanted, 0)
+        for candidate in _numbered(wanted, number):
+            self._numbers[wanted] = number = number + 1
             try:
                 os.link(self._folder + partial, self._folder + candidate)
             except FileExistsError:
@@ -164,10 +168,9 @@ def _safe_name(name: str) -> str:
     return file_name(stem, _NAME_MAX) + suffix
 
 
-def _numbered(path: str) -> Iterator[str]:
-    yield path
+def _numbered(path: str, number: int = 0) -> Iterator[str]:
+    """The path, then with 2, 3 and so on; `number`: from the one behind this on."""
     stem, suffix = os.path.splitext(path)
-    number = 1
     while True:
         number += 1
-        yield f"{stem}-{number}{suffix}"
+        yield path if number == 1 else f"{stem}-{number}{suffix}"
