@@ -8,6 +8,7 @@ suite that still runs is left alone: its writer holds the lock of its trace.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -116,4 +117,8 @@ def _keep_evidence(folder: Path) -> None:
             continue
         large = path.stat().st_size > ARTIFACT_JSON_MAX
         if large or not is_valid_json(path.name, path.read_bytes()):
-            path.rename(path.with_name(f"{path.name}.txt"))
+            target, number = path.with_name(f"{path.name}.txt"), 1
+            while os.path.lexists(target):  # evidence too
+                number += 1
+                target = path.with_name(f"{path.name}-{number}.txt")
+            path.rename(target)
