@@ -288,7 +288,7 @@ class BundlePlugin:
         assert self._suite is not None
         # The worker wrote `case_start`; here is what it could not write any more.
         message = self._suite.texts.message(str(report.longrepr))
-        where = where_of(report.node.gateway.id) if self._is_each() else ""  # type: ignore[attr-defined]  # xdist's
+        where = where_of(report.node.gateway.id) if self._is_each() else ""
         trace, case = self._suite.trace, self._suite.texts.message(report.nodeid + where)
         trace.failed += 1
         trace.event("assert_fail", case, message)
