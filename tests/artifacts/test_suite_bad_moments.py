@@ -143,6 +143,7 @@ def test_a_user_whose_name_is_no_utf8_can_run_a_suite(tmp_path: Path) -> None:
     assert_valid(only_bundle(folder / "out"))
 
 
+@pytest.mark.slow
 def test_what_a_worker_could_not_write_fails_the_session(tmp_path: Path) -> None:
     """A failed test may be among it: the bundle is not told as if it were whole."""
     source = """
@@ -190,6 +191,7 @@ def test_a_suite_of_several_processes_is_locked_until_it_is_finished(tmp_path: P
     assert "killed" not in (suite.path / "transcript/summary.txt").read_text()
 
 
+@pytest.mark.slow
 def test_a_test_that_runs_in_every_worker_is_a_case_in_each(tmp_path: Path) -> None:
     """With `--dist each` they run side by side; one that fails is not hidden by one that passes."""
     source = """
