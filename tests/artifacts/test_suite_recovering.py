@@ -132,3 +132,16 @@ def test_recover_says_what_it_did(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, f"{Path('art/shop') / suite.timestamp}: finished; 'waits' was running\n")  # fmt: skip
     assert (again.returncode, again.stdout) == (0, "art: nothing to finish.\n")
     assert nothing.returncode == 3
+
+
+def test_evidence_that_becomes_text_takes_no_other_files_place(tmp_path: Path) -> None:
+    """What the suite wrote by itself was torn; a text of the name that it would get is there already."""
+    suite = SuiteRecorder(tmp_path, "shop")
+    (suite.path / "answer.json").write_text('{"torn": ')
+    (suite.path / "answer.json.txt").write_text("another")
+    suite.close()
+
+    recover(tmp_path)
+
+    kept = {path.name: path.read_text() for path in suite.path.glob("answer*")}
+    assert kept == {"answer.json.txt": "another", "answer.json-2.txt": '{"torn": '}

@@ -149,3 +149,10 @@ def test_what_is_no_bundle_is_said_in_one_line(tmp_path: Path) -> None:
     assert {name: done.returncode for name, done in found.items()} == {"nowhere": 2, "empty": 2, "bad": 3}  # fmt: skip
     for done in found.values():
         assert done.stderr.count("\n") == 1
+
+
+def test_options_that_are_written_together_lose_what_stops_early() -> None:
+    """`-xvs` would end a replay at its first failure; `-rx` and `-kx` are something else."""
+    given = ["-xvs", "-xf", "-nauto", "-n2", "-rx", "-kx", "-q"]
+
+    assert kept_options(given, []) == ["-vs", "-rx", "-kx", "-q"]

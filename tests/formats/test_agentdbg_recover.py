@@ -158,3 +158,21 @@ def test_a_long_run_shows_its_first_page_without_reading_all_of_it(tmp_path: Pat
     assert "2002 more events" in first and "--after" in first.splitlines()[-1]
     assert "3001 spans" in whole
     assert first.splitlines()[6:20] == whole.splitlines()[5:19]
+
+
+def test_an_event_that_lacks_only_the_end_of_its_line_has_happened(tmp_path: Path) -> None:
+    """It counts as the others do; and a run whose last event it is has ended by itself."""
+    called = make_run(tmp_path / "called", events=[call()], status="running", end=False)
+    ended = make_run(tmp_path / "ended", events=[call()], status="running", end=True)
+    for run in (called, ended):
+        data = (run / "events.jsonl").read_bytes()
+        (run / "events.jsonl").write_bytes(data.removesuffix(b"\n"))
+        os.utime(run / "events.jsonl", ns=LONG_AGO)
+
+        recover(run)
+
+        assert agentdbg.check(run) == []
+    assert json.loads((called / "run.json").read_text())["counts"]["tool_calls"] == 1
+    assert json.loads((ended / "run.json").read_text())["status"] == "ok"
+    assert [event["event_type"] for event in events(ended)][-1] == "RUN_END"
+    assert "ERROR" not in [event["event_type"] for event in events(ended)]

@@ -256,6 +256,11 @@ def test_the_later_real_format_is_read() -> None:
         ("debug_bundle/config.json", b"{}", BundleCorruptedError),
         ("debug_bundle/manifest.json", b"{", BundleCorruptedError),
         ("debug_bundle/manifest.json", b'{"format_version":"2.0.0"}', BundleVersionError),
+        (
+            "debug_bundle/manifest.json",
+            b'{"format_version":"1.0","files":[{}]}',
+            BundleCorruptedError,
+        ),
         ("elsewhere", b"x", BundleCorruptedError),
     ],
 )

@@ -25,6 +25,7 @@ import msgspec
 from vestige.artifacts.texts import Texts, file_name
 from vestige.errors import NotFoundError
 from vestige.formats.artifacts import layout
+from vestige.formats.artifacts.parse import is_json, is_valid_json
 from vestige.limits import ARTIFACT_JSON_MAX, KIB, MIB
 
 PARTIAL = ".part"
@@ -45,6 +46,8 @@ class Attachments:
         self._folder = f"{folder}/"
         self._texts = texts
         self._made: set[str] = set()
+        self._numbers: dict[str, int] = {}
+        """Of a name that was asked for: the last number that it got. The next is not sought from the first on."""
 
     def copy(self, place: str, source: Path, name: str | None = None, *, exact: bool = False) -> str:  # fmt: skip
         """Copy a file into a folder of the bundle; its path there. `exact`: do not mask it."""
@@ -121,7 +124,9 @@ class Attachments:
 
     def _rename(self, partial: str, wanted: str) -> str:
         """To the name that was asked for, or the next that is free: nothing is overwritten."""
-        for candidate in _numbered(wanted):
+        number = self._numbers.get(wanted, 0)
+        for candidate in _numbered(wanted, number):
+            self._numbers[wanted] = number = number + 1
             try:
                 os.link(self._folder + partial, self._folder + candidate)
             except FileExistsError:
@@ -134,24 +139,6 @@ class Attachments:
             os.unlink(self._folder + partial)
             return candidate
         raise AssertionError("numbers do not end")
-
-
-def is_json(name: str) -> bool:
-    return name.endswith((".json", ".jsonl", ".ndjson"))
-
-
-def is_valid_json(name: str, data: bytes) -> bool:
-    """Would a validator take these bytes under this name?"""
-    from vestige.formats.artifacts.parse import NotJsonError, parse_json
-
-    lines = [data] if name.endswith(".json") else data.split(b"\n")
-    try:
-        for line in lines:
-            if line.strip():
-                parse_json(line, False)
-    except NotJsonError:
-        return False
-    return True
 
 
 def _is_false_json(name: str, data: bytes | None, path: str) -> bool:
@@ -181,10 +168,9 @@ def _safe_name(name: str) -> str:
     return file_name(stem, _NAME_MAX) + suffix
 
 
-def _numbered(path: str) -> Iterator[str]:
-    yield path
+def _numbered(path: str, number: int = 0) -> Iterator[str]:
+    """The path, then with 2, 3 and so on; `number`: from the one behind this on."""
     stem, suffix = os.path.splitext(path)
-    number = 1
     while True:
         number += 1
-        yield f"{stem}-{number}{suffix}"
+        yield path if number == 1 else f"{stem}-{number}{suffix}"

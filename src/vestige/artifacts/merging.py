@@ -23,6 +23,7 @@ from vestige.formats.artifacts import layout
 from vestige.formats.artifacts.story import parse_events
 from vestige.formats.artifacts.types import Counts, TraceEvent
 from vestige.limits import KIB
+from vestige.locks import hold
 
 WORKER_PREFIX = "worker-"
 _COUNTED = {"case_start": 0, "assert_pass": 1, "assert_fail": 2, "assert_skip": 3}
@@ -45,6 +46,14 @@ class Merged(msgspec.Struct):
     notes: list[str] = msgspec.field(default_factory=list)
     running: dict[str, TraceEvent] = msgspec.field(default_factory=dict)
     """Cases that began and did not end."""
+    lock: int = -1
+    """The file of a trace that was rebuilt, whose lock is held until `release`."""
+
+    def release(self) -> None:
+        """The suite is finished, or left to somebody else."""
+        if self.lock >= 0:
+            os.close(self.lock)
+            self.lock = -1
 
     def take(self, event: TraceEvent) -> None:
         self.suite = self.suite or event.suite
@@ -95,6 +104,7 @@ def rebuild_trace(
     merged = Merged(suite=before.suite or default[0], timestamp=before.timestamp or default[1])
     events = heapq.merge(*(_read(path) for path in (folder / layout.TRACE, *sources)), key=_by_time)
     with open(folder / _PART, "wb") as out:
+        hold(out.fileno())  # before it is in place: whoever rebuilds it is not done with the suite
         counters = [0, 0, 0, 0]
         lines: list[bytes] = []
         for event in _whole(events, merged, end_ts, default[2]):
@@ -107,7 +117,9 @@ def rebuild_trace(
                 out.write(b"".join(lines))
                 lines.clear()
         out.write(b"".join(lines))
-    os.replace(folder / _PART, folder / layout.TRACE)
+        out.flush()
+        os.replace(folder / _PART, folder / layout.TRACE)
+        merged.lock = os.dup(out.fileno())
     for path in workers:
         path.unlink()
     return merged

@@ -8,17 +8,19 @@ suite that still runs is left alone: its writer holds the lock of its trace.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
 import msgspec
 
-from vestige.artifacts.attach import PARTIAL, is_json, is_valid_json
+from vestige.artifacts.attach import PARTIAL
 from vestige.artifacts.finishing import finish
 from vestige.artifacts.merging import rebuild_trace, worker_files
 from vestige.errors import UsageError
 from vestige.formats.artifacts import layout
+from vestige.formats.artifacts.parse import is_json, is_valid_json
 from vestige.formats.artifacts.places import folders
 from vestige.limits import ARTIFACT_JSON_MAX
 from vestige.locks import is_held
@@ -90,7 +92,10 @@ def _recover(folder: Path) -> Recovered:
     notes = [f"the suite was killed while {case} was running" for case in running]
     if not running:
         notes = ["the suite was killed; no case was running"]
-    finish(folder, merged, [*notes, "finished by `vestige recover`"])
+    try:
+        finish(folder, merged, [*notes, "finished by `vestige recover`"])
+    finally:
+        merged.release()
     return Recovered(folder, running)
 
 
@@ -112,4 +117,8 @@ def _keep_evidence(folder: Path) -> None:
             continue
         large = path.stat().st_size > ARTIFACT_JSON_MAX
         if large or not is_valid_json(path.name, path.read_bytes()):
-            path.rename(path.with_name(f"{path.name}.txt"))
+            target, number = path.with_name(f"{path.name}.txt"), 1
+            while os.path.lexists(target):  # evidence too
+                number += 1
+                target = path.with_name(f"{path.name}-{number}.txt")
+            path.rename(target)

@@ -26,6 +26,7 @@ COMMAND_MAX = 96 * KIB
 """Characters of tests on a command line; beyond, whole files are named. (One argument to `sh -c` may have 128 KiB.)"""
 
 REPRO = "repro.json"
+_WHERE = re.compile(r" @gw\d+\Z")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f]")
 
 
@@ -50,6 +51,11 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
     vestige: Replay | None = None
 
 
+def where_of(worker: str) -> str:
+    """Behind the name of a case that runs in several workers, so that each of them is one; no part of what selects it."""
+    return f" @{worker}"
+
+
 def selected(replay: Replay, cases: Sequence[str]) -> list[str]:
     """The arguments that run these cases, in this order; none: what the suite ran."""
     if not cases or not replay.by_case:
@@ -62,6 +68,7 @@ def selected(replay: Replay, cases: Sequence[str]) -> list[str]:
 
 def _selector(case: str) -> str:
     """A name that was masked, or cannot be typed, selects by what comes before its parameters."""
+    case = _WHERE.sub("", case)
     for part in (case, case.partition("[")[0], case.partition("::")[0]):
         if MARK not in part and not _UNPRINTABLE.search(part):
             return part

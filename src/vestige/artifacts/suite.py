@@ -272,7 +272,7 @@ class SuiteRecorder(SuiteWriter):
             git=git,
             seed=seed,
             clock_mode=clock_mode,
-            runner=describe_runner(),
+            runner={key: texts.clean(value) for key, value in describe_runner().items()},
             paths={"project_root": texts.clean(project), "artifact_dir": texts.clean(folder)},
             environment=redacted(variables, texts),
             replay_environment=replayed(variables, texts, repro_env),
@@ -291,8 +291,9 @@ class SuiteRecorder(SuiteWriter):
         return failed_cases(self.cases)
 
     def finish(self, notes: Sequence[str] = ()) -> Path:
-        """The suite is over: write and validate the bundle. InvalidSuiteError if it is not valid."""
-        if self._finished:
+        """The suite is over: write and validate the bundle. InvalidSuiteError if it is not valid.
+        In a child that was forked nothing happens: for its parent the suite goes on."""
+        if self._finished or not self.trace.is_own:
             return self.path
         self._finished = True
         with calm():
@@ -315,7 +316,10 @@ class SuiteRecorder(SuiteWriter):
             told = read_cases(self.path, merged.take)
             if merged.running:
                 merged, told = rebuild_trace(self.path, now), None
-        self.cases = finish(self.path, merged, said, self._known(), told)
+        try:
+            self.cases = finish(self.path, merged, said, self._known(), told)
+        finally:
+            merged.release()
         trace.close()
 
     def _known(self) -> dict[str, tuple[int, str]]:

@@ -101,9 +101,14 @@ class TraceWriter:
             f"{more}}}\n".encode()
         )
 
+    @property
+    def is_own(self) -> bool:
+        """Is this the process that began it? A child that a test forked does not speak for the suite."""
+        return os.getpid() == self._pid
+
     def write(self, lines: bytes) -> None:
-        """Whole lines, at once. A child that a test forked does not speak for the suite."""
-        if os.getpid() != self._pid:
+        """Whole lines, at once."""
+        if not self.is_own:
             return
         try:
             while lines:
@@ -112,6 +117,6 @@ class TraceWriter:
             self.lost += 1
 
     def close(self) -> None:
-        if self._fd >= 0 and os.getpid() == self._pid:
+        if self._fd >= 0 and self.is_own:
             os.close(self._fd)
             self._fd = -1

@@ -24,13 +24,17 @@ from typing import Any, cast
 import pytest
 
 from vestige.artifacts.github import write_step_summary
+from vestige.artifacts.replaying import where_of
 from vestige.artifacts.suite import Case, SuiteRecorder, SuiteWriter
 from vestige.artifacts.texts import Texts
 from vestige.doors import pytest_replay, pytest_reports
 from vestige.doors.pytest_spans import TestSpans
 from vestige.errors import VestigeError
 
-_NO_SESSION = ("collectonly", "showfixtures", "show_fixtures_per_test", "setupplan")
+_NO_SESSION = ("collectonly", "showfixtures", "show_fixtures_per_test", "setupplan", "cacheshow")
+
+_LOST = "vestige_lost"
+"""In what a worker of xdist tells at its end: events that it could not write."""
 
 
 class BundlePlugin:
@@ -43,6 +47,8 @@ class BundlePlugin:
         self._suite: SuiteWriter | None = None
         self._spans: TestSpans | None = None
         self._case: Case | None = None
+        self._where = ""
+        """Behind the name of a case, where every worker runs all of them (`--dist each`)."""
         self._attempt = 0
         self._fresh = False
         """The case was begun by the protocol, and its logstart has not come yet."""
@@ -102,6 +108,7 @@ class BundlePlugin:
         if not folder.is_dir():
             return  # a worker on another machine
         worker = self._config.workerinput["workerid"]  # type: ignore[attr-defined]  # xdist's
+        self._where = where_of(worker) if shared["each"] else ""
         self._suite = SuiteWriter.worker(folder, shared["suite"], shared["timestamp"], worker)
         self._spans = (
             TestSpans.start_worker(self._suite.texts.secrets) if shared["record"] else None
@@ -119,14 +126,24 @@ class BundlePlugin:
                 "suite": suite.suite,
                 "timestamp": suite.timestamp,
                 "record": self._spans is not None,
+                "each": self._is_each(),
             }
+
+    def _is_each(self) -> bool:
+        return bool(self._config.getoption("dist", "no") == "each")
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """A worker of xdist has ended: what it could not write, the suite has lost."""
+        if self._suite is not None:
+            self._suite.trace.lost += getattr(node, "workeroutput", {}).get(_LOST, 0)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """After xdist has stopped its workers, before the terminal's summary."""
         suite = self._suite
-        if suite is None:
-            return
+        if suite is None or not suite.trace.is_own:
+            return  # a child that a test forked, and that came back from it
         self._end_case("unknown", "the session ended")
         if isinstance(suite, SuiteRecorder):
             try:
@@ -139,6 +156,8 @@ class BundlePlugin:
                 self._problems = [said, *getattr(error, "problems", ())[1:]]
                 session.exitstatus = max(int(exitstatus), pytest.ExitCode.TESTS_FAILED)
             write_step_summary(suite.path, suite.cases)
+        elif suite.trace.lost:
+            self._config.workeroutput[_LOST] = suite.trace.lost  # type: ignore[attr-defined]  # xdist's
         suite.close()
         if self._spans is not None:
             self._spans.end_session(failed=exitstatus != 0)
@@ -187,7 +206,7 @@ class BundlePlugin:
         self._attempt += 1
         self._subtest_failed = False
         self._rerun = ""
-        name = self._suite.texts.message(nodeid)
+        name = self._suite.texts.message(nodeid + self._where)
         span_id = self._spans.begin(name, self._attempt) if self._spans is not None else ""
         self._case = self._suite.clean_case(name, self._attempt, span_id)
 
@@ -240,7 +259,11 @@ class BundlePlugin:
             return
         subtest = pytest_reports.subtest_of(report)
         if subtest is None and report.when == "call" and self._subtest_failed:
-            return  # the subtests have said it
+            if outcome == "passed":
+                return  # the subtests have said it
+            if outcome == "failed" and pytest_reports.is_of_subtests(report):
+                self._keep_output(case, report, failure=False)
+                return
         if outcome == "failed":
             self._subtest_failed = subtest is not None or self._subtest_failed
             assert self._suite is not None
@@ -254,8 +277,8 @@ class BundlePlugin:
         elif report.when == "call":
             case.passed(subtest or pytest_reports.reason_of_pass(report))
 
-    def _keep_output(self, case: Case, report: pytest.TestReport) -> None:
-        for name, content in pytest_reports.files_of(report):
+    def _keep_output(self, case: Case, report: pytest.TestReport | pytest.CollectReport, failure: bool = True) -> None:  # fmt: skip
+        for name, content in pytest_reports.files_of(report, failure):
             try:
                 case.write(name, content)
             except OSError as error:
@@ -265,7 +288,8 @@ class BundlePlugin:
         assert self._suite is not None
         # The worker wrote `case_start`; here is what it could not write any more.
         message = self._suite.texts.message(str(report.longrepr))
-        trace, case = self._suite.trace, self._suite.texts.message(report.nodeid)
+        where = where_of(report.node.gateway.id) if self._is_each() else ""
+        trace, case = self._suite.trace, self._suite.texts.message(report.nodeid + where)
         trace.failed += 1
         trace.event("assert_fail", case, message)
         trace.event("case_end", case, status="fail")
@@ -276,7 +300,7 @@ class BundlePlugin:
             return
         with self._suite.case(report.nodeid or "collection") as case:
             case.failed(f"collection: {pytest_reports.message_of(report)}")
-            case.write("failure.txt", pytest_reports.text_of(report))
+            self._keep_output(case, report)
 
 
 def _parameters(item: Any) -> Any:

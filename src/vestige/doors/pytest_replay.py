@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 
@@ -21,6 +22,9 @@ _DROPPED_WITH_VALUE = frozenset((
     "--vestige-bundle", "--vestige-suite", "--junitxml", "--junit-xml", "--report-log", "--alluredir",
     "--randomly-seed",
 ))  # fmt: skip
+
+_TOGETHER = re.compile(r"-[fqsvxl]+")
+_WORKERS = re.compile(r"-n(\d+|auto|logical)")
 
 
 def replay_of(config: pytest.Config) -> Replay:
@@ -60,15 +64,23 @@ def kept_options(arguments: Sequence[str], tests: Sequence[str]) -> list[str]:
                 break
     kept: list[str] = []
     skip = False
-    for word in words:
+    for word in map(_without_stops, words):
         name = word.partition("=")[0]
         if skip:
             skip = False
         elif name in _DROPPED_WITH_VALUE:
             skip = "=" not in word
-        elif word not in _DROPPED and not (word[:2] == "-n" and word[2:].isdigit()):
+        elif word not in _DROPPED and not _WORKERS.fullmatch(word):
             kept.append(word)
     return kept
+
+
+def _without_stops(word: str) -> str:
+    """`-xvs` as `-vs`: short options without a value may be written together."""
+    if len(word) == 2 or _TOGETHER.fullmatch(word) is None:
+        return word
+    kept = word.replace("x", "").replace("f", "")
+    return kept if kept != "-" else "-x"
 
 
 def _program() -> list[str]:

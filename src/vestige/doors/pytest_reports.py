@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
+
+_OF_SUBTESTS = re.compile(r"contains \d+ failed subtests?")
+"""How pytest says of a test that it has failed subtests."""
 
 _FILES = {"stdout": "stdout.txt", "stderr": "stderr.txt", "log": "captured.log"}
 
@@ -50,10 +54,16 @@ def subtest_of(report: Any) -> str | None:
     return " ".join(described) or "(<subtest>)"
 
 
-def files_of(report: Any) -> Iterator[tuple[str, str]]:
+def is_of_subtests(report: Any) -> bool:
+    """Does a test fail only because subtests of it did? An exception of its own is no plain text."""
+    longrepr = getattr(report, "longrepr", None)
+    return isinstance(longrepr, str) and _OF_SUBTESTS.fullmatch(longrepr) is not None
+
+
+def files_of(report: Any, failure: bool = True) -> Iterator[tuple[str, str]]:
     """Name and content of what is kept of a failure: the failure, what was printed and logged."""
     text = text_of(report)
-    if text:
+    if text and failure:
         yield "failure.txt", text
     for kind, name in _FILES.items():
         parts = [

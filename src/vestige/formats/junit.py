@@ -19,14 +19,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from vestige.errors import UnreadableError, UsageError
-from vestige.formats.base import Problem, RunToWrite, Source
+from vestige.formats.base import TIME_MAX_NS, Problem, RunToWrite, Source
 from vestige.formats.junit_xml import JunitCase, Report, XmlError, parse_report, render_report
 from vestige.formats.suites import TEST, SuiteRecords, parse_time_ns, render_time
-from vestige.limits import ARTIFACT_BODY_MAX, JUNIT_MAX, MIB, STACK_MAX
+from vestige.limits import ARTIFACT_BODY_MAX, JUNIT_MAX, MIB, PROBLEMS_MAX, STACK_MAX
 from vestige.record.run import SpanInfo
 from vestige.record.types import Attributes, KnownRecord
 
-_ATTACHMENT = re.compile(r"\[\[ATTACHMENT\|([^\]\n]+)\]\]")
+_ATTACHMENT = re.compile(r"\[\[ATTACHMENT\|((?:(?!\[\[ATTACHMENT\|)[^\]\n]){1,4096})\]\]")
+"""Never across the beginning of the next one: a thousand without an end would be read a thousand times."""
+
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _SNIFFED = 4096
 _NAME_MAX = 100
@@ -134,17 +136,20 @@ def _records(
     now_ns = parse_time_ns(report.timestamp) or 0
     yield suite.open(now_ns, {"suite": suite.name, "report": path.name})
     failed = 0
+    attached: set[str] = set()
     for number, case in enumerate(report.cases, 1):
         key = str(number)
         attributes: Attributes = dict(case.attributes)
         yield suite.open_case(key, case.title, now_ns, attributes)
-        ended_ns = now_ns + case.duration_ns
+        ended_ns = min(now_ns + case.duration_ns, TIME_MAX_NS)
         for level, text in case.said:
             yield suite.log(key, level, text, ended_ns)
         failed += case.outcome == "fail"
         yield suite.close_case(key, case.outcome, ended_ns, case.duration_ns, _facts(case), case.output or None)  # fmt: skip
-        for name in dict.fromkeys(_ATTACHMENT.findall(case.output)):
-            yield from _attach(name.strip(), key, ended_ns, suite, path, problems)
+        for name in map(os.path.normpath, map(str.strip, _ATTACHMENT.findall(case.output))):
+            if name not in attached:  # read once, whoever names it
+                attached.add(name)
+                yield from _attach(name, key, ended_ns, suite, path, problems)
         now_ns = ended_ns
     counts = {outcome: sum(case.outcome == outcome for case in report.cases) for outcome in ("pass", "fail", "skip")}  # fmt: skip
     yield suite.close("error" if failed else "ok", now_ns, {"total": len(report.cases), **counts})
@@ -167,7 +172,7 @@ def _attach(
     folder = os.path.realpath(report.parent)
     place = os.path.realpath(os.path.join(folder, name))
     if not place.startswith(folder + os.sep):
-        problems.append(Problem(str(report), "", "attachment-outside", f"the attachment {name!r} lies outside the report's folder.", "Copy it beside the report.", "warning"))  # fmt: skip
+        _note(problems, report, "attachment-outside", f"the attachment {name!r} lies outside the report's folder.", "Copy it beside the report.")  # fmt: skip
         return
     try:
         if not os.path.isfile(place):
@@ -178,9 +183,14 @@ def _attach(
             file.seek(0)
             data = file.read() if size <= ARTIFACT_BODY_MAX else None
     except OSError:
-        problems.append(Problem(str(report), "", "attachment-missing", f"the attachment {name!r} is not there.", severity="warning"))  # fmt: skip
+        _note(problems, report, "attachment-missing", f"the attachment {name!r} is not there.")
         return
     yield from suite.file(os.path.relpath(place, folder), key, time_ns, size, digest, data)
+
+
+def _note(problems: list[Problem], report: Path, rule: str, message: str, hint: str = "") -> None:
+    if len(problems) < PROBLEMS_MAX:
+        problems.append(Problem(str(report), "", rule, message, hint, "warning"))
 
 
 def _case_of(span: SpanInfo, run: RunToWrite) -> JunitCase:

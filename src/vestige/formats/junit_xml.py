@@ -74,8 +74,9 @@ class _Target:
         self.is_report = False
         self._case: JunitCase | None = None
         self._depth = 0
-        self._text: list[str] | None = None
-        self._result: tuple[str, dict[str, str]] | None = None
+        self._open: list[tuple[str, dict[str, str], list[str]]] = []
+        """Results and outputs whose end has not come, with their text so far."""
+        self._output: list[str] = []
 
     def doctype(self, name: str, public: str | None, system: str | None) -> None:
         # Called before anything inside it is read: no entity is ever defined, let alone expanded.
@@ -92,33 +93,35 @@ class _Target:
             self.report.timestamp = self.report.timestamp or attributes.get("timestamp", "")
         elif tag == "testcase":
             self._case = JunitCase(attributes.get("classname", ""), attributes.get("name", ""))
+            self._open, self._output = [], []
             self._case.duration_ns = _duration(attributes.get("time", ""))
             self._case.attributes = {key: attributes[key] for key in _KEPT if attributes.get(key)}
         elif self._case is not None and tag.startswith(_READ):
-            self._result = (tag, attributes)
-            self._text = []
+            # A rerun may hold output of its own: that is the case's, and the rerun goes on behind it.
+            self._open.append((tag, attributes, []))
 
     def data(self, text: str) -> None:
-        if self._text is not None:
-            self._text.append(text)
+        if self._open:
+            self._open[-1][2].append(text)
 
     def end(self, tag: str) -> None:
         self._depth -= 1
         tag = tag.rpartition("}")[2]
         if tag == "testcase" and self._case is not None:
+            self._case.output = "".join(self._output)
             self.report.cases.append(self._case)
             self._case = None
-        elif self._result is not None and tag == self._result[0]:
+        elif self._open and tag == self._open[-1][0]:
+            tag, attributes, parts = self._open.pop()
             if self._case is not None:
-                self._take(self._case, *self._result, "".join(self._text or ()))
-            self._result = self._text = None
+                self._take(self._case, tag, attributes, "".join(parts))
 
     def close(self) -> None:
         return None
 
     def _take(self, case: JunitCase, tag: str, attributes: dict[str, str], text: str) -> None:
         if tag in _OUTPUTS:
-            case.output += text
+            self._output.append(text)
             return
         message = attributes.get("message") or text.strip().partition("\n")[0]
         if tag == "skipped":

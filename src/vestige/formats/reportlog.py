@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 
 from vestige.errors import UnreadableError, UsageError
-from vestige.formats.base import Problem, RunToWrite, Source
+from vestige.formats.base import TIME_MAX_NS, Problem, RunToWrite, Source
 from vestige.formats.suites import CaseOutcome, SuiteRecords
-from vestige.limits import ARTIFACT_LINE_MAX, BODY_INLINE_MAX, STACK_MAX
+from vestige.limits import ARTIFACT_LINE_MAX, BODY_INLINE_MAX, PROBLEMS_MAX, STACK_MAX
 from vestige.record.types import Attributes, KnownRecord
 
 _decode = msgspec.json.Decoder().decode
@@ -116,6 +116,11 @@ class _Reader:
             elif kind == "SessionFinish":
                 self._ended = True
                 yield from self._begin()
+                for case in (
+                    self._running.values()
+                ):  # nothing more comes: its worker died, or pytest was told to exit
+                    yield self._close(case, "fail" if case["outcome"] == "fail" else "unknown")
+                self._running.clear()
                 bad = self._counts["fail"] or report.get("exitstatus") not in (0, 5)
                 facts: Attributes = {"total": self._count, **self._counts}
                 if isinstance(report.get("exitstatus"), int):
@@ -136,7 +141,7 @@ class _Reader:
                     report = None
                 if isinstance(report, dict):
                     yield report
-                else:
+                elif len(self._problems) < PROBLEMS_MAX:
                     self._problems.append(Problem(str(self._path), f"line {number}", "reportlog-line", "is no report."))  # fmt: skip
 
     def _begin(self) -> Iterator[KnownRecord]:
@@ -158,13 +163,15 @@ class _Reader:
         self._fold(case, report)
         if when == "teardown":
             del self._running[nodeid]
-            outcome: CaseOutcome = case["outcome"]
-            self._counts[outcome] += 1
-            output = "".join(case["output"])[:BODY_INLINE_MAX]
-            yield self._suite.close_case(
-                case["key"], outcome, self._time_ns, max(0, self._time_ns - case["began"]),
-                case["facts"], output or None,
-            )  # fmt: skip
+            yield self._close(case, case["outcome"])
+
+    def _close(self, case: dict[str, Any], outcome: CaseOutcome) -> KnownRecord:
+        self._counts[outcome] += 1
+        output = "".join(case["output"])[:BODY_INLINE_MAX]
+        return self._suite.close_case(
+            case["key"], outcome, self._time_ns, max(0, self._time_ns - case["began"]),
+            case["facts"], output or None,
+        )  # fmt: skip
 
     def _fold(self, case: dict[str, Any], report: dict[str, Any]) -> None:
         outcome, when = report.get("outcome"), report.get("when")
@@ -183,9 +190,10 @@ class _Reader:
             count = facts.get("reruns", 0)
             facts["reruns"] = (count if isinstance(count, int) else 0) + 1
         # A later phase repeats the sections of the earlier ones.
+        sections = report.get("sections")
         said = [
             f"----- {section[0]} -----\n{section[1]}\n"
-            for section in report.get("sections") or ()
+            for section in (sections if isinstance(sections, list) else ())
             if isinstance(section, list) and len(section) == 2
         ]
         case["output"] = said or case["output"]
@@ -213,4 +221,6 @@ def _message(report: dict[str, Any]) -> tuple[str, str]:
 
 
 def _ns(value: object) -> int | None:
-    return int(value * 1e9) if isinstance(value, (int, float)) and 0 < value < 1e11 else None
+    if isinstance(value, (int, float)) and 0 < value < TIME_MAX_NS / 1e9:
+        return int(value * 1e9)
+    return None

@@ -18,7 +18,13 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final, Literal, cast
 
-from vestige.formats.base import derived_run_id, derived_span_id, derived_uuid, derived_writer
+from vestige.formats.base import (
+    TIME_MAX_NS,
+    derived_run_id,
+    derived_span_id,
+    derived_uuid,
+    derived_writer,
+)
 from vestige.record.types import (
     VERSION,
     Attributes,
@@ -180,7 +186,7 @@ class SuiteRecords:
 
 
 def parse_time_ns(text: object) -> int | None:
-    """RFC 3339 to nanoseconds; without a zone, UTC. None: it is no time."""
+    """RFC 3339 to nanoseconds; without a zone, UTC. None: it is no time that a record can have."""
     if not isinstance(text, str):
         return None
     try:
@@ -191,7 +197,7 @@ def parse_time_ns(text: object) -> int | None:
     except (ValueError, OverflowError):
         return None
     ns = (passed.days * 86_400 + passed.seconds) * 1_000_000_000 + passed.microseconds * 1_000
-    return ns if ns >= 0 else None
+    return ns if 0 <= ns <= TIME_MAX_NS else None
 
 
 def render_time(time_ns: int, exact: bool = False) -> str:

@@ -18,6 +18,7 @@ from typing import Annotated, Any, Final, Literal, get_args
 
 import msgspec
 
+from vestige.formats.base import TIME_MAX_NS
 from vestige.record.values import clean_text
 
 SPEC_VERSION: Final = "0.1"
@@ -158,7 +159,8 @@ _LAST_MS = 253_402_300_799_999  # the end of the year 9999: more has no written 
 
 
 def parse_timestamp(text: Any) -> int | None:
-    """Nanoseconds, or None: any ISO 8601 moment is understood, without a zone it is UTC."""
+    """Nanoseconds, or None: any ISO 8601 moment is understood, without a zone it is UTC. One that no
+    record can have is the nearest that it can."""
     global _second  # of the last call: the next event is mostly of the same one
     if not isinstance(text, str) or len(text) > 64:
         return None
@@ -173,9 +175,9 @@ def parse_timestamp(text: Any) -> int | None:
     except (ValueError, OverflowError):
         return None
     ns = (since.days * 86_400 + since.seconds) * 1_000_000_000
-    if ns >= 0 and _IN_SECOND(text, 19):
+    if 0 <= ns < TIME_MAX_NS - 1_000_000_000 and _IN_SECOND(text, 19):
         _second = (text[:19], ns)
-    return max(0, ns + since.microseconds * 1000)
+    return max(0, min(ns + since.microseconds * 1000, TIME_MAX_NS))
 
 
 _IN_SECOND = re.compile(r"\.[0-9]{3}Z\Z").match

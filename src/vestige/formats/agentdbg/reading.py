@@ -69,7 +69,6 @@ COMPONENT = "agentdbg"
 """Of what another tool recorded; ours come back with their own."""
 
 _MS = 1_000_000
-_TIME_MAX = 2**62
 _NULL = b"null"
 _BEFORE_JSON = frozenset("{[ \t\r\n\v\f\x1c\x1d\x1e\x1f\x85\xa0")
 _NOTHING: dict[str, Any] = {}
@@ -218,7 +217,7 @@ class EventReader:
 
     def _event(self, event: Line) -> tuple[KnownRecord, ...]:
         time_ns = parse_timestamp(event.ts)
-        self.last_ns = time_ns = self.last_ns if time_ns is None else min(time_ns, _TIME_MAX)
+        self.last_ns = time_ns = self.last_ns if time_ns is None else time_ns
         kind = event.event_type
         self._last = event
         self._meta = self._our_meta = _NOTHING

@@ -1,8 +1,9 @@
 """Finish a run on disk whose program died: `running` becomes `error`, its counts what it did.
 
-An ERROR event `Interrupted` and a RUN_END are added in one write, then run.json is replaced. A
-kill in between is made good the next time. A run that may still be alive (alive.py) is left alone,
-and so is one that is finished. A copy looks young: it is left alone too, until it is not.
+A torn last line gets its end; an ERROR event `Interrupted` and a RUN_END are added in one write,
+then run.json is replaced. A kill in between is made good the next time. A run that may still be alive
+(alive.py) is left alone, and so is one that is finished. A copy looks young: it is left alone too,
+until it is not.
 """
 
 from __future__ import annotations
@@ -68,7 +69,11 @@ def recover_run(path: Path) -> str | None:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             return "somebody else is at it"
-        _finish(path, fd, run, _read(path))
+        story = _read(path)
+        if story.torn:
+            os.write(fd, b"\n")
+            story = _read(path)  # an event of which only the end of its line was missing is one now
+        _finish(path, fd, run, story)
     except OSError as error:
         raise UnreadableError(f"{path}: cannot be finished ({error.strerror}).") from None
     finally:
@@ -104,7 +109,7 @@ def _finish(path: Path, fd: int, run: dict[str, Any], story: _Story) -> None:
     if story.end_status is None:
         story.counts.errors += 1
         lines = b"".join(map(render_event, _last_events(run_id, story, ended_ns, took_ms)))
-        os.write(fd, (b"\n" if story.torn else b"") + lines)
+        os.write(fd, lines)
         os.fsync(fd)
     name = run.get("run_name")
     _replace(

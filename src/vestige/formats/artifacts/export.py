@@ -11,9 +11,11 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from vestige.errors import UsageError
 from vestige.formats.artifacts import layout
+from vestige.formats.artifacts.parse import is_json, is_valid_json
 from vestige.formats.artifacts.types import Git
 from vestige.formats.artifacts.writing import NO_GIT, SuiteFacts, TraceFile, finish_bundle
 from vestige.formats.base import RunToWrite
@@ -80,7 +82,9 @@ def _write_trace(
     for test in tests:
         outcome = _outcome(test)
         name = test.name
-        trace.write("case_start", ts=_ts(test.started_ns), case=name, span_id=test.id)
+        attempt = test.attributes.get("attempt")
+        more: dict[str, Any] = {"attempt": attempt} if type(attempt) is int else {}
+        trace.write("case_start", ts=_ts(test.started_ns), case=name, span_id=test.id, **more)
         said = list(_said(test, outcome, logs.get(test.id, [])))
         for time_ns, kind, message in said:
             trace.write(kind, ts=_ts(time_ns), case=name, message=message)
@@ -129,7 +133,9 @@ def _write_files(source: RunToWrite, folder: Path) -> dict[str, list[str]]:
         if data is None or not isinstance(path, str) or layout.fault_of_path(path) is not None:
             continue
         path = layout.plain(path)
-        if path in taken or "\\" in path:
+        if is_json(path) and not is_valid_json(path, data):
+            path += ".txt"  # evidence, and no document: it would make the bundle invalid
+        if path in taken or "\\" in path or _is_in_the_way(path):
             continue
         place = folder / path
         try:
@@ -147,6 +153,13 @@ def _write_files(source: RunToWrite, folder: Path) -> dict[str, list[str]]:
             (folder / path).write_bytes(output)
             owners.setdefault(span.id, []).append(path)
     return owners
+
+
+def _is_in_the_way(path: str) -> bool:
+    """Of a typed file: a folder of its name, or a file of the name of its folder."""
+    return any(
+        f"{part}/".startswith(f"{path}/") or path.startswith(f"{part}/") for part in layout.PART_OF
+    )
 
 
 def _suite_of(source: RunToWrite) -> str:

@@ -8,6 +8,7 @@ shards have under one name keeps it where the bytes are the same; else it goes u
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -91,12 +92,12 @@ def _copy_files(shard: _Shard, folder: Path, number: int, hashes: dict[str, str]
     """Old name to new, of those that had to move."""
     moved: dict[str, str] = {}
     for entry in shard.bundle.files:
-        path = layout.plain(entry.path)
+        path = target = layout.plain(entry.path)
         if path in layout.PART_OF:
             continue
-        target = path
-        if hashes.setdefault(path, entry.sha256) != entry.sha256:
-            target = moved[path] = f"shard-{number}/{path}"
+        # A bundle that was merged itself has such folders already.
+        while hashes.setdefault(target, entry.sha256) != entry.sha256:
+            target = moved[path] = f"shard-{number}/{target}"
         (folder / target).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(shard.path / path, folder / target)
     return moved
@@ -155,7 +156,7 @@ def _facts(shards: list[_Shard], suite: str) -> SuiteFacts:
         suite=suite, timestamp=first.bundle.timestamp, started_ns=started_ns, ended_ns=ended_ns,
         generated_ns=ended_ns, command=" && ".join(commands), git=first.bundle.git,
         environment=_variables(first.path / "diagnostics/env_redacted.txt"),
-        replay_environment=_variables(first.path / "repro.env"), seed=first.repro.seed, clock_mode=first.repro.clock_mode, fixture_ids=fixtures, notes=notes,
+        replay_environment=_unquoted(_variables(first.path / "repro.env")), seed=first.repro.seed, clock_mode=first.repro.clock_mode, fixture_ids=fixtures, notes=notes,
     )  # fmt: skip
 
 
@@ -165,5 +166,16 @@ def _variables(path: Path) -> dict[str, str]:
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         name, equals, value = line.strip().partition("=")
         if equals and name.isidentifier():
-            found[name] = value.strip("'") if value.startswith("'") else value
+            found[name] = value
+    return found
+
+
+def _unquoted(variables: dict[str, str]) -> dict[str, str]:
+    """As they were before they were quoted for a shell."""
+    found = {}
+    for name, value in variables.items():
+        try:
+            found[name] = "".join(shlex.split(value))
+        except ValueError:
+            found[name] = value
     return found

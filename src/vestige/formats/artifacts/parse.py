@@ -39,6 +39,22 @@ def parse_json(data: bytes, unique_keys: bool = False) -> Any:
     return _thorough(data, unique_keys)
 
 
+def is_json(name: str) -> bool:
+    return name.endswith((".json", ".jsonl", ".ndjson"))
+
+
+def is_valid_json(name: str, data: bytes) -> bool:
+    """Would a validator take these bytes under this name?"""
+    lines = [data] if name.endswith(".json") else data.split(b"\n")
+    try:
+        for line in lines:
+            if line.strip():
+                parse_json(line, False)
+    except NotJsonError:
+        return False
+    return True
+
+
 def _thorough(data: bytes, unique_keys: bool) -> Any:
     if data.startswith(_BOMS):
         raise NotJsonError("json-bom", "begins with a byte order mark.")

@@ -22,7 +22,12 @@ from vestige.formats.artifacts.tree import Item, Tree, UnreadablePartError
 from vestige.formats.artifacts.types import TraceEvent
 from vestige.formats.base import Problem, Source, is_uuid4
 from vestige.formats.suites import SuiteRecords, parse_time_ns
-from vestige.limits import ARTIFACT_BODY_MAX, ARTIFACT_JSON_MAX, ARTIFACT_LINE_MAX
+from vestige.limits import (
+    ARTIFACT_BODY_MAX,
+    ARTIFACT_JSON_MAX,
+    ARTIFACT_LINE_MAX,
+    PROBLEMS_MAX,
+)
 from vestige.record.types import Attributes, KnownRecord, Link
 
 IDENTITY_LINES = 8
@@ -115,8 +120,7 @@ class _Reader:
             if isinstance(event, TraceEvent):
                 yield event
             else:
-                place = f"line {number}"
-                self._problems.append(Problem(self._in(layout.TRACE), place, "trace-line", event))
+                self._note(layout.TRACE, f"line {number}", "trace-line", event)
 
     def _lines(self) -> Iterator[tuple[int, bytes]]:
         """The lines of the trace, also an unfinished last one: a kill may tear it."""
@@ -127,7 +131,7 @@ class _Reader:
                 number += 1
                 yield number, line
             if len(rest) > ARTIFACT_LINE_MAX:
-                self._problems.append(Problem(self._in(layout.TRACE), f"line {number + 1}", "trace-line", "is too long; the rest was not read."))  # fmt: skip
+                self._note(layout.TRACE, f"line {number + 1}", "trace-line", "is too long; the rest was not read.")  # fmt: skip
                 return
         yield number + 1, rest
 
@@ -135,7 +139,7 @@ class _Reader:
         try:
             yield from self._tree.chunks(path) or ()
         except UnreadablePartError as error:
-            self._problems.append(Problem(self._in(path), "", error.rule, error.message))
+            self._note(path, "", error.rule, error.message)
 
     def _has_ends(self) -> bool:
         held = b""
@@ -191,7 +195,8 @@ class _Reader:
     def _interrupted(self, lost: list[str]) -> Iterator[KnownRecord]:
         if not self._opened:
             yield self._suite.open(0)
-        names = [name for name, key in self._cases.items() if key in lost]
+        keys = set(lost)
+        names = [name for name, key in self._cases.items() if key in keys]
         running = f"; running: {', '.join(names[:5])}" if names else ""
         told: Attributes = {"error.type": "Interrupted", "error.message": f"the trace has no suite_end{running}"}  # fmt: skip
         yield from self._suite.interrupt(lost, self._time_ns, told)
@@ -219,7 +224,7 @@ class _Reader:
             try:
                 yield from self._file(item, number)
             except UnreadablePartError as error:
-                self._problems.append(Problem(self._in(item.path), "", error.rule, error.message))
+                self._note(item.path, "", error.rule, error.message)
 
     def _file(self, item: Item, number: int) -> Iterator[KnownRecord]:
         """`number` nanoseconds after its case: they follow it, in their order."""
@@ -273,8 +278,9 @@ class _Reader:
         except UnreadablePartError:
             return b""
 
-    def _in(self, path: str) -> str:
-        return f"{self._tree.name}/{path}"
+    def _note(self, path: str, place: str, rule: str, message: str) -> None:
+        if len(self._problems) < PROBLEMS_MAX:
+            self._problems.append(Problem(f"{self._tree.name}/{path}", place, rule, message))
 
 
 def _case_facts(case: Case) -> Attributes:

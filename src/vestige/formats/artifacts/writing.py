@@ -81,7 +81,8 @@ class TraceFile:
         self, kind: str, *, ts: str, case: str = "", message: str = "", **more: Any
     ) -> TraceEvent:
         """`more`: the optional fields of a TraceEvent."""
-        if kind in _COUNTED:
+        again = more.get("attempt", UNSET) is not UNSET and more["attempt"] > 1
+        if kind in _COUNTED and not (kind == "case_start" and again):
             self.counters[_COUNTED[kind]] += 1
         event = TraceEvent(
             1, self.suite, self.timestamp, ts, kind, case, message, Counts(*self.counters), **more

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
+from vestige.formats.base import TIME_MAX_NS
 from vestige.formats.wink.entries import LogEntry
 from vestige.formats.wink.manifest import parse_time
 from vestige.limits import ATTRIBUTE_VALUE_MAX, ATTRIBUTES_MAX
@@ -39,12 +40,12 @@ _INT_MAX: Final = 2**63 - 1
 
 
 def to_ns(text: str) -> int | None:
-    """An ISO time in nanoseconds; None if it is none, or before 1970."""
+    """An ISO time in nanoseconds; None if it is none, or one that no record can have."""
     when = parse_time(text)
     if when is None:
         return None
     ns = (when - _EPOCH) // timedelta(microseconds=1) * 1000
-    return ns if ns >= 0 else None
+    return ns if 0 <= ns <= TIME_MAX_NS else None
 
 
 def to_iso(ns: int) -> str:

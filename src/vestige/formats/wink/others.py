@@ -97,7 +97,8 @@ class LaterContent(Members):
 
     def _check_listed(self) -> None:
         listed = self._found.get("files")
-        known = set(listed) if isinstance(listed, list) else set()
+        listed = listed if isinstance(listed, list) else []
+        known = {path for path in listed if isinstance(path, str)}
         known |= set(_mapping(_mapping(self._found.get("integrity")).get("checksums")))
         for name in self.names():
             path = name.removeprefix(ROOT)

@@ -99,8 +99,8 @@ class Unpacker:
         self._content = content
         self._recipes: dict[str, Recipe] = {}
         self._pieces: tempfile.SpooledTemporaryFile[bytes] | None = None
-        self._lines: Iterator[tuple[int, bytes]] = iter(())
-        self._line = (0, b"")
+        self._lines: dict[str, _LinesOf] = {}
+        """Of members of which single lines are bodies."""
         if content.has(BODIES):
             self._read_index(self._sha256("bodies"))
 
@@ -161,15 +161,31 @@ class Unpacker:
         return self._pieces
 
     def _read_line(self, member: str, line: int) -> bytes | None:
-        """Asked for in order, as records are: read once."""
-        if line < self._line[0] or self._line[0] == 0:
-            self._lines, self._line = self._content.lines(member), (0, b"")
-        while self._line[0] < line:
-            found = next(self._lines, None)
-            if found is None:
-                return None
-            self._line = found
-        return self._line[1] if self._line[0] == line else None
+        """Unpacked once: records may ask for the same lines in any order, over and over."""
+        found = self._lines.get(member)
+        if found is None:
+            wanted = {one.line for one in self._recipes.values() if one.member == member}
+            found = self._lines[member] = _LinesOf(self._content.lines(member), wanted)
+        return found.read(line)
+
+
+class _LinesOf:
+    """Some lines of a member; beyond a bound in a temporary file."""
+
+    def __init__(self, lines: Iterator[tuple[int, bytes]], wanted: set[int | None]) -> None:
+        self._file = tempfile.SpooledTemporaryFile(max_size=HELD_MAX)  # noqa: SIM115  # lives as long as we
+        self._places: dict[int, tuple[int, int]] = {}
+        for number, line in lines:
+            if number in wanted:
+                self._places[number] = (self._file.tell(), len(line))
+                self._file.write(line)
+
+    def read(self, number: int) -> bytes | None:
+        if number not in self._places:
+            return None
+        at, size = self._places[number]
+        self._file.seek(at)
+        return self._file.read(size)
 
 
 ReadBody = Callable[[str], bytes | None]

@@ -375,7 +375,10 @@ def _bytes_of(record: SpanClose) -> bytes:
     if record.body is None:
         return b""
     if record.body_info is not None and record.body_info.encoding == "base64":
-        return base64.b64decode(record.body)
+        try:
+            return base64.b64decode(record.body, validate=True)
+        except ValueError:
+            pass  # it is none: the store takes it as text too
     return record.body.encode(errors="surrogatepass")
 
 

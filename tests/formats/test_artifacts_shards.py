@@ -1,0 +1,107 @@
+"""Bundles that are merged, or go through a store: nothing is lost, doubled or changed on the way."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from click.testing import CliRunner, Result
+
+from vestige.artifacts import SuiteRecorder
+from vestige.artifacts.replaying import read_environment
+from vestige.doors.cli.main import cli
+from vestige.formats.artifacts import check
+from vestige.formats.artifacts.merge import merge_bundles
+from vestige.home import Home
+from vestige.recorder import Recorder
+
+
+def vestige(*arguments: object) -> Result:
+    return CliRunner().invoke(cli, list(map(str, arguments)))
+
+
+def make_shard(root: Path, content: str) -> Path:
+    variables = {"PYTHONX": "it's 'so'", "HOME": "'~'"}
+    with SuiteRecorder(root, "shop", environment=variables) as suite, suite.case("pays") as case:
+        case.write("out.txt", content)
+    return suite.path
+
+
+def make_rerun(root: Path) -> Path:
+    """One case, which passed when it was run once more."""
+    with SuiteRecorder(root, "shop") as suite:
+        case = suite.clean_case("pays", 1)
+        case.failed("slow")
+        case.end()
+        case = suite.clean_case("pays", 2)
+        case.passed()
+        case.end()
+    return suite.path
+
+
+def counts_of(bundle: Path) -> dict[str, int]:
+    counts: dict[str, int] = json.loads((bundle / "bundle.json").read_bytes())["counts"]
+    return counts
+
+
+def test_bundles_that_were_merged_can_be_merged(tmp_path: Path) -> None:
+    """Each has files under `shard-2/` already; none takes the place of another."""
+    shards = [make_shard(tmp_path / f"r{number}", f"content {number}") for number in range(4)]
+    halves = [
+        merge_bundles(shards[:2], tmp_path / "first"),
+        merge_bundles(shards[2:], tmp_path / "second"),
+    ]
+
+    whole = merge_bundles(halves, tmp_path / "whole")
+
+    contents = sorted(path.read_text() for path in whole.rglob("out.txt"))
+    assert contents == ["content 0", "content 1", "content 2", "content 3"]
+    assert check(whole) == []
+
+
+def test_variables_of_a_merged_bundle_are_those_of_the_suite(tmp_path: Path) -> None:
+    shard = make_shard(tmp_path / "r", "x")
+
+    merged = merge_bundles([shard], tmp_path / "merged")
+
+    assert read_environment(merged) == {"PYTHONX": "it's 'so'"}
+    told = "diagnostics/env_redacted.txt"
+    assert (merged / told).read_text() == (shard / told).read_text()
+
+
+def test_a_case_that_was_run_again_is_one_case_wherever_it_goes(home: Home, tmp_path: Path) -> None:
+    home.make()
+    shard = make_rerun(tmp_path / "r")
+
+    merged = merge_bundles([shard], tmp_path / "merged")
+    exported = vestige("export", shard, "--format", "artifacts", "-o", tmp_path / "exported")
+
+    assert exported.exit_code == 0, exported.output
+    assert counts_of(shard) == counts_of(merged) == counts_of(tmp_path / "exported")
+    assert counts_of(shard)["total"] == 1
+    assert check(tmp_path / "exported") == []
+
+
+def test_files_of_any_run_make_a_valid_bundle(home: Home, tmp_path: Path) -> None:
+    """What is no JSON is kept as text; what is where a file of the format has to be is left out."""
+    files = {"a.json": "no json", "b.jsonl": "{}\nno json\n", "c.json": "{}", "d.json": "", "meta.json/x": "x", "diagnostics": "x"}  # fmt: skip
+    recorder = Recorder(home=home.root)
+    with recorder.run("shop", "c-1") as run:
+        run.span("pays", type="test").end()
+        for path, content in files.items():
+            run.span(path, type="file", attributes={"path": path}, body=content).end()
+    recorder.close()
+
+    exported = vestige("export", "c-1", "--format", "artifacts", "-o", tmp_path / "exported")
+
+    assert exported.exit_code == 0, exported.output
+    assert check(tmp_path / "exported") == []
+    assert (tmp_path / "exported/a.json.txt").read_text() == "no json"
+    assert (tmp_path / "exported/c.json").read_text() == "{}"
+
+
+def test_an_attached_document_that_is_empty_makes_no_bundle_invalid(tmp_path: Path) -> None:
+    with SuiteRecorder(tmp_path, "shop") as suite, suite.case("pays") as case:
+        case.write("answer.json", "")
+
+    assert check(suite.path) == []

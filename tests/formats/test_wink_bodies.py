@@ -1,0 +1,81 @@
+"""Bodies of records in a bundle that anybody may have made: found wherever they are, each part unpacked once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+from wink_samples import seed_members, write_zip
+
+from vestige.formats.wink import read
+from vestige.formats.wink.packing import Recipe, Unpacker
+from vestige.formats.wink.unpack import ZipContent
+from vestige.record.line import encode
+from vestige.record.types import VERSION, BodyInfo, KnownRecord, SpanClose, SpanOpen
+
+RUN_ID = "3d1957bd-7105-4b04-b132-afe8fc31203e"
+WRITER, ROOT, FILE = "a" * 16, "1" * 16, "2" * 16
+
+
+class Counted(ZipContent):
+    """Knows how often the lines of a member were unpacked."""
+
+    count = 0
+
+    def lines(self, name: str, sha256: str | None = None) -> Iterator[tuple[int, bytes]]:
+        self.count += name == "snapshots.jsonl"
+        return super().lines(name, sha256)
+
+
+def make_bundle(path: Path, **more: bytes) -> Path:
+    members = seed_members()
+    manifest = json.loads(members["manifest.json"])
+    for name in more:
+        manifest["components"][name] = {"path": f"vestige/{name}.ndjson"}
+    for component in manifest["components"].values():
+        component.pop("size_bytes", None)
+    members |= {f"vestige/{name}.ndjson": data for name, data in more.items()}
+    return write_zip(path, members | {"manifest.json": json.dumps(manifest).encode()})
+
+
+def test_states_that_come_again_are_unpacked_once(tmp_path: Path) -> None:
+    """An agent that goes back and forth between two states refers to two lines in turn."""
+    states = [b'{"version":"1","number":%d}' % number for number in range(3)]
+    digests = [hashlib.sha256(state).hexdigest() for state in states]
+    recipes = [
+        Recipe(digest, len(state), member="snapshots.jsonl", line=number)
+        for number, (digest, state) in enumerate(zip(digests, states, strict=True), 1)
+    ]
+    path = make_bundle(tmp_path / "x.wink", bodies=b"\n".join(map(msgspec.json.encode, recipes)))
+    members = {"snapshots.jsonl": b"\n".join(states)}
+    content = Counted(_changed(path, members))
+    bodies = Unpacker(content)
+
+    found = [bodies.read(digests[number]) for number in (2, 0, 2, 1, 0)]
+
+    assert found == [states[number] for number in (2, 0, 2, 1, 0)]
+    assert content.count == 1
+
+
+def _changed(path: Path, changes: dict[str, bytes]) -> Path:
+    import zipfile
+
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    return write_zip(path, members | changes)
+
+
+def test_a_body_that_is_no_base64_though_it_says_so_is_text(tmp_path: Path) -> None:
+    records: list[KnownRecord] = [
+        SpanOpen(VERSION, WRITER, 1, 1, RUN_ID, ROOT, "c", "run", "r"),
+        SpanOpen(VERSION, WRITER, 2, 2, RUN_ID, FILE, "c", "file", "f", ROOT, None, {"path": "x"}),
+        SpanClose(VERSION, WRITER, 3, 3, RUN_ID, FILE, "ok", 0, {}, "abc", BodyInfo("base64")),
+    ]
+    path = make_bundle(tmp_path / "x.wink", records=encode(records))
+
+    found = list(read(path).records)
+
+    assert [one.body for one in found if isinstance(one, SpanClose) and one.span_id == FILE] == ["abc"]  # fmt: skip
