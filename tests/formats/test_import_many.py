@@ -8,9 +8,10 @@ import pytest
 from agentdbg_runs import RUN, call, make_run
 
 from vestige.artifacts import SuiteRecorder
-from vestige.clock import FakeClock
+from vestige.clock import SYSTEM, FakeClock
 from vestige.home import Home
 from vestige.store.base import RunFilter
+from vestige.store.retention import DEFAULT_RETENTION
 from vestige.store.sqlite import SqliteStore
 from vestige.transfer import import_path
 
@@ -90,3 +91,17 @@ def test_a_secret_in_one_of_many_is_masked(tmp_path: Path, home: Home, store: Sq
 
     for file in home.root.rglob("*"):
         assert not file.is_file() or SECRET.encode() not in file.read_bytes()
+
+
+def test_an_old_run_is_kept_for_as_long_as_a_new_one_once_it_was_imported(
+    tmp_path: Path, store: SqliteStore
+) -> None:
+    """Else a server's next round would take it away again."""
+    make_many(tmp_path, [1, 1_500])
+    list(import_path(store, tmp_path))
+    now_ns, day_ns = SYSTEM.now_ns(), 86_400 * 10**9
+
+    soon = store.prune(DEFAULT_RETENTION, now_ns + 6 * day_ns)
+    later = store.prune(DEFAULT_RETENTION, now_ns + 8 * day_ns)
+
+    assert (soon.runs, later.runs) == (0, 2)

@@ -249,6 +249,9 @@ class Store(Protocol):
 
     def end_writer(self, writer: str, how: str) -> None: ...
 
+    def mark_imported(self, run_ids: Iterable[str], at_ns: int) -> None:
+        """These came from a file: their age counts from then."""
+
     def together(self) -> AbstractContextManager[None]:
         """What is appended inside is committed at the end, all at once."""
 

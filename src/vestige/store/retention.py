@@ -1,6 +1,7 @@
 """Retention: what goes, when a home is full or runs are old.
 
-By age: runs whose last record is older than the bound go, with their rows. By size:
+By age: runs whose last record is older than the bound go, with their rows; one that was imported
+counts from then, or an old one would go as soon as it came. By size:
 bodies go, those first that were **referred to** least recently, and leave a marker.
 Pinned runs stay, with all that they refer to; so do runs that are still running.
 Rollups stay in any case.
@@ -23,7 +24,10 @@ DEFAULT_RETENTION = RetentionPolicy(RETENTION_AGE_S, RETENTION_BODY_BYTES)
 _RUNNING = """(outcome = 'running' AND EXISTS (
   SELECT 1 FROM spans s JOIN writers w ON w.id = s.writer
   WHERE s.run = runs.id AND s.span_id = runs.root_span AND w.ended IS NULL))"""
-_OLD = f"SELECT id, run_id FROM runs WHERE last_ns < ? AND NOT pinned AND NOT {_RUNNING}"
+_OLD = (
+    "SELECT id, run_id FROM runs WHERE max(last_ns, coalesce(imported_ns, 0)) < ?"
+    f" AND NOT pinned AND NOT {_RUNNING}"
+)
 
 _BODIES_OF = """
 SELECT input_body FROM spans WHERE input_body IS NOT NULL {and_run}

@@ -254,9 +254,13 @@ CREATE TRIGGER closes_old AFTER INSERT ON closes WHEN NEW.id % 1000 = 0
 BEGIN DELETE FROM closes WHERE id <= NEW.id - {CLOSES_KEPT}; END;
 """
 
+_IMPORTED = """
+ALTER TABLE runs ADD COLUMN imported_ns INTEGER; -- when it came from a file; NULL: it was recorded
+"""
+
 STEPS: tuple[str, ...] = (
     _RUNS + bodies.TABLES, _FINDINGS, _BUNDLES, _TENANTS, _NOTES, _CLOSES,
-    remote.TABLES, bodies.ROWS,
+    remote.TABLES, bodies.ROWS, _IMPORTED,
 )  # fmt: skip
 """Step n brings a store from version n to n + 1."""
 

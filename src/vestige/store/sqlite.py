@@ -262,6 +262,11 @@ class SqliteStore:
     def end_writer(self, writer: str, how: str) -> None:
         self._connection.execute("UPDATE writers SET ended = ? WHERE writer = ?", (how, writer))
 
+    def mark_imported(self, run_ids: Iterable[str], at_ns: int) -> None:
+        self._connection.executemany(
+            "UPDATE runs SET imported_ns = ? WHERE run_id = ?", [(at_ns, one) for one in run_ids]
+        )
+
     def prune(self, policy: RetentionPolicy, now_ns: int, dry_run: bool = False) -> Pruned:
         """A dry run does it all and takes it back, so that its numbers are true."""
         connection = self._connection

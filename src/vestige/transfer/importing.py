@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vestige.calm import calm
+from vestige.clock import SYSTEM
 from vestige.errors import NotFoundError, UnreadableError, UsageError
 from vestige.formats import NAMES, get_format
 from vestige.formats.base import Format, Problem, Source
@@ -137,6 +138,7 @@ class _Importing:
             self._store.append(masked(records, self._redactor))
             for writer in {record.writer for record in records}:
                 self._store.end_writer(writer, "imported")
+            self._store.mark_imported({record.run_id for record in records}, SYSTEM.now_ns())
         for place, source, own in held:
             _take_notes(self._store, source)
             if self._tell is not None:
@@ -194,16 +196,19 @@ def take_source(store: Store, source: Source, redactor: Redactor, tell: Tell | N
     """All records of a source, masked; how many were new."""
     taken = 0
     writers: set[str] = set()
+    runs: set[str] = set()
     with calm():
         for batch in _batches(source.records):
             taken += store.append(masked(batch, redactor))
             writers.update({record.writer for record in batch})
+            runs.update({record.run_id for record in batch})
             if tell is not None:
                 tell(len(batch))
     _take_notes(store, source)
     for writer in writers:
         # No process of ours: nobody may wait for its end, or stamp it.
         store.end_writer(writer, "imported")
+    store.mark_imported(runs, SYSTEM.now_ns())
     return taken
 
 

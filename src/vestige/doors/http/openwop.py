@@ -205,7 +205,8 @@ def _poll(host: Host) -> Handler:
                 await asyncio.sleep(min(TICK_S, max(0.01, until - clock.monotonic())))
             if clock.monotonic() >= until:
                 break
-        return _answer(page.render(), request)
+        # In a thread, as packing megabytes takes its time.
+        return await host.server.in_thread(_answer, page.render(), request)
 
     return poll_events
 
@@ -221,7 +222,8 @@ def _bundle(host: Host) -> Handler:
         who = principal(request)
         run_id = requests.run_id(request.path_params["runId"])
         most = requests.max_events(request.query_params)
-        return _answer(await host.server.in_thread(work, who, run_id, most), request)
+        body = await host.server.in_thread(work, who, run_id, most)
+        return await host.server.in_thread(_answer, body, request)
 
     return bundle
 
