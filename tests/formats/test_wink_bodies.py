@@ -8,11 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
+import pytest
 from wink_samples import seed_members, write_zip
 
+from vestige.errors import BundleCorruptedError
 from vestige.formats.wink import read
 from vestige.formats.wink.packing import Recipe, Unpacker
 from vestige.formats.wink.unpack import ZipContent
+from vestige.limits import BUNDLE_ENTRY_MAX, BUNDLE_TOTAL_MAX
 from vestige.record.line import encode
 from vestige.record.types import VERSION, BodyInfo, KnownRecord, SpanClose, SpanOpen
 
@@ -79,3 +82,15 @@ def test_a_body_that_is_no_base64_though_it_says_so_is_text(tmp_path: Path) -> N
     found = list(read(path).records)
 
     assert [one.body for one in found if isinstance(one, SpanClose) and one.span_id == FILE] == ["abc"]  # fmt: skip
+
+
+def test_bodies_that_are_made_of_the_same_pieces_over_and_over_are_bounded(tmp_path: Path) -> None:
+    """Each is within its bound, and a file of some kilobytes would be unpacked for hours."""
+    recipes = [
+        Recipe(f"{number:064x}", BUNDLE_ENTRY_MAX, ranges=[(0, BUNDLE_ENTRY_MAX)])
+        for number in range(BUNDLE_TOTAL_MAX // BUNDLE_ENTRY_MAX + 1)
+    ]
+    path = make_bundle(tmp_path / "x.wink", bodies=b"\n".join(map(msgspec.json.encode, recipes)))
+
+    with pytest.raises(BundleCorruptedError, match="bytes of bodies in all"):
+        Unpacker(ZipContent(path))

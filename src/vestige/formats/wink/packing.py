@@ -24,7 +24,7 @@ import msgspec
 from vestige.errors import BundleCorruptedError
 from vestige.formats.wink.manifest import SNAPSHOTS
 from vestige.formats.wink.unpack import ZipContent
-from vestige.limits import BUNDLE_ENTRY_MAX, KIB, MIB
+from vestige.limits import BUNDLE_ENTRY_MAX, BUNDLE_TOTAL_MAX, KIB, MIB
 from vestige.providers.split import split
 from vestige.record.types import Count
 
@@ -110,6 +110,7 @@ class Unpacker:
 
     def _read_index(self, sha256: str | None) -> None:
         decoder = msgspec.json.Decoder(Recipe)
+        total = 0
         for number, line in self._content.lines(BODIES, sha256):
             try:
                 recipe = decoder.decode(line)
@@ -118,6 +119,12 @@ class Unpacker:
                     f"{self._content.path}: {BODIES}: line {number} is no body: {error}."
                 ) from None
             self._recipes[recipe.sha256] = recipe
+            total += recipe.size_bytes
+            if total > BUNDLE_TOTAL_MAX:  # the same pieces, over and over
+                raise BundleCorruptedError(
+                    f"{self._content.path}: {BODIES}: more than {BUNDLE_TOTAL_MAX} bytes of bodies in"
+                    " all. A bomb?"
+                )
 
     @property
     def snapshot_hashes(self) -> set[str]:
