@@ -126,12 +126,12 @@ def test_what_was_packed_is_unpacked(encoding: str) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["zstd", "gzip"])
-def test_a_parcel_of_a_million_empty_pieces_is_refused_at_once(encoding: str) -> None:
-    """Each piece costs a look at all that follow: together they would take hours."""
-    piece = pack(b"") if encoding == "zstd" else gzip.compress(b"")
+def test_a_parcel_of_a_million_empty_frames_is_refused_at_once(encoding: str) -> None:
+    """Each costs a look at all that follow: together they would take hours."""
+    frame = pack(b"") if encoding == "zstd" else gzip.compress(b"")
 
-    with pytest.raises(ParcelError, match="pieces"):
-        unpack(piece * 1_000_000, encoding)
+    with pytest.raises(ParcelError, match="frames"):
+        unpack(frame * 1_000_000, encoding)
 
 
 @pytest.mark.parametrize("encoding", ["zstd", "gzip"])
@@ -181,12 +181,3 @@ def test_the_longest_body_fits_a_parcel_even_when_nothing_compresses() -> None:
 
     assert len(lines) <= PARCEL_MAX
     assert len(pack(lines)) <= PARCEL_PACKED_MAX
-
-
-@pytest.mark.parametrize("encoding", ["zstd", "gzip"])
-def test_a_parcel_of_very_many_empty_frames_is_refused(encoding: str) -> None:
-    """They unfold to nothing, so no bound on the size would ever stop them."""
-    empty = pack(b"") if encoding == "zstd" else gzip.compress(b"")
-
-    with pytest.raises(ParcelError, match="frames"):
-        unpack(empty * 100_000, encoding)
