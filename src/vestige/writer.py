@@ -185,7 +185,9 @@ class Writer:
                 self.journal.return_losses(what, count)
         faults: dict[str, int] = {}
         for emitter in list(self._emitters):
-            for what, count in list(emitter.faults.items()):  # others count meanwhile
+            # A copy at one stroke: others count meanwhile. A list of the items would make objects, and
+            # with them Python may look for garbage, and let another thread in.
+            for what, count in dict(emitter.faults).items():
                 faults[what] = faults.get(what, 0) + count
         total = sum(faults.values())
         if total > self._reported_faults:
