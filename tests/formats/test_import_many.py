@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -33,9 +34,10 @@ def make_many(data: Path, sizes: list[int]) -> None:
 
 
 @pytest.fixture
-def store(home: Home) -> SqliteStore:
+def store(home: Home) -> Iterator[SqliteStore]:
     home.make()
-    return SqliteStore.open(home.store)
+    with SqliteStore.open(home.store) as store:
+        yield store
 
 
 def test_small_and_large_ones_come_in_their_order_and_only_once(

@@ -80,12 +80,12 @@ def _keep(path: Path, source: bytes, raw: bytes) -> None:
     disk = os.statvfs(folder)
     if disk.f_bavail * disk.f_frsize < _ROOM_MIN:
         return
-    data = len(source).to_bytes(4, "little") + source + raw
+    crc = zlib.crc32(len(source).to_bytes(4, "little") + source + raw)
     half = path.with_suffix(f".{os.getpid()}")
     descriptor = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     try:
         with open(descriptor, "wb") as file:
-            file.write(zlib.crc32(data).to_bytes(4, "little") + data)
+            file.write(_HEAD.pack(crc, len(source)) + source + raw)
         os.replace(half, path)  # at once: two processes that start together do not meet in it
     finally:
         half.unlink(missing_ok=True)

@@ -17,7 +17,7 @@ to work on text in record/keyed.py, on records in record/redact.py.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 from typing import Final
 
@@ -176,6 +176,16 @@ class KeyRule:
             if any(part == wanted for part in _runs(words, len(wanted))):
                 return "_".join(wanted)
         return secret_word(key)
+
+
+def unused_key(key: str, taken: Collection[str], numbers: dict[str, int]) -> str:
+    """A key for what was masked: two may become one, and neither's value may replace the other's.
+    `numbers`: how far each was counted, so that thousands of the same mask are not counted anew."""
+    candidate = key
+    while candidate in taken:
+        numbers[key] = numbers.get(key, 1) + 1
+        candidate = f"{key} ({numbers[key]})"
+    return candidate
 
 
 def _runs(words: tuple[str, ...], length: int) -> Iterator[tuple[str, ...]]:

@@ -12,8 +12,8 @@ only a suspicious line is taken apart:
 What surrounds a secret stays byte for byte, every hit is counted by its rule, and
 redacting twice gives what redacting once gave.
 
-Elsewhere: keys in record/mask.py and record/keyed.py, shapes in record/patterns.py, the scanner
-in record/scan.py. All but the first load when they are needed.
+Elsewhere: keys in record/mask.py and record/keyed.py, shapes in record/patterns.py, forms of a
+registered value in record/forms.py, the scanner in record/scan.py. All but the first load when they are needed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from vestige.limits import BODY_CHUNK, NESTING_MAX, SECRET_LENGTH_MAX
-from vestige.record.mask import MARK, KeyRule, mask, mask_escaped, masks_numbers, words_of
+from vestige.record.forms import REGISTERED_MIN, encoded, forms_of
+from vestige.record.mask import (
+    MARK,
+    KeyRule,
+    mask,
+    mask_escaped,
+    masks_numbers,
+    unused_key,
+    words_of,
+)
 from vestige.record.render import json_text
 from vestige.record.scan import Scanner
 from vestige.record.types import Attributes, KnownRecord, Link, Scalar
@@ -39,14 +48,9 @@ if TYPE_CHECKING:
 Counts = dict[str, int]
 
 _REGISTERED = "registered"
-_REGISTERED_MIN = 4
-"""Characters. A shorter value ("no", "42") stands in so many texts that masking it would
-destroy them and, by where the masks are, still tell what it was."""
-
 _TEXT_MIN = 4
 """Characters. No rule matches less, and most attributes' values are short."""
 
-_BASE64_SHIFTED_MIN = 8
 _WINDOW = 2 * SECRET_LENGTH_MAX
 _ROUNDS_MAX = 8
 _HELD_MAX = 4 * BODY_CHUNK
@@ -90,7 +94,7 @@ class Redactor:
                 if self._scanner is None:
                     scanner = Scanner(self._engine, self._extra_keys, self.whole, self._kept_in)
                     if self._needles:
-                        scanner.learn(map(_encoded, self._needles))
+                        scanner.learn(map(encoded, self._needles))
                     self._scanner = scanner
         return self._scanner.suspicious
 
@@ -100,15 +104,15 @@ class Redactor:
 
     def add_secrets(self, values: Iterable[str]) -> None:
         """Several at once: the scanner learns them together."""
-        known = (value for value in values if len(value) >= _REGISTERED_MIN)
-        forms = {form for value in known for form in _forms(value)}
+        known = (value for value in values if len(value) >= REGISTERED_MIN)
+        forms = {form for value in known for form in forms_of(value)}
         if not forms:
             return
         with self._learning:
             # Longest first: a form may be the beginning of another.
             self._needles = tuple(sorted({*self._needles, *forms}, key=len, reverse=True))
             if self._scanner is not None:
-                self._scanner.learn(map(_encoded, forms))
+                self._scanner.learn(map(encoded, forms))
 
     def add_keys(self, keys: Iterable[str]) -> None:
         """From now on, what stands under these keys is a secret too."""
@@ -146,7 +150,7 @@ class Redactor:
             needles = {*self._needles, *other._needles}
             self._needles = tuple(sorted(needles, key=len, reverse=True))
             if self._scanner is not None:
-                self._scanner.learn(map(_encoded, other._needles))
+                self._scanner.learn(map(encoded, other._needles))
 
     # --- records ------------------------------------------------------------------------
 
@@ -174,7 +178,7 @@ class Redactor:
         numbers: dict[str, int] = {}
         for key, value in attributes.items():
             # Two keys may become one mask; the later value must not replace the earlier.
-            new_key = _unused(self.text(key, counts), cleaned, numbers)
+            new_key = unused_key(self.text(key, counts), cleaned, numbers)
             cleaned[new_key] = self._scalar(key, value, counts)
         return cleaned
 
@@ -224,7 +228,7 @@ class Redactor:
                 new: Any = self._nested(item, counts, depth - 1)
             else:
                 new = self._scalar(key, item, counts)
-            cleaned[_unused(self.text(key, counts), cleaned, numbers)] = new
+            cleaned[unused_key(self.text(key, counts), cleaned, numbers)] = new
         return cleaned
 
     def value(self, value: Any, counts: Counts | None = None) -> Any:
@@ -418,18 +422,6 @@ def _count(counts: Counts, rule: str) -> None:
     counts[rule] = counts.get(rule, 0) + 1
 
 
-def _unused(key: str, taken: dict[str, Any], numbers: dict[str, int]) -> str:
-    """`numbers`: how far each key was counted, so that thousands of the same mask are not counted anew."""
-    candidate = key
-    while candidate in taken:
-        numbers[key] = numbers.get(key, 1) + 1
-        candidate = f"{key} ({numbers[key]})"
-    return candidate
-
-
-# --- registered values ----------------------------------------------------------------------
-
-
 def _registered(text: str, needles: tuple[str, ...]) -> list[Hit]:
     from vestige.record.patterns import Hit
 
@@ -441,44 +433,3 @@ def _registered(text: str, needles: tuple[str, ...]) -> list[Hit]:
             hits.append(Hit(low, low, high, mask_escaped(needle), _REGISTERED))
             low = text.find(needle, high)
     return hits
-
-
-def _forms(value: str) -> set[str]:
-    """A value as it is, and as JSON, Python, URLs and base64 write it."""
-    import base64
-    from urllib.parse import quote, quote_plus
-
-    raw = value.encode(errors="surrogatepass")
-    forms = {value, repr(value)[1:-1], quote(raw, safe=""), quote(raw), quote_plus(raw)}
-    forms |= {form.replace("%2F", "%2f").replace("%3D", "%3d") for form in tuple(forms)}
-    once = {value}
-    for _ in range(3):
-        once = {escaped for form in once for escaped in _json_forms(form)}
-        forms |= once
-    forms |= {base64.b64encode(raw).decode(), base64.urlsafe_b64encode(raw).decode()}
-    forms |= {form.rstrip("=") for form in tuple(forms) if len(form.rstrip("=")) >= _REGISTERED_MIN}
-    if len(raw) >= _BASE64_SHIFTED_MIN:
-        forms |= set(_base64_inside(raw))
-    return forms
-
-
-def _json_forms(text: str) -> set[str]:
-    import json
-
-    plain = json.dumps(text, ensure_ascii=False)[1:-1]
-    return {plain, json.dumps(text)[1:-1], plain.replace("/", "\\/")}
-
-
-def _base64_inside(raw: bytes) -> Iterator[str]:
-    """What is sure to appear when the value is a part of something in base64, `user:value` say."""
-    import base64
-
-    for shift in (1, 2):
-        coded = base64.b64encode(bytes(shift) + raw).decode().rstrip("=")
-        # The first characters mix with what stands before, the last with what comes after.
-        yield coded[shift + 1 : -1]
-
-
-def _encoded(form: str) -> bytes:
-    """A form's bytes inside an encoded line."""
-    return msgspec.json.encode(form.encode(errors="backslashreplace").decode())[1:-1]

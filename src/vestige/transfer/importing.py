@@ -11,7 +11,7 @@ what a bundle has beyond it becomes a run beside it, of the same conversation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain, islice
@@ -89,6 +89,13 @@ def _redactor() -> Redactor:
     return Redactor(kept_in=get_home().scanners)
 
 
+_SMALL_MAX = 1_000
+"""Records of a run that is taken in together with others."""
+_SMALL_BYTES_MAX = BATCH_BYTES // 64
+_HELD_MAX = 64
+"""So many of them are one batch's bytes at most."""
+
+
 class _Importing:
     """Runs one after the other; small ones together, for a transaction costs more than their records."""
 
@@ -136,21 +143,12 @@ class _Importing:
         records = [record for _, _, own in held for record in own]
         with calm(), self._store.together():
             self._store.append(masked(records, self._redactor))
-            for writer in {record.writer for record in records}:
-                self._store.end_writer(writer, "imported")
-            self._store.mark_imported({record.run_id for record in records}, SYSTEM.now_ns())
+            _settle(self._store, {one.writer for one in records}, {one.run_id for one in records})
         for place, source, own in held:
             _take_notes(self._store, source)
             if self._tell is not None:
                 self._tell(len(own))
             yield Imported(place, source.run_id, len(own), False, source.problems)
-
-
-_SMALL_MAX = 1_000
-"""Records of a run that is taken in together with others."""
-_SMALL_BYTES_MAX = BATCH_BYTES // 64
-_HELD_MAX = 64
-"""So many of them are one batch's bytes at most."""
 
 
 def _import_one(
@@ -205,11 +203,15 @@ def take_source(store: Store, source: Source, redactor: Redactor, tell: Tell | N
             if tell is not None:
                 tell(len(batch))
     _take_notes(store, source)
+    _settle(store, writers, runs)
+    return taken
+
+
+def _settle(store: Store, writers: Iterable[str], runs: Iterable[str]) -> None:
+    """No process of ours: nobody may wait for its end, or stamp it. And its age counts from now."""
     for writer in writers:
-        # No process of ours: nobody may wait for its end, or stamp it.
         store.end_writer(writer, "imported")
     store.mark_imported(runs, SYSTEM.now_ns())
-    return taken
 
 
 def _take_notes(store: Store, source: Source) -> None:

@@ -14,7 +14,6 @@ Elsewhere: who may ask in guard.py; journals are taken in by collecting.py.
 from __future__ import annotations
 
 import asyncio
-import os
 import sqlite3
 import threading
 from collections.abc import Callable, Collection, Iterator
@@ -140,34 +139,24 @@ class Server:
         return pulse(self.home.store)
 
     def _debugger(self, tenant: str | None) -> Debugger:
-        opened: dict[str | None, tuple[tuple[int, int], Debugger]] | None
+        opened: dict[str | None, Debugger] | None
         opened = getattr(self._open, "opened", None)
         if opened is None:
             opened = self._open.opened = {}
         found = opened.get(tenant)
         if found is not None:
-            if found[0] == self._identity() and _is_current(found[1]):
-                return found[1]
+            if _is_current(found):
+                return found
             self._forget(tenant)
         while len(opened) >= TENANTS_OPEN_MAX:
             self._forget(next(iter(opened)))
-        identity = self._identity()
-        debugger = self._open_debugger(tenant)
-        opened[tenant] = identity, debugger
+        debugger = opened[tenant] = self._open_debugger(tenant)
         return debugger
 
     def _forget(self, tenant: str | None) -> None:
         found = getattr(self._open, "opened", {}).pop(tenant, None)
         if found is not None:
-            found[1].store.close()
-
-    def _identity(self) -> tuple[int, int]:
-        """Of the store's file: another one may have been put in its place."""
-        try:
-            found = os.stat(self.home.store)
-        except OSError as error:
-            raise StoreError(f"{self.home.store}: cannot be opened ({error.strerror}).") from error
-        return found.st_dev, found.st_ino
+            found.store.close()
 
     def _open_debugger(self, tenant: str | None) -> Debugger:
         from vestige.collector.health import examine
@@ -180,10 +169,10 @@ class Server:
 
 
 def _is_current(debugger: Debugger) -> bool:
-    """Its store has not been migrated by a newer version meanwhile."""
+    """Its store is still the one in the home, and was not migrated by a newer version meanwhile."""
     store = debugger.store
     assert isinstance(store, SqliteStore)
     try:
-        return schema.version(store._connection) == schema.VERSION
+        return store.is_in_place() and schema.version(store._connection) == schema.VERSION
     except sqlite3.Error:
         return False

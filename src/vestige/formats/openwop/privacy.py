@@ -27,7 +27,7 @@ import msgspec
 from vestige.errors import SensitiveDataError
 from vestige.formats.openwop.machine import Machine
 from vestige.formats.openwop.names import OMITTED, REDACTED, Mode
-from vestige.record.mask import MARK
+from vestige.record.mask import MARK, unused_key
 from vestige.record.redact import Redactor
 from vestige.record.values import clean_text
 
@@ -124,7 +124,7 @@ class Privacy:
             new_name = self._string(name, "")
             new = self._walk(inner, name, depth + 1)
             if new_name is not _GONE and new is not _GONE:
-                cleaned[_unused(new_name, cleaned, numbers)] = new
+                cleaned[unused_key(new_name, cleaned, numbers)] = new
         return cleaned
 
     def _string(self, text: str, key: str) -> Any:
@@ -150,16 +150,6 @@ class Privacy:
 
 
 _GONE: Final = object()
-
-
-def _unused(key: str, taken: dict[str, Any], numbers: dict[str, int]) -> str:
-    """`numbers`: how far each key has come: thousands of addresses may all become the same."""
-    number, candidate = numbers.get(key, 1), key
-    while candidate in taken:
-        number += 1
-        candidate = f"{key} ({number})"
-    numbers[key] = number
-    return candidate
 
 
 def encode(value: Any) -> bytes:
