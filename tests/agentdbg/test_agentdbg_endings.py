@@ -125,6 +125,7 @@ if child == 0:
 
 
 def test_a_real_ctrl_c_ends_the_run(data_dir: Path, tmp_path: Path) -> None:
+    # It sleeps until it is interrupted.
     child = start(tmp_path, "import time\n    print('ready', flush=True)\n    time.sleep(60)")
     assert child.stdout is not None
     child.stdout.readline()

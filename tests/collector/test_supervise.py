@@ -197,6 +197,7 @@ def test_an_unreadable_store_is_not_the_commands_problem(home: Home) -> None:
     """The program runs to its end and its code comes through; its journal waits."""
     home.make()
     home.store.write_bytes(b"this is no database " * 500)
+    # Some ticks of the collector long, so that it meets the store while the program runs.
     program = "import time; time.sleep(0.6); print('done'); raise SystemExit(5)"
 
     done = supervised("--", sys.executable, "-c", program)
