@@ -125,6 +125,48 @@ def test_a_line_of_100_mb_is_passed_over_in_little_memory(tmp_path: Path) -> Non
     assert peak < 4 * EVENT_LINE_MAX
 
 
+@pytest.mark.parametrize("kind", ["RUN_START", "LLM_CALL", "ERROR", "LOOP_WARNING", "OTHER"])
+def test_a_byte_that_is_no_utf_8_costs_that_byte(tmp_path: Path, kind: str) -> None:
+    """In a payload or in `meta`: the event is read all the same, and a problem says so."""
+    line = json.dumps(call(kind, payload={key: "a?b" for key in PAYLOAD_FIELDS}, meta={"k": "a?b"}))
+    run = make_run(tmp_path, events=[call()])
+    append(run, line.encode().replace(b"?", b"\xff") + b"\n")
+    append(run, json.dumps(call(name="after")).encode() + b"\n")
+
+    found = taken(run, tmp_path)
+    records, rules = read(run)
+
+    assert found.spans[-1].name == "after"
+    assert rules == ["line-odd"]
+    assert "a\ufffdb" in str(records)
+
+
+def test_an_export_with_a_byte_that_is_no_utf_8_is_read(tmp_path: Path) -> None:
+    event = call("LLM_CALL", payload={"prompt": "a?b"})
+    value = json.dumps({"spec_version": "0.1", "run": {"run_id": RUN}, "events": [event]})
+    path = tmp_path / "export.json"
+    path.write_bytes(value.encode().replace(b"?", b"\xff"))
+
+    records, rules = read(path)
+
+    assert "a\ufffdb" in str(records)
+    assert rules == ["line-odd"]
+
+
+def test_a_lone_surrogate_in_a_long_value_costs_nothing_else(tmp_path: Path) -> None:
+    """Neither the rest of a long text, nor the shape of what it stands in."""
+    messages = [{"role": "user", "content": "x" * 30_000}, {"role": "user", "\ud800": "end"}]
+    payload = {"prompt": messages, "response": "y" * 30_000 + "\ud800", "\ud800": 1}
+    run = make_run(tmp_path, events=[call("LLM_CALL", payload=payload)])
+
+    records, rules = read(run)
+
+    assert rules == ["line-odd"]
+    prompt, response = [body for record in records if (body := getattr(record, "body", None))]
+    assert json.loads(str(prompt))[0] == messages[0] and "end" in str(prompt)
+    assert str(response).startswith("y" * 30_000)
+
+
 def test_nan_and_lone_surrogates_are_read(tmp_path: Path) -> None:
     """AgentDbg writes both; neither is JSON."""
     run = make_run(tmp_path)

@@ -110,20 +110,22 @@ def render_event(event: Event) -> bytes:
     try:
         return _encode(event) + b"\n"
     except UnicodeEncodeError:
-        return _encode(_clean(msgspec.to_builtins(event, builtin_types=(msgspec.Raw,)))) + b"\n"
+        return (
+            _encode(clean_value(msgspec.to_builtins(event, builtin_types=(msgspec.Raw,)))) + b"\n"
+        )
 
 
 def render_run(run: RunFile) -> bytes:
-    return msgspec.json.format(_encode(_clean(msgspec.to_builtins(run))), indent=2)
+    return msgspec.json.format(_encode(clean_value(msgspec.to_builtins(run))), indent=2)
 
 
-def _clean(value: Any) -> Any:
+def clean_value(value: Any) -> Any:
     """With lone surrogates written out."""
     if isinstance(value, str):
         return clean_text(value)
     if isinstance(value, dict):
-        return {_clean(key): _clean(inner) for key, inner in value.items()}
-    return [_clean(inner) for inner in value] if isinstance(value, list) else value
+        return {clean_value(key): clean_value(inner) for key, inner in value.items()}
+    return [clean_value(inner) for inner in value] if isinstance(value, list) else value
 
 
 # --- time ------------------------------------------------------------------------------------

@@ -40,6 +40,7 @@ from vestige.formats.agentdbg.names import FORMAT
 from vestige.formats.agentdbg.parsing import (
     Line,
     NotAnEventError,
+    as_utf8,
     event_of,
     parse_event,
     parse_loosely,
@@ -231,8 +232,10 @@ class _Export(msgspec.Struct):
 
 
 def _read_export(path: Path) -> Source:
-    data = read_whole(path)
     problems = Problems()
+    data, forgiven = as_utf8(read_whole(path))
+    if forgiven is not None:
+        problems.add(path.name, "", "line-odd", f"{forgiven}; read anyway.")
     try:
         export = msgspec.json.decode(data, type=_Export)
     except (msgspec.DecodeError, UnicodeError, RecursionError):

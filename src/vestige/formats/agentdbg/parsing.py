@@ -11,7 +11,8 @@ from typing import Any
 
 import msgspec
 
-from vestige.record.values import cut, safe_str
+from vestige.formats.agentdbg.events import clean_value
+from vestige.record.values import clean_text, cut, safe_str
 
 _NAME_MAX = 512
 _NULL = b"null"
@@ -44,13 +45,25 @@ BAD_JSON = (msgspec.DecodeError, UnicodeError, RecursionError, ValueError)
 
 def parse_event(line: bytes) -> tuple[Line, str | None]:
     """The event of a line, and what had to be forgiven, if anything."""
+    line, forgiven = as_utf8(line)
     try:
-        return _decode_line(line), None
+        return _decode_line(line), forgiven
     except msgspec.ValidationError as error:
         why = str(error)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         why = f"not strict JSON ({error})"
-    return event_of(parse_loosely(line)), why
+    return event_of(parse_loosely(line)), forgiven or why
+
+
+def as_utf8(text: bytes) -> tuple[bytes, str | None]:
+    """JSON text, and why it had to be changed, if it had. The quick decoder does not look into raw
+    values: a wrong byte in one would be met where nobody expects it."""
+    try:
+        if not text.isascii():
+            text.decode()
+    except UnicodeDecodeError as error:
+        return text.decode(errors="replace").encode(), f"not UTF-8 at byte {error.start}"
+    return text, None
 
 
 def parse_loosely(text: bytes) -> Any:
@@ -82,18 +95,20 @@ def event_of(value: Any) -> Line:
         if isinstance(duration, (int, float)) and -1e15 < duration < 1e15
         else None,
         name=_text(value.get("name")) or "",
-        payload={str(key): raw(inner) for key, inner in (payload or {}).items()},
+        payload={clean_text(str(key)): raw(inner) for key, inner in (payload or {}).items()},
         meta=raw(meta if isinstance(meta, dict) else {} if meta is None else {"value": meta}),
         spec_version=_text(value.get("spec_version")),
     )
 
 
 def raw(value: Any) -> msgspec.Raw:
-    """A value as the JSON text that AgentDbg would have written."""
+    """A value as the JSON text that AgentDbg would have written; lone surrogates are written out."""
     try:
-        text = json.dumps(value, ensure_ascii=False)
-        return msgspec.Raw(text.encode())
-    except (UnicodeEncodeError, RecursionError):
+        try:
+            return msgspec.Raw(json.dumps(value, ensure_ascii=False).encode())
+        except UnicodeEncodeError:
+            return msgspec.Raw(json.dumps(clean_value(value), ensure_ascii=False).encode())
+    except RecursionError:
         return msgspec.Raw(json.dumps(safe_str(value)[:10_000]).encode())
 
 
