@@ -128,7 +128,7 @@ def test_a_line_of_100_mb_is_passed_over_in_little_memory(tmp_path: Path) -> Non
 @pytest.mark.parametrize("kind", ["RUN_START", "LLM_CALL", "ERROR", "LOOP_WARNING", "OTHER"])
 def test_a_byte_that_is_no_utf_8_costs_that_byte(tmp_path: Path, kind: str) -> None:
     """In a payload or in `meta`: the event is read all the same, and a problem says so."""
-    line = json.dumps(call(kind, payload={key: "a?b" for key in PAYLOAD_FIELDS}, meta={"k": "a?b"}))
+    line = json.dumps(call(kind, payload=dict.fromkeys(PAYLOAD_FIELDS, "a?b"), meta={"k": "a?b"}))
     run = make_run(tmp_path, events=[call()])
     append(run, line.encode().replace(b"?", b"\xff") + b"\n")
     append(run, json.dumps(call(name="after")).encode() + b"\n")

@@ -23,6 +23,7 @@ from vestige.errors import UnreadableError
 from vestige.formats import artifacts
 from vestige.formats.artifacts import layout
 from vestige.formats.artifacts.checking import check_bundle
+from vestige.formats.artifacts.rules import PROFILES, Profile
 from vestige.formats.artifacts.schemas import bundle_schema
 from vestige.formats.artifacts.shapes import find_faults
 from vestige.formats.artifacts.tree import DirectoryTree
@@ -420,3 +421,27 @@ def test_no_value_is_beyond_the_shapes(value: Any) -> None:
         {"schema": value, "files": value, "artifacts": value}, bundle_schema()
     ):
         assert fault.message.endswith(".")
+
+
+@pytest.mark.parametrize("name", ["bundle.json", "trace/events.jsonl"])
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_key_that_no_schema_has_is_utf_8_too(tmp_path: Path, name: str, profile: Profile) -> None:
+    """A quick decoder passes over what it does not know, and so over bytes that are no text."""
+    bundle = BrokenBundle(tmp_path)
+    data = bundle.path(name).read_bytes().replace(b'"suite"', b'"more": "\xff", "suite"', 1)
+    bundle.path(name).write_bytes(data)
+    if name != "bundle.json":
+        bundle.list(name)
+
+    rules = bundle.rules(profile)
+
+    assert "json-utf8" in rules
+
+
+def test_counters_that_are_a_lone_surrogate_are_a_finding(tmp_path: Path) -> None:
+    bundle = BrokenBundle(tmp_path)
+    bundle.lines(lambda events: events[1].update(counters="\ud800"))
+
+    for profile in PROFILES:
+        assert "type-wrong" in bundle.rules(profile)
+    assert list(artifacts.read(bundle.root).records)

@@ -162,6 +162,7 @@ class TraceLines(TypedLines):
         if self._strict:
             return False
         try:
+            block.decode()  # of keys that the struct does not have, nobody looks at the bytes
             events = [_quick_event(line) for line in block.split(b"\n") if line]
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
             return False
@@ -177,6 +178,7 @@ class TraceLines(TypedLines):
     def check(self, line: bytes) -> None:
         if not self._strict:
             try:
+                line.decode()
                 event = _quick_event(line)
             except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
                 super().check(line)
@@ -209,7 +211,7 @@ class TraceLines(TypedLines):
     def _check_counters(self, counters: Any) -> None:
         try:
             now = msgspec.convert(counters, Counts)
-        except msgspec.ValidationError:
+        except (msgspec.ValidationError, UnicodeEncodeError):  # or a text with a lone surrogate
             return
         values = (now.total, now.passed, now.fail, now.skip)
         if any(new < old for new, old in zip(values, self._counters, strict=True)):

@@ -132,6 +132,6 @@ def parse_event(line: bytes) -> TraceEvent | str:
     counters = Counts(0, 0, 0, 0)
     try:
         counters = msgspec.convert(value.get("counters"), Counts)
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, UnicodeEncodeError):  # or a text with a lone surrogate
         pass
     return TraceEvent(1, counters=counters, **text)  # type: ignore[arg-type]  # all of them texts
