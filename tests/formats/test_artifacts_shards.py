@@ -7,6 +7,7 @@ from pathlib import Path
 
 from click.testing import CliRunner, Result
 
+from artifact_bundle import BrokenBundle
 from vestige.artifacts import SuiteRecorder
 from vestige.artifacts.replaying import read_environment
 from vestige.doors.cli.main import cli
@@ -56,6 +57,26 @@ def test_bundles_that_were_merged_can_be_merged(tmp_path: Path) -> None:
 
     contents = sorted(path.read_text() for path in whole.rglob("out.txt"))
     assert contents == ["content 0", "content 1", "content 2", "content 3"]
+    assert check(whole) == []
+
+
+def test_a_file_of_one_shard_may_be_a_folder_of_another(tmp_path: Path) -> None:
+    """Both stay, whoever comes first; also where a shard's own folder is the name of a file."""
+    trees: list[dict[str, bytes]] = [
+        {"out": b"1", "logs/a/b.txt": b"2", "shard-2": b"3", "manifest.json": b'{"mine": 4}'},
+        {"out/x": b"5", "logs/a": b"6", "shard-2": b"7", "manifest.json": b'{"mine": 8}'},
+    ]
+    shards = []
+    for number, files in enumerate(trees):
+        bundle = BrokenBundle(tmp_path / str(number), "seed_pass")
+        for name, data in files.items():
+            bundle.write(name, data)
+        shards.append(bundle.root)
+
+    whole = merge_bundles(shards, tmp_path / "whole")
+
+    held = [path.read_bytes() for path in whole.rglob("*") if path.is_file()]
+    assert all(data in held for files in trees for data in files.values())
     assert check(whole) == []
 
 

@@ -93,14 +93,30 @@ def _copy_files(shard: _Shard, folder: Path, number: int, hashes: dict[str, str]
     moved: dict[str, str] = {}
     for entry in shard.bundle.files:
         path = target = layout.plain(entry.path)
-        if path in layout.PART_OF:
-            continue
+        if path in layout.PART_OF and entry.schema == layout.PART_OF[path].schema:
+            continue  # written anew
         # A bundle that was merged itself has such folders already.
-        while hashes.setdefault(target, entry.sha256) != entry.sha256:
-            target = moved[path] = f"shard-{number}/{target}"
+        while not _is_free(folder, target, entry.sha256, hashes):
+            target = moved[path] = _beside(folder, number, target)
+        hashes[target] = entry.sha256
         (folder / target).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(shard.path / path, folder / target)
     return moved
+
+
+def _is_free(folder: Path, target: str, sha256: str, hashes: dict[str, str]) -> bool:
+    """Not another file's name, nor that of a folder, nor inside of what is a file."""
+    if target in hashes or target in layout.PART_OF:
+        return hashes.get(target) == sha256
+    place = folder / target
+    return not place.is_dir() and not any(above.is_file() for above in place.parents)
+
+
+def _beside(folder: Path, number: int, target: str) -> str:
+    shard = f"shard-{number}"
+    while (folder / shard).is_file():
+        shard += "_"
+    return f"{shard}/{target}"
 
 
 def _copy_events(shard: _Shard, trace: TraceFile, moved: dict[str, str]) -> None:
