@@ -176,3 +176,21 @@ def test_an_event_that_lacks_only_the_end_of_its_line_has_happened(tmp_path: Pat
     assert json.loads((ended / "run.json").read_text())["status"] == "ok"
     assert [event["event_type"] for event in events(ended)][-1] == "RUN_END"
     assert "ERROR" not in [event["event_type"] for event in events(ended)]
+
+
+def test_a_kill_between_the_two_last_events_is_made_good(tmp_path: Path) -> None:
+    """A write that a full disk cut: the ERROR is there already, and is not said again."""
+    run = make_run(tmp_path, events=[call()], status="running", end=False)
+    unfinished = (run / "run.json").read_bytes()
+    os.utime(run / "events.jsonl", ns=LONG_AGO)
+    recover(run)
+    lines = (run / "events.jsonl").read_bytes().splitlines(keepends=True)
+    (run / "events.jsonl").write_bytes(b"".join(lines[:-1]))
+    (run / "run.json").write_bytes(unfinished)
+    os.utime(run / "events.jsonl", ns=LONG_AGO)
+
+    recover(run)
+
+    assert (run / "events.jsonl").read_bytes().splitlines(keepends=True) == lines
+    assert json.loads((run / "run.json").read_bytes())["counts"]["errors"] == 1
+    assert agentdbg.check(run) == []

@@ -44,6 +44,7 @@ class _Story:
         self.first_ns: int | None = None
         self.last_ns: int | None = None
         self.start_id: str | None = None
+        self.error_id: str | None = None
         self.name: str | None = None
         self.end_status: str | None = None
         self.ours = False
@@ -93,6 +94,8 @@ def _read(path: Path) -> _Story:
         if event.event_type == "RUN_START" and story.start_id is None:
             story.start_id, story.name = event.event_id, event.name
             story.ours = b'"vestige"' in bytes(event.meta)
+        elif event.event_type == "ERROR":
+            story.error_id = event.event_id
         elif event.event_type == "RUN_END":
             story.end_status = take_text(event.payload.get("status")) or "error"
     story.torn = any(problem.rule == "line-torn" for problem in problems.list)
@@ -107,8 +110,10 @@ def _finish(path: Path, fd: int, run: dict[str, Any], story: _Story) -> None:
     ended_ns = max(started_ns, story.last_ns if story.last_ns is not None else started_ns)
     took_ms = (ended_ns - started_ns) // 1_000_000
     if story.end_status is None:
-        story.counts.errors += 1
-        lines = b"".join(map(render_event, _last_events(run_id, story, ended_ns, took_ms)))
+        begun = story.error_id == _error_id(run_id)  # by somebody who was killed at it
+        story.counts.errors += not begun
+        events = _last_events(run_id, story, ended_ns, took_ms)[begun:]
+        lines = b"".join(map(render_event, events))
         os.write(fd, lines)
         os.fsync(fd)
     name = run.get("run_name")
@@ -148,9 +153,7 @@ def _last_events(run_id: str, story: _Story, at_ns: int, took_ms: int) -> list[E
     meta = {META_KEY: {"component": "vestige", "recovered": True}}
     ended = {META_KEY: {"status": "interrupted"}}
     at = timestamp(at_ns)
-    error_id, end_id = (
-        derived_uuid(FORMAT, run_id, "recovered", kind) for kind in ("ERROR", "END")
-    )
+    error_id, end_id = _error_id(run_id), derived_uuid(FORMAT, run_id, "recovered", "END")
     payload = {"status": "error", "summary": summary}
     return [
         Event(
@@ -162,6 +165,10 @@ def _last_events(run_id: str, story: _Story, at_ns: int, took_ms: int) -> list[E
             payload, ended,
         ),
     ]  # fmt: skip
+
+
+def _error_id(run_id: str) -> str:
+    return derived_uuid(FORMAT, run_id, "recovered", "ERROR")
 
 
 def _replace(path: Path, data: bytes) -> None:
