@@ -114,6 +114,18 @@ def test_importing_twice_changes_nothing_and_notes_come_along(home: Home, tmp_pa
     assert [(note.text, note.author) for note in notes] == [("#rating 2\nslow", "ann")]
 
 
+def test_an_annotation_that_says_nothing_hides_no_other(home: Home, tmp_path: Path) -> None:
+    (said,) = FOREIGN["annotations"]
+    empty = {**said, "annotationId": "a0", "signal": {"kind": "flag"}, "note": " "}
+    path = written(tmp_path, {**FOREIGN, "annotations": [empty, said]})
+    home.make()
+    with SqliteStore.open(home.store) as store:
+        (imported,) = import_path(store, path)
+        notes = store.notes(imported.run_id or "")
+
+    assert [note.text for note in notes] == ["#rating 2\nslow"]
+
+
 def test_a_whole_bundle_adds_to_a_truncated_one(good: dict[str, Any], home: Home, tmp_path: Path) -> None:  # fmt: skip
     """Numbers come from positions: the rest is taken in, nothing twice."""
     part = {**good, "events": good["events"][:6], "truncated": True, "truncatedReason": "x"}

@@ -216,9 +216,11 @@ def _settle(store: Store, writers: Iterable[str], runs: Iterable[str]) -> None:
 
 def _take_notes(store: Store, source: Source) -> None:
     for note in source.notes:
+        if not note.text.strip():
+            continue  # somebody's annotation that says nothing
         try:
             store.add_note(note)
-        except (UsageError, NotFoundError) as error:  # an empty one, or too many
+        except (UsageError, NotFoundError) as error:  # too many
             problem = Problem("notes", "", "note-not-taken", str(error), severity="warning")
             source.problems.append(problem)
             return
