@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -384,3 +386,17 @@ def test_an_exported_bundle_is_whole_or_not_there(home: Home, tmp_path: Path) ->
     assert inside.name == f"{run_id}.openwop.json"
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == sorted(["a.json", inside.name])  # fmt: skip
     assert openwop.check(made) == []
+
+
+def test_why_a_node_was_cancelled_names_files_without_their_folders(home: Home) -> None:
+    """It is an error's message, under another name."""
+    with vestige.Recorder(home) as recorder:
+        run = recorder.run("shop")
+        with contextlib.suppress(asyncio.CancelledError), run, run.span("read"):
+            raise asyncio.CancelledError("while reading /srv/app/secret-place/orders.py")
+    catch_up(home)
+
+    bundle = bundle_of(source_of(home, run.run_id))
+
+    cancelled = next(each for each in bundle["events"] if each["type"] == "node.cancelled")
+    assert cancelled["payload"]["reason"] == "while reading orders.py"

@@ -62,6 +62,14 @@ def test_what_is_known_of_the_run_is_taken_out_too() -> None:
     assert machine.text("build-70 and rebuild-7") == "build-70 and rebuild-7"
 
 
+def test_a_folder_that_json_writes_otherwise_is_taken_out_too() -> None:
+    privacy = Privacy("mask", Machine({"cwd": '/srv/the "shop"/app'}))
+
+    raw = privacy.render({"said": 'in /srv/the "shop"/app/orders'})
+
+    assert json.loads(raw) == {"said": "in ./orders"}
+
+
 def test_attributes_about_the_machine_are_known_by_their_key() -> None:
     assert all(map(is_private_key, ("cwd", "argv", "host.name", "environment.user", "Hostname", "server.address")))  # fmt: skip
     assert not any(map(is_private_key, ("model", "status_code", "hostile", "environmental")))

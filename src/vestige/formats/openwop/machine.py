@@ -12,6 +12,7 @@ to read is part of what happened.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterable
@@ -85,7 +86,11 @@ class Machine:
         folders = {text for each in told for text in _folders(each.get("cwd"))}
         self._known = _any_of(names)
         self._folders = _any_of(folders, r"(?:/|(?![\w.-]))")
-        self._hints = (*_HINTS, *(text.encode() for text in (*names, *folders)))
+        known = [text.encode() for text in (*names, *folders)]
+        quoted = [
+            json.dumps(text, ensure_ascii=False).encode()[1:-1] for text in (*names, *folders)
+        ]
+        self._hints = tuple(dict.fromkeys((*_HINTS, *known, *quoted)))
 
     def is_in(self, raw: bytes) -> bool:
         """Whether a rendered value might hold something; never wrong when it says no."""

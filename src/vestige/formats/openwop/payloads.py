@@ -1,6 +1,6 @@
 """What each event says: payloads as run-event-payloads.schema has them, from spans, lines and bodies.
 
-    tell = Telling(source)
+    tell = Telling(source, root_id, machine)
     tell.started(span)                # of node.started
     tell.returned(span)               # of agent.toolReturned
 
@@ -15,7 +15,7 @@ import msgspec
 
 from vestige.errors import NotFoundError, StoreError
 from vestige.formats.base import RunToWrite
-from vestige.formats.openwop.machine import is_private_key
+from vestige.formats.openwop.machine import Machine, is_private_key
 from vestige.formats.openwop.privacy import DEPTH_MAX
 from vestige.formats.openwop.spending import cost_of, model_of, usage_of
 from vestige.limits import ATTRIBUTE_VALUE_MAX, STACK_MAX
@@ -35,9 +35,10 @@ _decode = msgspec.json.Decoder().decode
 class Telling:
     """Payloads of one run's events."""
 
-    def __init__(self, source: RunToWrite, run_span: str) -> None:
+    def __init__(self, source: RunToWrite, run_span: str, machine: Machine) -> None:
         self._source = source
         self._run_span = run_span
+        self._machine = machine
 
     # --- nodes ------------------------------------------------------------------------------
 
@@ -69,7 +70,9 @@ class Telling:
         return told | self._facts(span)
 
     def cancelled(self, span: SpanInfo) -> dict[str, Any]:
-        told: dict[str, Any] = {"nodeId": span.id, "reason": error_of(span)["message"]}
+        # An error's message under a name that errors do not have.
+        reason = self._machine.error(error_of(span)["message"])
+        told: dict[str, Any] = {"nodeId": span.id, "reason": reason}
         return told | _took(span) | self._facts(span)
 
     def _facts(self, span: SpanInfo) -> dict[str, Any]:

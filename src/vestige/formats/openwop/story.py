@@ -65,11 +65,12 @@ class Story:
         self.root_id = self.root.id if self.root is not None else derived_span_id(FORMAT, info.id)
         told = self.root.attributes if self.root is not None else {}
         processes = [span.attributes for span in source.run.spans if span.type == "process"]
-        self.privacy = Privacy(mode, Machine(source.process, told, *processes), key)
+        machine = Machine(source.process, told, *processes)
+        self.privacy = Privacy(mode, machine, key)
         self.cap_bytes = cap_bytes
         self.cut: list[str] = []
         """Parts of the run itself that are too large to go out whole."""
-        self._tell = Telling(source, self.root_id)
+        self._tell = Telling(source, self.root_id, machine)
         nodes: list[SpanInfo | LogInfo] = [*source.run.spans, *source.run.logs]
         if any(node.redacted for node in nodes):
             self.privacy.refuse()
