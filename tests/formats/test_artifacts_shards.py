@@ -15,6 +15,8 @@ from vestige.formats.artifacts import check
 from vestige.formats.artifacts.merge import merge_bundles
 from vestige.home import Home
 from vestige.recorder import Recorder
+from vestige.store.sqlite import SqliteStore
+from vestige.transfer import export_run, import_path
 
 
 def vestige(*arguments: object) -> Result:
@@ -126,3 +128,26 @@ def test_an_attached_document_that_is_empty_makes_no_bundle_invalid(tmp_path: Pa
         case.write("answer.json", "")
 
     assert check(suite.path) == []
+
+
+def test_what_a_bundle_says_of_its_suite_goes_through_a_store(home: Home, tmp_path: Path) -> None:
+    """Variables, fixtures, the clock, and events that belong to no case."""
+    bundle = BrokenBundle(tmp_path, "dual_failures")
+    bundle.lines(lambda events: events.insert(1, {**events[0], "kind": "note", "message": "slow"}))
+    bundle.lines(lambda events: events.insert(-1, {**events[-2], "kind": "log", "case": "", "message": "done"}))  # fmt: skip
+    home.make()
+    with SqliteStore.open(home.store) as store:
+        (imported,) = import_path(store, bundle.root)
+
+        out = export_run(store, str(imported.run_id), "artifacts", tmp_path / "out")
+
+    assert read_environment(out) == read_environment(bundle.root) != {}
+    env = "diagnostics/env_redacted.txt"
+    assert (out / env).read_bytes() == bundle.path(env).read_bytes()
+    fixtures, repro = (json.loads((out / f"{name}.json").read_bytes()) for name in ("fixtures", "repro"))  # fmt: skip
+    assert fixtures["fixture_ids"] == bundle.read("fixtures.json")["fixture_ids"] != []
+    assert repro["clock_mode"] == "deterministic"
+    trace = [json.loads(line) for line in (out / "trace/events.jsonl").read_bytes().splitlines()]
+    told = [(event["kind"], event["message"]) for event in trace]
+    assert told.index(("note", "slow")) == 1 and told.index(("log", "done")) == len(told) - 2
+    assert check(out) == []

@@ -9,13 +9,21 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from vestige.errors import UsageError
 from vestige.formats.artifacts import layout
-from vestige.formats.artifacts.parse import is_json, is_valid_json
+from vestige.formats.artifacts.parse import (
+    NotJsonError,
+    is_json,
+    is_valid_json,
+    parse_json,
+    parse_quoted,
+    parse_variables,
+)
 from vestige.formats.artifacts.types import Git
 from vestige.formats.artifacts.writing import NO_GIT, SuiteFacts, TraceFile, finish_bundle
 from vestige.formats.base import RunToWrite
@@ -23,6 +31,8 @@ from vestige.formats.suites import TEST, render_time
 from vestige.record.run import LogInfo, SpanInfo
 
 _OUTCOME_OF = {"ok": "pass", "interrupted": "unknown", None: "unknown"}
+_FRAME = frozenset(("suite_start", "case_start", "case_end", "suite_end"))
+"""Kinds of events that are told by spans, whatever a line says of itself."""
 _ASSERTION = {"pass": "assert_pass", "fail": "assert_fail", "skip": "assert_skip"}
 
 
@@ -77,9 +87,14 @@ def _write_trace(
     logs: dict[str | None, list[LogInfo]] = {}
     for log in source.run.logs:
         logs.setdefault(log.span_id, []).append(log)
-    info = source.run.info
+    info, root = source.run.info, _root(source)
     trace.write("suite_start", ts=_ts(info.started_ns), tool="vestige", run_id=info.id)
+    of_suite = deque(
+        sorted([*logs.get(None, ()), *logs.get(root.id if root else "", ())], key=_place)
+    )
     for test in tests:
+        while of_suite and _place(of_suite[0]) < (test.started_ns, test.seq or 0):
+            _write_line(of_suite.popleft(), trace)
         outcome = _outcome(test)
         name = test.name
         attempt = test.attributes.get("attempt")
@@ -93,7 +108,26 @@ def _write_trace(
             trace.write("attachment", ts=_ts(ended_ns), case=name, path=path)
         elapsed = (test.duration_ns or 0) / 1e6
         trace.write("case_end", ts=_ts(ended_ns), case=name, status=outcome, elapsed_ms=elapsed)  # fmt: skip
+    for log in of_suite:
+        _write_line(log, trace)
     trace.write("suite_end", ts=_ts(info.ended_ns or info.last_ns))
+
+
+def _write_line(log: LogInfo, trace: TraceFile) -> None:
+    """Something that was said in no case, or in one that the trace did not begin."""
+    kind, case = _kind(log), log.attributes.get("case")
+    message = log.message if log.message != kind else ""
+    trace.write(kind, ts=_ts(log.time_ns), case=str(case or ""), message=message)
+
+
+def _kind(log: LogInfo) -> str:
+    kind = log.attributes.get("kind")
+    return kind if isinstance(kind, str) and kind and kind not in _FRAME else "log"
+
+
+def _place(log: LogInfo) -> tuple[int, int]:
+    """In time; and in the order of its writer, for clocks that count in seconds."""
+    return log.time_ns, log.seq or 0
 
 
 def _ts(time_ns: int) -> str:
@@ -105,10 +139,9 @@ def _said(test: SpanInfo, outcome: str, logs: list[LogInfo]) -> Iterator[tuple[i
     one assertion: that it went so."""
     asserted = False
     for log in logs:
-        kind = log.attributes.get("kind")
-        if kind == "attachment":
+        told = _kind(log)
+        if told == "attachment":
             continue
-        told = kind if isinstance(kind, str) and kind else "log"
         asserted |= told.startswith("assert_")
         yield log.time_ns, told, log.message if log.message != told else ""
     if not asserted and outcome in _ASSERTION:
@@ -180,15 +213,34 @@ def _facts(source: RunToWrite, suite: str, timestamp: str) -> SuiteFacts:
     info, root = source.run.info, _root(source)
     known = root.attributes if root is not None else {}
     ended_ns = info.ended_ns or info.last_ns
-    command = known.get("command")
-    seed = known.get("seed")
+    command, seed, clock_mode = (known.get(name) for name in ("command", "seed", "clock_mode"))
     return SuiteFacts(
         suite=suite, timestamp=timestamp, started_ns=info.started_ns, ended_ns=ended_ns,
         generated_ns=ended_ns, git=_git(known),
         command=command if isinstance(command, str) else f"vestige show {info.id}",
         seed=seed if type(seed) is int else 0,
+        clock_mode=clock_mode if isinstance(clock_mode, str) else "wall",
+        environment=parse_variables(_file(source, layout.ENVIRONMENT)),
+        replay_environment=parse_quoted(_file(source, layout.REPLAY_ENVIRONMENT)),
+        fixture_ids=_fixtures(known.get("fixture_ids")),
         notes=[] if info.outcome in ("ok", "error") else [f"the run was {info.outcome}"],
     )  # fmt: skip
+
+
+def _file(source: RunToWrite, path: str) -> bytes:
+    """A file that came with an imported bundle; of what it says, a new one is written."""
+    for span in source.run.spans:
+        if span.type == "file" and span.attributes.get("path") == path:
+            return source.body(span.input) or b""
+    return b""
+
+
+def _fixtures(told: object) -> list[str]:
+    try:
+        found = parse_json(told.encode()) if isinstance(told, str) else None
+    except NotJsonError:
+        return []
+    return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
 
 
 def _git(known: object) -> Git:

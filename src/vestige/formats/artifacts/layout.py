@@ -20,6 +20,8 @@ BUNDLE: Final = "bundle.json"
 TRACE: Final = "trace/events.jsonl"
 LOGS_INDEX: Final = "logs/index.json"
 SCREENSHOTS_INDEX: Final = "screenshots/index.json"
+ENVIRONMENT: Final = "diagnostics/env_redacted.txt"
+REPLAY_ENVIRONMENT: Final = "repro.env"
 CASE_ARTIFACTS: Final = "trace/.case_artifacts.tsv"
 """The real writer's own notes (case, tab, path): on disk, and never listed."""
 UNLISTED: Final = frozenset((BUNDLE, CASE_ARTIFACTS))
@@ -52,7 +54,7 @@ PARTS: Final = (
     Part("meta.json", ("metadata",), "metadata", "meta.v1", types.MetaFile),
     Part("metrics.json", ("metrics",), "metrics", "metrics.v1", types.Metrics),
     Part("summary.json", ("summary",), "metrics", "summary.v1", types.Summary),
-    Part("diagnostics/env_redacted.txt", ("diagnostics", "env_redacted"), "diagnostics"),
+    Part(ENVIRONMENT, ("diagnostics", "env_redacted"), "diagnostics"),
     Part("diagnostics/tree.txt", ("diagnostics", "tree"), "diagnostics"),
     Part(TRACE, ("trace", "events"), "trace", "trace-events.v1", types.TraceEvent),
     Part("transcript/summary.txt", ("transcript", "summary"), "transcript"),
@@ -60,7 +62,7 @@ PARTS: Final = (
     Part(SCREENSHOTS_INDEX, ("screenshots", "index"), "screenshot", "screenshots-index.v1", types.FileIndex),
     Part("fixtures.json", ("fixtures",), "fixture", "fixtures.v1", types.Fixtures),
     Part("repro.txt", ("replay", "command"), "replay"),
-    Part("repro.env", ("replay", "environment"), "replay"),
+    Part(REPLAY_ENVIRONMENT, ("replay", "environment"), "replay"),
     Part("repro.json", ("replay", "metadata"), "replay", "repro.v1", types.Repro),
 )  # fmt: skip
 """What the seed requires, beside `bundle.json` itself."""

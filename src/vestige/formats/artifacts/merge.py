@@ -8,7 +8,6 @@ shards have under one name keeps it where the bytes are the same; else it goes u
 
 from __future__ import annotations
 
-import shlex
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from vestige.errors import UnreadableError, UsageError
 from vestige.formats.artifacts import layout, types
 from vestige.formats.artifacts.checking import check_bundle
 from vestige.formats.artifacts.export import new_folder
+from vestige.formats.artifacts.parse import parse_quoted, parse_variables
 from vestige.formats.artifacts.story import Step, parse_event, tell
 from vestige.formats.artifacts.tree import DirectoryTree
 from vestige.formats.artifacts.types import Bundle, Repro, TraceEvent
@@ -171,27 +171,6 @@ def _facts(shards: list[_Shard], suite: str) -> SuiteFacts:
     return SuiteFacts(
         suite=suite, timestamp=first.bundle.timestamp, started_ns=started_ns, ended_ns=ended_ns,
         generated_ns=ended_ns, command=" && ".join(commands), git=first.bundle.git,
-        environment=_variables(first.path / "diagnostics/env_redacted.txt"),
-        replay_environment=_unquoted(_variables(first.path / "repro.env")), seed=first.repro.seed, clock_mode=first.repro.clock_mode, fixture_ids=fixtures, notes=notes,
+        environment=parse_variables((first.path / layout.ENVIRONMENT).read_bytes()),
+        replay_environment=parse_quoted((first.path / layout.REPLAY_ENVIRONMENT).read_bytes()), seed=first.repro.seed, clock_mode=first.repro.clock_mode, fixture_ids=fixtures, notes=notes,
     )  # fmt: skip
-
-
-def _variables(path: Path) -> dict[str, str]:
-    """`NAME=value` lines; of the first shard, for the merged bundle."""
-    found = {}
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        name, equals, value = line.strip().partition("=")
-        if equals and name.isidentifier():
-            found[name] = value
-    return found
-
-
-def _unquoted(variables: dict[str, str]) -> dict[str, str]:
-    """As they were before they were quoted for a shell."""
-    found = {}
-    for name, value in variables.items():
-        try:
-            found[name] = "".join(shlex.split(value))
-        except ValueError:
-            found[name] = value
-    return found

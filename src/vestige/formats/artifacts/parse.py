@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import shlex
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
@@ -53,6 +54,27 @@ def is_valid_json(name: str, data: bytes) -> bool:
     except NotJsonError:
         return False
     return True
+
+
+def parse_variables(data: bytes) -> dict[str, str]:
+    """The `NAME=value` lines of diagnostics/env_redacted.txt."""
+    found = {}
+    for line in data.decode(errors="replace").splitlines():
+        name, equals, value = line.strip().partition("=")
+        if equals and name.isidentifier():
+            found[name] = value
+    return found
+
+
+def parse_quoted(data: bytes) -> dict[str, str]:
+    """Those of repro.env, as they were before they were quoted for a shell."""
+    found = {}
+    for name, value in parse_variables(data).items():
+        try:
+            found[name] = "".join(shlex.split(value))
+        except ValueError:
+            found[name] = value
+    return found
 
 
 def _thorough(data: bytes, unique_keys: bool) -> Any:

@@ -29,6 +29,7 @@ from vestige.limits import (
     PROBLEMS_MAX,
 )
 from vestige.record.types import Attributes, KnownRecord, Link
+from vestige.record.values import flat
 
 IDENTITY_LINES = 8
 """Of a foreign trace: enough to tell two apart, few enough that one that grows stays itself."""
@@ -202,7 +203,7 @@ class _Reader:
         yield from self._suite.interrupt(lost, self._time_ns, told)
 
     def _facts(self, event: TraceEvent) -> Attributes:
-        """What bundle.json, meta.json and repro.json say of the suite; as far as they are there."""
+        """What meta.json, repro.json and fixtures.json say of the suite; as far as they are there."""
         facts: Attributes = {"suite": event.suite, "timestamp": event.run_timestamp}
         if self._recorded is not None:
             facts["recorded_run_id"] = self._recorded
@@ -210,8 +211,11 @@ class _Reader:
         git = meta.get("git")
         for name in ("commit", "branch", "dirty"):
             _take(facts, f"git.{name}", git.get(name) if isinstance(git, dict) else None)
-        for name in ("command", "seed"):
+        for name in ("command", "seed", "clock_mode"):
             _take(facts, name, repro.get(name))
+        fixtures = self._json("fixtures.json").get("fixture_ids")
+        if fixtures and isinstance(fixtures, list):
+            facts["fixture_ids"] = flat(fixtures)
         return facts
 
     # --- files ------------------------------------------------------------------------------------
