@@ -22,6 +22,7 @@ from vestige.agentdbg import (
     record_llm_call,
     record_state,
     record_tool_call,
+    runs,
     trace,
     traced_run,
 )
@@ -257,6 +258,52 @@ def test_two_runs_at_once_keep_their_own(data_dir: Path) -> None:
         for run in read_rundirs(data_dir)
     ]
     assert sorted(map(tuple, states)) == [(0,), (1,), (2,), (3,)]
+
+
+def test_one_traced_run_is_left_by_whoever_entered_it(data_dir: Path) -> None:
+    """Two threads that share it: the first to leave ends its own run, and not the other's."""
+    shared = traced_run("shared")
+    first_in, second_in, first_out = (threading.Event() for _ in range(3))
+
+    def first() -> None:
+        with shared:
+            first_in.set()
+            second_in.wait()
+            record_tool_call("first")
+        first_out.set()
+
+    def second() -> None:
+        first_in.wait()
+        with shared:
+            second_in.set()
+            first_out.wait()
+            record_tool_call("second")
+
+    threads = [threading.Thread(target=target) for target in (first, second)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    found = read_rundirs(data_dir)
+    assert sorted(run.events[1]["name"] for run in found) == ["first", "second"]
+
+
+def test_threads_that_begin_at_once_have_one_recorder(data_dir: Path) -> None:
+    """Each would have a journal of its own, and a process that it tells of."""
+    start, found = threading.Barrier(8), []
+
+    def begin() -> None:
+        start.wait()
+        found.append(runs.recorder())
+
+    threads = [threading.Thread(target=begin) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert len({id(one) for one in found}) == 1
 
 
 def test_spans_of_vestige_in_the_same_run_are_events_with_parent_and_duration(

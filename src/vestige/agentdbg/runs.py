@@ -40,14 +40,21 @@ def recorder() -> Recorder:
     global _recorder, _recorder_home
     home = os.environ.get("VESTIGE_HOME")
     known = _recorder
-    if known is None or home != _recorder_home or (known._closed and known.enabled):
-        with _lock:
-            _recorder, _recorder_home = Recorder(sample=1.0), home
-            # After the recorder's own: what is registered last is called first.
-            atexit.unregister(_end_open_runs)
-            atexit.register(_end_open_runs)
-            return _recorder
-    return known
+    if known is not None and _serves(known, home):
+        return known
+    with _lock:
+        known = _recorder
+        if known is not None and _serves(known, home):  # another thread was first
+            return known
+        _recorder, _recorder_home = Recorder(sample=1.0), home
+        # After the recorder's own: what is registered last is called first.
+        atexit.unregister(_end_open_runs)
+        atexit.register(_end_open_runs)
+        return _recorder
+
+
+def _serves(known: Recorder, home: str | None) -> bool:
+    return home == _recorder_home and not (known._closed and known.enabled)
 
 
 def active() -> LiveRun | None:

@@ -85,9 +85,16 @@ class TracedRun:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        scope, token = self._entered.pop()
+        scope, token = self._leave()
         current.leave(token)
         scope.end(error)
+
+    def _leave(self) -> tuple[Scope, Token[Span | None]]:
+        """The passage that is left: threads and tasks that share this one leave it in any order."""
+        inside, entered = current.SPAN.get(), list(self._entered)
+        found = next((one for one in reversed(entered) if one[0].span is inside), entered[-1])
+        self._entered.remove(found)
+        return found
 
     async def __aenter__(self) -> None:
         self.__enter__()
