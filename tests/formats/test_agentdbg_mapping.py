@@ -20,6 +20,7 @@ from vestige.formats.agentdbg.names import (
 )
 from vestige.formats.agentdbg.shaping import Shaper
 from vestige.formats.base import is_uuid4
+from vestige.record.mask import MARK
 from vestige.record.types import KnownRecord, Log, SpanClose, SpanOpen, SpanUpdate
 
 RUN = "3d1957bd-7105-4b04-b132-afe8fc31203e"
@@ -276,3 +277,11 @@ def test_timestamps_have_milliseconds_and_a_z_and_are_read_back() -> None:
     assert timestamp(2**62) == "2116-02-20T23:53:38.427Z"
     for junk in ("", "soon", None, 5, "2025-11-15T25:00:00Z", "9" * 100):
         assert parse_timestamp(junk) is None
+
+
+def test_keys_that_look_alike_once_they_are_masked_or_cut_keep_their_values() -> None:
+    masked = Shaper().value({f"sk-{MARK}abc": 1, f"sk-{MARK}abd": 2})
+    cut = Shaper(max_field_bytes=100).value({"a" * 200 + "1": 1, "a" * 200 + "2": 2})
+
+    assert masked == {"__REDACTED__": 1, "__REDACTED__ (2)": 2}
+    assert list(cut.values()) == [1, 2]

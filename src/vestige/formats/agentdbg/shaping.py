@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from vestige.formats.agentdbg.events import REDACTED, TRUNCATED
-from vestige.record.mask import MARK
+from vestige.record.mask import MARK, unused_key
 
 MAX_FIELD_BYTES = 20_000
 """AgentDbg's own default for `max_field_bytes`."""
@@ -73,16 +73,20 @@ class Shaper:
         if isinstance(value, (dict, list)) and depth >= DEPTH_MAX:
             return TRUNCATED
         if isinstance(value, dict):
-            hides = self._hides
-            return {
-                self.string(key): REDACTED
-                if hides is not None and inner is not None and hides(key)
-                else self.value(inner, depth + 1)
-                for key, inner in value.items()
-            }
+            return self._object(value, depth)
         if isinstance(value, list):
             return [self.value(inner, depth + 1) for inner in value]
         return value
+
+    def _object(self, value: dict[str, Any], depth: int) -> dict[str, Any]:
+        hides = self._hides
+        shaped: dict[str, Any] = {}
+        numbers: dict[str, int] = {}
+        for key, inner in value.items():
+            hidden = hides is not None and inner is not None and hides(key)
+            new = REDACTED if hidden else self.value(inner, depth + 1)
+            shaped[unused_key(self.string(key), shaped, numbers)] = new
+        return shaped
 
     def string(self, text: str) -> str:
         if MARK in text:
