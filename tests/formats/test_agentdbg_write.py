@@ -298,3 +298,17 @@ def test_a_foreign_run_and_its_export_answer_alike(tmp_path: Path) -> None:
         after = facts(store.load_run(run.name), store)
 
     assert after == before
+
+
+def test_a_damaged_line_of_our_records_is_told(recorded: tuple[Path, str], tmp_path: Path) -> None:
+    """What could not be read is missing in the run, so a reader has to know."""
+    path, run_id = recorded
+    with SqliteStore.open(path, readonly=True) as store:
+        made = export_run(store, run_id, "agentdbg", tmp_path / "runs")
+    whole = (made / "vestige.ndjson").read_bytes().split(b"\n")
+    (made / "vestige.ndjson").write_bytes(b"\n".join([*whole[:2], b"\x00damaged", *whole[3:]]))
+    with SqliteStore.open(tmp_path / "other.db") as store:
+        (imported,) = import_path(store, made)
+
+    told = [(problem.rule, problem.place) for problem in imported.problems]
+    assert told == [("line-invalid", "line 3")]

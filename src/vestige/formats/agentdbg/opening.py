@@ -112,7 +112,13 @@ def _read_directory(path: Path) -> Source:
     writer = derived_writer(FORMAT, run_id)
     belongs, why_not = find_sidecar(path)
     if belongs:
-        return Source(run_id, writer, read_sidecar(path, run_id, writer), problems.list)
+
+        def damaged(line: int) -> None:
+            problems.add(
+                SIDECAR_FILE, f"line {line}", "line-invalid", "no record of ours; passed over."
+            )
+
+        return Source(run_id, writer, read_sidecar(path, run_id, writer, damaged), problems.list)
     if why_not:
         problems.add(
             SIDECAR_FILE, "", "sidecar-passed-over", f"not used: {why_not}. The events are."

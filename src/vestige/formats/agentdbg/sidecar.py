@@ -7,7 +7,7 @@ somebody edited them), the events speak and this file is passed over.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -82,17 +82,25 @@ def find_sidecar(run: Path) -> tuple[bool, str]:
     return True, ""
 
 
-def read_sidecar(run: Path, run_id: str, writer: str) -> Iterator[KnownRecord]:
-    """Its records, under the writer and run that they are read as, whatever they claim."""
+def read_sidecar(
+    run: Path, run_id: str, writer: str, damaged: Callable[[int], None]
+) -> Iterator[KnownRecord]:
+    """Its records, under the writer and run that they are read as, whatever they claim. `damaged`
+    is told the number of a line that holds none; the last one never does."""
     decode = msgspec.json.Decoder(KnownRecord).decode
-    seq = 0
+    seq = bad = 0
     with open_file(run / SIDECAR_FILE) as file:
-        for _, line in Lines(file, _LINE_MAX):
+        for number, line in Lines(file, _LINE_MAX):
+            if bad:
+                damaged(bad)
+                bad = 0
             if isinstance(line, TooLong):
+                bad = number
                 continue
             try:
                 record: KnownRecord = decode(line)
             except (msgspec.DecodeError, UnicodeError, RecursionError):
+                bad = number
                 continue
             seq += 1
             record.run_id, record.writer, record.seq = run_id, writer, seq
