@@ -18,6 +18,8 @@ from vestige.errors import UnreadableError
 from vestige.formats import junit, reportlog
 from vestige.formats.junit_xml import JunitCase, Report, XmlError, parse_report, render_report
 from vestige.record.types import SpanClose, SpanOpen
+from vestige.store.sqlite import SqliteStore
+from vestige.transfer import export_run, import_path
 
 DATA = Path(__file__).parents[1] / "data" / "suites"
 
@@ -43,6 +45,33 @@ def test_a_report_is_a_run_of_tests() -> None:
         "test_sample.test_param[1]": "pass",
         "test_sample.test_param[a\\nb]": "pass",
     }
+
+
+def test_what_a_suite_says_outside_of_its_cases_comes_in_and_goes_out(tmp_path: Path) -> None:
+    """Ant and Gradle write all output there; and a suite that failed in its setup did not go well."""
+    (tmp_path / "in.xml").write_text(
+        '<testsuite name="s"><testcase name="a"/><error message="no database"/>'
+        "<system-out>one&#13;two</system-out><system-err>three</system-err></testsuite>"
+    )
+    with SqliteStore.open(tmp_path / "store.db") as store:
+        (imported,) = import_path(store, tmp_path / "in.xml")
+        run = store.load_run(str(imported.run_id))
+        out = export_run(store, str(imported.run_id), "junit", tmp_path / "out.xml")
+
+    report = parse_report(out.read_bytes())
+    assert run.info.outcome == "error"
+    assert (report.output, report.errors) == ("one\rtwothree", ["no database"])
+    assert [case.outcome for case in report.cases] == ["pass"]
+
+
+def test_a_case_that_was_not_run_did_not_pass() -> None:
+    """GoogleTest says so of a disabled test in attributes alone."""
+    report = parse_report(
+        b'<testsuite name="s"><testcase name="DISABLED_a" status="notrun" result="suppressed"/>'
+        b'<testcase name="b" status="run" result="completed"/></testsuite>'
+    )
+
+    assert [case.outcome for case in report.cases] == ["skip", "pass"]
 
 
 def test_attachments_beside_the_report_come_along(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ _ATTACHMENT = re.compile(r"\[\[ATTACHMENT\|((?:(?!\[\[ATTACHMENT\|)[^\]\n]){1,40
 """Never across the beginning of the next one: a thousand without an end would be read a thousand times."""
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+_SUITE_FAILED = "SuiteFailed"
 _SNIFFED = 4096
 _NAME_MAX = 100
 
@@ -83,6 +84,7 @@ def write(run: RunToWrite, target: Path) -> Path:
         raise UsageError(f"{target}: is a directory (expected a file). Name one in it.")
     report = Report(run.run.info.name, render_time(run.run.info.started_ns))
     report.cases = [_case_of(span, run) for span in tests]
+    _add_suite(report, run)
     target.parent.mkdir(parents=True, exist_ok=True)
     folder = target.with_name(f"{_safe_name(target.stem)}-files")
     cases = dict(zip((span.id for span in tests), report.cases, strict=True))
@@ -146,13 +148,16 @@ def _records(
             yield suite.log(key, level, text, ended_ns)
         failed += case.outcome == "fail"
         yield suite.close_case(key, case.outcome, ended_ns, case.duration_ns, _facts(case), case.output or None)  # fmt: skip
-        for name in map(os.path.normpath, map(str.strip, _ATTACHMENT.findall(case.output))):
-            if name not in attached:  # read once, whoever names it
-                attached.add(name)
-                yield from _attach(name, key, ended_ns, suite, path, problems)
+        yield from _attach_all(case.output, attached, key, ended_ns, suite, path, problems)
         now_ns = ended_ns
+    for message in report.errors:
+        yield suite.log(None, "error", message, now_ns, {"error.type": _SUITE_FAILED})
+    failed += len(report.errors)
+    yield from _attach_all(report.output, attached, None, now_ns, suite, path, problems)
     counts = {outcome: sum(case.outcome == outcome for case in report.cases) for outcome in ("pass", "fail", "skip")}  # fmt: skip
-    yield suite.close("error" if failed else "ok", now_ns, {"total": len(report.cases), **counts})
+    yield suite.close(
+        "error" if failed else "ok", now_ns, {"total": len(report.cases), **counts}, report.output or None
+    )  # fmt: skip
 
 
 def _facts(case: JunitCase) -> Attributes:
@@ -166,8 +171,23 @@ def _facts(case: JunitCase) -> Attributes:
     return facts
 
 
+def _attach_all(
+    output: str, attached: set[str], key: str | None, time_ns: int, suite: SuiteRecords,
+    report: Path, problems: list[Problem],
+) -> Iterator[KnownRecord]:  # fmt: skip
+    for name in map(os.path.normpath, map(str.strip, _ATTACHMENT.findall(output))):
+        if name not in attached:  # read once, whoever names it
+            attached.add(name)
+            yield from _attach(name, key, time_ns, suite, report, problems)
+
+
 def _attach(
-    name: str, key: str, time_ns: int, suite: SuiteRecords, report: Path, problems: list[Problem]
+    name: str,
+    key: str | None,
+    time_ns: int,
+    suite: SuiteRecords,
+    report: Path,
+    problems: list[Problem],
 ) -> Iterator[KnownRecord]:
     folder = os.path.realpath(report.parent)
     place = os.path.realpath(os.path.join(folder, name))
@@ -191,6 +211,14 @@ def _attach(
 def _note(problems: list[Problem], report: Path, rule: str, message: str, hint: str = "") -> None:
     if len(problems) < PROBLEMS_MAX:
         problems.append(Problem(str(report), "", rule, message, hint, "warning"))
+
+
+def _add_suite(report: Report, run: RunToWrite) -> None:
+    """What a report said outside of its cases."""
+    root = next((span for span in run.run.spans if span.type == "run" and span.parent_id is None), None)  # fmt: skip
+    output = run.body(root.output) if root is not None else None
+    report.output = output.decode(errors="replace") if output else ""
+    report.errors = [log.message for log in run.run.logs if log.attributes.get("error.type") == _SUITE_FAILED]  # fmt: skip
 
 
 def _case_of(span: SpanInfo, run: RunToWrite) -> JunitCase:

@@ -16,6 +16,10 @@ DEPTH_MAX: Final = 64
 _RESULTS: Final = ("failure", "error", "skipped")
 _OUTPUTS: Final = ("system-out", "system-err")
 _READ: Final = (*_RESULTS, *_OUTPUTS, "rerun", "flaky")
+_OF_SUITES: Final = ("failure", "error", *_OUTPUTS)
+"""What a suite may have outside of its cases: Ant and Gradle write all output there."""
+_NOT_RUN: Final = frozenset(("notrun", "disabled", "suppressed", "skipped"))
+"""Said in an attribute, `status` or `result`: GoogleTest has no element for a disabled test."""
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _KEPT: Final = ("classname", "file", "line")
 
@@ -50,6 +54,10 @@ class Report:
     name: str = ""
     timestamp: str = ""
     cases: list[JunitCase] = field(default_factory=list)
+    output: str = ""
+    """Of the suites themselves."""
+    errors: list[str] = field(default_factory=list)
+    """What failed in no case: the setup of a suite."""
 
 
 def parse_report(data: bytes) -> Report:
@@ -77,6 +85,7 @@ class _Target:
         self._open: list[tuple[str, dict[str, str], list[str]]] = []
         """Results and outputs whose end has not come, with their text so far."""
         self._output: list[str] = []
+        self._suite_output: list[str] = []
 
     def doctype(self, name: str, public: str | None, system: str | None) -> None:
         # Called before anything inside it is read: no entity is ever defined, let alone expanded.
@@ -96,7 +105,9 @@ class _Target:
             self._open, self._output = [], []
             self._case.duration_ns = _duration(attributes.get("time", ""))
             self._case.attributes = {key: attributes[key] for key in _KEPT if attributes.get(key)}
-        elif self._case is not None and tag.startswith(_READ):
+            if not _NOT_RUN.isdisjoint((attributes.get("status"), attributes.get("result"))):
+                self._case.outcome = "skip"
+        elif tag.startswith(_READ) if self._case is not None else tag in _OF_SUITES:
             # A rerun may hold output of its own: that is the case's, and the rerun goes on behind it.
             self._open.append((tag, attributes, []))
 
@@ -115,9 +126,13 @@ class _Target:
             tag, attributes, parts = self._open.pop()
             if self._case is not None:
                 self._take(self._case, tag, attributes, "".join(parts))
+            elif tag in _OUTPUTS:
+                self._suite_output.append("".join(parts))
+            else:
+                self.report.errors.append(attributes.get("message") or "".join(parts).strip() or tag)  # fmt: skip
 
     def close(self) -> None:
-        return None
+        self.report.output = "".join(self._suite_output)
 
     def _take(self, case: JunitCase, tag: str, attributes: dict[str, str], text: str) -> None:
         if tag in _OUTPUTS:
@@ -152,12 +167,15 @@ def render_report(report: Report) -> bytes:
     skipped = sum(case.outcome == "skip" for case in cases)
     seconds = sum(case.duration_ns for case in cases) / 1e9
     head = {
-        "name": report.name, "tests": str(len(cases)), "failures": str(failed), "errors": "0",
+        "name": report.name, "tests": str(len(cases)), "failures": str(failed), "errors": str(len(report.errors)),
         "skipped": str(skipped), "time": f"{seconds:.3f}", "timestamp": report.timestamp,
     }  # fmt: skip
     lines = ['<?xml version="1.0" encoding="utf-8"?>', "<testsuites>", _tag("testsuite", head)]
     for case in cases:
         lines += _render_case(case)
+    lines += [f"{_tag('error', {'message': message})}</error>" for message in report.errors]
+    if report.output:
+        lines.append(f"<system-out>{_text(report.output)}</system-out>")
     lines += ["</testsuite>", "</testsuites>", ""]
     return "\n".join(lines).encode(errors="backslashreplace")
 
@@ -181,7 +199,7 @@ def _tag(name: str, attributes: dict[str, str]) -> str:
 
 
 def _text(text: str) -> str:
-    return escape(_legal(text))
+    return escape(_legal(text), {"\r": "&#13;"})  # a bare one is read as a newline
 
 
 def _legal(text: str) -> str:

@@ -109,8 +109,14 @@ class SuiteRecords:
         told: Attributes = {"outcome": outcome, **(attributes or {})}
         return self._close(self.span_of(key), _STATUS[outcome], time_ns, duration_ns, told, body)
 
-    def close(self, status: str, time_ns: int, attributes: Attributes | None = None) -> SpanClose:
-        return self._close(self.root, status, time_ns, None, attributes or {})
+    def close(
+        self,
+        status: str,
+        time_ns: int,
+        attributes: Attributes | None = None,
+        body: str | None = None,
+    ) -> SpanClose:
+        return self._close(self.root, status, time_ns, None, attributes or {}, body)
 
     def interrupt(
         self, keys: list[str], time_ns: int, attributes: Attributes
