@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 from click.testing import CliRunner, Result
@@ -60,6 +61,21 @@ def test_bundles_that_were_merged_can_be_merged(tmp_path: Path) -> None:
     contents = sorted(path.read_text() for path in whole.rglob("out.txt"))
     assert contents == ["content 0", "content 1", "content 2", "content 3"]
     assert check(whole) == []
+
+
+def test_the_command_of_a_merged_bundle_runs_what_failed_in_every_shard(tmp_path: Path) -> None:
+    """Also after a shard that fails again, and it fails then."""
+    shards = []
+    for number, status in enumerate((3, 0)):
+        bundle = BrokenBundle(tmp_path / str(number), "seed_pass")
+        bundle.edit("repro.json", lambda repro, status=status: repro.update(command=f"echo ran {status} && exit {status}"))  # fmt: skip
+        shards.append(bundle.root)
+
+    whole = merge_bundles(shards, tmp_path / "whole")
+
+    command = (whole / "repro.txt").read_text()
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) == ("ran 3\nran 0\n", 3)
 
 
 def test_a_file_of_one_shard_may_be_a_folder_of_another(tmp_path: Path) -> None:

@@ -170,7 +170,14 @@ def _facts(shards: list[_Shard], suite: str) -> SuiteFacts:
         notes.append(f"the bundles are of {len(commits)} commits: {', '.join(sorted(commits))}")
     return SuiteFacts(
         suite=suite, timestamp=first.bundle.timestamp, started_ns=started_ns, ended_ns=ended_ns,
-        generated_ns=ended_ns, command=" && ".join(commands), git=first.bundle.git,
+        generated_ns=ended_ns, command=_one_after_another(commands), git=first.bundle.git,
         environment=parse_variables((first.path / layout.ENVIRONMENT).read_bytes()),
         replay_environment=parse_quoted((first.path / layout.REPLAY_ENVIRONMENT).read_bytes()), seed=first.repro.seed, clock_mode=first.repro.clock_mode, fixture_ids=fixtures, notes=notes,
     )  # fmt: skip
+
+
+def _one_after_another(commands: Sequence[str]) -> str:
+    """All of them, also after one that fails: it is there because something failed. Fails if one does."""
+    if len(commands) == 1:
+        return commands[0]
+    return " ".join(("s=0;", *(f"({command}) || s=$?;" for command in commands), "(exit $s)"))
