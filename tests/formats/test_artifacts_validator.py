@@ -23,10 +23,13 @@ from vestige.errors import UnreadableError
 from vestige.formats import artifacts
 from vestige.formats.artifacts import layout
 from vestige.formats.artifacts.checking import check_bundle
+from vestige.formats.artifacts.report import Report
 from vestige.formats.artifacts.rules import PROFILES, Profile
 from vestige.formats.artifacts.schemas import bundle_schema
 from vestige.formats.artifacts.shapes import find_faults
 from vestige.formats.artifacts.tree import DirectoryTree
+from vestige.formats.base import Checked
+from vestige.limits import ARTIFACT_FINDINGS_MAX
 
 
 def validate(*arguments: object) -> Result:
@@ -445,3 +448,15 @@ def test_counters_that_are_a_lone_surrogate_are_a_finding(tmp_path: Path) -> Non
     for profile in PROFILES:
         assert "type-wrong" in bundle.rules(profile)
     assert list(artifacts.read(bundle.root).records)
+
+
+def test_any_number_of_warnings_makes_no_bundle_invalid() -> None:
+    """The line that counts those which are not told is a warning like them."""
+    report = Report("bundle", "seed")
+    for number in range(ARTIFACT_FINDINGS_MAX + 2):
+        report.add("json-unchecked", "big.jsonl", "a line is too long.", f"line {number}")
+
+    problems = report.problems()
+
+    assert "2 more" in problems[-1].message
+    assert Checked("bundle", 1, problems).valid

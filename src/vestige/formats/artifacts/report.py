@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Literal
 
-from vestige.formats.artifacts.rules import RULES, Profile, applies
+from vestige.formats.artifacts.rules import RULES, Profile, Rule, applies
 from vestige.formats.base import Problem
 from vestige.limits import ARTIFACT_FINDINGS_MAX
 
@@ -27,9 +28,8 @@ class Report:
         self._counts[rule, file] += 1
         if self._counts[rule, file] > ARTIFACT_FINDINGS_MAX:
             return
-        severity = "warning" if known.warning else "error"
         self._found.append(
-            Problem(self.path(file), place, rule, message, known.hint, severity)  # type: ignore[arg-type]  # one of the two
+            Problem(self.path(file), place, rule, message, known.hint, _severity(known))
         )
 
     def path(self, file: str) -> str:
@@ -40,6 +40,10 @@ class Report:
         for (rule, file), count in self._counts.items():
             more = count - ARTIFACT_FINDINGS_MAX
             if more > 0:
-                told = f"{more} more findings of {rule}."
-                self._found.append(Problem(self.path(file), "", rule, told))
+                told, severity = f"{more} more findings of {rule}.", _severity(RULES[rule])
+                self._found.append(Problem(self.path(file), "", rule, told, severity=severity))
         return self._found
+
+
+def _severity(rule: Rule) -> Literal["error", "warning"]:
+    return "warning" if rule.warning else "error"
