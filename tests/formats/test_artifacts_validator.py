@@ -27,7 +27,7 @@ from vestige.formats.artifacts.report import Report
 from vestige.formats.artifacts.rules import PROFILES, Profile
 from vestige.formats.artifacts.schemas import bundle_schema
 from vestige.formats.artifacts.shapes import find_faults
-from vestige.formats.artifacts.tree import DirectoryTree
+from vestige.formats.artifacts.tree import DirectoryTree, zip_prefixes
 from vestige.formats.base import Checked
 from vestige.limits import ARTIFACT_FINDINGS_MAX
 
@@ -460,3 +460,24 @@ def test_any_number_of_warnings_makes_no_bundle_invalid() -> None:
 
     assert "2 more" in problems[-1].message
     assert Checked("bundle", 1, problems).valid
+
+
+def test_an_archive_is_looked_through_once_for_all_its_bundles(tmp_path: Path) -> None:
+    """Each has what is below it; a bundle inside of a bundle is files of the outer one."""
+    names = [
+        "a/bundle.json",
+        "a/x",
+        "a/inner/bundle.json",
+        "ab/bundle.json",
+        "c/d/bundle.json",
+        "c/y",
+    ]
+    with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
+        for name in names:
+            archive.writestr(name, "{}")
+
+        found = zip_prefixes(archive)
+
+    assert {prefix: [info.filename for info in files] for prefix, files in found.items()} == {
+        "a/": names[:3], "ab/": [names[3]], "c/d/": [names[4]],
+    }  # fmt: skip

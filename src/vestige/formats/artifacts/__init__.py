@@ -75,7 +75,8 @@ def read(path: Path) -> Source:
     if len(prefixes) != 1:
         archive.close()
         raise UnreadableError(f"{path}: {len(prefixes)} bundles in it (expected one). Unpack it.")
-    source = read_tree(ZipTree(archive, prefixes[0], str(path)))
+    ((prefix, files),) = prefixes.items()
+    source = read_tree(ZipTree(archive, prefix, files, str(path)))
     source.records = _closing(archive, source.records)
     return source
 

@@ -15,7 +15,7 @@ import os
 import stat
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -187,16 +187,20 @@ _NONBLOCK = getattr(os, "O_NONBLOCK", 0)
 class ZipTree:
     """A bundle in an archive, below a prefix."""
 
-    def __init__(self, archive: zipfile.ZipFile, prefix: str, name: str) -> None:
+    def __init__(
+        self, archive: zipfile.ZipFile, prefix: str, files: Sequence[zipfile.ZipInfo], name: str
+    ) -> None:
+        """`files`: all that is below the prefix."""
         self.name = name
         self._archive = archive
         self._prefix = prefix
+        self._files = files
         self._left = ARTIFACT_ZIP_BYTES_MAX
 
     def items(self) -> Iterator[Item]:
         held: set[str] = set()
-        for info in self._archive.infolist():
-            if not info.filename.startswith(self._prefix) or info.is_dir():
+        for info in self._files:
+            if info.is_dir():
                 continue
             path = info.filename[len(self._prefix) :]
             yield self._item(path, info, path in held)
@@ -249,18 +253,31 @@ def open_zip(path: Path) -> zipfile.ZipFile:
     return archive
 
 
-def zip_prefixes(archive: zipfile.ZipFile) -> list[str]:
-    """The folders of an archive that hold a `bundle.json`, outermost only."""
-    found: list[str] = []
-    names = sorted(archive.namelist(), key=len)
-    for name in names:
+def zip_prefixes(archive: zipfile.ZipFile) -> dict[str, list[zipfile.ZipInfo]]:
+    """The folders of an archive that hold a `bundle.json`, outermost only, and what is in each: one
+    pass for all of them, for there may be as many bundles as files."""
+    found: dict[str, list[zipfile.ZipInfo]] = {}
+    for name in sorted(archive.namelist(), key=len):
         if name == layout.BUNDLE or name.endswith(f"/{layout.BUNDLE}"):
             prefix = name[: -len(layout.BUNDLE)]
-            if layout.fault_of_path(prefix or "x") is None and not any(
-                prefix.startswith(outer) for outer in found
-            ):
-                found.append(prefix)
-    return sorted(found)
+            if layout.fault_of_path(prefix or "x") is None and _prefix_of(name, found) is None:
+                found[prefix] = []
+    for info in archive.infolist():
+        inside = _prefix_of(info.filename, found)
+        if inside is not None:
+            found[inside].append(info)
+    return dict(sorted(found.items()))
+
+
+def _prefix_of(name: str, prefixes: Container[str]) -> str | None:
+    if "" in prefixes:
+        return ""
+    end = name.find("/") + 1
+    while end > 0:
+        if name[:end] in prefixes:
+            return name[:end]
+        end = name.find("/", end) + 1
+    return None
 
 
 def _name(entry: os.DirEntry[str]) -> str:

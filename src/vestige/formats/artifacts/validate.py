@@ -71,6 +71,6 @@ def _check_zip(path: Path, profile: Profile) -> Iterator[Checked]:
             report.add("bundle-missing", layout.BUNDLE, "is not in the archive.")
         if report.problems():
             yield Checked(str(path), 0, report.problems())
-        for prefix in prefixes:
+        for prefix, files in prefixes.items():
             name = f"{path}/{prefix}".rstrip("/")
-            yield Checked(name, *check_bundle(ZipTree(archive, prefix, name), profile))
+            yield Checked(name, *check_bundle(ZipTree(archive, prefix, files, name), profile))
