@@ -25,7 +25,7 @@ def vestige(*arguments: object) -> Result:
 
 
 def make_shard(root: Path, content: str) -> Path:
-    variables = {"PYTHONX": "it's 'so'", "HOME": "'~'"}
+    variables = {"PYTHONX": "it's 'so'", "PYTHONY": "a\r\x0c\u2028b", "HOME": "'~'"}
     with SuiteRecorder(root, "shop", environment=variables) as suite, suite.case("pays") as case:
         case.write("out.txt", content)
     return suite.path
@@ -103,7 +103,7 @@ def test_variables_of_a_merged_bundle_are_those_of_the_suite(tmp_path: Path) -> 
 
     merged = merge_bundles([shard], tmp_path / "merged")
 
-    assert read_environment(merged) == {"PYTHONX": "it's 'so'"}
+    assert read_environment(merged) == {"PYTHONX": "it's 'so'", "PYTHONY": "a\r\x0c\u2028b"}
     told = "diagnostics/env_redacted.txt"
     assert (merged / told).read_text() == (shard / told).read_text()
 

@@ -113,11 +113,12 @@ def read_environment(bundle: Path) -> dict[str, str]:
     """The variables of `repro.env`."""
     found: dict[str, str] = {}
     try:
-        text = (bundle / "repro.env").read_text(encoding="utf-8", errors="replace")
+        text = (bundle / "repro.env").read_bytes().decode(errors="replace")
     except OSError:
         return found
-    for line in text.splitlines():
-        name, equals, value = line.partition("=")
+    # Only a newline ends a line: a value may hold what else Python takes for an end.
+    for line in text.split("\n"):
+        name, equals, value = line.rstrip("\r").partition("=")
         if equals and name.isidentifier():
             try:
                 found[name] = "".join(shlex.split(value))

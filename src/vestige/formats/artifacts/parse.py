@@ -59,7 +59,7 @@ def is_valid_json(name: str, data: bytes) -> bool:
 def parse_variables(data: bytes) -> dict[str, str]:
     """The `NAME=value` lines of diagnostics/env_redacted.txt."""
     found = {}
-    for line in data.decode(errors="replace").splitlines():
+    for line in data.decode(errors="replace").split("\n"):  # a value may hold other ends of lines
         name, equals, value = line.strip().partition("=")
         if equals and name.isidentifier():
             found[name] = value
