@@ -93,9 +93,9 @@ def read_request(body: bytes, data: dict[str, Any]) -> Request:
 
 
 def read_tool(item: object, span: tuple[int, int]) -> ToolSchema:
-    """A tool: wrapped in `function` (chat completions), or flat (legacy functions, Responses)."""
+    """A tool: wrapped in `function` or `custom` (chat completions), or flat (legacy functions, Responses)."""
     tool = as_dict(item)
-    function = as_dict(tool.get("function")) or tool
+    function = as_dict(tool.get("function")) or as_dict(tool.get("custom")) or tool
     parameters = function.get("parameters")
     size = span[1] - span[0]
     return ToolSchema(

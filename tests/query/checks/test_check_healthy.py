@@ -123,6 +123,61 @@ def test_a_last_call_without_an_id_that_never_ran_is_an_orphan(home: Home) -> No
     assert found.cause == last.id
 
 
+# --- tools that take text, and tools of the provider's own ------------------------------------------
+
+
+def said(*output: Any) -> str:
+    return json.dumps({"object": "response", "status": "completed", "output": list(output)})
+
+
+def test_a_custom_tool_takes_free_text(home: Home) -> None:
+    """It has no schema, so its input need not be JSON; chat completions wrap its name."""
+    ask = {"role": "user", "content": "compute"}
+    flat = {"model": "gpt-5", "input": [ask], "tools": [{"type": "custom", "name": "python"}]}
+    wrapped = {"model": "gpt-5", "messages": [ask], "tools": [{"type": "custom", "custom": {"name": "python"}}]}  # fmt: skip
+    chosen = {"id": "c2", "type": "custom", "custom": {"name": "python", "input": "print(2)"}}
+    item = {"type": "custom_tool_call", "call_id": "c1", "name": "python", "input": "print(1)"}
+    with recording(home) as run:
+        think(run, json.dumps(flat), said(item))
+        use(run, "print(1)", "c1", name="python", output="1")
+        think(run, json.dumps(wrapped), answer(chosen))
+        use(run, "print(2)", "c2", name="python", output="2")
+
+    assert all_findings(home) == []
+
+
+@pytest.mark.parametrize(
+    "got",
+    [
+        said({"type": "computer_call", "call_id": "c1", "action": {"type": "click"}}),
+        said({"type": "mcp_approval_request", "name": "delete", "arguments": "{}"}),
+        json.dumps(
+            {
+                "type": "message",
+                "content": [{"type": "server_tool_use", "id": "s1", "name": "web_search"}],
+                "stop_reason": "pause_turn",
+            }
+        ),
+        json.dumps(
+            {
+                "candidates": [
+                    {
+                        "content": {"parts": [{"inlineData": {"data": "AA=="}}]},
+                        "finishReason": "STOP",
+                    }
+                ]
+            }
+        ),
+    ],
+    ids=["computer", "approval", "server tool", "picture"],
+)
+def test_an_answer_that_is_no_text_is_not_empty(home: Home, got: str) -> None:
+    with recording(home) as run:
+        think(run, request(tools=()), got)
+
+    assert all_findings(home) == []
+
+
 # --- bodies that retention took ---------------------------------------------------------------------
 
 

@@ -228,6 +228,7 @@ def _by_call_id(evidence: Evidence, type: str) -> dict[str, list[SpanInfo]]:
     severity="error",
     confidence=0.95,
     false_positives="a proxy that renames tools between the recorded request and the provider",
+    version=2,
 )
 def unknown_tool(evidence: Evidence) -> Iterator[Finding]:
     found = 0
@@ -256,14 +257,15 @@ def unknown_tool(evidence: Evidence) -> Iterator[Finding]:
     severity="error",
     confidence=0.9,
     false_positives="a program that repairs or completes arguments before it runs the tool",
+    version=2,
 )
 def bad_arguments(evidence: Evidence) -> Iterator[Finding]:
     found = 0
     for model in model_calls(evidence):
         for call in model.response.calls if model.response is not None else ():
             schema = model.tools.get(call.name)
-            if schema is None or found >= FINDINGS_MAX:
-                continue
+            if schema is None or schema.parameters is None or found >= FINDINGS_MAX:
+                continue  # a tool without a schema may take free text
             problem = _problem_of(call.arguments, schema.parameters)
             if problem is None:
                 continue
