@@ -28,7 +28,7 @@ from planted import (
 from vestige.emit.span import Span
 from vestige.errors import NotFoundError
 from vestige.home import Home
-from vestige.query.checks import tools
+from vestige.query.checks import loops, tools
 from vestige.query.evidence import Evidence
 from vestige.store.sqlite import SqliteStore
 
@@ -206,3 +206,12 @@ def test_a_call_is_no_orphan_whose_result_may_have_been_in_a_request_that_is_gon
 
     with evicted(home, "input") as evidence:
         assert list(tools.orphan_call(evidence)) == []
+
+
+def test_calls_whose_arguments_are_gone_are_not_the_same_call(home: Home) -> None:
+    with recording(home) as run:
+        for n in range(4):
+            use(run, json.dumps({"path": f"{n}.txt"}), f"call_{n}", name="write", output="ok")
+
+    with evicted(home, "input") as evidence:
+        assert list(loops.loop(evidence)) == []
