@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from statistics import median
 
 from vestige.query import words
@@ -85,7 +85,10 @@ def stalled_step(evidence: Evidence) -> Iterator[Finding]:
         for span in slow:
             if _duration(evidence, span) > STALL_RATIO * usual:
                 stalled[span.id] = (span, usual)
-    outer = {parent for span_id in stalled for parent in _ancestors(evidence, span_id)}
+    outer: set[str] = set()
+    for span_id in stalled:
+        # Above one that is known to stand outside, all are.
+        outer.update(takewhile(lambda parent: parent not in outer, _ancestors(evidence, span_id)))
     inner = [each for span_id, each in stalled.items() if span_id not in outer]
     inner.sort(key=lambda each: -_duration(evidence, each[0]))
     for span, usual in inner[:FINDINGS_MAX]:
