@@ -290,7 +290,7 @@ def _problem_of(arguments: str, schema: object) -> str | None:
 
 # --- what the model said ----------------------------------------------------------------------------
 
-_MARKUP = r"""<tool_call>|<\|tool_call|\[TOOL_CALLS\]|<function=|<function_call|<invoke\s|<tool_use>|<\|python_tag\|>"""
+_MARKUP = r"""<tool_call>|<\|tool_call|\[TOOL_CALLS\]|<function=|<function_call|<invoke\s|<tool_use>|<\|python_tag\|>|\bto=functions\.|```tool_code"""
 _NAMED_IN_JSON = r"""["'](?:name|tool|tool_name|function|recipient_name|action)["']\s*:\s*["'](?:functions\.)?{name}["']"""
 _ARGUMENTS = r"""["'](?:arguments|parameters|input|args|action_input|tool_input)["']\s*:"""
 
@@ -302,6 +302,7 @@ _ARGUMENTS = r"""["'](?:arguments|parameters|input|args|action_input|tool_input)
     severity="error",
     confidence=0.85,
     false_positives="an answer that explains how a tool is called; a program that reads calls from text",
+    version=2,
 )
 def call_as_text(evidence: Evidence) -> Iterator[Finding]:
     found = 0
@@ -327,7 +328,7 @@ def call_as_text(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _call_in(text: str, names: list[str]) -> str | None:
-    if not names or not ("{" in text or "<" in text):
+    if not names or not ("{" in text or "<" in text or "```" in text):
         return None
     text = text[:100_000]
     for name in names:
