@@ -95,6 +95,15 @@ def test_a_retry_after_an_error_and_an_id_used_anew_are_no_duplicates(home: Home
     assert findings(home, tools.duplicate_result) == []
 
 
+def test_other_arguments_under_an_id_used_anew_are_another_call(home: Home) -> None:
+    """Some providers count ids anew in every turn, and model calls may be recorded without bodies."""
+    with recording(home) as run:
+        for city in ("Oslo", "Rome", "Bonn"):
+            use(run, f'{{"city": "{city}"}}', "call_0")
+
+    assert findings(home, tools.duplicate_result) == []
+
+
 def test_a_result_that_is_in_the_request_twice(home: Home) -> None:
     with recording(home) as run:
         think(run, request(), answer(call(OSLO)))

@@ -168,16 +168,26 @@ def _executed_twice(evidence: Evidence, executions: dict[str, list[SpanInfo]]) -
     for call_id, spans in executions.items():
         ids = {span.id for span in spans}
         done = [s for s in spans if s.status == "ok" and s.parent_id not in ids]
-        if len(done) > max(1, askers.count(call_id)):
+        again = _most_alike(done)
+        if len(done) > max(1, askers.count(call_id)) and len(again) > 1:
             yield make_finding(
                 evidence,
                 "duplicate-result",
                 kind="duplicate-result/executions",
-                cause=done[1].id,
-                evidence=[span.id for span in done[:EVIDENCE_MAX]],
-                message=f"{named(done[0])} ran {len(done)} times for one tool call "
+                cause=again[1].id,
+                evidence=[span.id for span in again[:EVIDENCE_MAX]],
+                message=f"{named(again[0])} ran {len(again)} times for one tool call "
                 f"({words.one_line(call_id, 60)}).",
             )
+
+
+def _most_alike(spans: list[SpanInfo]) -> list[SpanInfo]:
+    """Those with the same tool and arguments: others are of another call, whose id is used anew."""
+    alike: dict[object, list[SpanInfo]] = {}
+    for span in spans:
+        body = span.input.id if span.input is not None else None
+        alike.setdefault((tool_name_of(span), body), []).append(span)
+    return max(alike.values(), key=len, default=[])
 
 
 def _in_request_twice(
