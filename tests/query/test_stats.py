@@ -13,7 +13,7 @@ from vestige.errors import UsageError
 from vestige.home import Home
 from vestige.query.budget import count_tokens
 from vestige.query.costs import money, price_of
-from vestige.query.ranking import rank
+from vestige.query.ranking import SUGGESTIONS_MAX, Ranking, Standing, rank
 from vestige.query.stats import stats_answer
 from vestige.store.reports import BY, ModelSum, Sum
 from vestige.store.sqlite import SqliteStore
@@ -226,3 +226,11 @@ def test_no_day_has_no_bar() -> None:
     answer = StatsAnswer("day", [Sum("2026-01-01"), Sum("2026-01-02", 8), Sum("2026-01-03", 4)], [], None, "2026-01-01", None)  # fmt: skip
 
     assert [line.split()[2] for line in answer.text().splitlines()[3:]] == ["█", "▄"]
+
+
+def test_more_hypotheses_than_are_shown_are_counted() -> None:
+    unused = [Standing(f"tool{n}", size_bytes=10, seen=1) for n in range(SUGGESTIONS_MAX + 2)]
+
+    lines = Ranking(runs=1, turns=1, requests=1, tools=unused).lines()
+
+    assert "… 2 more hypotheses, see the table" in lines

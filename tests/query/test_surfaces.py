@@ -204,7 +204,7 @@ def test_an_overview_offers_it_only_for_what_is_under_investigation(recorded: Ho
         '{"component": "x", "text": "y", "queries": ["SELECT 1"]}',
         '{"component": "x", "text": "y", "queries": {"q": 1}}',
         '{"component": "x", "text": "y", "queries": null}',
-        '{"component": "x", "text": "y"',
+        '{"component": "x", "text": "y"', pytest.param("[" * 100_000, id="deep"),
     ],
 )  # fmt: skip
 def test_what_is_no_surface_is_passed_over(value: Any) -> None:

@@ -93,9 +93,9 @@ def read_request(body: bytes, data: dict[str, Any]) -> Request:
 
 
 def read_tool(item: object, span: tuple[int, int]) -> ToolSchema:
-    """A tool: wrapped in `function` (chat completions), or flat (legacy functions, Responses)."""
+    """A tool: wrapped in `function` or `custom` (chat completions), or flat (legacy functions, Responses)."""
     tool = as_dict(item)
-    function = as_dict(tool.get("function")) or tool
+    function = as_dict(tool.get("function")) or as_dict(tool.get("custom")) or tool
     parameters = function.get("parameters")
     size = span[1] - span[0]
     return ToolSchema(
@@ -118,7 +118,8 @@ def _message(item: dict[str, Any], begin: int, end: int) -> Message:
     text = content_text(item.get("content")) or as_str(item.get("refusal"))
     results = []
     if role in ("tool", "function"):
-        results = [ToolResult(call_id=find_str(item.get("tool_call_id")), text=text)]
+        call_id = find_str(item.get("tool_call_id")) or find_str(item.get("tool_name"))
+        results = [ToolResult(call_id=call_id, text=text)]
         text = ""
     return Message(
         role=ROLES.get(role, role),
@@ -153,16 +154,29 @@ def _calls(item: dict[str, Any]) -> list[ToolCall]:
 def _find_problems(items: list[Any], messages: list[Message]) -> list[str]:
     problems = []
     turns: list[Turn] = []
+    ollama = _is_ollamas(items)
     if not messages:
         problems.append("messages: there are none")
     for n, (item, message) in enumerate(zip(items, messages, strict=True)):
         path = f"messages[{n}]"
         problems += [f"{path}: {what}" for what in _find_own_problems(as_dict(item))]
         legacy = "function_call" in as_dict(item) or as_dict(item).get("role") == "function"
-        if legacy:  # paired by order, without ids: nothing to check
+        if legacy or ollama:  # paired by order, without ids: nothing to check
             message = msgspec.structs.replace(message, calls=[], results=[])
         turns.append((path, message))
     return problems + find_pairing_problems(turns, adjacent=True)
+
+
+def _is_ollamas(items: list[Any]) -> bool:
+    """Its own API: arguments are an object, calls may have no id, and a result names its tool."""
+    for item in dicts(items):
+        if "tool_name" in item and "tool_call_id" not in item:
+            return True
+        for call in dicts(item.get("tool_calls")):
+            arguments = as_dict(call.get("function")).get("arguments")
+            if isinstance(arguments, dict) and not call.get("id"):
+                return True
+    return False
 
 
 def _find_own_problems(item: dict[str, Any]) -> list[str]:

@@ -7,6 +7,7 @@ run opens it once, and each question costs what it is about, not what the run is
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
@@ -47,6 +48,11 @@ class Evidence:
     @cached_property
     def spans(self) -> dict[str, SpanInfo]:
         return {span.id: span for span in self.run.spans}
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """Where each span stands in the run's order."""
+        return {span.id: place for place, span in enumerate(self.run.spans)}
 
     @cached_property
     def short_ids(self) -> dict[str, str]:
@@ -97,11 +103,16 @@ class Evidence:
             self._beside[type] = found
         return self._beside[type].get(span.parent_id, [])
 
+    def last_before(self, type: str, span: SpanInfo) -> SpanInfo | None:
+        """The last of a type that stands before this one, with the same parent."""
+        beside = self.beside(type, span)
+        at = bisect_left(beside, self.places[span.id], key=lambda each: self.places[each.id])
+        return beside[at - 1] if at else None
+
     def assembly(self, call: SpanInfo) -> SpanInfo | None:
         """The segments of a model call's prompt: in it, or the last before it beside it."""
         own = [span for span in self.children.get(call.id, []) if span.type == ASSEMBLY]
-        beside = [s for s in self.beside(ASSEMBLY, call) if s.started_ns <= call.started_ns]
-        return own[-1] if own else beside[-1] if beside else None
+        return own[-1] if own else self.last_before(ASSEMBLY, call)
 
     @cached_property
     def root(self) -> SpanInfo | None:

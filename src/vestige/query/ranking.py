@@ -116,7 +116,7 @@ class Ranking:
         told = [f"hypothesis: {text}" for text in self.hypotheses()]
         if len(told) > SUGGESTIONS_MAX:
             left = len(told) - SUGGESTIONS_MAX
-            return [*told[:SUGGESTIONS_MAX], f"… {words.counted(left, 'more hypothesis')}, see the table"]  # fmt: skip
+            return [*told[:SUGGESTIONS_MAX], f"… {left} more {'hypothesis' if left == 1 else 'hypotheses'}, see the table"]  # fmt: skip
         return told
 
     def hypotheses(self) -> list[str]:

@@ -93,7 +93,7 @@ def parse_surface(value: Any) -> Surface | None:
         component, text = data["component"], data["text"]
         types, queries = data.get("span_types", []), data.get("queries", {})
         told = [component, text, *types, *queries, *queries.values()]
-    except (msgspec.DecodeError, KeyError, TypeError, AttributeError, ValueError):
+    except (msgspec.DecodeError, KeyError, TypeError, AttributeError, ValueError, RecursionError):
         return None
     if not all(isinstance(part, str) for part in told) or isinstance(types, str):
         return None

@@ -421,3 +421,14 @@ def test_a_cache_that_is_read_is_no_churn(home: Home) -> None:
     agent.done()
 
     assert findings(home, cache_churn) == []
+
+
+def test_a_prefix_that_grows_by_large_results_is_written_once(home: Home) -> None:
+    """Each call reads all that was there before: that it then writes much is no waste."""
+    agent = Agent(home)
+    messages = [{"role": "user", "content": "summarise the files"}]
+    for read, written in ((0, 2_000), (2_000, 18_000), (20_000, 60_000)):
+        agent.call(anthropic_request(messages), cached(read, written))
+    agent.done()
+
+    assert findings(home, cache_churn) == []

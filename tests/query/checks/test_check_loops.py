@@ -64,6 +64,26 @@ def test_a_call_whose_result_changes_may_be_polling(home: Home) -> None:
     assert (found.severity, found.basis) == ("hint", "hypothesis")
 
 
+def test_without_recorded_arguments_a_loop_is_a_hint(home: Home) -> None:
+    """Many tracers leave contents out: five searches may be five different ones."""
+    with recording(home) as run:
+        for n in range(5):
+            run.child("search", "tool", {"tool_call_id": f"call_{n}"}).end()
+
+    (found,) = findings(home, loops.loop)
+
+    assert (found.severity, found.basis) == ("hint", "hypothesis")
+    assert "arguments are not recorded" in found.message
+
+
+def test_arguments_kept_as_attributes_are_arguments(home: Home) -> None:
+    with recording(home) as run:
+        for n in range(5):
+            run.child("search", "tool", {"q": f"x{n}"}).end(body="ok")
+
+    assert findings(home, loops.loop) == []
+
+
 def test_a_loop_shows_in_what_the_model_asks_for_where_tools_are_not_recorded(home: Home) -> None:
     with recording(home) as run:
         spans = [think(run, request(), answer(call({"city": "Oslo"}, f"c{n}"))) for n in range(3)]

@@ -119,6 +119,23 @@ def test_what_a_cache_served_is_in_the_window_too(home: Home) -> None:
     assert "170100 of 200000" in found.message
 
 
+def test_what_a_cache_served_is_not_counted_twice(home: Home) -> None:
+    """The wire's `input_tokens` is of all input, the cached part included."""
+    with recording(home) as run:
+        for _ in range(9):
+            ask(run, 101_000, model="claude-sonnet-4", cache_read_tokens=100_500)
+
+    assert findings(home, pace.context_pressure, pace.runaway_cost) == []
+
+
+def test_a_window_is_larger_than_what_it_was_seen_to_hold(home: Home) -> None:
+    with recording(home) as run:
+        ask(run, 8_000, model="gpt-4-1106-preview")
+        ask(run, 30_000, model="gpt-4-1106-preview")
+
+    assert findings(home, pace.context_pressure) == []
+
+
 def test_a_provider_that_says_it_is_too_long_is_believed(home: Home) -> None:
     with recording(home) as run:
         refused = run.child("chat", "llm", {"model": "unheard-of"})

@@ -95,6 +95,15 @@ def test_a_retry_after_an_error_and_an_id_used_anew_are_no_duplicates(home: Home
     assert findings(home, tools.duplicate_result) == []
 
 
+def test_other_arguments_under_an_id_used_anew_are_another_call(home: Home) -> None:
+    """Some providers count ids anew in every turn, and model calls may be recorded without bodies."""
+    with recording(home) as run:
+        for city in ("Oslo", "Rome", "Bonn"):
+            use(run, f'{{"city": "{city}"}}', "call_0")
+
+    assert findings(home, tools.duplicate_result) == []
+
+
 def test_a_result_that_is_in_the_request_twice(home: Home) -> None:
     with recording(home) as run:
         think(run, request(), answer(call(OSLO)))
@@ -151,6 +160,8 @@ def test_arguments_that_do_not_fit(home: Home, arguments: Any, word: str) -> Non
         '<function=weather>{"city": "Oslo"}</function>',
         '<invoke name="weather"><parameter name="city">Oslo</parameter></invoke>',
         "<weather><city>Oslo</city></weather>",
+        'commentary to=functions.weather <|constrain|>json<|message|>{"city": "Oslo"}<|call|>',
+        '```tool_code\nprint(default_api.weather(city="Oslo"))\n```',
     ],
 )
 def test_a_call_that_came_as_text(home: Home, text: str) -> None:
@@ -294,6 +305,7 @@ def test_a_verifier_that_could_not_start_does_not_matter_in_a_run_that_succeeds(
         ({"$defs": {"N": {"type": "number"}}, "$ref": "#/$defs/N"}, "x", "should be number"),
         ({"$ref": "#"}, 1, None),
         ({"$ref": "#/a", "a": {"$ref": "#/a"}}, 1, None),
+        ({"type": "STRING", "enum": ["a"], "nullable": True}, None, None),
         ({"minimum": 3}, 2, "the arguments is 2, below 3"),
         ({"type": "date", "format": "what"}, "x", None),
     ],
@@ -302,3 +314,11 @@ def test_what_fits_a_schema(schema: Any, value: Any, problem: str | None) -> Non
     found = find_problem(schema, value)
 
     assert found is None if problem is None else problem in (found or "")
+
+
+def test_a_schema_of_branches_that_refer_to_themselves_is_left_in_time() -> None:
+    """Two branches at each of thirty levels are a thousand million."""
+    again = {"$ref": "#/$defs/tree"}
+    schema = {"$defs": {"tree": {"anyOf": [again, again]}}, **again}
+
+    assert find_problem(schema, {}) is None

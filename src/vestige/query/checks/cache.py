@@ -44,6 +44,9 @@ CHURN_CALLS_MIN = 3
 CHURN_FACTOR = 3
 """Writes cost 1.25 times an input token and reads a tenth: below one read to three writes, caching loses money."""
 
+CHURN_AGAIN = 0.25
+"""Of what was written, the share that had been written before."""
+
 ALIKE = 0.8
 """Two system prompts with this share in common at their ends come from one template."""
 
@@ -91,6 +94,7 @@ def cache_miss(evidence: Evidence) -> Iterator[Finding]:
     severity="warning",
     confidence=0.9,
     false_positives="a run that fills a cache which later runs read",
+    version=2,
 )
 def cache_churn(evidence: Evidence) -> Iterator[Finding]:
     groups: dict[str, list[_Call]] = {}
@@ -104,6 +108,8 @@ def cache_churn(evidence: Evidence) -> Iterator[Finding]:
         writers = [call for call in calls if (call.usage.cache_write_tokens or 0) >= TOKENS_MIN]
         if len(writers) < CHURN_CALLS_MIN or written < CHURN_FACTOR * max(read, TOKENS_MIN):
             continue
+        if written - max(call.cached_tokens for call in calls) < CHURN_AGAIN * written:
+            continue  # a prefix that grows by large results: nearly all of it was written once
         cause = writers[1].span  # the first call has to write; the second should have read
         yield make_finding(
             evidence,
@@ -188,6 +194,11 @@ class _Call:
         if self.usage.input_tokens and self.provider != "anthropic":
             return self.usage.input_tokens
         return self.cacheable_bytes // BYTES_PER_TOKEN
+
+    @property
+    def cached_tokens(self) -> int:
+        """What was in the cache after this call, by its own count."""
+        return (self.usage.cache_write_tokens or 0) + (self.usage.cache_read_tokens or 0)
 
     @property
     def ended_ns(self) -> int:

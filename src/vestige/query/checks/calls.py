@@ -42,14 +42,16 @@ class ModelCall:
     tools: Mapping[str, ToolSchema] = field(default_factory=dict)
     """What the request offered, by name."""
     results: Counter[str] = field(default_factory=Counter)
-    """Tool results in the request, by call id: how often each is there."""
+    """Tool results in the request, by call id (by name, where a provider has no ids): how often each is there."""
     asked_before: Counter[str] = field(default_factory=Counter)
-    """Tool calls in the request's history, by call id."""
+    """Tool calls in the request's history, by call id and by name: a result may say either."""
     user_text: str = ""
     """The last thing the user said."""
     opening: str = ""
     """How the conversation begins: what is the same in every request of it."""
     response: Response | None = None
+    unread: bool = False
+    """There was a request, and it is gone or too much to read: what it holds is not known."""
 
     @property
     def finish_reason(self) -> str | None:
@@ -112,6 +114,10 @@ def _read(
         request = evidence.request(span)
         if request is not None:
             _keep(model, request, offers)
+            return model
+        model.unread = span.input is not None and evidence.input(span) is None
+    else:
+        model.unread = span.input is not None
     return model
 
 
@@ -121,7 +127,9 @@ def _keep(model: ModelCall, request: Request, offers: dict[bytes, dict[str, Tool
     model.tools = offers.setdefault(key, {tool.name: tool for tool in request.tools})
     for message in request.messages:
         model.results.update(result.call_id for result in message.results if result.call_id)
-        model.asked_before.update(call.id for call in message.calls if call.id)
+        model.asked_before.update(
+            key for call in message.calls for key in (call.id, call.name) if key
+        )
         if message.role == "user" and message.text:
             model.user_text = message.text[-2000:]
             model.opening = model.opening or message.text[:500]
@@ -161,10 +169,12 @@ class Askers:
         this tool. (Some providers count ids anew in every turn: the latest before it is meant.)"""
         call_id = call_id_of(tool)
         by_id = self._last_before(tool, self._by_id.get(call_id or "", []))
-        if by_id is not None or call_id is not None:
-            return None if by_id is None else (by_id, True)
+        if by_id is not None:
+            return by_id, True
         by_name = self._last_before(tool, self._by_name.get(tool_name_of(tool), []))
-        return None if by_name is None else (by_name, False)
+        if by_name is None or (call_id is not None and by_name.call.id is not None):
+            return None  # it was asked for by another id
+        return by_name, False
 
     def count(self, call_id: str) -> int:
         """How often a call of this id was asked for."""

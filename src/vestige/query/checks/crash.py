@@ -22,7 +22,7 @@ OOM_RSS_MIN = GIB
 """Resident memory, last heard of, from which a SIGKILL looks like the kernel's OOM killer."""
 
 FINDINGS_MAX = 20
-"""A run may have as many processes as it likes."""
+"""A run may have as many processes, and threads that die, as it likes."""
 
 EVIDENCE_MAX = 10
 
@@ -126,11 +126,14 @@ def _rss_bytes(evidence: Evidence, writer: str) -> int:
 )
 def uncaught_exception(evidence: Evidence) -> Iterator[Finding]:
     told: set[tuple[object, object]] = set()
+    found = 0
     stamped = {log.writer for log in evidence.run.logs if _is_stamp(log, died=True)}
     for log in evidence.run.logs:
         if _is_last_words(log) and "error.type" in log.attributes and log.writer not in stamped:
+            found += 1
             told.add(_error(log.attributes))
-            yield _uncaught(evidence, log.attributes, log.span_id, log.message, 0.95)
+            if found <= FINDINGS_MAX:
+                yield _uncaught(evidence, log.attributes, log.span_id, log.message, 0.95)
     root = evidence.root
     if root is None or root.status not in ("error", "timeout"):
         return
@@ -171,8 +174,7 @@ def _chain_of(evidence: Evidence, error: tuple[object, object]) -> list[SpanInfo
         return []
     chain = [innermost[-1]]  # the same error may have been raised, and caught, before
     while (parent := evidence.spans.get(chain[-1].parent_id or "")) and parent.id in ids:
-        if parent in chain:
-            break
+        ids.remove(parent.id)  # so that a circle ends
         chain.append(parent)
     return chain
 
@@ -189,20 +191,20 @@ def _chain_of(evidence: Evidence, error: tuple[object, object]) -> list[SpanInfo
     false_positives="work that is meant to outlive the run; a program that forgets to end its spans",
 )
 def in_flight_end(evidence: Evidence) -> Iterator[Finding]:
-    for log in evidence.run.logs:
-        if _is_stamp(log, died=False):
-            cause = _last_span(evidence, log)
-            yield make_finding(
-                evidence,
-                "in-flight-end",
-                kind="in-flight/exited",
-                # An exception that left a program without `with` is told in the process's run.
-                severity="error" if log.attributes.get("exit_code") else "warning",
-                cause=cause,
-                evidence=_in_flight(evidence, log.writer, cause),
-                message=f"{words.one_line(log.message, 200)}; "
-                f"{words.counted(_count(log, 'open_spans'), 'span')} never ended.",
-            )
+    stamps = (log for log in evidence.run.logs if _is_stamp(log, died=False))
+    for log in islice(stamps, FINDINGS_MAX):
+        cause = _last_span(evidence, log)
+        yield make_finding(
+            evidence,
+            "in-flight-end",
+            kind="in-flight/exited",
+            # An exception that left a program without `with` is told in the process's run.
+            severity="error" if log.attributes.get("exit_code") else "warning",
+            cause=cause,
+            evidence=_in_flight(evidence, log.writer, cause),
+            message=f"{words.one_line(log.message, 200)}; "
+            f"{words.counted(_count(log, 'open_spans'), 'span')} never ended.",
+        )
     root = evidence.root
     if root is None or root.status is None:
         return

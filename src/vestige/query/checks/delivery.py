@@ -58,10 +58,14 @@ def duplicate_delivery(evidence: Evidence) -> Iterator[Finding]:
 )
 def misrouted_delivery(evidence: Evidence) -> Iterator[Finding]:
     enqueued = _by_message(evidence, "queue.enqueue")
+    targets = {
+        message_id: {target for each in put if (target := _text(each, "target_conversation_id"))}
+        for message_id, put in enqueued.items()
+    }
     found = 0
     for span in evidence.of_type("queue.deliver"):
         put = enqueued.get(_message_id(span) or "", [])
-        meant = {target for each in put if (target := _text(each, "target_conversation_id"))}
+        meant = targets.get(_message_id(span) or "", set())
         went, sure = _went_to(evidence, span, alone=not put)
         if not put and (target := _text(span, "target_conversation_id")):
             meant = {target}
@@ -99,14 +103,15 @@ def _went_to(evidence: Evidence, span: SpanInfo, *, alone: bool) -> tuple[str | 
 def delivery_without_enqueue(evidence: Evidence) -> Iterator[Finding]:
     enqueued = _by_message(evidence, "queue.enqueue")
     dequeued = _by_message(evidence, "queue.dequeue")
+    linked = _linked(evidence, dequeued)
     found = 0
     for span in evidence.of_type("queue.deliver"):
         message_id = _message_id(span)
-        chain = [span, *dequeued.get(message_id or "", [])]
-        known = message_id in enqueued or any(_causes(evidence, each) for each in chain)
+        known = message_id in enqueued or message_id in linked or _causes(evidence, span)
         if known or found >= FINDINGS_MAX:
             continue
         found += 1
+        chain = [span, *dequeued.get(message_id or "", [])]
         yield make_finding(
             evidence,
             "delivery-without-enqueue",
@@ -155,12 +160,11 @@ def undelivered_message(evidence: Evidence) -> Iterator[Finding]:
 )
 def unlinked_delivery(evidence: Evidence) -> Iterator[Finding]:
     enqueued = _by_message(evidence, "queue.enqueue")
-    dequeued = _by_message(evidence, "queue.dequeue")
+    linked = _linked(evidence, _by_message(evidence, "queue.dequeue"))
     unlinked = []
     for span in evidence.of_type("queue.deliver"):
-        message_id = _message_id(span) or ""
-        chain = [span, *dequeued.get(message_id, [])]
-        if message_id in enqueued and not any(_causes(evidence, each) for each in chain):
+        message_id = _message_id(span)
+        if message_id in enqueued and message_id not in linked and not _causes(evidence, span):
             unlinked.append(span)
     if unlinked:
         first = unlinked[0]
@@ -186,6 +190,15 @@ def _causes(evidence: Evidence, span: SpanInfo) -> bool:
         if target is None or target.type in ("queue.enqueue", "queue.dequeue"):
             return True
     return False
+
+
+def _linked(evidence: Evidence, dequeued: dict[str, list[SpanInfo]]) -> set[str]:
+    """Messages of which a dequeue names what caused it."""
+    return {
+        message_id
+        for message_id, spans in dequeued.items()
+        if any(_causes(evidence, span) for span in spans)
+    }
 
 
 def _by_message(evidence: Evidence, type: str) -> dict[str, list[SpanInfo]]:

@@ -8,8 +8,10 @@ model call in it is AFTER; mutation.py compares them.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
 from vestige.providers.shapes import Request
 from vestige.query.checks import check, make_finding
@@ -21,6 +23,9 @@ from vestige.record.run import SpanInfo
 
 NOT_ABOUT_THE_BODY = frozenset({401, 403, 404, 407, 408, 409, 425, 429})
 """Refusals that a better history would not have helped."""
+
+FINDINGS_MAX = 20
+"""Of changes by a transform: steps may all have names of their own."""
 
 EVIDENCE_MAX = 6
 """Spans that one finding points at."""
@@ -35,6 +40,8 @@ _HISTORY_WORDS = re.compile(
     r"|non-?empty content|content must not be empty|final assistant content",
     re.IGNORECASE,
 )
+
+_CHANGES = re.compile(r"compact|summar|trim|repair", re.IGNORECASE)
 
 
 # --- what a provider refuses ------------------------------------------------------------------
@@ -174,7 +181,7 @@ def history_mutation(evidence: Evidence) -> Iterator[Finding]:
         for change in changes:
             key = (change.kind, before_span.name)
             seen.setdefault(key, []).append((change, before_span, call))
-    for (kind, _), cases in seen.items():
+    for (kind, _), cases in islice(seen.items(), FINDINGS_MAX):
         change, before_span, call = cases[0]
         count = len({case[2].id for case in cases})
         times = f" ({count} times in this run)" if count > 1 else ""
@@ -194,9 +201,9 @@ def history_mutation(evidence: Evidence) -> Iterator[Finding]:
 
 def _find_before(evidence: Evidence, call: SpanInfo) -> SpanInfo | None:
     """The span that holds what was meant: a `prompt` beside the call, or a step around it."""
-    prompts = [s for s in evidence.beside("prompt", call) if _stands_before(s, call)]
-    if prompts and (prompts[-1].input or prompts[-1].output):
-        return prompts[-1]
+    prompt = evidence.last_before("prompt", call)
+    if prompt is not None and (prompt.input or prompt.output):
+        return prompt
     above = evidence.spans.get(call.parent_id or "")
     for _ in range(CLIMB_MAX):
         if above is None:
@@ -222,13 +229,22 @@ def _read_before(evidence: Evidence, span: SpanInfo) -> Request | None:
 
 def _is_announced(evidence: Evidence, before: SpanInfo, call: SpanInfo) -> bool:
     """A repair or a compaction stands between the two: a change that says what it is."""
-    between = [*evidence.children.get(before.id, []), *evidence.children.get(call.parent_id, [])]
+    announcing = evidence.once(_find_announcing)
+    begin, end = evidence.places[before.id], evidence.places[call.id]
     return any(
-        (span.type == "repair" or re.search(r"compact|summar|trim|repair", span.name, re.I))
-        and _stands_before(span, call)
-        and not _stands_before(span, before)
-        for span in between
+        bisect_left(places, begin) < bisect_left(places, end)
+        for parent in (before.id, call.parent_id)
+        if (places := announcing.get(parent))
     )
+
+
+def _find_announcing(evidence: Evidence) -> dict[str | None, list[int]]:
+    """By parent: where the spans stand that say that they change a conversation."""
+    found: dict[str | None, list[int]] = {}
+    for place, span in enumerate(evidence.run.spans):
+        if span.type == "repair" or _CHANGES.search(span.name):
+            found.setdefault(span.parent_id, []).append(place)
+    return found
 
 
 def _find_transform(evidence: Evidence, before: SpanInfo, call: SpanInfo) -> SpanInfo:

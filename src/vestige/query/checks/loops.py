@@ -33,6 +33,9 @@ they are. A loop has few, however their keys are ordered."""
 
 FAILED = frozenset(["error", "timeout"])
 
+_NOT_ARGUMENTS = frozenset(["tool_call_id", "tool_name", "attempt", "provider", "model"])
+"""Attributes of a tool span that do not say what was asked of it."""
+
 Call = tuple[SpanInfo, object]
 """The span that shows a call, and what makes it the same as another."""
 
@@ -46,7 +49,9 @@ Call = tuple[SpanInfo, object]
     looks_at="tool calls in order with their arguments, patterns of any period, 3 rounds or more",
     severity="warning",
     confidence=0.9,
-    false_positives="polling that is meant: where results differ from round to round, it is a hint",
+    false_positives="polling that is meant: where results differ from round to round, or arguments are "
+    "not recorded, it is a hint",
+    version=2,
 )
 def loop(evidence: Evidence) -> Iterator[Finding]:
     found = 0
@@ -90,15 +95,27 @@ def _executed(evidence: Evidence) -> list[Call]:
 
     def arguments(span: SpanInfo) -> object:
         ref = span.input
-        if ref is None or ref.id is None:
-            return ref and ref.size_bytes
+        if ref is None:
+            return _told(span)
+        if ref.id is None:
+            return span.id  # lost: who knows
         if span.name not in to_read or ref.size_bytes > ARGUMENTS_MAX:
             return ref.id
         if ref.id not in known:
-            known[ref.id] = _normal(evidence.input(span) or "")
+            text = evidence.input(span)
+            known[ref.id] = ref.id if text is None else _normal(text)
         return known[ref.id]
 
     return [(span, (span.name, arguments(span))) for span in tools]
+
+
+def _told(span: SpanInfo) -> object:
+    """What attributes say of a call without a body: some programs keep arguments there."""
+    return frozenset(
+        (name, value)
+        for name, value in span.attributes.items()
+        if name not in _NOT_ARGUMENTS and not name.startswith("error.")
+    )
 
 
 def _normal(arguments: str) -> str:
@@ -119,16 +136,19 @@ def _loop(evidence: Evidence, calls: Sequence[Call], repeat: Repeat) -> Finding:
         names += f" > {repeat.period - 4} more"
     what = "the same call" if repeat.period == 1 else f"the same {repeat.period} calls"
     results = "same results" if same else "results differ, so it may be polling"
+    told = all(span.type != "tool" or span.input is not None for span in first)
+    arguments = "arguments included" if told else "as far as known: arguments are not recorded"
+    sure = same and told
     return make_finding(
         evidence,
         "loop",
         kind="loop/exact" if repeat.period == 1 else "loop/cyclic",
-        severity="warning" if same else "hint",
-        confidence=0.9 if same else 0.5,
-        basis="measured" if same else "hypothesis",
+        severity="warning" if sure else "hint",
+        confidence=0.9 if sure else 0.5,
+        basis="measured" if sure else "hypothesis",
         cause=spans[0].id,
         evidence=[span.id for span in spans[:: repeat.period]][:EVIDENCE_MAX],
-        message=f"{names}: {what} {repeat.count} times in a row, arguments included "
+        message=f"{names}: {what} {repeat.count} times in a row, {arguments} "
         f"({len(spans)} calls, {results}).",
     )
 

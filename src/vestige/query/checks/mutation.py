@@ -20,6 +20,10 @@ from vestige.query.words import one_line
 SIMILAR = 0.5
 """Two texts with this share in common at their ends are one text, changed."""
 
+LOST_MAX = 20
+"""Texts that are looked for elsewhere, of one request: a transform that changes all of them is
+known by the first."""
+
 TELLING_MIN = 16
 """Characters of a text that does not stand inside another by chance."""
 
@@ -78,7 +82,7 @@ def _lost_changes(lost: list[_Text], left: list[_Text]) -> Iterator[Change]:
     """Where did they go: into another's message, into a changed one, or nowhere."""
     within: dict[int, list[_Text]] = {}
     gone: list[_Text] = []
-    for atom in lost:
+    for atom in lost[:LOST_MAX]:
         home = next((new for new in left if _holds(new.text, atom.text)), None)
         if home is None:
             gone.append(atom)
@@ -108,7 +112,10 @@ def _lost_changes(lost: list[_Text], left: list[_Text]) -> Iterator[Change]:
         )
     if dropped:
         first = dropped[0]
-        more = f" and {len(dropped) - 1} more" if len(dropped) > 1 else ""
+        others = len(dropped) - 1
+        more = f" and {others} more" if others else ""
+        if len(lost) > LOST_MAX:
+            more = f" and {others} or more others"
         yield Change(
             "history/message-dropped",
             f"The {first.role} message at position {first.position} ({_quote(first.text)}){more} "
@@ -227,6 +234,10 @@ def _common(one: str, other: str, bound: int) -> int:
 
 
 def _alike(one: str, other: str) -> bool:
+    if min(len(one), len(other)) < SIMILAR * max(len(one), len(other)):
+        return False
+    if one[:1] != other[:1] and one[-1:] != other[-1:]:
+        return not one
     head, tail = ends_in_common(one, other)
     return head + tail >= SIMILAR * max(len(one), len(other), 1)
 

@@ -35,6 +35,13 @@ SOFT_READ_MAX = 16 * KIB
 
 EVIDENCE_MAX = 6
 
+_OTHER_CONTENT = re.compile(
+    r'"type"\s*:\s*"(?:\w+_call|mcp_\w+|server_tool_use|\w+_tool_result)"'
+    r'|"(?:inline_?data|executable_?code|audio)"\s*:\s*\{|"images"\s*:\s*\[\s*\{',
+    re.IGNORECASE,
+)
+"""Answers that are neither text nor a call of the program's tools: the provider's own tools, pictures, sound."""
+
 
 # --- answers ------------------------------------------------------------------------------------
 
@@ -92,7 +99,8 @@ def _find_broken_call(response: Response | None) -> str | None:
     looks_at="output bodies of llm spans that ended well: no text, no tool call",
     severity="warning",
     confidence=0.85,
-    false_positives="an answer of images or sound alone; an agent whose end is an empty turn",
+    false_positives="an agent whose end is an empty turn",
+    version=2,
 )
 def empty_response(evidence: Evidence) -> Iterator[Finding]:
     for folded in _fold(evidence, _empty_calls(evidence)):
@@ -112,6 +120,7 @@ def _empty_calls(evidence: Evidence) -> Iterator[_Case]:
             empty = text is not None and text.strip() in ("", '""', "null", "{}", "[]")
         else:
             empty = not (response.text.strip() or response.calls or response.error)
+            empty = empty and not _OTHER_CONTENT.search(evidence.output(span) or "")
         if empty:
             why = f" (finish reason {finish})" if finish else ""
             yield _Case(

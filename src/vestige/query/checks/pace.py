@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from statistics import median
 
 from vestige.query import words
@@ -85,7 +85,10 @@ def stalled_step(evidence: Evidence) -> Iterator[Finding]:
         for span in slow:
             if _duration(evidence, span) > STALL_RATIO * usual:
                 stalled[span.id] = (span, usual)
-    outer = {parent for span_id in stalled for parent in _ancestors(evidence, span_id)}
+    outer: set[str] = set()
+    for span_id in stalled:
+        # Above one that is known to stand outside, all are.
+        outer.update(takewhile(lambda parent: parent not in outer, _ancestors(evidence, span_id)))
     inner = [each for span_id, each in stalled.items() if span_id not in outer]
     inner.sort(key=lambda each: -_duration(evidence, each[0]))
     for span, usual in inner[:FINDINGS_MAX]:
@@ -130,6 +133,7 @@ def _ancestors(evidence: Evidence, span_id: str) -> Iterator[str]:
     severity="warning",
     confidence=0.7,
     false_positives="a long task that is meant to be one",
+    version=2,
 )
 def runaway_cost(evidence: Evidence) -> Iterator[Finding]:
     calls = evidence.model_calls
@@ -201,6 +205,7 @@ def _growing(evidence: Evidence, calls: list[SpanInfo]) -> Iterator[Finding]:
     severity="warning",
     confidence=0.6,
     false_positives="a model whose window is larger than the table says",
+    version=2,
 )
 def context_pressure(evidence: Evidence) -> Iterator[Finding]:
     calls = evidence.model_calls
@@ -222,6 +227,9 @@ def context_pressure(evidence: Evidence) -> Iterator[Finding]:
         for span in calls
         if (tokens := _tokens_in(span)) and (window := _window(span)) and tokens > PRESSURE * window
     ]
+    # What was answered did fit: the window is another than the one we know.
+    larger = {_model(span) for share, *_, span in full if share > 1 and span.status == "ok"}
+    full = [each for each in full if _model(each[3]) not in larger]
     if full:
         share, tokens, window, span = max(full, key=lambda each: each[0])
         first = full[0][3]
@@ -243,11 +251,15 @@ def _was_too_long(evidence: Evidence, span: SpanInfo) -> bool:
     return _TOO_LONG.search(said) is not None
 
 
+def _model(span: SpanInfo) -> str:
+    return str(span.attributes.get("model") or "").rpartition("/")[2].lower()
+
+
 def _window(span: SpanInfo) -> int | None:
     own = span.attributes.get("context_window")
     if isinstance(own, int) and own > 0:
         return own
-    model = str(span.attributes.get("model") or "").rpartition("/")[2].lower()
+    model = _model(span)
     return next((window for name, window in WINDOWS if model.startswith(name)), None)
 
 
@@ -258,6 +270,7 @@ def _window(span: SpanInfo) -> int | None:
     severity="warning",
     confidence=0.7,
     false_positives="a second, shorter conversation that begins with the same words",
+    version=2,
 )
 def history_loss(evidence: Evidence) -> Iterator[Finding]:
     opening = {model.span.id: model.opening for model in model_calls(evidence)}
@@ -324,14 +337,15 @@ def _by_agent(calls: list[SpanInfo]) -> list[list[SpanInfo]]:
 
 
 def _tokens_in(span: SpanInfo) -> int | None:
-    """The whole prompt. Anthropic counts what its cache served apart."""
+    """The whole prompt. The wire's count is of all input; who writes down what Anthropic says
+    itself counts what the cache served apart, and then it may be more than the rest."""
     value = span.attributes.get("input_tokens")
     if not isinstance(value, int) or isinstance(value, bool):
         return None
     model, provider = span.attributes.get("model"), span.attributes.get("provider")
-    if provider == "anthropic" or "claude" in str(model or ""):
-        value += _count(span, "cache_read_tokens") + _count(span, "cache_write_tokens")
-    return value
+    cached = _count(span, "cache_read_tokens") + _count(span, "cache_write_tokens")
+    apart = provider == "anthropic" or "claude" in str(model or "")
+    return value + cached if apart and cached > value else value
 
 
 def _count(span: SpanInfo, name: str) -> int:

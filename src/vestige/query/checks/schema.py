@@ -8,9 +8,13 @@ What it does not know it lets pass: a false alarm costs more than a miss.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 _DEPTH_MAX = 30
+
+_STEPS_MAX = 10_000
+"""Schemas looked at for one value: branches that refer to each other double with every level."""
 
 _TYPES: dict[str, tuple[type, ...]] = {
     "object": (dict,),
@@ -23,19 +27,29 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }
 
 
+@dataclass(slots=True)
+class _Root:
+    """The whole schema, and how much more of it may be looked at."""
+
+    schema: Any
+    steps_left: int = _STEPS_MAX
+
+
 def find_problem(schema: Any, value: Any) -> str | None:
     """The first thing that does not fit, in words; None if all fits."""
-    return _find(schema, value, "", schema, 0)
+    return _find(schema, value, "", _Root(schema), 0)
 
 
-def _find(schema: Any, value: Any, at: str, root: Any, depth: int) -> str | None:
-    schema = _resolved(schema, root)
-    if not isinstance(schema, dict) or depth > _DEPTH_MAX:
+def _find(schema: Any, value: Any, at: str, root: _Root, depth: int) -> str | None:
+    root.steps_left -= 1
+    schema = _resolved(schema, root.schema)
+    if not isinstance(schema, dict) or depth > _DEPTH_MAX or root.steps_left < 0:
         return None
     where = at or "the arguments"
     if not _is_of_type(schema, value):
         return f"{where} should be {_expected(schema)} and is {_word(value)}"
-    if isinstance(schema.get("enum"), list) and value not in schema["enum"]:
+    may_be_null = value is None and schema.get("nullable") is True
+    if isinstance(schema.get("enum"), list) and value not in schema["enum"] and not may_be_null:
         return f"{where} is {_short(value)}, none of {_short(schema['enum'])}"
     if "const" in schema and value != schema["const"]:
         return f"{where} is {_short(value)} and should be {_short(schema['const'])}"
@@ -82,7 +96,7 @@ def _is(name: str, value: Any) -> bool:
     return isinstance(value, _TYPES[name])
 
 
-def _in_object(schema: dict[str, Any], value: Any, at: str, root: Any, depth: int) -> str | None:
+def _in_object(schema: dict[str, Any], value: Any, at: str, root: _Root, depth: int) -> str | None:
     if not isinstance(value, dict):
         return None
     required = schema.get("required")
@@ -103,7 +117,7 @@ def _in_object(schema: dict[str, Any], value: Any, at: str, root: Any, depth: in
     return None
 
 
-def _in_array(schema: dict[str, Any], value: Any, at: str, root: Any, depth: int) -> str | None:
+def _in_array(schema: dict[str, Any], value: Any, at: str, root: _Root, depth: int) -> str | None:
     if not isinstance(value, list) or not isinstance(schema.get("items"), dict):
         return None
     for place, item in enumerate(value):
@@ -113,7 +127,9 @@ def _in_array(schema: dict[str, Any], value: Any, at: str, root: Any, depth: int
     return None
 
 
-def _in_branches(schema: dict[str, Any], value: Any, at: str, root: Any, depth: int) -> str | None:
+def _in_branches(
+    schema: dict[str, Any], value: Any, at: str, root: _Root, depth: int
+) -> str | None:
     for branch in _branches(schema, "allOf"):
         problem = _find(branch, value, at, root, depth + 1)
         if problem is not None:

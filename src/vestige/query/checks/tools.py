@@ -47,6 +47,7 @@ FAILED = frozenset(["error", "timeout"])
     severity="warning",
     confidence=0.7,
     false_positives="a tool that is broken, whatever it is asked for",
+    version=2,
 )
 def producer_blame(evidence: Evidence) -> Iterator[Finding]:
     askers = Askers(evidence)
@@ -84,24 +85,13 @@ def producer_blame(evidence: Evidence) -> Iterator[Finding]:
     severity="warning",
     confidence=0.7,
     false_positives="a call that is the answer (structured output, hand-over), or waits for a person",
+    version=2,
 )
 def orphan_call(evidence: Evidence) -> Iterator[Finding]:
-    tools = evidence.of_type("tool")
     if evidence.run.info.outcome == "running":
         return
-    ran = {call_id_of(span) for span in tools}
-    nameless = Counter(tool_name_of(span) for span in tools if call_id_of(span) is None)
-    given: set[str] = set()
-    for model in model_calls(evidence):
-        given.update(model.results)
-    orphans = []
-    for asked in asked_calls(evidence):
-        if asked.call.id is not None and (asked.call.id in ran or asked.call.id in given):
-            continue
-        if nameless[asked.call.name] > 0:
-            nameless[asked.call.name] -= 1  # ran, and did not say for whom
-        else:
-            orphans.append(asked)
+    ran = _Ran(evidence)
+    orphans = [asked for asked in asked_calls(evidence) if not ran.take(asked)]
     for asked in orphans[:FINDINGS_MAX]:
         yield make_finding(
             evidence,
@@ -113,6 +103,33 @@ def orphan_call(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
+class _Ran:
+    """What is known to have run: tool spans, and results in requests."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        tools, calls = evidence.of_type("tool"), model_calls(evidence)
+        wanted = {asked.call.id for asked in asked_calls(evidence)}
+        self._ids = {call_id_of(span) for span in tools}
+        self._nameless = Counter(tool_name_of(span) for span in tools if call_id_of(span) is None)
+        # A program may give ids of its own to calls that came without one.
+        self._renamed = Counter(tool_name_of(s) for s in tools if call_id_of(s) not in wanted)
+        self._place = {model.span.id: place for place, model in enumerate(calls)}
+        self._given = {key: place for place, model in enumerate(calls) for key in model.results}
+        self._unread = max((place for place, model in enumerate(calls) if model.unread), default=-1)
+
+    def take(self, asked: Asked) -> bool:
+        """Whether it ran, or nobody can know; an execution without an id counts for one call."""
+        call_id, name = asked.call.id, asked.call.name
+        if call_id is not None and (call_id in self._ids or call_id in self._given):
+            return True
+        unnamed = self._renamed if call_id is None else self._nameless
+        if unnamed[name] > 0:
+            unnamed[name] -= 1  # ran, and did not say for whom
+            return True
+        place = self._place[asked.span.id]
+        return place < max(self._unread, self._given.get(name, -1))
+
+
 @check(
     "duplicate-result",
     title="One tool call: executed twice, or its result delivered more than once",
@@ -120,6 +137,7 @@ def orphan_call(evidence: Evidence) -> Iterator[Finding]:
     severity="error",
     confidence=0.9,
     false_positives="a tool span inside another for the same call; ids that a provider uses again",
+    version=2,
 )
 def duplicate_result(evidence: Evidence) -> Iterator[Finding]:
     executions = _by_call_id(evidence, "tool")
@@ -141,7 +159,7 @@ def _delivered_twice(
                 cause=delivered[1].id,
                 evidence=[span.id for span in (*delivered[1:], delivered[0], *ran)][:EVIDENCE_MAX],
                 message=f"the result of tool call {words.one_line(call_id, 60)} was delivered "
-                f"{len(delivered)} times; the tool ran {words.counted(len(ran), 'time')}.",
+                f"{len(delivered)} times; {_say_ran(ran)}.",
             )
 
 
@@ -150,16 +168,26 @@ def _executed_twice(evidence: Evidence, executions: dict[str, list[SpanInfo]]) -
     for call_id, spans in executions.items():
         ids = {span.id for span in spans}
         done = [s for s in spans if s.status == "ok" and s.parent_id not in ids]
-        if len(done) > max(1, askers.count(call_id)):
+        again = _most_alike(done)
+        if len(done) > max(1, askers.count(call_id)) and len(again) > 1:
             yield make_finding(
                 evidence,
                 "duplicate-result",
                 kind="duplicate-result/executions",
-                cause=done[1].id,
-                evidence=[span.id for span in done[:EVIDENCE_MAX]],
-                message=f"{named(done[0])} ran {len(done)} times for one tool call "
+                cause=again[1].id,
+                evidence=[span.id for span in again[:EVIDENCE_MAX]],
+                message=f"{named(again[0])} ran {len(again)} times for one tool call "
                 f"({words.one_line(call_id, 60)}).",
             )
+
+
+def _most_alike(spans: list[SpanInfo]) -> list[SpanInfo]:
+    """Those with the same tool and arguments: others are of another call, whose id is used anew."""
+    alike: dict[object, list[SpanInfo]] = {}
+    for span in spans:
+        body = span.input.id if span.input is not None else None
+        alike.setdefault((tool_name_of(span), body), []).append(span)
+    return max(alike.values(), key=len, default=[])
 
 
 def _in_request_twice(
@@ -171,7 +199,7 @@ def _in_request_twice(
             if count <= max(1, model.asked_before[call_id]) or call_id in told:
                 continue
             told.add(call_id)
-            ran = executions.get(call_id, [])
+            ran = executions.get(call_id) or _named(evidence, call_id)
             yield make_finding(
                 evidence,
                 "duplicate-result",
@@ -179,9 +207,16 @@ def _in_request_twice(
                 cause=model.span.id,
                 evidence=[model.span.id, *(span.id for span in ran)][:EVIDENCE_MAX],
                 message=f"the request of {named(model.span)} holds the result of tool call "
-                f"{words.one_line(call_id, 60)} {count} times; the tool ran "
-                f"{words.counted(len(ran), 'time')}.",
+                f"{words.one_line(call_id, 60)} {count} times; {_say_ran(ran)}.",
             )
+
+
+def _named(evidence: Evidence, name: str) -> list[SpanInfo]:
+    return [span for span in evidence.of_type("tool") if tool_name_of(span) == name]
+
+
+def _say_ran(ran: list[SpanInfo]) -> str:
+    return f"the tool ran {words.counted(len(ran), 'time')}" if ran else "no run of it is recorded"
 
 
 def _by_call_id(evidence: Evidence, type: str) -> dict[str, list[SpanInfo]]:
@@ -203,6 +238,7 @@ def _by_call_id(evidence: Evidence, type: str) -> dict[str, list[SpanInfo]]:
     severity="error",
     confidence=0.95,
     false_positives="a proxy that renames tools between the recorded request and the provider",
+    version=2,
 )
 def unknown_tool(evidence: Evidence) -> Iterator[Finding]:
     found = 0
@@ -231,14 +267,15 @@ def unknown_tool(evidence: Evidence) -> Iterator[Finding]:
     severity="error",
     confidence=0.9,
     false_positives="a program that repairs or completes arguments before it runs the tool",
+    version=2,
 )
 def bad_arguments(evidence: Evidence) -> Iterator[Finding]:
     found = 0
     for model in model_calls(evidence):
         for call in model.response.calls if model.response is not None else ():
             schema = model.tools.get(call.name)
-            if schema is None or found >= FINDINGS_MAX:
-                continue
+            if schema is None or schema.parameters is None or found >= FINDINGS_MAX:
+                continue  # a tool without a schema may take free text
             problem = _problem_of(call.arguments, schema.parameters)
             if problem is None:
                 continue
@@ -263,7 +300,7 @@ def _problem_of(arguments: str, schema: object) -> str | None:
 
 # --- what the model said ----------------------------------------------------------------------------
 
-_MARKUP = r"""<tool_call>|<\|tool_call|\[TOOL_CALLS\]|<function=|<function_call|<invoke\s|<tool_use>|<\|python_tag\|>"""
+_MARKUP = r"""<tool_call>|<\|tool_call|\[TOOL_CALLS\]|<function=|<function_call|<invoke\s|<tool_use>|<\|python_tag\|>|\bto=functions\.|```tool_code"""
 _NAMED_IN_JSON = r"""["'](?:name|tool|tool_name|function|recipient_name|action)["']\s*:\s*["'](?:functions\.)?{name}["']"""
 _ARGUMENTS = r"""["'](?:arguments|parameters|input|args|action_input|tool_input)["']\s*:"""
 
@@ -275,6 +312,7 @@ _ARGUMENTS = r"""["'](?:arguments|parameters|input|args|action_input|tool_input)
     severity="error",
     confidence=0.85,
     false_positives="an answer that explains how a tool is called; a program that reads calls from text",
+    version=2,
 )
 def call_as_text(evidence: Evidence) -> Iterator[Finding]:
     found = 0
@@ -300,7 +338,7 @@ def call_as_text(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _call_in(text: str, names: list[str]) -> str | None:
-    if not names or not ("{" in text or "<" in text):
+    if not names or not ("{" in text or "<" in text or "```" in text):
         return None
     text = text[:100_000]
     for name in names:
@@ -358,6 +396,7 @@ def answer_without_tool(evidence: Evidence) -> Iterator[Finding]:
     severity="hint",
     confidence=0.4,
     false_positives="housekeeping that a program does with a tool after the answer",
+    version=2,
 )
 def steps_after_answer(evidence: Evidence) -> Iterator[Finding]:
     by_span = {model.span.id: model for model in model_calls(evidence)}
