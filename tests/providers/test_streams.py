@@ -85,6 +85,18 @@ def test_a_stream_has_ended_when_it_says_so() -> None:
     assert not has_ended(b"data: {}\n\n")
 
 
+def test_a_stream_has_ended_also_if_its_last_event_is_long() -> None:
+    """The last event of Responses repeats instructions and tools; half of it is no end."""
+    last = {"type": "response.completed", "response": {"instructions": "event: x " * 5_000}}
+    body = b"".join(
+        [b"event: response.created\n", *events({}), b"event: response.completed\n", *events(last)]
+    )
+
+    assert has_ended(body)
+    assert has_ended(body.replace(b"\n", b"\r\n"))
+    assert not has_ended(body[:-5_000])
+
+
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
 def test_a_thin_stream_tells_all_but_its_text(newline: str) -> None:
     """How it ended, what it cost, what it asked for."""
@@ -105,6 +117,21 @@ def test_a_thin_stream_tells_all_but_its_text(newline: str) -> None:
     assert (told.model, told.finish_reason, told.usage, told.calls) == (
         whole.model, whole.finish_reason, whole.usage, whole.calls,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+@pytest.mark.parametrize("words_after", [0, 1, 2, 3])
+def test_a_thin_stream_tells_nothing_twice(words_after: int, newline: str) -> None:
+    """The events at its end are kept once, whichever of them tell something."""
+    call = {"functionCall": {"name": "search", "args": {"q": "x"}}}
+    parts = [*[part(text="word")] * 200, part(**call), *[part(text="word")] * words_after]
+    body = b"".join(events(*parts)).replace(b"\n", newline.encode())
+    kept = thin(body)
+    told = parse_response(kept)
+
+    assert told is not None
+    assert len(told.calls) == 1
+    assert kept.count(b"functionCall") == 1
 
 
 def test_a_thin_stream_keeps_the_last_of_what_every_event_tells() -> None:

@@ -33,6 +33,12 @@ _ENDS = (
     b'"done":true',
     b'"done": true',
 )
+_LONG_ENDS = (
+    b"event: response.completed",
+    b"event: response.failed",
+    b"event: response.incomplete",
+)
+_BLANK_LINES = (b"\n\n", b"\r\n\r\n")
 _TAIL = 16 * 1024
 
 
@@ -82,7 +88,7 @@ def thin(body: bytes) -> bytes:
     keep(0)
     last = len(body)
     for _ in range(LAST_KEPT):
-        last, _ = keep(last - 1)
+        last, _ = keep(last - len(gap))  # in the event, not in the one after it
     for word in _TELLING:
         at = body.find(word)
         while at >= 0:
@@ -116,7 +122,11 @@ _TELLING_LAST = (b'"usage":{', b'"usage": {', b"usageMetadata")
 def has_ended(body: bytes | bytearray) -> bool:
     """Whether a stream has said its last: an SDK may stop reading there, before the body's end."""
     tail = bytes(memoryview(body)[-_TAIL:])
-    return any(end in tail for end in _ENDS)
+    if any(end in tail for end in _ENDS):
+        return True
+    # The last event of Responses repeats the request's instructions and tools, and is as long as they are.
+    last = body.rfind(b"\nevent: ")
+    return last >= 0 and tail.endswith(_BLANK_LINES) and body.startswith(_LONG_ENDS, last + 1)
 
 
 def _is_stream(body: bytes | bytearray) -> bool:
