@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
 
+from vestige.limits import MIB
 from vestige.providers.params import read_options
 from vestige.providers.read import parse_request, parse_response
 from vestige.providers.streams import find_first, has_ended, thin
@@ -76,6 +78,21 @@ def test_the_first_sign_of_a_model_is_found(
 def test_what_is_no_stream_has_no_first_token(body: bytes) -> None:
     """Nor does what is cut before it."""
     assert find_first(body) is None
+
+
+def test_an_event_of_a_million_empty_arrays_is_not_looked_into() -> None:
+    """It would take a multiple of its size, in the thread of the program that reads the stream."""
+    body = b'data: {"choices": [' + b"[]," * MIB + b"[]]}\n\n"
+    tracemalloc.start()
+    try:
+        first = find_first(body + b"".join(events(chunk(content="Hi"))))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert first is not None
+    assert first.token > len(body)
+    assert peak < 4 * len(body)
 
 
 def test_a_stream_has_ended_when_it_says_so() -> None:

@@ -18,7 +18,10 @@ from vestige.providers.lenient import as_dict, as_list, as_str, dicts
 EVENTS_MAX = 5_000
 """Looked at from the start. A model that only thinks for longer than this has no first word here."""
 
-_DATA = re.compile(rb"^data:[ ]?(.*?)\r?$", re.MULTILINE)
+CONTAINERS_MAX = 10_000
+"""Of one event, which carries a word or two: `[[],[],…` costs thirty times its size, and seconds."""
+
+_DATA = re.compile(rb"^data:(.*)", re.MULTILINE)
 _LINE = re.compile(rb"^(\{.*\})\r?$", re.MULTILINE)
 
 _ENDS = (
@@ -142,8 +145,11 @@ def _events(body: bytes | bytearray) -> Iterator[tuple[dict[str, Any], int]]:
     for count, found in enumerate(expression.finditer(body)):
         if count >= EVENTS_MAX:
             return
+        data = found[1]
+        if data.count(b"[") + data.count(b"{") > CONTAINERS_MAX:
+            continue
         try:
-            event = msgspec.json.decode(found[1])
+            event = msgspec.json.decode(data)
         except (ValueError, RecursionError):
             continue
         if isinstance(event, dict):
