@@ -218,6 +218,11 @@ def test_an_answer_is_read_where_sdks_read_it(odd: str, text: str) -> None:
         assert response.usage.input_tokens == 5
 
 
+def test_an_odd_text_with_a_million_quotes_is_looked_at_once() -> None:
+    """In a string without an end each quote might begin another: a look from each would take hours."""
+    assert parse_response('{"NaN":"' + '"\\' * MIB) is None
+
+
 def test_a_request_with_half_a_character_is_read() -> None:
     """A program that cuts a text by UTF-16 units sends one."""
     body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "a\ud83d"}]})
