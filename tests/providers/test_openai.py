@@ -193,6 +193,42 @@ def test_a_streamed_answer_is_put_together() -> None:
     assert response.usage == Usage(input_tokens=5, output_tokens=7)
 
 
+@pytest.mark.parametrize("index", [{"index": 0}, {}])
+def test_calls_that_share_an_index_are_told_apart_by_their_ids(index: dict[str, int]) -> None:
+    """Google's compatible endpoint gives every call the first index; other servers give none."""
+
+    def call(arguments: str, **more: Any) -> dict[str, Any]:
+        name = {"name": more.pop("name")} if more else {}
+        return {"tool_calls": [{**index, **more, "function": {**name, "arguments": arguments}}]}
+
+    text = sse(
+        chunk(call('{"a":', id="c0", name="f")),
+        chunk(call("1}")),
+        chunk(call('{"b":', id="c1", name="f")),
+        chunk(call("2", id="c1", name="f")),
+        chunk(call("}")),
+    )
+
+    response = parse_response(text)
+
+    assert response is not None
+    assert [(c.id, c.arguments) for c in response.calls] == [("c0", '{"a":1}'), ("c1", '{"b":2}')]
+
+
+@pytest.mark.parametrize(("total", "output"), [(331, 319), (14, 2), (None, 2)])
+def test_reasoning_is_output_also_where_it_is_counted_beside_it(
+    total: int | None, output: int
+) -> None:
+    """xAI's total is prompt, completion and reasoning; OpenAI's completion includes the reasoning."""
+    usage = {"prompt_tokens": 12, "completion_tokens": 2, "total_tokens": total}
+    details = {"completion_tokens_details": {"reasoning_tokens": 317}}
+
+    response = parse_response(json.dumps({"choices": [], "usage": usage | details}))
+
+    assert response is not None
+    assert response.usage.output_tokens == output
+
+
 def test_a_cut_stream_gives_what_came() -> None:
     """No finish reason: it never finished."""
     text = sse(chunk({"content": "Half"}), end='data: {"choices":[{"del').replace("\n", "\r\n")

@@ -198,6 +198,41 @@ def test_what_is_no_request_is_none(text: str | bytes) -> None:
     assert parse_response(text) is None
 
 
+@pytest.mark.parametrize(
+    ("odd", "text"),
+    [
+        (r'"content":"\ud83d","x":"\ude00"', "\ufffd"),
+        (r'"content":"\ud83d\ude00 \\ud83d \udE00!"', "😀 \\ud83d \ufffd!"),
+        (r'"content":"-Infinity NaN","logprob":-Infinity,"top":NaN', "-Infinity NaN"),
+    ],
+)
+def test_an_answer_is_read_where_sdks_read_it(odd: str, text: str) -> None:
+    """Python's decoder takes half characters and numbers that are none: so what it cost is told."""
+    whole = f'{{"choices":[{{"index":0,"message":{{{odd}}}}}],"usage":{{"prompt_tokens":5}}}}'
+    for body in (whole, "data: " + whole.replace('"message"', '"delta"') + "\n\n"):
+        assert json.loads(whole)
+        response = parse_response(body)
+
+        assert response is not None
+        assert response.text == text
+        assert response.usage.input_tokens == 5
+
+
+def test_an_odd_text_with_a_million_quotes_is_looked_at_once() -> None:
+    """In a string without an end each quote might begin another: a look from each would take hours."""
+    assert parse_response('{"NaN":"' + '"\\' * MIB) is None
+
+
+def test_a_request_with_half_a_character_is_read() -> None:
+    """A program that cuts a text by UTF-16 units sends one."""
+    body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "a\ud83d"}]})
+
+    request = parse_request(body)
+
+    assert request is not None
+    assert request.messages[0].text == "a\ufffd"
+
+
 def test_a_body_with_a_repeated_key_has_no_offsets() -> None:
     """The decoder keeps one of the values; a walk over the text would point at another."""
     text = '{"model":"m","messages":[],"messages":[{"role":"user","content":"x"}]}'

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
 
+from vestige.limits import MIB
 from vestige.providers.params import read_options
 from vestige.providers.read import parse_request, parse_response
 from vestige.providers.streams import find_first, has_ended, thin
@@ -78,11 +80,38 @@ def test_what_is_no_stream_has_no_first_token(body: bytes) -> None:
     assert find_first(body) is None
 
 
+def test_an_event_of_a_million_empty_arrays_is_not_looked_into() -> None:
+    """It would take a multiple of its size, in the thread of the program that reads the stream."""
+    body = b'data: {"choices": [' + b"[]," * MIB + b"[]]}\n\n"
+    tracemalloc.start()
+    try:
+        first = find_first(body + b"".join(events(chunk(content="Hi"))))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert first is not None
+    assert first.token > len(body)
+    assert peak < 4 * len(body)
+
+
 def test_a_stream_has_ended_when_it_says_so() -> None:
     """Not when its bytes stop."""
     assert has_ended(b"data: {}\n\ndata: [DONE]\n\n")
     assert has_ended(b'event: message_stop\ndata: {"type": "message_stop"}\n\n')
     assert not has_ended(b"data: {}\n\n")
+
+
+def test_a_stream_has_ended_also_if_its_last_event_is_long() -> None:
+    """The last event of Responses repeats instructions and tools; half of it is no end."""
+    last = {"type": "response.completed", "response": {"instructions": "event: x " * 5_000}}
+    body = b"".join(
+        [b"event: response.created\n", *events({}), b"event: response.completed\n", *events(last)]
+    )
+
+    assert has_ended(body)
+    assert has_ended(body.replace(b"\n", b"\r\n"))
+    assert not has_ended(body[:-5_000])
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
@@ -105,6 +134,21 @@ def test_a_thin_stream_tells_all_but_its_text(newline: str) -> None:
     assert (told.model, told.finish_reason, told.usage, told.calls) == (
         whole.model, whole.finish_reason, whole.usage, whole.calls,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+@pytest.mark.parametrize("words_after", [0, 1, 2, 3])
+def test_a_thin_stream_tells_nothing_twice(words_after: int, newline: str) -> None:
+    """The events at its end are kept once, whichever of them tell something."""
+    call = {"functionCall": {"name": "search", "args": {"q": "x"}}}
+    parts = [*[part(text="word")] * 200, part(**call), *[part(text="word")] * words_after]
+    body = b"".join(events(*parts)).replace(b"\n", newline.encode())
+    kept = thin(body)
+    told = parse_response(kept)
+
+    assert told is not None
+    assert len(told.calls) == 1
+    assert kept.count(b"functionCall") == 1
 
 
 def test_a_thin_stream_keeps_the_last_of_what_every_event_tells() -> None:

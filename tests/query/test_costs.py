@@ -6,7 +6,9 @@ from pathlib import Path
 
 import vestige
 from vestige.home import Home
-from vestige.query.costs import Cost
+from vestige.providers.prices import price
+from vestige.providers.shapes import Usage
+from vestige.query.costs import Cost, span_costs
 from vestige.query.debugger import Debugger
 from vestige.record.types import SpanClose, SpanOpen
 from vestige.recorder import Recorder
@@ -40,6 +42,34 @@ def test_what_the_program_recorded_counts_before_the_table(home: Home) -> None:
 
     assert answer.cost == Cost(0.75, ())
     assert "cost: $0.75" in answer.text()
+
+
+def test_calls_beside_one_with_a_recorded_cost_are_priced(home: Home) -> None:
+    """One recorded cost does not make the other calls to the model free."""
+    record(home, {"model": "gpt-4o", "cost_usd": 0.25}, {"model": "gpt-4o"})
+    usage = Usage(input_tokens=1_000_000, output_tokens=1_000_000)
+    with vestige.open(home.root) as debugger:
+        cost = debugger.overview("r2").cost
+        run = debugger.store.load_run(debugger.resolve("r2", "run").run.id)
+
+    assert cost == Cost(0.25 + (price("gpt-4o", None, usage) or 0.0), ())
+    assert span_costs([span for span in run.spans if span.type == "llm"]) == cost
+
+
+def test_a_call_within_a_call_costs_once(home: Home) -> None:
+    """A client's own span, and the wire's in it: the outer counts where it tells what it took."""
+    told = {"model": "gpt-4o", "input_tokens": 1000, "output_tokens": 100}
+    with Recorder(home, last_words=False) as recorder:
+        for outer in (told, {**told, "cost_usd": 2.0}, {"model": "gpt-4o"}):
+            with (
+                recorder.run("agent") as run,
+                run.span("chat", type="llm", attributes=outer) as span,
+            ):
+                span.child("wire", type="llm").end(attributes=told)
+    with vestige.open(home.root) as debugger:
+        costs = [debugger.overview(run).cost for run in ("r2", "r3", "r4")]
+
+    assert [cost.dollars if cost else None for cost in costs] == [0.0035, 2.0, 0.0035]
 
 
 def test_a_list_tells_money_when_asked(home: Home) -> None:

@@ -105,6 +105,22 @@ def test_an_agent_runs_again_offline_and_a_changed_request_is_shown(home: Home) 
     assert f"replayed 0 of {recorded}" in other.stderr
 
 
+@pytest.mark.slow
+def test_an_answer_with_very_long_headers_is_replayed(home: Home) -> None:
+    """They are cut in the recording; those before the cut are served, and nothing fails."""
+    agent = "import httpx, sys; print(httpx.post(sys.argv[1] + '/v1/chat/completions', json={'messages': []}).json())"
+    run = (sys.executable, "-m", "vestige", "run", "--", sys.executable)
+    reply = chat()
+    reply.headers["x-policy"] = "a" * 40_000
+    with Server(lambda _: reply) as server:
+        first = run_in(home, agent, server.url, command=run)
+    program = str(home.root.parent / "program.py")
+    again = vestige_command(home, "replay", "r1", "--", sys.executable, program, server.url)
+
+    assert again.returncode == 0, again.stderr
+    assert again.stdout == first.stdout
+
+
 def test_lines_are_served_in_order_and_once(tmp_path: Path) -> None:
     """Two equal requests get their two answers; a third finds nothing left."""
     from vestige.wire.ask import Ask

@@ -145,6 +145,29 @@ def test_what_is_undone_in_steps_is_undone_to_the_last_byte(coding: str, size: i
         assert (plain.data == body, plain.whole) == (True, True)
 
 
+@pytest.mark.parametrize("coding", ["gzip", "zstd"])
+def test_frames_that_follow_each_other_are_one_body(coding: str) -> None:
+    """Clients join them: what a program was given is recorded, wherever the chunks were cut."""
+    first, second = CODERS[coding](b"data: {}\n\n"), CODERS[coding](b"data: [DONE]\n\n")
+    coded = first + second
+    for cut in range(len(coded)):
+        plain = decode(coded, coding, MIB, [cut])
+
+        assert plain is not None
+        assert plain.whole
+        assert plain.data == b"data: {}\n\ndata: [DONE]\n\n"
+
+
+@pytest.mark.parametrize("coding", ["gzip", "zstd"])
+def test_very_many_empty_frames_are_not_all_undone(coding: str) -> None:
+    """They give nothing, so no bound on the size would ever stop them."""
+    plain = decode(CODERS[coding](b"x") + CODERS[coding](b"") * 50_000, coding, MIB)
+
+    assert plain is not None
+    assert not plain.whole
+    assert plain.data == b"x"
+
+
 def test_more_codings_than_anybody_sends_are_not_undone() -> None:
     """Each would have a window of its own."""
     assert decode(b"x", ", ".join(["gzip"] * 1000), MIB) is None

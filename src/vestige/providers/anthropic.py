@@ -214,7 +214,8 @@ def read_stream(events: list[dict[str, Any]]) -> Response:
     message: dict[str, Any] = {}
     usage: dict[str, Any] = {}
     blocks: dict[int, dict[str, Any]] = {}
-    inputs: dict[int, str] = {}
+    texts: dict[int, list[str]] = {}
+    inputs: dict[int, list[str]] = {}
     for event in events:
         kind = event.get("type")
         number = event.get("index")
@@ -224,22 +225,24 @@ def read_stream(events: list[dict[str, Any]]) -> Response:
             message = dict(as_dict(event.get("message")))
             usage = dict(as_dict(message.get("usage")))
         elif kind == "content_block_start":
-            blocks[index] = dict(as_dict(event.get("content_block")))
+            block = blocks[index] = dict(as_dict(event.get("content_block")))
+            texts[index], inputs[index] = [as_str(block.get("text"))], []
         elif kind == "content_block_delta":
-            block = blocks.setdefault(index, {"type": "text"})
-            if "text" in delta:
-                block["text"] = as_str(block.get("text")) + as_str(delta["text"])
-            inputs[index] = inputs.get(index, "") + as_str(delta.get("partial_json"))
+            blocks.setdefault(index, {"type": "text"})
+            texts.setdefault(index, []).append(as_str(delta.get("text")))
+            inputs.setdefault(index, []).append(as_str(delta.get("partial_json")))
         elif kind == "message_delta":
             message["stop_reason"] = delta.get("stop_reason") or message.get("stop_reason")
             # These are running totals: the last one counts, as far as it is given.
             usage |= {k: v for k, v in as_dict(event.get("usage")).items() if v is not None}
         elif kind == "error":
             message["error"] = event.get("error")
-    for index, text in inputs.items():
-        if text and blocks[index].get("type") == "tool_use":
+    for index, block in blocks.items():
+        block["text"] = "".join(texts[index])
+        text = "".join(inputs[index])
+        if text and block.get("type") == "tool_use":
             # Kept as text, also where the stream was cut in the middle of it.
-            blocks[index]["input"] = text
+            block["input"] = text
     message["content"] = [block for _, block in sorted(blocks.items())]
     message["usage"] = usage
     return read_response(message)

@@ -59,15 +59,17 @@ _HOSTS: Final = (
 _PATHS: Final = tuple(
     (re.compile(expression), provider, api)
     for expression, provider, api in (
-        # What looks like a model call and is none, first.
+        # Never anything else, also below `/models` (Azure).
+        (r"/deployments/(?P<model>[^/]+)/chat/completions$", "azure", "chat.completions"),
+        (r"/chat/completions$", "openai", "chat.completions"),
+        # What looks like a model call and is none.
         (r"/messages/(?:count_tokens|batches)\b", "anthropic", OTHER),
+        (r"/models/count-tokens:rawPredict$", "anthropic", OTHER),
         (r"/responses/(?:[^/]+/?(?:cancel|input_items)?|input_tokens)$", "openai", OTHER),
         (r":(?:countTokens|embedContent|batchEmbedContents|batchGenerateContent|predict)$", "gemini", OTHER),
         (r"/(?:embeddings|moderations|models|files|images|audio|batches|fine_tuning|vector_stores)(?:$|/[^:]*$)", "openai", OTHER),
         (r"/api/(?:tags|show|embed|embeddings|pull|ps|version)$", "ollama", OTHER),
         # Model calls.
-        (r"/deployments/(?P<model>[^/]+)/chat/completions$", "azure", "chat.completions"),
-        (r"/chat/completions$", "openai", "chat.completions"),
         (r"/v\d+(?:beta\w*)?/responses$|/openai/(?:v1/)?responses$", "openai", "responses"),
         (r"/models/(?P<model>[^/:]+):(?:streamRawPredict|rawPredict)$", "anthropic", "messages"),
         (r"/v\d+/messages$", "anthropic", "messages"),

@@ -1,7 +1,8 @@
 """OpenAI chat completions, and the many servers that speak them (vLLM, Ollama, LiteLLM, Azure, ...).
 
 Usage: `prompt_tokens` includes cached tokens, and `completion_tokens` includes reasoning; both are
-taken as they are. With several choices, the first one is the answer.
+taken as they are. Only where the total says that reasoning comes on top of it (xAI) it is added: it
+is billed as output. With several choices, the first one is the answer.
 """
 
 from __future__ import annotations
@@ -224,7 +225,7 @@ def read_response(data: dict[str, Any]) -> Response:
 def read_stream(events: list[dict[str, Any]]) -> Response:
     """The chunks of a streamed answer."""
     texts: list[str] = []
-    calls: dict[int, dict[str, str]] = {}
+    calls = _Calls()
     model: str | None = None
     finish: object = None
     usage: object = None
@@ -234,42 +235,62 @@ def read_stream(events: list[dict[str, Any]]) -> Response:
         usage = event.get("usage") or usage
         error = _error(event) or error
         for choice in dicts(event.get("choices")):
-            if choice.get("index", 0) != 0:
+            if choice.get("index") not in (None, 0):
                 continue
             delta = as_dict(choice.get("delta"))
             texts.append(content_text(delta.get("content")) or as_str(delta.get("refusal")))
             texts.append(as_str(choice.get("text")))
             finish = choice.get("finish_reason") or finish
-            _add_calls(calls, delta)
+            calls.add(delta)
     return Response(
         provider=PROVIDER,
         model=model,
         text="".join(texts),
-        calls=[
-            ToolCall(id=call["id"] or None, name=call["name"], arguments=call["arguments"])
-            for _, call in sorted(calls.items())
-        ],
+        calls=calls.joined(),
         finish_reason="error" if error else _finish(finish),
         usage=_usage(usage),
         error=error,
     )
 
 
-def _add_calls(calls: dict[int, dict[str, str]], delta: dict[str, Any]) -> None:
-    """Join the fragments of each call: the first has id and name, the others more arguments."""
-    fragments = list(enumerate(dicts(delta.get("tool_calls"))))
-    legacy = delta.get("function_call")
-    if isinstance(legacy, dict):
-        fragments.append((0, {"index": -1, "function": legacy}))
-    for position, fragment in fragments:
-        index = fragment.get("index")
-        key = index if isinstance(index, int) else position
-        call = calls.setdefault(key, {"id": "", "name": "", "arguments": ""})
-        function = as_dict(fragment.get("function"))
-        call["id"] = call["id"] or as_str(fragment.get("id"))
-        call["name"] = call["name"] or as_str(function.get("name"))
-        arguments = function.get("arguments")
-        call["arguments"] += "" if arguments is None else json_text(arguments)
+class _Calls:
+    """Joins the fragments of each call: the first has id and name, the others more arguments."""
+
+    def __init__(self) -> None:
+        self._latest: dict[int, _Call] = {}
+        self._all: list[tuple[int, _Call]] = []
+
+    def add(self, delta: dict[str, Any]) -> None:
+        fragments = list(enumerate(dicts(delta.get("tool_calls"))))
+        legacy = delta.get("function_call")
+        if isinstance(legacy, dict):
+            fragments.append((0, {"index": -1, "function": legacy}))
+        for position, fragment in fragments:
+            index = fragment.get("index")
+            key = index if isinstance(index, int) else position
+            function = as_dict(fragment.get("function"))
+            call_id, name = as_str(fragment.get("id")), as_str(function.get("name"))
+            call = self._latest.get(key)
+            # Some servers count no index, or give all calls the first: another id with a name begins another.
+            if call is None or (name and call_id and call.id and call_id != call.id):
+                call = self._latest[key] = _Call()
+                self._all.append((key, call))
+            call.id, call.name = call.id or call_id, call.name or name
+            arguments = function.get("arguments")
+            if arguments is not None:
+                call.arguments.append(json_text(arguments))
+
+    def joined(self) -> list[ToolCall]:
+        return [
+            ToolCall(id=call.id or None, name=call.name, arguments="".join(call.arguments))
+            for _, call in sorted(self._all, key=lambda each: each[0])
+        ]
+
+
+class _Call:
+    def __init__(self) -> None:
+        self.id = self.name = ""
+        self.arguments: list[str] = []
 
 
 def _error(data: dict[str, Any]) -> str | None:
@@ -294,7 +315,17 @@ def _usage(value: object) -> Usage:
     writes = (details.get("cache_write_tokens"), usage.get("cache_creation_input_tokens"))
     return Usage(
         input_tokens=find_int(usage.get("prompt_tokens")),
-        output_tokens=find_int(usage.get("completion_tokens")),
+        output_tokens=_output(usage),
         cache_read_tokens=next((find_int(n) for n in reads if n is not None), None),
         cache_write_tokens=next((find_int(n) for n in writes if n is not None), None),
     )
+
+
+def _output(usage: dict[str, Any]) -> int | None:
+    said = find_int(usage.get("completion_tokens"))
+    thought = find_int(as_dict(usage.get("completion_tokens_details")).get("reasoning_tokens"))
+    given = find_int(usage.get("prompt_tokens"))
+    if said is None or thought is None or given is None:
+        return said
+    on_top = find_int(usage.get("total_tokens")) == given + said + thought
+    return said + thought if on_top else said

@@ -153,7 +153,8 @@ def read_response(data: dict[str, Any]) -> Response:
 def read_stream(events: list[dict[str, Any]]) -> Response:
     """The events of a streamed answer: the last one repeats it whole; if cut, what came so far."""
     items: dict[int, dict[str, Any]] = {}
-    texts: dict[int, str] = {}
+    texts: dict[int, list[str]] = {}
+    arguments: dict[int, list[str]] = {}
     last: dict[str, Any] = {}
     error: str | None = None
     for event in events:
@@ -163,20 +164,24 @@ def read_stream(events: list[dict[str, Any]]) -> Response:
         last = as_dict(event.get("response")) or last
         if kind in ("response.output_item.added", "response.output_item.done"):
             items[index] = dict(as_dict(event.get("item")))
+            arguments.pop(index, None)
         elif kind in ("response.output_text.delta", "response.refusal.delta"):
-            texts[index] = texts.get(index, "") + as_str(event.get("delta"))
+            texts.setdefault(index, []).append(as_str(event.get("delta")))
         elif kind == "response.function_call_arguments.delta":
             item = items.setdefault(index, {"type": "function_call"})
-            item["arguments"] = as_str(item.get("arguments")) + as_str(event.get("delta"))
+            given = arguments.setdefault(index, [as_str(item.get("arguments"))])
+            given.append(as_str(event.get("delta")))
         elif kind == "error" or "error" in event:
             error = error_text(event.get("error")) or error_text({**event, "type": None})
     if as_list(last.get("output")):
         response = read_response(last)
     else:
-        for index, text in texts.items():
+        for index, pieces in arguments.items():
+            items[index]["arguments"] = "".join(pieces)
+        for index, pieces in texts.items():
             item = items.setdefault(index, {"type": "message"})
             if not item.get("content"):
-                item["content"] = text
+                item["content"] = "".join(pieces)
         response = read_response({**last, "output": [item for _, item in sorted(items.items())]})
     if error is None:
         return response

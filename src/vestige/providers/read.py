@@ -29,6 +29,9 @@ CONTAINERS_MAX = 1_000_000
 
 DEPTH_MAX = 200
 
+MENDED_MAX = 4 * MIB
+"""Nor are longer ones mended: each escape costs a look."""
+
 Reader = Any
 """One of the provider modules."""
 
@@ -121,8 +124,40 @@ def _decode(body: bytes | str) -> Any:
     try:
         data = msgspec.json.decode(body)
     except (ValueError, RecursionError):  # not JSON, not UTF-8, too deep
-        return None
+        data = _decode_mended(body.encode() if isinstance(body, str) else body)
     return data if _brackets(body) <= DEPTH_MAX or _is_shallow(data) else None
+
+
+def _decode_mended(body: bytes) -> Any:
+    """What SDKs read and our decoder does not: half a character (a server that cuts an emoji in two), and
+    numbers that are none (log probabilities of minus infinity). Both become something harmless."""
+    if len(body) > MENDED_MAX or not body[:64].lstrip().startswith((b"{", b"[")):
+        return None
+    if not _ODD.search(body):
+        return None
+    try:
+        return msgspec.json.decode(_NUMBER_OR_STRING.sub(_mend, body))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _mend(found: re.Match[bytes]) -> bytes:
+    text = found[0]
+    if not text.startswith(b'"'):
+        return b"null"
+    return (
+        _ESCAPE.sub(lambda e: b"\\ufffd" if e["half"] else e[0], text) if b"\\u" in text else text
+    )
+
+
+_ODD = re.compile(rb"\\u[dD][89a-fA-F]|NaN|Infinity")
+_NUMBER_OR_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|NaN|-?Infinity', re.DOTALL)
+"""A string without an end goes to the end of the text: else each of its quotes would be tried."""
+_ESCAPE = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    rb"|(?P<half>\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\.",
+    re.DOTALL,
+)
 
 
 def _brackets(text: bytes | str) -> int:

@@ -18,7 +18,10 @@ from vestige.providers.lenient import as_dict, as_list, as_str, dicts
 EVENTS_MAX = 5_000
 """Looked at from the start. A model that only thinks for longer than this has no first word here."""
 
-_DATA = re.compile(rb"^data:[ ]?(.*?)\r?$", re.MULTILINE)
+CONTAINERS_MAX = 10_000
+"""Of one event, which carries a word or two: `[[],[],…` costs thirty times its size, and seconds."""
+
+_DATA = re.compile(rb"^data:(.*)", re.MULTILINE)
 _LINE = re.compile(rb"^(\{.*\})\r?$", re.MULTILINE)
 
 _ENDS = (
@@ -33,6 +36,12 @@ _ENDS = (
     b'"done":true',
     b'"done": true',
 )
+_LONG_ENDS = (
+    b"event: response.completed",
+    b"event: response.failed",
+    b"event: response.incomplete",
+)
+_BLANK_LINES = (b"\n\n", b"\r\n\r\n")
 _TAIL = 16 * 1024
 
 
@@ -82,7 +91,7 @@ def thin(body: bytes) -> bytes:
     keep(0)
     last = len(body)
     for _ in range(LAST_KEPT):
-        last, _ = keep(last - 1)
+        last, _ = keep(last - len(gap))  # in the event, not in the one after it
     for word in _TELLING:
         at = body.find(word)
         while at >= 0:
@@ -116,7 +125,11 @@ _TELLING_LAST = (b'"usage":{', b'"usage": {', b"usageMetadata")
 def has_ended(body: bytes | bytearray) -> bool:
     """Whether a stream has said its last: an SDK may stop reading there, before the body's end."""
     tail = bytes(memoryview(body)[-_TAIL:])
-    return any(end in tail for end in _ENDS)
+    if any(end in tail for end in _ENDS):
+        return True
+    # The last event of Responses repeats the request's instructions and tools, and is as long as they are.
+    last = body.rfind(b"\nevent: ")
+    return last >= 0 and tail.endswith(_BLANK_LINES) and body.startswith(_LONG_ENDS, last + 1)
 
 
 def _is_stream(body: bytes | bytearray) -> bool:
@@ -132,8 +145,11 @@ def _events(body: bytes | bytearray) -> Iterator[tuple[dict[str, Any], int]]:
     for count, found in enumerate(expression.finditer(body)):
         if count >= EVENTS_MAX:
             return
+        data = found[1]
+        if data.count(b"[") + data.count(b"{") > CONTAINERS_MAX:
+            continue
         try:
-            event = msgspec.json.decode(found[1])
+            event = msgspec.json.decode(data)
         except (ValueError, RecursionError):
             continue
         if isinstance(event, dict):

@@ -13,11 +13,15 @@ from typing import Final
 from vestige.providers.shapes import Usage
 from vestige.record.run import SpanInfo
 from vestige.store.base import Store
-from vestige.store.reports import ModelSum, connection_of, sum_model_calls
+from vestige.store.reports import TELLING, ModelSum, connection_of, sum_model_calls
 
 PRICED_AT_ONCE: Final = 100_000
 """Tokens. A price may rise with the length of a request, so that sums are priced in parts of a
 request's usual length: in parts of this many, and never more parts than there were calls."""
+
+
+Part = tuple[ModelSum, float | None]
+"""Calls to one model, and what the program says that they cost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,44 +41,50 @@ class Cost:
 
 def run_costs(store: Store, run_ids: Sequence[str]) -> dict[str, Cost]:
     """By run id; runs without model calls have no entry."""
-    dollars: dict[str, float] = {}
-    unknown: dict[str, set[str]] = {}
+    parts: dict[str, list[Part]] = {}
     for part, recorded in sum_model_calls(connection_of(store), run_ids):
+        parts.setdefault(part.key, []).append((part, recorded))
+    return {run: _add_up(own) for run, own in parts.items()}
+
+
+def _add_up(parts: Sequence[Part]) -> Cost:
+    dollars: float | None = None
+    unknown = set()
+    told = {part.model for part, recorded in parts if recorded is not None}
+    for part, recorded in parts:
         spent = recorded if recorded is not None else price_of(part)
         if spent is not None:
-            dollars[part.key] = dollars.get(part.key, 0.0) + spent
-        else:
-            unknown.setdefault(part.key, set()).add(part.model or "?")
-    return {
-        run: Cost(dollars.get(run), tuple(sorted(unknown.get(run, ()))))
-        for run in {**dollars, **unknown}
-    }
+            dollars = (dollars or 0.0) + spent
+        elif part.input_tokens or part.output_tokens or part.model not in told:
+            unknown.add(part.model or "?")  # an attempt that took nothing hides no price
+    return Cost(dollars, tuple(sorted(unknown)))
 
 
 def span_costs(calls: Iterable[SpanInfo]) -> Cost:
     """Of model calls at hand, by model; the same sum as `run_costs` has."""
-    sums: dict[str, list[float]] = {}
+    calls = list(calls)
+    telling = {
+        span.id for span in calls if any(span.attributes.get(n) is not None for n in TELLING)
+    }
+    sums: dict[tuple[str, bool], list[float]] = {}
     for span in calls:
-        model = span.attributes.get("model")
-        own = sums.setdefault(model if isinstance(model, str) else "", [0, 0, 0, 0, 0, 0, 0])
+        if span.parent_id in telling:
+            continue
+        model, told = span.attributes.get("model"), span.attributes.get("cost_usd")
+        is_told = isinstance(told, (int, float)) and not isinstance(told, bool)
+        key = (model if isinstance(model, str) else "", is_told)
+        own = sums.setdefault(key, [0, 0, 0, 0, 0, 0])
         own[0] += 1
         for place, name in enumerate(_TOKENS, 1):
             value = span.attributes.get(name)
             own[place] += value if isinstance(value, int) else 0
-        told = span.attributes.get("cost_usd")
-        if isinstance(told, (int, float)) and not isinstance(told, bool):
-            own[5] += told
-            own[6] += 1
-    dollars: float | None = None
-    unknown = []
-    for model, (count, *tokens, told, times) in sums.items():
-        part = ModelSum("", model, int(count), *map(int, tokens))
-        spent = told if times else price_of(part)
-        if spent is None:
-            unknown.append(model or "?")
-        else:
-            dollars = (dollars or 0.0) + spent
-    return Cost(dollars, tuple(sorted(unknown)))
+        own[5] += told if isinstance(told, (int, float)) else 0
+    return _add_up(
+        [
+            (ModelSum("", model, int(count), *map(int, tokens)), spent if is_told else None)
+            for (model, is_told), (count, *tokens, spent) in sums.items()
+        ]
+    )
 
 
 _TOKENS: Final = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")

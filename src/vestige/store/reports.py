@@ -49,6 +49,9 @@ TOKENS_OF_SPANS: Final = ", ".join(
 )
 """Of spans `s`."""
 
+TELLING: Final = ("input_tokens", "output_tokens", "cost_usd")
+"""A model call that has one of these tells what it took."""
+
 SPANS_COUNTED_MAX: Final = 200_000
 """Spans of the latest runs that are counted for a ranking: some tenths of a second."""
 
@@ -92,16 +95,20 @@ class ModelSum:
 def sum_model_calls(
     connection: sqlite3.Connection, run_ids: Sequence[str]
 ) -> Iterator[tuple[ModelSum, float | None]]:
-    """The model calls of some runs, by run and model; and what the program itself says they cost."""
+    """The model calls of some runs, by run and model, those of which the program itself says what they
+    cost apart from the others. A call inside another that tells what it took (a client's own span, and
+    the wire's in it) is the same call, and counts once."""
     marks = ", ".join("?" * len(run_ids))
     rows = connection.execute(
         f"""
         SELECT r.run_id, coalesce(json_extract(s.attributes, '$.model'), ''), count(*),
           {TOKENS_OF_SPANS}, sum(CAST(json_extract(s.attributes, '$.cost_usd') AS REAL))
         FROM spans s JOIN runs r ON r.id = s.run
+          LEFT JOIN spans o ON o.span_id = s.parent_id AND o.run = s.run AND o.type = 'llm'
         WHERE r.run_id IN ({marks}) AND s.type = 'llm' AND s.attributes IS NOT NULL
           AND (r.input_tokens > 0 OR r.output_tokens > 0)
-        GROUP BY 1, 2
+          AND coalesce({", ".join(f"json_extract(o.attributes, '$.{name}')" for name in TELLING)}) IS NULL
+        GROUP BY 1, 2, json_extract(s.attributes, '$.cost_usd') IS NULL
         """,
         list(run_ids),
     )

@@ -102,6 +102,9 @@ _PIECE = BODY_CHUNK
 _SIP = 16
 """Bytes decoded at a time where the library knows no bound: they stand for some ten megabytes at most."""
 
+FRAMES_MAX = 10_000
+"""One after the other: empty ones give nothing, so that no bound on the size would ever stop them."""
+
 CODINGS_MAX = 4
 """One upon the other: each has a window in memory, and nobody sends more than two."""
 
@@ -113,7 +116,7 @@ def _names(coding: str) -> list[str]:
 
 def _make_step(name: str) -> Step | None:
     if name in ("gzip", "x-gzip"):
-        return _zlib(16 + zlib.MAX_WBITS)
+        return _framed(lambda: zlib.decompressobj(16 + zlib.MAX_WBITS), _inflate)
     if name == "deflate":
         return _Deflate()
     try:
@@ -128,13 +131,31 @@ def _make_step(name: str) -> Step | None:
 
 def _zlib(window: int) -> Step:
     decoder = zlib.decompressobj(window)
+    return lambda coded: _inflate(decoder, coded)
+
+
+def _inflate(decoder: Any, coded: bytes) -> Iterator[bytes]:
+    plain = decoder.decompress(coded, _PIECE)
+    yield plain
+    while len(plain) == _PIECE:  # there may be more, even where all was taken in
+        plain = decoder.decompress(decoder.unconsumed_tail, _PIECE)
+        yield plain
+
+
+def _framed(make: Callable[[], Any], undo: Callable[[Any, bytes], Iterator[bytes]]) -> Step:
+    """Of gzip and zstd: a server may send one after the other, and clients join them."""
+    decoder = make()
+    frames = 1
 
     def step(coded: bytes) -> Iterator[bytes]:
-        plain = decoder.decompress(coded, _PIECE)
-        yield plain
-        while len(plain) == _PIECE:  # there may be more, even where all was taken in
-            plain = decoder.decompress(decoder.unconsumed_tail, _PIECE)
-            yield plain
+        nonlocal decoder, frames
+        while coded:
+            if decoder.eof:
+                decoder, frames = make(), frames + 1
+                if frames > FRAMES_MAX:
+                    raise ValueError("more frames than the bound")
+            yield from undo(decoder, coded)
+            coded = decoder.unused_data if decoder.eof else b""
 
     return step
 
@@ -181,14 +202,13 @@ def _zstd() -> Step:
         from compression import zstd
     except ImportError:
         from backports import zstd
-    decoder = zstd.ZstdDecompressor()
 
-    def step(coded: bytes) -> Iterator[bytes]:
+    def undo(decoder: Any, coded: bytes) -> Iterator[bytes]:
         yield decoder.decompress(coded, _PIECE)
         while not decoder.needs_input and not decoder.eof:
             yield decoder.decompress(b"", _PIECE)
 
-    return step
+    return _framed(zstd.ZstdDecompressor, undo)
 
 
 def _sipping(decode_some: Callable[[bytes], bytes]) -> Step:

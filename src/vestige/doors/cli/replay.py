@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -60,8 +61,6 @@ def replay(home: Home, id: str, command: tuple[str, ...]) -> None:
 
 def _lines(debugger: Debugger, run_id: str) -> Iterator[Line]:
     """The calls of a run and of the runs that it started, in order."""
-    import msgspec
-
     from vestige.wire.replay import Answer, Line, digest, target_of
 
     for span in sorted(_calls(debugger, run_id), key=lambda span: span.started_ns):
@@ -76,11 +75,29 @@ def _lines(debugger: Debugger, run_id: str) -> Iterator[Line]:
             digest(_read(debugger, span.input)),
             Answer(
                 status if isinstance(status, int) else None,
-                msgspec.json.decode(headers) if isinstance(headers, str) else {},
+                _read_headers(headers),
                 _read(debugger, span.output),
                 None if error is None else str(error).rpartition(".")[2],
             ),
         )
+
+
+def _read_headers(told: object) -> dict[str, str]:
+    """Of a JSON object that was too long for an attribute, those that stand before the cut."""
+    import msgspec
+
+    text = told if isinstance(told, str) else ""
+    before = _BEFORE_CUT.match(text)
+    for each in (text, before[0].rstrip(",") + "}" if before else "{}"):
+        try:
+            return msgspec.json.decode(each, type=dict[str, str])
+        except (msgspec.DecodeError, ValueError, RecursionError):
+            continue
+    return {}
+
+
+_TEXT = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_BEFORE_CUT = re.compile(rf"\{{(?:{_TEXT}:{_TEXT},?)*+")
 
 
 def _calls(debugger: Debugger, run_id: str) -> Iterator[SpanInfo]:
