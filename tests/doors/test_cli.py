@@ -129,7 +129,8 @@ def test_list_of_everything_has_the_runs_of_mere_processes_too(recorded: Home) -
 def test_list_says_how_to_see_more(recorded: Home) -> None:
     """A cut list is never silent about it."""
     assert (
-        vestige("list", "--limit", "1").stdout.splitlines()[-1] == "… more: vestige list --limit 5"
+        vestige("list", "--limit", "1").stdout.splitlines()[-1]
+        == "… more: vestige list --limit 1 --after r3"
     )
 
 

@@ -21,7 +21,7 @@ from vestige.formats.wink.log_records import our_level, to_ns
 from vestige.formats.wink.manifest import Manifest
 from vestige.formats.wink.read import STATUSES, ReadContent
 from vestige.query import words
-from vestige.query.layout import Asked, columns, fit
+from vestige.query.layout import Asked, columns, fit, fit_page
 from vestige.query.states import SliceChange, diff_states
 
 View = Literal["overview", "snapshots", "logs", "files", "metadata"]
@@ -58,10 +58,11 @@ class BundleAnswer(Asked):
         """Within a budget; what is left out has its command."""
         head, rows = self.parts()
         moods = dict([*head, *rows])
-        shown = fit(
+        overview = self.view == "overview"
+        shown = (fit if overview else fit_page)(
             [text for text, _ in head],
             [text for text, _ in rows[self.after :]],
-            self.next_steps() if self.view == "overview" else [],
+            self.next_steps() if overview else [],
             budget,
             lambda left: self._more(len(rows) - left, left),
         )

@@ -14,7 +14,7 @@ from vestige.limits import SHOW_LINES_MAX
 from vestige.query import words
 from vestige.query.budget import count_tokens
 from vestige.query.cases import failed_cases
-from vestige.query.layout import Asked, cost
+from vestige.query.layout import Asked, begin_of, cost
 from vestige.query.timeline import Line, is_stamp, nodes_in_depth, timeline
 from vestige.record.run import (
     BodyRef,
@@ -104,9 +104,17 @@ class ShowAnswer(Asked):
         if not found:
             return [*head, (self._nothing(), "ok")]
         told = self._cut(found, budget - cost([text for text, _ in head]))
+        if self._is_page and len(told) == 2 and cost([text for text, _ in told]) > budget:
+            (row, mood), more = told  # the page that goes on after this line must tell it
+            told = [(begin_of(row, budget - cost([more[0]])), mood), more]
         while len(told) > 1 and cost([text for text, _ in told]) > budget:
             told.pop(0)  # a budget for hardly more than the command
         return [*head, *told] if cost([text for text, _ in [*head, *told]]) <= budget + 1 else told
+
+    @property
+    def _is_page(self) -> bool:
+        """From some place on, and not both ends."""
+        return self.options.after is not None or bool(self.unread)
 
     def _cut(self, found: list[Line], budget: int) -> list[tuple[str, str]]:
         """The end of a run is what one came for: a long one is cut in the middle. Pages follow."""
@@ -123,7 +131,7 @@ class ShowAnswer(Asked):
                 return [*rows, (_told(self.unread, self._page(skipped + total)), "ok")]
             return self._within_limit(rows, limit)
         told = count_tokens(_told(total, self._page(skipped + total))) + 1
-        if self.options.after is not None or self.unread:
+        if self._is_page:
             count = max(1, min(limit, _count_fitting(costs, budget - told)))
             left = total - count + self.unread
             more = (_told(left, self._page(skipped + count)), "ok")
