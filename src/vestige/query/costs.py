@@ -53,28 +53,33 @@ def run_costs(store: Store, run_ids: Sequence[str]) -> dict[str, Cost]:
 
 def span_costs(calls: Iterable[SpanInfo]) -> Cost:
     """Of model calls at hand, by model; the same sum as `run_costs` has."""
-    sums: dict[str, list[float]] = {}
+    calls = list(calls)
+    told = {span.id: dollars for span in calls if (dollars := _told(span)) is not None}
+    dollars = sum(told.values()) if told else None
+    sums: dict[str, list[int]] = {}
     for span in calls:
+        if span.id in told or span.parent_id in told:
+            continue
         model = span.attributes.get("model")
-        own = sums.setdefault(model if isinstance(model, str) else "", [0, 0, 0, 0, 0, 0, 0])
+        own = sums.setdefault(model if isinstance(model, str) else "", [0, 0, 0, 0, 0])
         own[0] += 1
         for place, name in enumerate(_TOKENS, 1):
             value = span.attributes.get(name)
             own[place] += value if isinstance(value, int) else 0
-        told = span.attributes.get("cost_usd")
-        if isinstance(told, (int, float)) and not isinstance(told, bool):
-            own[5] += told
-            own[6] += 1
-    dollars: float | None = None
     unknown = []
-    for model, (count, *tokens, told, times) in sums.items():
-        part = ModelSum("", model, int(count), *map(int, tokens))
-        spent = told if times else price_of(part)
+    for model, (count, *tokens) in sums.items():
+        spent = price_of(ModelSum("", model, count, *tokens))
         if spent is None:
             unknown.append(model or "?")
         else:
             dollars = (dollars or 0.0) + spent
     return Cost(dollars, tuple(sorted(unknown)))
+
+
+def _told(span: SpanInfo) -> float | None:
+    """What the program says that a call cost."""
+    told = span.attributes.get("cost_usd")
+    return float(told) if isinstance(told, (int, float)) and not isinstance(told, bool) else None
 
 
 _TOKENS: Final = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")

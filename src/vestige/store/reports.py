@@ -92,7 +92,8 @@ class ModelSum:
 def sum_model_calls(
     connection: sqlite3.Connection, run_ids: Sequence[str]
 ) -> Iterator[tuple[ModelSum, float | None]]:
-    """The model calls of some runs, by run and model; and what the program itself says they cost."""
+    """The model calls of some runs, by run and model; and what the program itself says they cost:
+    those of which it says nothing stand apart, to be priced; not if the call around them says it."""
     marks = ", ".join("?" * len(run_ids))
     rows = connection.execute(
         f"""
@@ -101,7 +102,10 @@ def sum_model_calls(
         FROM spans s JOIN runs r ON r.id = s.run
         WHERE r.run_id IN ({marks}) AND s.type = 'llm' AND s.attributes IS NOT NULL
           AND (r.input_tokens > 0 OR r.output_tokens > 0)
-        GROUP BY 1, 2
+          AND (json_extract(s.attributes, '$.cost_usd') IS NOT NULL OR NOT EXISTS (
+            SELECT 1 FROM spans p WHERE p.span_id = s.parent_id AND p.run = s.run
+              AND p.type = 'llm' AND json_extract(p.attributes, '$.cost_usd') IS NOT NULL))
+        GROUP BY 1, 2, json_extract(s.attributes, '$.cost_usd') IS NULL
         """,
         list(run_ids),
     )
