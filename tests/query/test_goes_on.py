@@ -50,6 +50,24 @@ def test_the_rest_of_a_text_is_where_it_was_asked(tmp_path: Path) -> None:
     assert rest.endswith(f"vestige body r2.s2 --in --home {tmp_path / 'home'}")
 
 
+def test_pages_of_a_body_as_data_end_between_characters(tmp_path: Path) -> None:
+    """In the middle of one, a text would come as base64."""
+    text = "x" + "é请" * 400_000
+    with Recorder(Home(tmp_path / "home"), last_words=False) as recorder:
+        recorder.run("triage").child("ask", type="llm", body=text).end()
+    load(Home(tmp_path / "home"))
+
+    pages = []
+    with vestige.open(tmp_path / "home") as debugger:
+        at: int | None = 0
+        while at is not None:
+            pages.append(debugger.body("r2.s2", bytes=f"{at}:").data())
+            at = pages[-1]["next"]
+
+    assert [page["encoding"] for page in pages] == ["text", "text"]
+    assert "".join(page["text"] for page in pages) == text
+
+
 def test_pages_from_a_moment_hold_every_line_once(debugger: Debugger) -> None:
     """The moment is told to the nanosecond: else the first line would be outside the next page, and
     what it counts from there would pass over one."""
