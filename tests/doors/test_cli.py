@@ -283,7 +283,7 @@ def test_a_long_run_is_cut_in_the_middle_and_says_so(home: Home) -> None:
     assert "line 0" in text
     assert "line 99" in text
     assert "line 50" not in text
-    assert "81 lines left out here; all of them: vestige show --limit 101" in text
+    assert "81 lines left out here; all of them: vestige show r2 --limit 101" in text
 
 
 def test_a_dead_run_is_stamped_by_whoever_reads_first(dead: Home) -> None:

@@ -157,18 +157,18 @@ class ShowAnswer(Asked):
         return self._again("--after", str(after))
 
     def _again(self, *more: str) -> str:
-        own = [self.asked] if self.asked else []
-        return self.command("show", *own, *self.options.words(), *more)
+        # The latest is another one as soon as the next begins.
+        own = self.asked or self.run.info.short_id
+        return self.command("show", own, *self.options.words(), *more)
 
     @cached_property
     def _found(self) -> list[Line]:
         options = self.options
-        lines = timeline(self.run, errors_only=options.errors, fold=options.fold)
+        between = (_ns(options.from_s, 0), _ns(options.to_s, 2**62))
+        lines = timeline(self.run, errors_only=options.errors, fold=options.fold, between=between)
         if options.type is not None:
             ids = {span.short_id for span in self.run.spans if span.type == options.type}
             lines = [line for line in lines if line.id in ids]
-        low, high = _ns(options.from_s, 0), _ns(options.to_s, 2**62)
-        lines = [line for line in lines if low <= line.at_ns <= high]
         if options.depth is not None:
             lines = [line for line in lines if line.depth <= options.depth]
         return lines
