@@ -52,7 +52,7 @@ def test_the_rest_of_a_text_is_where_it_was_asked(tmp_path: Path) -> None:
 
 def test_pages_of_a_body_as_data_end_between_characters(tmp_path: Path) -> None:
     """In the middle of one, a text would come as base64."""
-    text = "x" + "é请" * 400_000
+    text = "xx" + "é请" * 400_000
     with Recorder(Home(tmp_path / "home"), last_words=False) as recorder:
         recorder.run("triage").child("ask", type="llm", body=text).end()
     load(Home(tmp_path / "home"))

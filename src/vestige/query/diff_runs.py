@@ -274,7 +274,7 @@ def _say_run(evidence: Evidence) -> str:
     spent = info.duration_ns if info.duration_ns is not None else info.last_ns - info.started_ns
     tokens = f", {words.number(info.input_tokens)}+{words.number(info.output_tokens)} tokens"
     return (
-        f"{info.short_id} {words.one_line(info.name, 60)}: {info.outcome} after {words.duration(spent)}, "
+        f"{info.short_id} {words.one_line(info.name, 60)}: {words.one_line(info.outcome, 20)} after {words.duration(spent)}, "
         f"{words.counted(info.span_count, 'span')}{tokens if info.tokens else ''}"
     )
 

@@ -247,7 +247,7 @@ def header(run: Run) -> list[str]:
         facts.append("not sampled: only the run itself, warnings and errors were kept")
     partial = " (partial)" if partial_of(run) else ""
     return [
-        f"{info.short_id} {words.one_line(info.name, 80)}: {info.outcome} after {spent}{partial}",
+        f"{info.short_id} {words.one_line(info.name, 80)}: {words.one_line(info.outcome, 20)} after {spent}{partial}",
         f"{info.id}  {words.timestamp(info.started_ns)}",
         " · ".join(facts),
     ]

@@ -115,7 +115,7 @@ class TranscriptAnswer(Asked):
         tokens = (words.number(info.input_tokens), words.number(info.output_tokens))
         told = f", {'+'.join(tokens)} tokens" if info.tokens else ""
         name = words.one_line(info.name, 80)
-        text = f"{info.short_id} {name}: {info.outcome} after {words.duration(took)}{told}"
+        text = f"{info.short_id} {name}: {words.one_line(info.outcome, 20)} after {words.duration(took)}{told}"
         yield text, f"head {info.outcome}"
 
     def _nothing(self) -> str:
