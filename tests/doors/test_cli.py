@@ -129,7 +129,8 @@ def test_list_of_everything_has_the_runs_of_mere_processes_too(recorded: Home) -
 def test_list_says_how_to_see_more(recorded: Home) -> None:
     """A cut list is never silent about it."""
     assert (
-        vestige("list", "--limit", "1").stdout.splitlines()[-1] == "… more: vestige list --limit 5"
+        vestige("list", "--limit", "1").stdout.splitlines()[-1]
+        == "… more: vestige list --limit 1 --after r3"
     )
 
 
@@ -282,7 +283,7 @@ def test_a_long_run_is_cut_in_the_middle_and_says_so(home: Home) -> None:
     assert "line 0" in text
     assert "line 99" in text
     assert "line 50" not in text
-    assert "81 lines left out here; all of them: vestige show --limit 101" in text
+    assert "81 lines left out here; all of them: vestige show r2 --limit 101" in text
 
 
 def test_a_dead_run_is_stamped_by_whoever_reads_first(dead: Home) -> None:

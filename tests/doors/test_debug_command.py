@@ -149,6 +149,22 @@ def test_what_a_bundle_says_cannot_command_the_terminal(tmp_path: Path) -> None:
         assert "\x1b" not in run("debug", path, "--view", view).stdout, view
 
 
+@pytest.mark.parametrize("told", [{"started_at": "2026-01-02\x1b03:04:05+00:00"}, {"duration_seconds": 1e300}])  # fmt: skip
+def test_times_of_a_bundle_are_foreign_too(bundle: Path, tmp_path: Path, told: Any) -> None:
+    """Anything may stand between a day and an hour; and a duration may be as long as a number can be."""
+    members = members_of(bundle)
+    name = next(each for each in members if each.endswith("manifest.json"))
+    manifest = json.loads(members[name])
+    manifest["execution"].update(told)
+    members[name] = json.dumps(manifest).encode()
+    path = tmp_path / "odd.wink"
+    write_zip(path, members)
+
+    for command in (["debug"], ["debug", "--view", "snapshots"], ["show"]):
+        result = run(*command, path)
+        assert result.exit_code == 0 and "\x1b" not in result.stdout, result.output
+
+
 # --- at a terminal -------------------------------------------------------------------------------
 
 

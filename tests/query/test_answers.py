@@ -23,6 +23,7 @@ from vestige.query.debugger import Debugger
 from vestige.query.evidence import Evidence
 from vestige.query.lists import ListAnswer
 from vestige.record.finding import Finding
+from vestige.record.types import Log, SpanClose, SpanOpen
 from vestige.recorder import Recorder
 from vestige.store.base import CheckResult, RetentionPolicy
 from vestige.store.sqlite import SqliteStore
@@ -304,6 +305,32 @@ def test_overview_span_check_and_why_as_a_whole(small: Debugger, golden: Golden)
     texts = [f"$ {answer.verb}\n{answer.text()}\n" for answer in answers]
 
     golden("answers.txt", "\n".join(texts))
+
+
+def test_every_field_of_a_record_may_be_foreign(tmp_path: Path) -> None:
+    """A status is text that is kept as it came: how a run ended is told like any other foreign text."""
+    writer, run, at_ns = "5f0c9a1e77b2c4d0", "run-1", 1_763_229_905_000_000_000
+    with SqliteStore.open(tmp_path / "store.db") as store:
+        store.append(
+            [
+                SpanOpen(1, writer, 1, at_ns, run, "root", EVIL, "run", EVIL, None, EVIL),
+                SpanOpen(1, writer, 2, at_ns, run, "step", EVIL, EVIL, EVIL, "root"),
+                Log(1, writer, 3, at_ns, run, EVIL, EVIL, EVIL, "step", {EVIL: EVIL}),
+                SpanClose(1, writer, 4, at_ns, run, "step", EVIL, 1, {EVIL: EVIL}),
+                SpanClose(1, writer, 5, at_ns, run, "root", EVIL, 1, {"error.type": EVIL}),
+            ]
+        )
+        asked = Debugger(store)
+        answers = [
+            asked.list(), asked.overview(), asked.show(), asked.show(errors=True), asked.transcript(),
+            asked.outline(), asked.check(), asked.span("r1.s2"), asked.why("r1.s2"),
+            asked.diff("r1", "r1"), asked.diff("r1.s1", "r1.s2"), asked.stats(by="type"),
+        ]  # fmt: skip
+        texts = {answer.verb: answer.text(8_000) for answer in answers}
+
+    for verb, text in texts.items():
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f\u202e]", text), verb
+        assert not re.search(r"(?m)^\s*(IGNORE|SYSTEM)", text), verb
 
 
 def test_check_tells_the_earliest_of_a_chain_and_counts_the_rest(small: Debugger) -> None:

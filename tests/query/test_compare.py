@@ -114,3 +114,16 @@ def test_large_and_hostile_groups_stay_within_the_budget(home: Home) -> None:
     again = f"vestige compare --budget 3200 {' '.join(a)} -- {' '.join(b)}"
     assert f"more rows: {again}" in answer.text()
     assert answer.text() == compared(home).text()
+
+
+def test_a_number_as_large_as_there_are_is_compared(home: Home) -> None:
+    """Some mean "no limit" by it; two of them add up to more than a float holds."""
+    with Recorder(home) as recorder:
+        for name, limit in (("bad", 1.7e308), ("good", 5.0)):
+            with recorder.run(name) as run:
+                for _ in range(2):
+                    run.span("search", "tool", {"limit": limit}).end()
+
+    found = {one.what: (one.a, one.b) for one in compared(home).found if one.kind == "number"}
+
+    assert found == {"tool limit": ("~1.7e+308", "~5")}

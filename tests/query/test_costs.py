@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import vestige
 from vestige.home import Home
 from vestige.providers.prices import price
@@ -70,6 +72,33 @@ def test_a_call_within_a_call_costs_once(home: Home) -> None:
         costs = [debugger.overview(run).cost for run in ("r2", "r3", "r4")]
 
     assert [cost.dollars if cost else None for cost in costs] == [0.0035, 2.0, 0.0035]
+
+
+def test_calls_without_a_recorded_cost_are_priced_beside_those_that_have_one(home: Home) -> None:
+    """One call that says what it cost does not make the others of its model free."""
+    record(home, {"model": "gpt-4o-mini"}, {"model": "gpt-4o-mini"})
+    record(home, {"model": "gpt-4o-mini"}, {"model": "gpt-4o-mini"}, {"model": "gpt-4o-mini", "cost_usd": 0.25})  # fmt: skip
+    with vestige.open(home.root) as debugger:
+        runs = debugger.list(cost=True).data()["runs"]
+        mixed, plain = (run["cost_usd"] for run in runs)
+        pair = (run["short_id"] for run in reversed(runs))
+        deltas = {each["name"]: each["b"] for each in debugger.diff(*pair).data()["deltas"]}
+
+    assert mixed == pytest.approx(plain + 0.25)
+    assert deltas["cost_usd"] == pytest.approx(mixed)
+
+
+def test_a_call_inside_one_that_says_its_cost_is_not_priced_again(home: Home) -> None:
+    """A client's own span and the wire's in it are one call."""
+    with Recorder(home, last_words=False) as recorder, recorder.run("agent") as run:
+        outer = run.span("chat", type="llm")
+        outer.span("POST", type="llm").end(attributes={**TOKENS, "model": "gpt-4o-mini"})
+        outer.end(attributes={"model": "gpt-4o-mini", "cost_usd": 0.25})
+    with vestige.open(home.root) as debugger:
+        listed = debugger.list(cost=True).data()["runs"][0]["cost_usd"]
+        deltas = {each["name"]: each["b"] for each in debugger.diff("r1", "r2").data()["deltas"]}
+
+    assert (listed, deltas["cost_usd"]) == (0.25, 0.25)
 
 
 def test_a_list_tells_money_when_asked(home: Home) -> None:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import vestige
 from vestige import Recorder
 from vestige.collector.loop import catch_up
 from vestige.errors import NotFoundError, UsageError
@@ -142,6 +143,13 @@ def test_ids_in_other_places_are_no_mere_renaming() -> None:
     """Two texts are alike only if their ids stand in the same places."""
     assert normalise("call_1 call_1", ("ids",)) == normalise("call_2 call_2", ("ids",))
     assert normalise("call_1 call_1", ("ids",)) != normalise("call_2 call_3", ("ids",))
+
+
+def test_a_long_text_of_words_that_begin_ids_is_read_once() -> None:
+    """From each of its words to its end would take hours; the suite's own bound ends that."""
+    text = "run-" * 250_000
+
+    assert normalise(text, ("ids", "times")) == text
 
 
 def test_an_unknown_rule_is_refused_with_the_known_ones() -> None:
@@ -298,6 +306,22 @@ def test_equal_runs_do_not_differ(home: Home) -> None:
         "no step differs (3 steps); 1 of the same ones differ only in ids and times"
     )
     assert strict.exit_code == 1
+
+
+def test_bytes_that_are_no_text_are_not_all_the_same(home: Home) -> None:
+    """As text they all look alike; that two bodies are equal is said of their bytes."""
+    with Recorder(home) as recorder:
+        for body in (b"caf\xe9", b"caf\xe8"):
+            with recorder.run("triage") as run:
+                run.child("read", "tool", body="{}").end(body=body)
+
+    with vestige.open(home.root) as debugger:
+        a, b = (run.short_id for run in reversed(debugger.list().runs))
+        spans, runs = debugger.diff(f"{a}.s2", f"{b}.s2"), debugger.diff(a, b)
+
+    assert (spans.exit_code, runs.exit_code) == (1, 1)
+    assert "differ in bytes that are none" in spans.text() and ": output" not in spans.text()
+    assert "1 of 1 step differ" in runs.text()
 
 
 def test_the_failing_tool_comes_before_the_step_that_failed_by_it(home: Home) -> None:

@@ -7,9 +7,13 @@ from pathlib import Path
 
 import pytest
 
+import vestige
+from conftest import load
 from vestige import clock
+from vestige.home import Home
 from vestige.query.debugger import Debugger
 from vestige.record.types import AnyRecord, SpanOpen
+from vestige.recorder import Recorder
 from vestige.settings import parse_duration
 from vestige.store.sqlite import SqliteStore
 
@@ -31,6 +35,37 @@ def debugger(tmp_path: Path) -> Debugger:
     store = SqliteStore.open(tmp_path / "store.db")
     store.append(records)
     return Debugger(store)
+
+
+def test_the_rest_of_a_text_is_where_it_was_asked(tmp_path: Path) -> None:
+    """A command without the home would ask another store."""
+    with Recorder(Home(tmp_path / "home"), last_words=False) as recorder:
+        recorder.run("triage").child("ask", type="llm", body="x" * 5_000).end()
+    load(Home(tmp_path / "home"))
+
+    with vestige.open(tmp_path / "home") as debugger:
+        lines = debugger.transcript().text().splitlines()
+
+    (rest,) = [line for line in lines if "in all" in line]
+    assert rest.endswith(f"vestige body r2.s2 --in --home {tmp_path / 'home'}")
+
+
+def test_pages_of_a_body_as_data_end_between_characters(tmp_path: Path) -> None:
+    """In the middle of one, a text would come as base64."""
+    text = "xx" + "é请" * 400_000
+    with Recorder(Home(tmp_path / "home"), last_words=False) as recorder:
+        recorder.run("triage").child("ask", type="llm", body=text).end()
+    load(Home(tmp_path / "home"))
+
+    pages = []
+    with vestige.open(tmp_path / "home") as debugger:
+        at: int | None = 0
+        while at is not None:
+            pages.append(debugger.body("r2.s2", bytes=f"{at}:").data())
+            at = pages[-1]["next"]
+
+    assert [page["encoding"] for page in pages] == ["text", "text"]
+    assert "".join(page["text"] for page in pages) == text
 
 
 def test_pages_from_a_moment_hold_every_line_once(debugger: Debugger) -> None:
@@ -72,3 +107,53 @@ def test_an_age_is_told_as_it_can_be_asked_with(tmp_path: Path, since: str) -> N
     told = re.search(r"--since (\S+) ", text)
     assert told is not None
     assert parse_duration(told[1]) == min(parse_duration(since), 1e9)
+
+
+@pytest.mark.parametrize("budget", [50, 60, 75, 100, 110])
+@pytest.mark.parametrize("verb", ["list", "sql", "grep"])
+def test_pages_of_any_size_hold_every_row_once(tmp_path: Path, verb: str, budget: int) -> None:
+    """However small a page is: it tells a row, and its command goes on after what it told."""
+    with SqliteStore.open(tmp_path / "store.db") as store:
+        for number in range(25):
+            store.append([SpanOpen(1, WRITER, number + 1, T0 + number, f"run-{number}", "root", "agent", "run", f"agent {number}")])  # fmt: skip
+        debugger = Debugger(store, at="--home /srv/agents/of/the/night/shift")
+        asked = {
+            "list": lambda after: debugger.list(limit=10, after=after),
+            "sql": lambda after: debugger.sql("SELECT 'r' || id, name FROM runs", after=int(after or 0)),
+            "grep": lambda after: debugger.grep("agent", after=after),
+        }  # fmt: skip
+        found: list[str] = []
+        after: str | None = None
+        for _ in range(30):
+            text = asked[verb](after).text(budget)
+            found += re.findall(r"(?m)^(r\d+)\b", text)
+            more = re.findall(r"--after (\S+)", text)
+            if not more:
+                break
+            (after,) = more
+
+    assert sorted(found) == sorted(f"r{number + 1}" for number in range(25))
+
+
+@pytest.mark.parametrize("budget", [60, 80, 150, 300])
+@pytest.mark.parametrize("verb", ["show", "transcript"])
+def test_a_line_longer_than_a_page_is_told_in_part(tmp_path: Path, verb: str, budget: int) -> None:
+    """Passed over, nobody would know of it: the page's command goes on after it."""
+    with SqliteStore.open(tmp_path / "store.db") as store:
+        store.append([SpanOpen(1, WRITER, 1, T0, RUN, "root", "agent", "run", "triage")])
+        for number in range(6):
+            name = f"step {number} {'退款' * 20 * (number % 3)}"
+            store.append([SpanOpen(1, WRITER, number + 2, T0 + number, RUN, f"step{number}", "agent", "step", name, "root")])  # fmt: skip
+        debugger = Debugger(store)
+        found: list[str] = []
+        after: str | None = None
+        for _ in range(8):
+            asked = debugger.show("r1", after=int(after or 0)) if verb == "show" else debugger.transcript("r1", after=after)  # fmt: skip
+            text = asked.text(budget)
+            found += re.findall(r"step (\d)", text)
+            more = re.findall(r"--after (\S+)", text)
+            if not more:
+                break
+            (after,) = more
+
+    assert found == [str(number) for number in range(6)]

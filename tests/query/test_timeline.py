@@ -223,3 +223,12 @@ def test_the_same_as_data_keeps_everything() -> None:
     assert data["spans"][0]["input"] == {"id": 3, "size_bytes": 10, "cut": None}
     assert data["logs"][0]["message"] == "m"
     assert list_data([whole.info]) == {"version": 1, "runs": [data["run"]]}
+
+
+def test_repeats_within_a_stretch_of_time_are_counted_there() -> None:
+    """Folded before, those that began earlier would take the others out with them."""
+    many = run(*(span(f"s{seq}", name="search", seq=seq) for seq in range(6)))
+
+    (line,) = timeline(many, between=(2 * MS, 4 * MS))
+
+    assert (line.id, line.at_ns, line.count) == ("r1.s2", 2 * MS, 3)

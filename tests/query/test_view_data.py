@@ -121,6 +121,21 @@ def test_a_value_told_as_a_state_is_a_snapshot_too(home: Home) -> None:
     assert two["slices"][0]["items"] == [{"plan": {"step": 3}}]
 
 
+def test_a_later_page_of_snapshots_tells_the_same_changes(home: Home) -> None:
+    """Each is compared with the one before it of its session, on whatever page that stands."""
+    with Recorder(home, last_words=False) as recorder, recorder.run("agent") as run:
+        for index, (session, count) in enumerate((("a", 5), ("b", 7), ("a", 6), ("a", 7), ("b", 8))):  # fmt: skip
+            slices = [{"slice_type": "plan:Plan", "item_type": "plan:Plan", "items": [*range(count)]}]  # fmt: skip
+            told = {"version": "1", "created_at": "2026-01-02T03:04:05+00:00", "slices": slices, "tags": {"session_id": session}}  # fmt: skip
+            run.child("snapshot", "snapshot", {"index": index}).end(body=told)
+    catch_up(home)
+    with vestige.open(home.root) as debugger:
+        whole, page = debugger.state().data(), debugger.state(after=2).data()
+
+    assert [each["changes"][0]["added"] for each in whole["snapshots"]] == [5, 7, 1, 1, 1]
+    assert page["snapshots"] == whole["snapshots"][3:]
+
+
 def test_what_is_no_snapshot_is_refused(desk: Debugger, bundle: Debugger) -> None:
     run = bundle.resolve(None).run.short_id
     with pytest.raises(UsageError, match="is no snapshot"):
@@ -161,6 +176,18 @@ def test_files_are_those_of_the_moment(home: Home) -> None:
     assert [file["preview"] for file in at_span["files"]] == ["new"]
 
 
+def test_a_cut_list_of_files_names_the_moment_again(home: Home) -> None:
+    """The rest of another moment would be another answer."""
+    with Recorder(home, last_words=False) as recorder, recorder.run("agent") as run:
+        for number in range(50):
+            run.child(f"{number}.txt", "file", attributes={"path": f"{number}.txt"}).end(body="x")
+    catch_up(home)
+    with vestige.open(home.root) as debugger:
+        text = debugger.files(at=2.5).text(200)
+
+    assert " --at 2.5 --json" in text
+
+
 # --- trends -----------------------------------------------------------------------------------------
 
 
@@ -182,6 +209,18 @@ def test_trends_have_every_bucket_and_add_up(desk: Debugger, by: str) -> None:
     assert {tool["name"] for tool in data["tools"]["measured"]["tools"]} >= {"refund"}
 
 
+def test_trends_name_the_models_that_their_sums_leave_out(home: Home) -> None:
+    """A sum without some of its parts says so."""
+    with Recorder(home, last_words=False) as recorder, recorder.run("agent") as run:
+        for model in ("gpt-4o-mini", "house-model"):
+            run.child("chat", "llm").end(attributes={"model": model, "input_tokens": 1_000, "output_tokens": 1})  # fmt: skip
+    catch_up(home)
+    with vestige.open(home.root) as debugger:
+        text = debugger.trends(since="1d").text()
+
+    assert "no price is known for house-model: not in the sums" in text
+
+
 def test_trends_are_bounded_and_refuse_other_steps(desk: Debugger) -> None:
     now_ns = START_NS + 3_600 * 10**9
 
@@ -189,6 +228,23 @@ def test_trends_are_bounded_and_refuse_other_steps(desk: Debugger) -> None:
     assert len(trends_answer(desk.store, now_ns, 0).buckets) == 1
     with pytest.raises(UsageError, match="expected day or hour"):
         desk.trends(by="week")
+
+
+# --- a span ---------------------------------------------------------------------------------------------
+
+
+def test_links_of_a_span_that_are_not_shown_are_counted(home: Home) -> None:
+    with Recorder(home, last_words=False) as recorder, recorder.run("agent") as run:
+        causes = [run.child(f"cause {number}", "tool") for number in range(20)]
+        total = run.child("sum")
+        for cause in causes:
+            total.add_link(cause)
+    catch_up(home)
+    with vestige.open(home.root) as debugger:
+        text = debugger.span(f"{debugger.resolve(None).run.short_id}.s22").text(8_000)
+
+    assert text.count("links to: ") == 8
+    assert "… 12 more links: vestige span r2.s22 --json" in text
 
 
 # --- two runs side by side -----------------------------------------------------------------------------

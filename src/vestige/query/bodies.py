@@ -97,6 +97,9 @@ class BodyAnswer(Asked):
     def data(self) -> dict[str, Any]:
         end = min(self.end, self.start + JSON_PAGE)
         raw = self.read(self.start, end)
+        if end < self.end:
+            raw = _whole_characters(raw)
+            end = self.start + len(raw)
         try:
             content: dict[str, Any] = {"encoding": "text", "text": raw.decode()}
         except UnicodeDecodeError:
@@ -246,6 +249,18 @@ def _is_binary(data: bytes) -> bool:
     text = data[:4096].decode(errors="surrogateescape")
     odd = sum(1 for char in text if char == "\x00" or "\udc80" <= char <= "\udcff")
     return odd * 10 > len(text)
+
+
+def _whole_characters(data: bytes) -> bytes:
+    """Without the beginning of a character at its end: the next page has it whole."""
+    for back in (1, 2, 3):
+        last = data[-back] if back < len(data) else 0
+        if last >= 0xC0:  # where a character of several bytes begins
+            length = 2 if last < 0xE0 else 3 if last < 0xF0 else 4
+            return data[:-back] if length > back else data
+        if last < 0x80:
+            break
+    return data
 
 
 def _text_rows(data: bytes, room: int) -> tuple[list[str], int]:

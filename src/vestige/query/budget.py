@@ -41,16 +41,17 @@ def fit_lines(
         return list(lines)
     room = budget - count_tokens(more(len(lines))) - 1
     if not keep_end:
-        shown = _count_fitting(costs, room)
+        shown = count_fitting(costs, room)
         return [*_head(lines, shown, room), more(len(lines) - max(shown, 1))]
-    head = _count_fitting(costs, room // 3)
+    head = count_fitting(costs, room // 3)
     spent = sum(costs[:head])
-    tail = _count_fitting(costs[: head - 1 if head else None : -1], room - spent)
+    tail = count_fitting(costs[: head - 1 if head else None : -1], room - spent)
     left_out = len(lines) - head - tail
     return [*lines[:head], more(left_out), *(lines[len(lines) - tail :] if tail else ())]
 
 
-def _count_fitting(costs: Sequence[int], room: int) -> int:
+def count_fitting(costs: Sequence[int], room: int) -> int:
+    """How many of the first ones fit."""
     spent = 0
     for number, cost in enumerate(costs):
         spent += cost

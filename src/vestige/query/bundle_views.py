@@ -21,7 +21,7 @@ from vestige.formats.wink.log_records import our_level, to_ns
 from vestige.formats.wink.manifest import Manifest
 from vestige.formats.wink.read import STATUSES, ReadContent
 from vestige.query import words
-from vestige.query.layout import Asked, columns, fit
+from vestige.query.layout import Asked, columns, fit, fit_page
 from vestige.query.states import SliceChange, diff_states
 
 View = Literal["overview", "snapshots", "logs", "files", "metadata"]
@@ -58,10 +58,11 @@ class BundleAnswer(Asked):
         """Within a budget; what is left out has its command."""
         head, rows = self.parts()
         moods = dict([*head, *rows])
-        shown = fit(
+        overview = self.view == "overview"
+        shown = (fit if overview else fit_page)(
             [text for text, _ in head],
             [text for text, _ in rows[self.after :]],
-            self.next_steps() if self.view == "overview" else [],
+            self.next_steps() if overview else [],
             budget,
             lambda left: self._more(len(rows) - left, left),
         )
@@ -126,7 +127,8 @@ def _heading(manifest: Manifest) -> list[Line]:
     execution, agent = manifest.execution, manifest.agent
     outcome = execution.shown_outcome
     seconds = execution.duration_seconds
-    took = f" after {words.duration(int(seconds * 1e9))}" if seconds is not None else ""
+    known = seconds is not None and 0 <= seconds < 2**32  # as for the run that it is read as
+    took = f" after {words.duration(int((seconds or 0) * 1e9))}" if known else ""
     mood = f"head {STATUSES.get(outcome, 'running' if outcome == 'in_progress' else 'error')}"
     title = f"{words.one_line(agent.name, 80)}: {words.one_line(outcome, 40)}{took}"
     lines = [(title, mood)]
@@ -135,7 +137,10 @@ def _heading(manifest: Manifest) -> list[Line]:
         said = words.one_line(str(execution.error.get("message", "")), 200)
         lines.append((f"!! {kind}: {said}", "stamp"))
     lines.append(
-        (f"bundle {words.one_line(manifest.bundle_id, 60)}  {execution.started_at[:32]}", "ok")
+        (
+            f"bundle {words.one_line(manifest.bundle_id, 60)}  {words.one_line(execution.started_at, 32)}",
+            "ok",
+        )
     )
     told = [
         f"session {words.one_line(manifest.session_id, 60)}",

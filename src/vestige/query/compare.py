@@ -9,8 +9,10 @@ measured; that what separates the groups also causes their difference is a hypot
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from statistics import median
 from typing import Any, ClassVar, Final
 
@@ -193,13 +195,16 @@ def _add_segments(store: Store, facts: Facts, body: int) -> None:
 def find_separations(a: Sequence[Facts], b: Sequence[Facts]) -> list[Separation]:
     """All of them, the best first; ties in the order of the alphabet."""
     found = []
-    for fact in sorted(set().union(*(facts.has for facts in (*a, *b)))):
-        in_a, in_b = (sum(fact in facts.has for facts in group) for group in (a, b))
+    having = [Counter(fact for facts in group for fact in facts.has) for group in (a, b)]
+    for fact in sorted(having[0].keys() | having[1].keys()):
+        in_a, in_b = having[0][fact], having[1][fact]
         score = abs(in_a / len(a) - in_b / len(b))
         if score:
             found.append(Separation(*fact, f"{in_a}/{len(a)}", f"{in_b}/{len(b)}", score))
-    for key in sorted(set().union(*(facts.sums for facts in (*a, *b)))):
-        separation = _separate_numbers(key, a, b)
+    numbers = [_numbers_of(group) for group in (a, b)]
+    # A number that one group does not have is none to compare; a fact says so already.
+    for key in sorted(numbers[0].keys() & numbers[1].keys()):
+        separation = _separate_numbers(key, numbers[0][key], numbers[1][key])
         if separation is not None:
             found.append(separation)
     found.sort(
@@ -220,12 +225,18 @@ _KINDS: Final = (
 """At the same separation, in this order: what one can act on first."""
 
 
+def _numbers_of(group: Sequence[Facts]) -> dict[tuple[str, str], list[float]]:
+    """Of each number, one for each run that has it."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for facts in group:
+        for key in facts.sums:
+            found.setdefault(key, []).append(_of_run(key, facts))
+    return found
+
+
 def _separate_numbers(
-    key: tuple[str, str], a: Sequence[Facts], b: Sequence[Facts]
+    key: tuple[str, str], of_a: Sequence[float], of_b: Sequence[float]
 ) -> Separation | None:
-    of_a, of_b = ([_of_run(key, facts) for facts in group if key in facts.sums] for group in (a, b))
-    if not of_a or not of_b:
-        return None  # a number that one group does not have; a fact says so already
     ordered = sorted(of_b)
     less = sum(bisect_left(ordered, value) for value in of_a)
     more = sum(len(ordered) - bisect_right(ordered, value) for value in of_a)
@@ -240,11 +251,16 @@ def _separate_numbers(
 
 def _of_run(key: tuple[str, str], facts: Facts) -> float:
     values = facts.sums[key]
-    return sum(values) if key[0] == "calls" else sum(values) / len(values)
+    total = sum(values)
+    if key[0] == "calls":
+        return total
+    # Numbers as large as there are (some mean "no limit" by them) are divided first.
+    return total / len(values) if isfinite(total) else sum(v / len(values) for v in values)
 
 
 def _say(value: float) -> str:
-    return f"{value:.0f}" if value == int(value) or abs(value) >= 100 else f"{value:.3g}"
+    whole = float(value).is_integer() or abs(value) >= 100
+    return f"{value:.0f}" if whole and abs(value) < 1e15 else f"{value:.3g}"
 
 
 # --- the answer ------------------------------------------------------------------------------------

@@ -19,7 +19,14 @@ from vestige.query import words
 from vestige.query.align import Change, find_changes
 from vestige.query.diff_bodies import Differences, diff_attributes
 from vestige.query.diff_rows import MODEL_CALLS, Place, Rows, make_deltas
-from vestige.query.diff_spans import DiffAnswer, compare_spans, ignored, label, say
+from vestige.query.diff_spans import (
+    DiffAnswer,
+    compare_spans,
+    differ_beyond_text,
+    ignored,
+    label,
+    say,
+)
 from vestige.query.diff_tests import diff_tests
 from vestige.query.diff_words import USUAL, check_rules, normalise
 from vestige.query.evidence import Evidence
@@ -57,10 +64,11 @@ class _Bodies:
             return "differs"
         self.left -= size
         was, now = getattr(self.a, which)(a), getattr(self.b, which)(b)
-        if was == now:
-            return "same"
         if was is None or now is None:
-            return "differs"
+            return "same" if was is now else "differs"
+        if was == now:
+            beyond = differ_beyond_text(was, self.a, a_ref, self.b, b_ref)
+            return "differs" if beyond else "same"
         return "volatile" if normalise(was, self.rules) == normalise(now, self.rules) else "differs"
 
 
@@ -266,7 +274,7 @@ def _say_run(evidence: Evidence) -> str:
     spent = info.duration_ns if info.duration_ns is not None else info.last_ns - info.started_ns
     tokens = f", {words.number(info.input_tokens)}+{words.number(info.output_tokens)} tokens"
     return (
-        f"{info.short_id} {words.one_line(info.name, 60)}: {info.outcome} after {words.duration(spent)}, "
+        f"{info.short_id} {words.one_line(info.name, 60)}: {words.one_line(info.outcome, 20)} after {words.duration(spent)}, "
         f"{words.counted(info.span_count, 'span')}{tokens if info.tokens else ''}"
     )
 

@@ -112,13 +112,19 @@ def compare_spans(
                 fields.note("~", name, was, now)
         diff_attributes(a_span, b_span, checked, fields)
     for which in ("input",) if inputs_only else ("input", "output"):
-        found = _diff_body(
-            getattr(a_span, which), getattr(a, which)(a_span),
-            getattr(b_span, which), getattr(b, which)(b_span), checked,
-        )  # fmt: skip
+        a_ref, b_ref = getattr(a_span, which), getattr(b_span, which)
+        a_text, b_text = getattr(a, which)(a_span), getattr(b, which)(b_span)
+        found = _diff_body(a_ref, a_text, b_ref, b_text, checked)
+        if isinstance(found, BodyDiff) and found.identical and differ_beyond_text(a_text, a, a_ref, b, b_ref):  # fmt: skip
+            found = "the same text; they differ in bytes that are none"
         if found is not None:
             bodies.append((which, found))
     return SpanDiff(fields, bodies)
+
+
+def differ_beyond_text(text: str, a: Evidence, a_ref: BodyRef, b: Evidence, b_ref: BodyRef) -> bool:  # fmt: skip
+    """Whether two bodies that read the same are not: bytes that are no text all look alike."""
+    return "\ufffd" in text and a.raw(a_ref) != b.raw(b_ref)
 
 
 def _diff_body(

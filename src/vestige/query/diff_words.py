@@ -28,10 +28,12 @@ AFTER_SHOWN = 40
 WINDOW = 240
 """Characters of each side that are compared word by word."""
 
+# Whatever looks ahead from many places looks a bounded way: a text of `run-run-run-` without a
+# digit would else be read to its end from each of its words.
 _PATTERNS: Final = {
     "ids": r"\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b"
     r"|\b(?=[0-9a-fA-F]*\d)[0-9a-fA-F]{16,}\b"
-    r"|\b(?:call|msg|toolu|chatcmpl|resp|req|fc|rs|gen|run|trace|span)[_-](?=[A-Za-z_-]*\d)[A-Za-z0-9_-]+",
+    r"|\b(?:call|msg|toolu|chatcmpl|resp|req|fc|rs|gen|run|trace|span)[_-](?=[A-Za-z_-]{0,64}\d)[A-Za-z0-9_-]+",
     "times": r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z|[+-]\d\d:?\d\d)?"
     r"|\b1\d{9}(?:\d{3}|\d{6}|\d{9})?(?:\.\d+)?\b",
     "numbers": r"\b\d+(?:\.\d+)?\b",

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from vestige.providers.shapes import Request, Response
 from vestige.query.held import BODIES_HELD_MAX, HeldBodies, ReadBodies, ReadBody, Side
-from vestige.record.run import LinkInfo, LogInfo, Run, RunInfo, SpanInfo
+from vestige.record.run import BodyRef, LinkInfo, LogInfo, Run, RunInfo, SpanInfo
 from vestige.record.segments import SPAN_TYPE as ASSEMBLY
 from vestige.store.base import Store
 
@@ -133,6 +133,10 @@ class Evidence:
 
     def output(self, span: SpanInfo) -> str | None:
         return self._bodies.text(span, "output")
+
+    def raw(self, ref: BodyRef) -> bytes | None:
+        """A body as it is, as far as one is read; None where it is gone."""
+        return None if ref.id is None else self._bodies.raw(ref.id)
 
     def is_gone(self, body_id: int) -> bool:
         """Whether a body can no longer be read: evicted, or damaged."""

@@ -67,6 +67,8 @@ class FilesAnswer(Asked):
         ]
         if self.later:
             head[0] += f" ({self.later} came later)"
+        if self.left_out:
+            head[0] += f" ({self.left_out} more are not listed)"
         if not self.files:
             return [*head, f"next: {self.command('show', info.short_id, '--type', 'file')}"]
         table = []
@@ -75,7 +77,8 @@ class FilesAnswer(Asked):
             told = "(binary)" if file.binary else quoted(file.preview or "", 60) if file.preview else ""  # fmt: skip
             table.append([size, file.span.short_id, words.one_line(file.path, 120), told])
         end = [f"next: {self.command('body', self.files[0].span.short_id, '--out')}"]
-        whole = self.command("files", info.short_id, "--json")
+        at = [] if self.at_s is None else ["--at", words.seconds(self.at_s)]
+        whole = self.command("files", info.short_id, *at, "--json")
         return fit(
             head, columns(table, right=[0]), end, budget, lambda left: f"… {left} more: {whole}"
         )

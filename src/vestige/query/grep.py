@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from vestige.errors import UsageError
 from vestige.query import words
-from vestige.query.layout import Asked, fit
+from vestige.query.layout import Asked, fit_page
 from vestige.store.base import Hit, Searched, Store, Wanted
 
 PARTS = ("attrs", "logs", "bodies")
@@ -60,18 +60,16 @@ class GrepAnswer(Asked):
         rows = [_say(hit) for hit in hits]
 
         def more(left_out: int) -> str:
-            shown = max(1, len(rows) - left_out)
             known = "" if self.searched.cursor is None else " at least"
-            return f"…{known} {left_out} more hits: {self._again(hits[shown - 1].cursor)}"
+            again = self._again(hits[len(rows) - left_out - 1].cursor)
+            return f"…{known} {left_out} more hits: {again}"
 
         end = []
         if self.searched.cursor is not None:
             end = [
                 f"… stopped: {self.searched.stopped}. Go on: {self._again(self.searched.cursor)}"
             ]
-        lines = fit([], rows, end, budget, more)
-        # One way to go on: from where the reader is.
-        return lines[:-1] if len(lines) > 1 and lines[-2].startswith("… at least") else lines
+        return fit_page([], rows, end, budget, more)
 
     def _again(self, cursor: str) -> str:
         own = [self.pattern, *([self.short_id] if self.short_id else [])]

@@ -63,10 +63,15 @@ class HeldBodies:
         if self._read_bodies is not None and size <= AHEAD_BYTES_MAX:
             wanted = self._queue(span.type, side).take(body_id, self._texts)
             return list(self._read_bodies(wanted))
+        raw = self.raw(body_id)
+        return [] if raw is None else [(body_id, raw)]
+
+    def raw(self, body_id: int) -> bytes | None:
+        """The bytes; None where they are gone."""
         try:
-            return [(body_id, self._read_body(body_id, 0, BODY_READ_MAX))]
+            return self._read_body(body_id, 0, BODY_READ_MAX)
         except VestigeError:
-            return []
+            return None
 
     def is_gone(self, body_id: int) -> bool:
         if body_id in self._texts:

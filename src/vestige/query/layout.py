@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from vestige.query import words
 from vestige.query.answer import Answer
-from vestige.query.budget import count_tokens, fit_lines, within
+from vestige.query.budget import CHARACTERS_A_TOKEN, count_fitting, count_tokens, fit_lines, within
 
 
 class Asked(Answer):
@@ -70,6 +70,36 @@ def fit(
     if not rows and room < 0:
         return fit_lines([*head, *end], budget, more)
     return [*head, *fit_lines(rows, room, more, keep_end=keep_end), *end]
+
+
+def fit_page(
+    head: Sequence[str],
+    rows: Sequence[str],
+    end: Sequence[str],
+    budget: int,
+    more: Callable[[int], str],
+) -> list[str]:
+    """A page of rows that go on: `more(left_out)` where they are cut, else `end`.
+
+    One row is always told, if only its beginning: a page without any, whose command goes on
+    after the first, would hide a row for good. The head goes before it.
+    """
+    if not rows or cost(head) + cost(rows) + cost(end) <= budget:
+        return [*head, *rows, *end]
+    room = budget - max(cost(end), cost([more(len(rows) - 1)]))
+    if cost(head) + cost(rows[:1]) > room:
+        head = ()
+    shown = count_fitting([count_tokens(row) + 1 for row in rows], room - cost(head))
+    if shown == len(rows):
+        return [*head, *rows, *end]
+    told = rows[:shown] or [begin_of(rows[0], room)]
+    return [*head, *told, more(len(rows) - len(told))]
+
+
+def begin_of(row: str, room: int) -> str:
+    """Of a line that does not fit, what does."""
+    length = max(1, room - 2)
+    return row[: length * CHARACTERS_A_TOKEN if row.isascii() else length] + "…"
 
 
 def columns(table: Sequence[Sequence[str]], right: Sequence[int] = ()) -> list[str]:

@@ -18,7 +18,7 @@ from vestige.errors import UsageError
 from vestige.query import words
 from vestige.query.check import top
 from vestige.query.costs import Cost, run_costs
-from vestige.query.layout import Asked, columns, fit
+from vestige.query.layout import Asked, columns, fit_page
 from vestige.query.show import list_data
 from vestige.record.finding import Finding
 from vestige.record.run import RunInfo
@@ -65,21 +65,21 @@ class ListAnswer(Asked):
         head, *rows = self._table()
 
         def more(left_out: int) -> str:
-            last = self.runs[max(0, len(rows) - left_out - 1)].short_id
-            again = [*self.options, "--limit", str(self.limit), "--after", last]
-            return f"… {left_out} of {len(rows)} runs left out: {self.command('list', *again)}"
+            last = self.runs[len(rows) - left_out - 1].short_id
+            return f"… {left_out} of {len(rows)} runs left out: {self._after(last)}"
 
         end: list[str] = []
         if self.looked_at is not None and self.next is not None:
             end = [f"… {self._go_on()} ({self.looked_at} runs were looked into)"]
-        elif self.more:
-            wider = self.command("list", *self.options, "--limit", str(self.limit * 5))
-            end = [f"… more: {wider}"]
-        return fit([head], rows, end, budget, more)
+        elif self.next is not None:
+            end = [f"… more: {self._after(self.next)}"]
+        return fit_page([head], rows, end, budget, more)
 
     def _go_on(self) -> str:
-        again = [*self.options, "--limit", str(self.limit), "--after", self.next or ""]
-        return f"Further back: {self.command('list', *again)}"
+        return f"Further back: {self._after(self.next or '')}"
+
+    def _after(self, run: str) -> str:
+        return self.command("list", *self.options, "--limit", str(self.limit), "--after", run)
 
     def styled(self, budget: int) -> list[tuple[str, str]]:
         """The lines, and the outcome that each tells of."""

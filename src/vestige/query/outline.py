@@ -81,7 +81,7 @@ class OutlineAnswer(Asked):
         info = self.run
         took = info.duration_ns if info.duration_ns is not None else info.last_ns - info.started_ns
         head = [
-            f"{info.short_id} {words.one_line(info.name, 80)}: {info.outcome} after {words.duration(took)},"
+            f"{info.short_id} {words.one_line(info.name, 80)}: {words.one_line(info.outcome, 20)} after {words.duration(took)},"
             f" {words.counted(info.span_count, 'span')}, {words.counted(info.log_count, 'log line')}"
         ]
         rows = draw_shape(self.spans, self.strings.all())

@@ -14,7 +14,7 @@ from vestige.limits import SHOW_LINES_MAX
 from vestige.query import words
 from vestige.query.budget import count_tokens
 from vestige.query.cases import failed_cases
-from vestige.query.layout import Asked, cost
+from vestige.query.layout import Asked, begin_of, cost
 from vestige.query.timeline import Line, is_stamp, nodes_in_depth, timeline
 from vestige.record.run import (
     BodyRef,
@@ -104,9 +104,17 @@ class ShowAnswer(Asked):
         if not found:
             return [*head, (self._nothing(), "ok")]
         told = self._cut(found, budget - cost([text for text, _ in head]))
+        if self._is_page and len(told) == 2 and cost([text for text, _ in told]) > budget:
+            (row, mood), more = told  # the page that goes on after this line must tell it
+            told = [(begin_of(row, budget - cost([more[0]])), mood), more]
         while len(told) > 1 and cost([text for text, _ in told]) > budget:
             told.pop(0)  # a budget for hardly more than the command
         return [*head, *told] if cost([text for text, _ in [*head, *told]]) <= budget + 1 else told
+
+    @property
+    def _is_page(self) -> bool:
+        """From some place on, and not both ends."""
+        return self.options.after is not None or bool(self.unread)
 
     def _cut(self, found: list[Line], budget: int) -> list[tuple[str, str]]:
         """The end of a run is what one came for: a long one is cut in the middle. Pages follow."""
@@ -123,7 +131,7 @@ class ShowAnswer(Asked):
                 return [*rows, (_told(self.unread, self._page(skipped + total)), "ok")]
             return self._within_limit(rows, limit)
         told = count_tokens(_told(total, self._page(skipped + total))) + 1
-        if self.options.after is not None or self.unread:
+        if self._is_page:
             count = max(1, min(limit, _count_fitting(costs, budget - told)))
             left = total - count + self.unread
             more = (_told(left, self._page(skipped + count)), "ok")
@@ -149,18 +157,18 @@ class ShowAnswer(Asked):
         return self._again("--after", str(after))
 
     def _again(self, *more: str) -> str:
-        own = [self.asked] if self.asked else []
-        return self.command("show", *own, *self.options.words(), *more)
+        # The latest is another one as soon as the next begins.
+        own = self.asked or self.run.info.short_id
+        return self.command("show", own, *self.options.words(), *more)
 
     @cached_property
     def _found(self) -> list[Line]:
         options = self.options
-        lines = timeline(self.run, errors_only=options.errors, fold=options.fold)
+        between = (_ns(options.from_s, 0), _ns(options.to_s, 2**62))
+        lines = timeline(self.run, errors_only=options.errors, fold=options.fold, between=between)
         if options.type is not None:
             ids = {span.short_id for span in self.run.spans if span.type == options.type}
             lines = [line for line in lines if line.id in ids]
-        low, high = _ns(options.from_s, 0), _ns(options.to_s, 2**62)
-        lines = [line for line in lines if low <= line.at_ns <= high]
         if options.depth is not None:
             lines = [line for line in lines if line.depth <= options.depth]
         return lines
@@ -239,7 +247,7 @@ def header(run: Run) -> list[str]:
         facts.append("not sampled: only the run itself, warnings and errors were kept")
     partial = " (partial)" if partial_of(run) else ""
     return [
-        f"{info.short_id} {words.one_line(info.name, 80)}: {info.outcome} after {spent}{partial}",
+        f"{info.short_id} {words.one_line(info.name, 80)}: {words.one_line(info.outcome, 20)} after {spent}{partial}",
         f"{info.id}  {words.timestamp(info.started_ns)}",
         " · ".join(facts),
     ]

@@ -78,11 +78,18 @@ class SpanAnswer(Asked):
             rest = len(self.children) - NEIGHBOURS_SHOWN
             rows.append(f"… {rest} more children: {self.command('show', self.run.info.short_id)}")
         rows += [self._say_link(link) for link in self.links[:NEIGHBOURS_SHOWN]]
+        rows += self._more_links(len(self.links), "links")
         rows += [
             f"linked from: {place.short_id} {words.one_line(place.name, 40)}{_why(reason)}"
             for place, reason in self.linked_from[:NEIGHBOURS_SHOWN]
         ]
-        return rows
+        return [*rows, *self._more_links(len(self.linked_from), "links to it")]
+
+    def _more_links(self, count: int, what: str) -> list[str]:
+        if count <= NEIGHBOURS_SHOWN:
+            return []
+        whole = self.command("span", self.span.short_id, "--json")
+        return [f"… {count - NEIGHBOURS_SHOWN} more {what}: {whole}"]
 
     def _say_link(self, link: LinkInfo) -> str:
         here = {span.id: span for span in self.run.spans}

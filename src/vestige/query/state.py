@@ -191,7 +191,7 @@ def _all(evidence: Evidence, run: Run, numbered: dict[int, SpanInfo], after: int
     room = READ_MAX
     for index, span in numbered.items():
         if index < after:
-            continue  # only the one before the first is needed
+            continue  # of the page before, only the last of each session is needed
         body = span.input if _side(span) == "input" else span.output
         room -= 0 if body is None else body.size_bytes
         if index > after and found and (room < 0 or len(found) == STATES_MAX):
@@ -199,6 +199,10 @@ def _all(evidence: Evidence, run: Run, numbered: dict[int, SpanInfo], after: int
         state = _state(evidence, index, span)
         session = state.payload.session_id
         if index > after:
+            if session not in latest and after >= 0 and state.payload.valid:
+                earlier = _before(evidence, numbered, state)  # it may stand on the page before
+                if earlier is not None:
+                    latest[session] = earlier.payload
             changes = diff_states(latest.get(session), state.payload)
             found.append(State(index, span, state.payload, changes))
         if state.payload.valid:

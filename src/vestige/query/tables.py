@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from vestige.errors import NotFoundError
 from vestige.query import words
-from vestige.query.layout import Asked, columns, fit
+from vestige.query.layout import Asked, columns, fit, fit_page
 from vestige.store import schema
 from vestige.store.base import Rows, Store
 
@@ -44,13 +44,12 @@ class SqlAnswer(Asked):
         head, *rows = columns(table)
 
         def more(left_out: int) -> str:
-            shown = max(1, len(rows) - left_out)
             least = "at least " if self.rows.more else ""
-            return f"… {least}{left_out} more rows: {self._again(self.after + shown)}"
+            again = self._again(self.after + len(rows) - left_out)
+            return f"… {least}{left_out} more rows: {again}"
 
         end = [f"… more rows: {self._again(self.after + len(rows))}"] if self.rows.more else []
-        lines = fit([head], rows, end, budget, more)
-        return lines[:-1] if end and lines[-2].startswith("… at least") else lines
+        return fit_page([head], rows, end, budget, more)
 
     def _again(self, after: int) -> str:
         return self.command("sql", self.sql, "--after", str(after))

@@ -76,12 +76,22 @@ class Line:
     """How many there were in a row, told once."""
 
 
-def timeline(run: Run, *, errors_only: bool = False, fold: bool = True) -> list[Line]:
-    """The whole run, as lines. `errors_only` keeps what failed, and what it stood in."""
+def timeline(
+    run: Run,
+    *,
+    errors_only: bool = False,
+    fold: bool = True,
+    between: tuple[int, int] | None = None,
+) -> list[Line]:
+    """The run as lines. `errors_only` keeps what failed, and what it stood in; `between`, what
+    began between two moments (ns since its start, both included), before repeats are folded."""
     children, roots = tree_of(run)
     if errors_only:
         children, roots = _only_failed(children, roots)
     lines = list(_walk(children, roots, run.info.started_ns))
+    if between is not None:
+        low, high = between
+        lines = [each for each in lines if low <= each[0].at_ns <= high]
     return list(_folded(lines)) if fold else [line for line, _ in lines]
 
 

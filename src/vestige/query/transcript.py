@@ -9,7 +9,7 @@ behind a bar, control characters out, so that it is visibly a quotation.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, ClassVar
@@ -17,15 +17,18 @@ from typing import Any, ClassVar
 from vestige.errors import UsageError
 from vestige.limits import TRANSCRIPT_ITEMS, TRANSCRIPT_ITEMS_MAX
 from vestige.query import words
-from vestige.query.budget import count_tokens
+from vestige.query.budget import count_fitting, count_tokens
 from vestige.query.evidence import Evidence
-from vestige.query.layout import Asked
+from vestige.query.layout import Asked, begin_of
 from vestige.query.show import run_data
 from vestige.query.transcript_items import Item, Items, Text
 from vestige.record.run import RunInfo
 
 Line = tuple[str, str]
 """Text, and the mood in which it is told."""
+
+Command = Callable[..., str]
+"""Words of a command -> the command, for the place where this was asked."""
 
 DEPTH_SHOWN = 10
 ARGUMENTS_SHOWN = 160
@@ -77,19 +80,34 @@ class TranscriptAnswer(Asked):
         shown = max(120, budget // 3)
         last: Item | None = None
         for item in self.items:
-            lines = list(_tell(item, shown))
+            lines = list(_tell(item, shown, self.command))
             price = sum(count_tokens(text) + 1 for text, _ in lines)
             if spent + price > room:
                 break
             told += lines
             spent += price
             last = item
-        if last is None:  # a budget for hardly more than the command
-            first = self.items[0]
-            return [*list(_tell(first, 120))[:1], (self._more(first.cursor), "log")]
+        if last is None:
+            return [*told, *self._begin(room - spent)] if room > 2 * spent else self._begin(room)
         if self.more or last is not self.items[-1]:
             told.append((self._more(last.cursor), "log"))
         return told
+
+    def _begin(self, room: int) -> list[Line]:
+        """Of an item that is longer than the page, what fits; the next page goes on after it."""
+        item = self.items[0]
+        lines = list(_tell(item, 120, self.command))
+        whole = self.command("span", item.span) if item.span else self.command("show", self.run.short_id)  # fmt: skip
+        left_out = f"  … {len(lines)} lines of it left out: {whole}"
+        costs = [count_tokens(text) + 1 for text, _ in lines]
+        shown = count_fitting(costs, room - count_tokens(left_out) - 1)
+        more = (self._more(item.cursor), "log")
+        if not shown:
+            return [(begin_of(lines[0][0], room), lines[0][1]), more]
+        if shown == len(lines):
+            return [*lines, more]
+        left_out = f"  … {len(lines) - shown} lines of it left out: {whole}"
+        return [*lines[:shown], (left_out, "log"), more]
 
     def _head(self) -> Iterator[Line]:
         info = self.run
@@ -97,7 +115,7 @@ class TranscriptAnswer(Asked):
         tokens = (words.number(info.input_tokens), words.number(info.output_tokens))
         told = f", {'+'.join(tokens)} tokens" if info.tokens else ""
         name = words.one_line(info.name, 80)
-        text = f"{info.short_id} {name}: {info.outcome} after {words.duration(took)}{told}"
+        text = f"{info.short_id} {name}: {words.one_line(info.outcome, 20)} after {words.duration(took)}{told}"
         yield text, f"head {info.outcome}"
 
     def _nothing(self) -> str:
@@ -114,12 +132,12 @@ class TranscriptAnswer(Asked):
 # --- words ----------------------------------------------------------------------------------------
 
 
-def _tell(item: Item, shown: int) -> Iterator[Line]:
+def _tell(item: Item, shown: int, command: Command) -> Iterator[Line]:
     lead = "  " * min(item.depth, DEPTH_SHOWN)
     head, mood = _HEADS[item.kind](item)
     yield f"{_at(item.at_us):>8}  {lead}{head}", mood
     for mark, text, quoted in _texts(item):
-        for line in _quote(text, mark, shown):
+        for line in _quote(text, mark, shown, command):
             yield f"{'':>8}  {lead}{line}", quoted
 
 
@@ -139,7 +157,7 @@ def _texts(item: Item) -> Iterator[tuple[str, Text, str]]:
         yield ">", Text(asked, len(asked), call["arguments"].cut), "log"
 
 
-def _quote(text: Text, mark: str, shown: int) -> Iterator[str]:
+def _quote(text: Text, mark: str, shown: int, command: Command) -> Iterator[str]:
     """A few lines behind a bar, and where the rest is."""
     left = shown
     rows = text.text.strip("\n").splitlines() or [""]
@@ -153,7 +171,7 @@ def _quote(text: Text, mark: str, shown: int) -> Iterator[str]:
     over = len(text.text) - sum(len(row) + 1 for row in rows[:number])
     if text.cut or over > 0 or left < 0:
         which = "--in" if text.which == "input" else "--out"
-        where = f": vestige body {text.span} {which}" if text.which else ""
+        where = f": {command('body', text.span or '', which)}" if text.which else ""
         yield f"  {mark} … {words.size(text.size_bytes)} in all{where}"
 
 

@@ -75,7 +75,7 @@ class TrendsAnswer(Asked):
         table = [[self.by, "runs", "failed", "p50", "p95", "in", "out", "cost"]]
         table += [self._row(bucket) for bucket in reversed(told)]
         titles, *rows = columns(table, right=range(1, 8))
-        end = [f"next: {self.command('stats', '--by', 'tool')} | {self.command('list', 'is:failed')}"]  # fmt: skip
+        end = [*self._notes(), f"next: {self.command('stats', '--by', 'tool')} | {self.command('list', 'is:failed')}"]  # fmt: skip
         again = self.command(
             "trends", "--since", f"{words.seconds(self.since_s)}s", "--by", self.by
         )
@@ -84,6 +84,14 @@ class TrendsAnswer(Asked):
             [*head, titles], rows, end, budget,
             lambda left: f"… {words.counted(left, 'more row')}: {again} {how}",
         )  # fmt: skip
+
+    def _notes(self) -> list[str]:
+        """A sum without some of its parts says so."""
+        if not self.unpriced:
+            return []
+        shown = ", ".join(words.one_line(name, 40) for name in self.unpriced[:5])
+        more = f" and {len(self.unpriced) - 5} more" if len(self.unpriced) > 5 else ""
+        return [f"no price is known for {shown}{more}: not in the sums"]
 
     def _bars(self, counts: Sequence[int]) -> str:
         """The latest that fit on a line."""
