@@ -55,6 +55,7 @@ _CHANGES = re.compile(r"compact|summar|trim|repair", re.IGNORECASE)
     confidence=0.95,
     false_positives="a lenient server behind a compatible API may take what the original refuses: "
     "without a refusal it is a warning",
+    version=2,
 )
 def invalid_history(evidence: Evidence) -> Iterator[Finding]:
     """One finding for each set of problems that first appears together."""
