@@ -14,7 +14,7 @@ from vestige.artifacts.replaying import command_of_case, render_command
 from vestige.artifacts.texts import one_line
 from vestige.errors import InvalidSuiteError
 from vestige.formats.artifacts.checking import check_bundle
-from vestige.formats.artifacts.story import Case
+from vestige.formats.artifacts.story import Told
 from vestige.formats.artifacts.tree import DirectoryTree
 from vestige.formats.artifacts.types import Counts
 from vestige.formats.artifacts.writing import finish_bundle, hash_files, read_cases
@@ -29,10 +29,10 @@ def finish(
     merged: Merged,
     notes: Sequence[str] = (),
     known: Known | None = None,
-    told: tuple[list[Case], Counts] | None = None,
-) -> list[Case]:
+    told: tuple[Sequence[Told], Counts] | None = None,
+) -> Sequence[Told]:
     """Write all that a bundle needs from what its folder holds. InvalidSuiteError if it is not valid then.
-    `told`: what `read_cases` gave, if it was asked a moment ago."""
+    `told`: what `read_cases` would give, if it is known."""
     drop_leftovers(folder)
     started_ns = parse_time_ns(merged.first_ts) or 0
     ended_ns = max(started_ns, parse_time_ns(merged.last_ts) or 0)
@@ -59,7 +59,7 @@ def finish(
     return cases
 
 
-def failed_cases(cases: Sequence[Case]) -> list[str]:
+def failed_cases(cases: Sequence[Told]) -> list[str]:
     """Names of the cases whose last attempt failed, or never ended, in the order in which they ran."""
     last = {case.name: case.outcome for case in cases}
     return [name for name, outcome in last.items() if outcome in ("fail", "unknown")]

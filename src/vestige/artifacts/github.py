@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from vestige.artifacts.texts import one_line
-from vestige.formats.artifacts.story import Case
+from vestige.formats.artifacts.story import Told
 from vestige.formats.artifacts.writing import read_cases
 from vestige.record.values import cut
 
@@ -20,7 +20,7 @@ _MESSAGE_SHOWN = 300
 """GitHub refuses a summary above 1 MiB; fifty failures are enough to know what is wrong."""
 
 
-def render_step_summary(folder: Path, cases: Sequence[Case] | None = None) -> str:
+def render_step_summary(folder: Path, cases: Sequence[Told] | None = None) -> str:
     """Markdown: counts, then the failing cases with their first message."""
     told, counts = read_cases(folder)
     last = {case.name: case for case in (told if cases is None else cases)}
@@ -44,7 +44,7 @@ def render_step_summary(folder: Path, cases: Sequence[Case] | None = None) -> st
 
 
 def write_step_summary(
-    folder: Path, cases: Sequence[Case] | None = None, environment: Mapping[str, str] | None = None
+    folder: Path, cases: Sequence[Told] | None = None, environment: Mapping[str, str] | None = None
 ) -> bool:
     """Append the summary to the file that GitHub names; False where there is none."""
     path = (os.environ if environment is None else environment).get(VARIABLE)

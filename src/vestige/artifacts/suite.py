@@ -37,7 +37,8 @@ from vestige.calm import calm
 from vestige.clock import SYSTEM, Clock
 from vestige.errors import InvalidSuiteError, UsageError
 from vestige.formats.artifacts import layout
-from vestige.formats.artifacts.story import Case as ToldCase
+from vestige.formats.artifacts.story import Told
+from vestige.formats.artifacts.types import Counts
 from vestige.formats.artifacts.writing import read_cases
 
 Status = Literal["pass", "fail", "skip", "unknown"]
@@ -50,12 +51,16 @@ _FOLDERS_TRIED = 1000
 class Case:
     """A case that is running. Made by `case` of a suite; a context manager."""
 
-    __slots__ = ("_assertions", "_begun_ns", "_ended", "_failed", "_json", "_passed", "_place", "_skipped", "_suite", "name")  # fmt: skip
+    __slots__ = ("_begun_ns", "_ended", "_failed", "_json", "_passed", "_place", "_skipped", "_suite", "assertions", "attachments", "duration_ms", "failures", "name", "outcome")  # fmt: skip
 
     def __init__(self, suite: SuiteWriter, name: str, attempt: int = 1, span_id: str = "") -> None:
         self._suite = suite
         self.name = name
-        self._assertions = self._passed = self._failed = self._skipped = 0
+        self.assertions = self._passed = self._failed = self._skipped = 0
+        self.failures: list[str] = []
+        self.attachments: list[str] = []
+        self.outcome: Status = "unknown"
+        self.duration_ms = 0
         self._ended = False
         self._place: str | None = None
         self._json = json_of(name)
@@ -66,6 +71,7 @@ class Case:
         more = f',"span_id":{json_of(span_id)}' if span_id else ""
         if attempt > 1:
             more += f',"attempt":{attempt}'
+        suite.told.append(self)
         trace.case_event("case_start", self._json, now_ns, _EMPTY, more)
 
     # --- what happened ----------------------------------------------------------------------
@@ -80,35 +86,40 @@ class Case:
         """Something held."""
         self._passed += 1
         self._suite.trace.passed += 1
-        self._assert("assert_pass", message)
+        self._assert("assert_pass", self._clean(message))
 
     def failed(self, message: object = "") -> None:
         """Something did not hold."""
         self._failed += 1
         self._suite.trace.failed += 1
-        self._assert("assert_fail", message)
+        text = self._clean(message)
+        self.failures.append(text)
+        self._assert("assert_fail", text)
 
     def skipped(self, reason: object = "") -> None:
         """Something could not be asked."""
         self._skipped += 1
         self._suite.trace.skipped += 1
-        self._assert("assert_skip", reason)
+        self._assert("assert_skip", self._clean(reason))
 
     def note(self, message: object, kind: str = "log") -> None:
         """A line about the case, of a kind that readers need not know."""
-        self._suite.trace.event(kind, self.name, self._suite.texts.message(message))
+        self._suite.trace.event(kind, self.name, self._clean(message))
 
-    def _assert(self, kind: str, message: object) -> None:
-        self._assertions += 1
-        more = f',"assertion_id":"a{self._assertions}"'
-        self._write(kind, message, more)
+    def _clean(self, message: object) -> str:
+        return self._suite.texts.message(message) if message else ""
 
-    def _write(self, kind: str, message: object, more: str) -> None:
-        suite = self._suite
-        text = json_of(suite.texts.message(message)) if message else _EMPTY
-        now_ns = suite.trace.watch.now_ns()
+    def _assert(self, kind: str, text: str) -> None:
+        self.assertions += 1
+        self._write(kind, text, f',"assertion_id":"a{self.assertions}"')
+
+    def _write(self, kind: str, text: str, more: str) -> int:
+        """An event; how long the case has run, in ms."""
+        trace = self._suite.trace
+        now_ns = trace.watch.now_ns()
         elapsed_ms = (now_ns - self._begun_ns) // 1_000_000
-        suite.trace.case_event(kind, self._json, now_ns, text, f',"elapsed_ms":{elapsed_ms}{more}')
+        trace.case_event(kind, self._json, now_ns, json_of(text) if text else _EMPTY, f',"elapsed_ms":{elapsed_ms}{more}')  # fmt: skip
+        return elapsed_ms
 
     # --- its files --------------------------------------------------------------------------
 
@@ -132,6 +143,7 @@ class Case:
         return self._place
 
     def _told(self, path: str) -> str:
+        self.attachments.append(path)
         self._suite.trace.event("attachment", self.name, path=path)
         return path
 
@@ -149,7 +161,14 @@ class Case:
         if self._ended:
             return
         self._ended = True
-        self._write("case_end", message, f',"status":{json_of(status or self.status)}')
+        self.outcome = status or self.status
+        self.duration_ms = self._write(
+            "case_end", self._clean(message), f',"status":"{self.outcome}"'
+        )
+
+    @property
+    def ended(self) -> bool:
+        return self._ended
 
     def __enter__(self) -> Self:
         return self
@@ -181,7 +200,10 @@ class SuiteWriter:
         self.texts = texts or Texts(os.environ)
         self.trace = TraceWriter(folder / trace, suite, timestamp, clock)
         self.attachments = Attachments(folder, self.texts)
-        self._fixtures: set[str] = set()
+        self.told: list[Case] = []
+        """The cases of this process, in the order in which they began."""
+        self._fixtures: dict[str, None] = {}
+        self._notes: list[str] = []
 
     @classmethod
     def worker(cls, folder: Path, suite: str, timestamp: str, worker: str) -> SuiteWriter:
@@ -202,12 +224,14 @@ class SuiteWriter:
         """A fixture that the suite uses."""
         text = self.texts.message(fixture_id)
         if text not in self._fixtures:
-            self._fixtures.add(text)
+            self._fixtures[text] = None
             self.trace.event("fixture", message=text)
 
     def note(self, message: object) -> None:
         """A line for the transcript."""
-        self.trace.event("note", message=self.texts.message(message))
+        text = self.texts.message(message)
+        self._notes.append(text)
+        self.trace.event("note", message=text)
 
     def attach(self, path: str | os.PathLike[str], name: str | None = None, *, exact: bool = False) -> str:  # fmt: skip
         """A file of the suite as a whole; its path in the bundle."""
@@ -279,11 +303,12 @@ class SuiteRecorder(SuiteWriter):
         )
         write_start(folder, start)
         super().__init__(folder, name, timestamp, texts=texts, clock=clock)
-        self.cases: list[ToldCase] = []
+        self.cases: Sequence[Told] = []
         """When the suite has ended: what became of each case."""
         self._finished = False
         more = {"run_id": run_id} if run_id else {}
         self.trace.event("suite_start", tool="vestige", **more)
+        self._started = self.trace.last_ts
 
     @property
     def failed(self) -> list[str]:
@@ -306,10 +331,15 @@ class SuiteRecorder(SuiteWriter):
         said = [self.texts.message(note) for note in notes]
         trace = self.trace
         now = trace.watch.stamp()
-        told = None
+        told: tuple[Sequence[Told], Counts] | None = None
         if worker_files(self.path):
             merged = rebuild_trace(self.path, now)
             said += [f"{case} did not end" for case in merged.running]
+        elif all(case.ended for case in self.told) and not trace.lost:
+            # All of the trace is our own: what it says need not be read.
+            trace.event("suite_end")
+            merged = Merged(self.suite, self.timestamp, self._started, trace.last_ts, True, list(self._fixtures), self._notes)  # fmt: skip
+            told = self.told, trace.counts()
         else:
             trace.event("suite_end")
             merged = Merged()

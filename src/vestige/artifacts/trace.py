@@ -68,6 +68,8 @@ class TraceWriter:
         self.watch = Stopwatch(clock)
         self.lost = 0
         self.total = self.passed = self.failed = self.skipped = 0
+        self.last_ts = ""
+        """Of what was last rendered, cases aside."""
         self._suite = suite
         self._timestamp = timestamp
         start = _encode(
@@ -85,12 +87,15 @@ class TraceWriter:
 
     def render(self, kind: str, case: str = "", message: str = "", **more: Any) -> bytes:
         """An event as its line. Counters are as they stand now: count first."""
-        counts = Counts(self.total, self.passed, self.failed, self.skipped)
+        self.last_ts = self.watch.stamp()
         event = TraceEvent(
-            TRACE_VERSION, self._suite, self._timestamp, self.watch.stamp(), kind, case, message,
-            counts, **more,
+            TRACE_VERSION, self._suite, self._timestamp, self.last_ts, kind, case, message,
+            self.counts(), **more,
         )  # fmt: skip
         return _encode(event) + b"\n"
+
+    def counts(self) -> Counts:
+        return Counts(self.total, self.passed, self.failed, self.skipped)
 
     def case_event(self, kind: str, case: str, now_ns: int, message: str, more: str = "") -> None:
         """As `event`, put together by hand: three of these make a test, and structs take half of its time.

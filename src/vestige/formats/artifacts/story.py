@@ -10,18 +10,35 @@ belongs to, and a case that was still running when the trace broke off is `lost`
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 from msgspec import UNSET
 
 from vestige.formats.artifacts.parse import NotJsonError, parse_json
 from vestige.formats.artifacts.types import Counts, TraceEvent
-from vestige.formats.suites import CaseOutcome, case_outcome
+from vestige.formats.suites import CaseOutcome, case_outcome, parse_time_ns
 
 Action = Literal["suite", "open", "event", "close", "end", "lost"]
 
 _quick_event = msgspec.json.Decoder(TraceEvent).decode
+
+
+class Told(Protocol):
+    """What the typed files say of a case: known from its trace, or to whoever wrote it."""
+
+    name: str
+    failures: list[str]
+    attachments: list[str]
+
+    @property
+    def assertions(self) -> int: ...
+
+    @property
+    def outcome(self) -> CaseOutcome: ...
+
+    @property
+    def duration_ms(self) -> int: ...
 
 
 class Case(msgspec.Struct):
@@ -48,6 +65,14 @@ class Case(msgspec.Struct):
         if self.failed:
             return "fail"
         return "skip" if self.skipped and not self.passed else "pass"
+
+    @property
+    def duration_ms(self) -> int:
+        end = self.end
+        if end is not None and end.elapsed_ms is not UNSET:
+            return max(0, int(end.elapsed_ms))
+        began, ended = parse_time_ns(self.start.ts), parse_time_ns(end.ts) if end else None
+        return max(0, (ended - began) // 1_000_000) if began is not None and ended is not None else 0  # fmt: skip
 
     def take(self, event: TraceEvent) -> None:
         kind = event.kind

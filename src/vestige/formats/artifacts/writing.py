@@ -23,10 +23,10 @@ import msgspec
 from msgspec import UNSET
 
 from vestige.formats.artifacts import layout, types
-from vestige.formats.artifacts.story import Case, parse_events, tell
+from vestige.formats.artifacts.story import Case, Told, parse_events, tell
 from vestige.formats.artifacts.tree import DirectoryTree, UnreadablePartError
 from vestige.formats.artifacts.types import Counts, Git, TraceEvent
-from vestige.formats.suites import parse_time_ns, render_time
+from vestige.formats.suites import render_time
 from vestige.limits import MIB
 from vestige.record.values import clean_text
 
@@ -98,7 +98,7 @@ def finish_bundle(
     root: Path,
     facts: SuiteFacts,
     known: Mapping[str, tuple[int, str]] | None = None,
-    told: tuple[list[Case], Counts] | None = None,
+    told: tuple[Sequence[Told], Counts] | None = None,
     files: dict[str, tuple[int, str]] | None = None,
 ) -> Path:
     """Write every typed file, then `bundle.json`. `known`: (size, sha256) of files that were
@@ -169,7 +169,7 @@ class _Finisher:
         self,
         root: Path,
         facts: SuiteFacts,
-        cases: list[Case],
+        cases: Sequence[Told],
         counts: Counts,
         files: dict[str, tuple[int, str]],
     ) -> None:
@@ -225,7 +225,7 @@ class _Finisher:
         facts = self.facts
         told = list(_last_attempts(self.cases).values())
         cases = [
-            types.ManifestCase(case.name, case.outcome, case.assertions, _duration_ms(case), self._artifacts(case))
+            types.ManifestCase(case.name, case.outcome, case.assertions, case.duration_ms, self._artifacts(case))
             for case in told
         ]  # fmt: skip
         replay = {"command": facts.command, "environment": "repro.env", "metadata": "repro.json"}
@@ -257,7 +257,7 @@ class _Finisher:
         )  # fmt: skip
         self._json("scenarios/index.json", index)
 
-    def _artifacts(self, case: Case) -> list[str]:
+    def _artifacts(self, case: Told) -> list[str]:
         return [path for path in dict.fromkeys(case.attachments) if path in self.files]
 
     def _transcript(self) -> list[str]:
@@ -310,23 +310,15 @@ class _Finisher:
         self.files[path] = (len(data), hashlib.sha256(data).hexdigest())
 
 
-def _last_attempts(cases: Sequence[Case]) -> dict[str, Case]:
+def _last_attempts(cases: Sequence[Told]) -> dict[str, Told]:
     """One a name, as later eras want it; what earlier attempts attached stays with the case."""
-    found: dict[str, Case] = {}
+    found: dict[str, Told] = {}
     for case in cases:
         earlier = found.get(case.name)
         if earlier is not None and earlier is not case:
             case.attachments = [*dict.fromkeys((*earlier.attachments, *case.attachments))]
         found[case.name] = case
     return found
-
-
-def _duration_ms(case: Case) -> int:
-    end = case.end
-    if end is not None and end.elapsed_ms is not UNSET:
-        return max(0, int(end.elapsed_ms))
-    began, ended = parse_time_ns(case.start.ts), parse_time_ns(end.ts) if end else None
-    return max(0, (ended - began) // 1_000_000) if began is not None and ended is not None else 0
 
 
 def _encode(value: Any) -> bytes:
