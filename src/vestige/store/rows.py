@@ -153,8 +153,9 @@ INSERT OR REPLACE INTO facts SELECT '{table}_top', max(id) FROM {table} HAVING m
 """Before rows of a table are deleted."""
 UPDATE_RUN = """
 UPDATE runs SET last_ns = max(last_ns, ?), span_count = span_count + ?,
-  log_count = log_count + ?, error_count = error_count + ?, own_count = own_count + ?,
-  input_tokens = min(input_tokens + ?, {sum_max}), output_tokens = min(output_tokens + ?, {sum_max}){}
+  log_count = log_count + ?, error_count = max(0, error_count + ?), own_count = own_count + ?,
+  input_tokens = max(0, min(input_tokens + ?, {sum_max})),
+  output_tokens = max(0, min(output_tokens + ?, {sum_max})){}
 WHERE id = ?
 """.replace("{sum_max}", str(SUM_MAX))
 UPDATE_WRITER = f"""
