@@ -276,7 +276,9 @@ class Store(Protocol):
     def look_for_runs(self, wanted: RunFilter) -> Listed:
         """As `list_runs`; terms that look into runs are asked of so many only."""
 
-    def conversations(self, ids: Sequence[str]) -> Sequence[ConversationInfo]: ...
+    def conversations(self, run_ids: Sequence[str]) -> Mapping[str, ConversationInfo]:
+        """Of each run that is part of one: all its runs, of the same tenant. Two tenants may call
+        theirs alike."""
 
     def find_runs(self, id_or_prefix: str) -> Sequence[RunInfo]: ...
 

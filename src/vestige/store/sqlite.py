@@ -317,8 +317,8 @@ class SqliteStore:
     def look_for_runs(self, wanted: RunFilter) -> Listed:
         return loading.look_for_runs(self._connection, wanted, self.tenant)
 
-    def conversations(self, ids: Sequence[str]) -> Sequence[ConversationInfo]:
-        return loading.conversations(self._connection, ids)
+    def conversations(self, run_ids: Sequence[str]) -> Mapping[str, ConversationInfo]:
+        return loading.conversations(self._connection, run_ids)
 
     def find_runs(self, id_or_prefix: str) -> Sequence[RunInfo]:
         return loading.find_runs(self._connection, id_or_prefix)
