@@ -362,10 +362,19 @@ class SqliteStore:
         return search.search(self._connection, wanted, after, limit)
 
     def query(self, sql: str, skip: int, limit: int) -> Rows:
+        try:
+            return self.query_here(sql, skip, limit)
+        except ask.SlowFunctionError:
+            from vestige.store import apart
+
+            return apart.query(self.path, self.tenant, sql, skip, limit)
+
+    def query_here(self, sql: str, skip: int, limit: int, seconds: float | None = None) -> Rows:
+        """In this process; see `ask.query`."""
         connection = _connect_to_read(self.path)
         try:
             shadow = None if self.tenant is None else tenancy.cover(connection, self.tenant)
-            return ask.query(connection, sql, skip, limit, self.read_body, shadow)
+            return ask.query(connection, sql, skip, limit, self.read_body, shadow, seconds)
         finally:
             connection.close()
 
