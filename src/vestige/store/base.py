@@ -224,6 +224,9 @@ class Store(Protocol):
     def remote_alive(self) -> set[str]:
         """Writers of other machines that may still write: only those machines know."""
 
+    def remote_silent(self, before_ns: int) -> set[str]:
+        """Of them, those with open spans of which nothing came since."""
+
     def find_remote_fault(self, writer: str) -> str | None:
         """What faulthandler left on another machine."""
 

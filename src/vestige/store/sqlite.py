@@ -19,6 +19,7 @@ from typing import Any, Self
 
 import msgspec
 
+from vestige import clock
 from vestige.errors import NotFoundError, StoreError
 from vestige.limits import LIVE_BATCH
 from vestige.record.note import Note
@@ -200,13 +201,18 @@ class SqliteStore:
                 if connection.execute(query, (writer,)).fetchone() is None
             ]
             taken = self.append(records, tenant=tenant)
+            writers = {record.writer for record in records}
             remote.note(connection, new)
-            remote.refuse_holes(connection, {record.writer for record in records})
+            remote.heard(connection, writers, clock.SYSTEM.now_ns())
+            remote.refuse_holes(connection, writers)
             ended = sum(remote.end(connection, writer, fault, tenant) for writer, fault in ends)
         return taken, ended
 
     def remote_alive(self) -> set[str]:
         return remote.alive(self._connection)
+
+    def remote_silent(self, before_ns: int) -> set[str]:
+        return remote.silent(self._connection, before_ns)
 
     def find_remote_fault(self, writer: str) -> str | None:
         return remote.find_fault(self._connection, writer)
