@@ -7,6 +7,7 @@ would, and opens the model call's span with the bytes that really leave.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -313,6 +314,35 @@ class Odd:
     @property
     def model_dump(self) -> Any:
         raise RuntimeError("no")
+
+
+def test_who_asks_whether_a_method_is_async_gets_the_answer_of_before(url: str) -> None:
+    """Frameworks do, and await or not by it."""
+    from vestige.instrument import _METHODS, _RESOURCES, _find_resource
+
+    def kinds(client: Any, provider: str) -> dict[str, tuple[bool, bool]]:
+        methods = {
+            f"{path}.{name}": getattr(_find_resource(client, path), name, None)
+            for path in _RESOURCES[provider]
+            for name in _METHODS
+        }
+        return {
+            name: (inspect.iscoroutinefunction(method), asyncio.iscoroutinefunction(method))
+            for name, method in methods.items()
+        }
+
+    found = []
+    for make, provider, instrument in (
+        (async_openai_client, "openai", vestige.instrument_openai),
+        (async_anthropic_client, "anthropic", vestige.instrument_anthropic),
+        (openai_client, "openai", vestige.instrument_openai),
+    ):
+        client: Any = make(url)
+        before = kinds(client, provider)
+        found.append((before, kinds(instrument(client), provider)))
+
+    assert (True, True) in found[0][0].values()
+    assert all(before == after for before, after in found)
 
 
 def test_a_failure_of_ours_is_counted_and_not_raised(recorder: Recorder, url: str) -> None:

@@ -343,6 +343,23 @@ def test_a_forked_child_is_a_writer_of_its_own_inside_the_span_that_forked(
     assert run.info.span_count == 4
 
 
+def test_a_child_that_only_becomes_another_program_is_no_crash(home: Home) -> None:
+    """`preexec_fn` runs Python between fork and exec: what it records is kept, and its process, of
+    which nothing is left then, is not said to have ended."""
+    with vestige.Recorder(home) as recorder, recorder.run("agent") as run:
+        command = [sys.executable, "-c", "pass"]
+        subprocess.run(command, preexec_fn=lambda: run.log.info("in between"), check=True)
+        subprocess.run(command, preexec_fn=lambda: None, check=True)
+        with pytest.raises(FileNotFoundError):
+            subprocess.run(["/nowhere"], preexec_fn=lambda: None, check=False)
+    with vestige.open(home.root) as debugger:
+        found = debugger.store.load_run(run.run_id)
+
+    assert [(span.type, span.status) for span in found.spans] == [("run", "ok")]
+    assert [log.message for log in found.logs] == ["in between"]
+    assert found.info.outcome == "ok"
+
+
 def test_a_child_that_is_forked_while_another_thread_holds_a_lock_does_not_hang(
     run_program: RunProgram,
 ) -> None:

@@ -107,6 +107,15 @@ def test_sizes_are_read(text: str, count: int) -> None:
     assert parse_size(text) == count
 
 
+@pytest.mark.parametrize(
+    "text", ["9" * 400, "1" + "0" * 15 + "TB", "9" * 15 + "TiB", "1." + "9" * 400]
+)
+def test_a_size_beyond_all_numbers_is_refused_in_words(text: str) -> None:
+    """Neither an overflow, nor a number that the store could not compare with."""
+    with pytest.raises(ValueError, match="expected a size"):
+        parse_size(text)
+
+
 @given(st.text(max_size=12))
 def test_any_text_is_a_value_or_a_value_error(text: str) -> None:
     """Nothing else comes out."""

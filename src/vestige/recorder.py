@@ -170,10 +170,19 @@ class Recorder:
         return Logger(self._emitter, str(component))
 
     def secret(self, value: str) -> str:
-        """Register a secret: from now on it is masked wherever it appears. Returns it."""
+        """Register a secret: from now on it is masked wherever it appears. Returns it.
+
+        What is no text (a setting that is not there) is counted as a fault, and returned too.
+        """
         if not self._closed and self._redactor is not None:
-            self._redactor.add_secret(value)
-            learn_secret(value, self._redactor)
+            try:
+                text = value.decode() if isinstance(value, bytes) else value
+                if not isinstance(text, str):
+                    raise TypeError("no text")
+                self._redactor.add_secret(text)
+                learn_secret(text, self._redactor)
+            except Exception:  # noqa: BLE001  # the program goes on, whatever it gave
+                self._emitter.fault(f"secret that is no text: {type(value).__name__}")
         return value
 
     def redact_argv(self, arguments: Sequence[str]) -> list[str]:

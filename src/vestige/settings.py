@@ -38,6 +38,7 @@ from vestige.limits import (
     OPENWOP_BUNDLE_MIN,
     RETENTION_AGE_S,
     RETENTION_BODY_BYTES,
+    SUM_MAX,
 )
 
 T = TypeVar("T")
@@ -109,13 +110,16 @@ def parse_duration(text: str) -> float:
 
 def parse_size(text: str) -> int:
     """`256MB`, `1.5 GB`, `64KiB`, or bare bytes."""
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?\s*", text.lower())
+    found = re.fullmatch(r"\s*(\d{1,15}(?:\.\d{1,12})?)\s*([kmgt]?)(i?)b?\s*", text.lower())
     if not found or (found[3] and not found[2]):
         raise ValueError("expected a size such as 500KB, 256MB, 1GiB")
     unit = _UNITS_BYTES[found[2]]
     if found[3]:
         unit = 1024 ** ("kmgt".index(found[2]) + 1)
-    return int(float(found[1]) * unit)
+    size = int(float(found[1]) * unit)
+    if size > SUM_MAX:
+        raise ValueError("expected a size below 4000000TB")
+    return size
 
 
 class _Source:

@@ -14,6 +14,7 @@ import threading
 import weakref
 from collections import Counter
 from collections.abc import Callable
+from types import FrameType
 from typing import Protocol
 
 from vestige.clock import Clock
@@ -216,8 +217,9 @@ class Writer:
 
     # --- fork ----------------------------------------------------------------------------------------
 
-    def forked(self) -> None:
-        """In a forked child: a writer of our own, inside the span that forked us."""
+    def forked(self, about_to_exec: bool = False) -> None:
+        """In a forked child: a writer of our own, inside the span that forked us. One that only
+        becomes another program says nothing of itself, or its end would look like a crash."""
         self._lock = threading.RLock()  # as the journal's: last words may come at any point
         self.redactor.forked()
         self._open_runs.clear()
@@ -227,6 +229,8 @@ class Writer:
         for emitter in self._emitters:
             emitter.begin(self.id, self.seq)
         self.journal.restart(self.id)
+        if about_to_exec:
+            return
         if self._last_words is not None:
             self._last_words.forked(self.home.fault_file(self.id))
         if within is not None:
@@ -280,11 +284,21 @@ def _after_fork() -> None:
     _alive_lock = threading.RLock()
     for redactor in list(_apart):
         redactor.forked()
+    about_to_exec = _is_about_to_exec(sys._getframe())
     for home, writer in list(_alive.items()):
         try:
-            writer.forked()
+            writer.forked(about_to_exec)
         except Exception:  # noqa: BLE001  # a child without a recorder is better than no child
             del _alive[home]
+
+
+def _is_about_to_exec(frame: FrameType | None) -> bool:
+    """Was it `subprocess` that forked? It runs Python in the child only for a `preexec_fn`."""
+    while frame is not None:
+        if frame.f_code.co_name == "_execute_child":
+            return frame.f_globals.get("__name__") == "subprocess"
+        frame = frame.f_back
+    return False
 
 
 def _leave_with_multiprocessing(writer: Writer) -> None:

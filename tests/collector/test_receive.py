@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from vestige.collector.crash import stamp_dead
+from vestige.clock import SYSTEM
+from vestige.collector.crash import stamp_dead, stamp_silent
 from vestige.collector.gather import Gathering
 from vestige.collector.intake import Intake
 from vestige.collector.loop import hold
@@ -151,6 +152,40 @@ def test_a_writer_elsewhere_is_not_dead_because_it_has_no_lock_here(
     assert again == 0
     assert [log.message for log in stamped.logs] == [log.message for log in at_home.logs]
     assert [log.seq for log in stamped.logs] == [log.seq for log in at_home.logs]
+
+
+def test_a_machine_that_vanished_leaves_no_run_running_and_may_come_back(
+    home: Home, tmp_path: Path
+) -> None:
+    """After a long silence its runs are interrupted; what it says later is taken in, and is right."""
+    there = Home(tmp_path / "there")
+    recorder = Recorder(home, last_words=False)
+    run = recorder.run("agent")
+    span = run.span("chat", type="llm")
+    receive(there, Delivery(sent_by(home), "zstd", "acme"))
+    now_ns, hour_ns = SYSTEM.now_ns(), 3600 * 10**9
+    with SqliteStore.open(there.store) as store:
+        counts = [stamp_silent(store, now_ns + hours * hour_ns) for hours in (0, 23, 25, 26)]
+        stamp_dead(there, store)
+    vanished = runs_of(there)[run.run_id]
+
+    span.log.info("back again")
+    span.end(attributes={"input_tokens": 5})
+    run.end()
+    recorder.close()
+    (receipt,) = receive(there, Delivery(sent_by(home), "zstd", "acme"))
+    back = runs_of(there)[run.run_id]
+
+    assert counts == [0, 0, 1, 0]
+    assert vanished.info.outcome == "interrupted"
+    assert {one.status for one in vanished.spans} == {"interrupted"}
+    (line,) = vanished.logs
+    assert line.message == "its machine sent nothing for 24 h after llm chat"
+    assert line.attributes["crash"] is False
+    assert isinstance(receipt, Receipt) and receipt.new >= 3
+    assert (back.info.outcome, back.info.input_tokens, back.info.error_count) == ("ok", 5, 0)
+    assert {one.status for one in back.spans} == {"ok"}
+    assert {log.message for log in back.logs} == {line.message, "back again"}
 
 
 def test_the_fault_of_a_process_elsewhere_becomes_the_body_of_its_stamp(

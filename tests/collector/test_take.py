@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import vestige
 from vestige import locks
 from vestige.collector.take import delete_leftovers, read_spill, take
 from vestige.home import Home
@@ -306,3 +310,62 @@ def test_a_position_whose_file_is_gone_is_forgotten(home: Home, store: SqliteSto
     take(home, store)
 
     assert store.positions() == {}
+
+
+def test_a_body_that_cannot_be_read_now_waits_with_its_record(
+    home: Home, store: SqliteStore
+) -> None:
+    """Only a file that is gone is lost. What others wrote is taken in meanwhile."""
+    with Recorder(home, last_words=False) as recorder, recorder.run("agent") as run:
+        run.child("chat", type="llm", body="long " * BODY_INLINE_MAX).end()
+    (body,) = home.bodies.iterdir()
+    finished(home, lines(1))
+    aside = body.rename(home.root / "aside")
+    body.symlink_to(body)  # not even root can open that
+
+    with pytest.raises(OSError, match="symbolic links"):
+        take(home, store)
+    meanwhile = said(store)
+    aside.replace(body)
+    take(home, store)
+
+    assert meanwhile == ["line 1"]
+    (kept,) = [span.input for span in store.load_run(run.run_id).spans if span.input]
+    assert kept.id is not None
+    assert store.read_body(kept.id).startswith(b"long long")
+
+
+def test_a_process_that_is_out_of_files_loses_no_body(home: Home) -> None:
+    """The pass fails, nothing is let go, and the next one brings it."""
+    home.make()
+    with Recorder(home, last_words=False) as recorder, recorder.run("agent") as run:
+        run.child("chat", type="llm", body="long " * BODY_INLINE_MAX).end()
+    program = f"""
+import os, resource
+from vestige.collector.loop import hold
+from vestige.home import get_home
+from vestige.collector import take
+home = get_home({str(home.root)!r})
+read = take.read_spill
+with hold(home) as collector:
+    def out_of_files(*asked):
+        # As many as are open now: the next open of any file fails.
+        free = os.open(os.devnull, os.O_RDONLY)
+        os.close(free)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+        return read(home, *asked)
+    collector.store._read_spill = out_of_files
+    try:
+        collector.tick()
+    except OSError as error:
+        print(error.errno)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    with vestige.open(home.root) as debugger:
+        spans = debugger.store.load_run(run.run_id).spans
+        (kept,) = [span.input for span in spans if span.input]
+
+    assert done.stdout.split() == [str(errno.EMFILE)], done.stderr
+    assert kept.id is not None

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from vestige.record.types import SpanClose
 from vestige.testing import FakeRecorder
 
@@ -49,6 +53,28 @@ def test_misuse_is_told_in_the_record_itself() -> None:
 
     told = [line for line in recorder.logs if line.component == "vestige"]
     assert [line.attributes for line in told] == [{"span ended twice": 1}]
+
+
+@pytest.mark.parametrize("value", [None, 12345678, b"\xff" * 8, "", ["a", "b"], object()])
+def test_a_secret_that_is_no_text_is_counted_and_given_back(value: Any) -> None:
+    """`recorder.secret(os.environ.get("TOKEN"))`, where there is none, stops no program."""
+    recorder = FakeRecorder()
+
+    assert recorder.secret(value) is value
+    assert recorder.faults == (
+        {} if value == "" else {f"secret that is no text: {type(value).__name__}": 1}
+    )
+
+
+def test_a_secret_given_as_bytes_is_masked() -> None:
+    """It is the same secret, and appears as text."""
+    recorder = FakeRecorder()
+    recorder.secret(b"correct-horse-battery")  # type: ignore[arg-type]  # what this is about
+
+    recorder.run("r").log.info("it was correct-horse-battery")
+
+    assert "correct-horse" not in recorder.logs[-1].message
+    assert recorder.faults == {}
 
 
 def test_a_closed_recorder_takes_calls_and_records_nothing() -> None:

@@ -70,17 +70,39 @@ def test_whatever_is_not_reading_is_refused(debugger: Debugger, query: str) -> N
         "WITH RECURSIVE n(x) AS (SELECT 'a' UNION ALL SELECT x || x FROM n) SELECT length(x) FROM n",
         "SELECT zeroblob(2000000000)",
         "SELECT group_concat(a.name || b.name || c.name) FROM spans a, spans b, spans c",
+        "SELECT hex(zeroblob(8000000)) LIKE '%' || hex(zeroblob(20000)) || '1%'",
+        "SELECT count(*) FROM spans WHERE instr(hex(zeroblob(8000000)), hex(zeroblob(2000000)) || id)",
+        "SELECT count(hex(zeroblob(number + 8000000))) FROM spans",
     ],
 )
 def test_a_bomb_ends_soon(debugger: Debugger, query: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the clock, or by the size of a value; with words that say so."""
     monkeypatch.setattr("vestige.store.ask.SECONDS_MAX", 0.3)
+    monkeypatch.setattr("vestige.store.apart.START_S", 2.0)
     started = monotonic()
 
     with pytest.raises(UsageError, match="sql: "):
         debugger.sql(query)
 
     assert monotonic() - started < 5
+
+
+def test_functions_of_any_kind_can_be_called(debugger: Debugger) -> None:
+    """Whether here, or in a process of its own: values come as they are, and errors teach."""
+    answer = debugger.sql(
+        "SELECT name, replace(name, 'step', 'ü'), randomblob(2) LIKE 'x', 0.5, NULL, 1 << 62"
+        " FROM spans WHERE name LIKE 'step 7_' ORDER BY number LIMIT 1"
+    )
+    blob = debugger.sql("SELECT x'ff00' AS it WHERE 'a' GLOB '*'").rows.rows
+    page = debugger.sql("SELECT number FROM spans WHERE name LIKE 'step%' ORDER BY id", after=200)
+
+    assert answer.data()["rows"] == [["step 70", "ü 70", 0, 0.5, None, 1 << 62]]
+    assert list(blob[0]) == [b"\xff\x00"]
+    assert len(page.data()["rows"]) == 100
+    with pytest.raises(UsageError, match="Nearest: name"):
+        debugger.sql("SELECT nme FROM spans WHERE 'a' LIKE 'b'")
+    with pytest.raises(UsageError, match="only reading"):
+        debugger.sql("SELECT load_extension(replace('x', 'y', 'z'))")
 
 
 def test_rows_are_capped_and_the_rest_is_one_command_away(debugger: Debugger) -> None:

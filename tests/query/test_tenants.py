@@ -351,6 +351,19 @@ def test_the_owner_of_the_home_sees_all(planted: tuple[Home, dict[str, Planted]]
     assert [row[0] for row in rows] == ["a", "b", "default"]
 
 
+def test_conversations_of_two_tenants_that_are_called_alike_stay_apart(
+    planted: tuple[Home, dict[str, Planted]],
+) -> None:
+    """Who sees all is told of each: its newest run, and how many it has."""
+    home, _ = planted
+    with SqliteStore.open(home.store, readonly=True) as store:
+        runs = Debugger(store).list(group="conversation").data()["runs"]
+
+    shared = [run for run in runs if run["conversation_id"] == "c-shared"]
+    assert [run["group"]["runs"] for run in shared] == [1, 1, 1]
+    assert [run["group"]["input_tokens"] for run in shared] == [9, 9, 9]
+
+
 def test_what_the_owner_found_tells_a_tenant_nothing_of_others(
     planted: tuple[Home, dict[str, Planted]],
 ) -> None:

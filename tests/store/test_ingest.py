@@ -202,6 +202,36 @@ def test_of_two_spans_with_one_id_the_first_one_stands(store: SqliteStore, batch
     assert [span.short_id for span in spans] == ["r1.s1", "r1.s2"]
 
 
+@pytest.mark.parametrize("cuts", [(), (2,), (1, 2), (3,), (1,), (1, 3), (1, 2, 3)])
+@pytest.mark.parametrize("order", ["open first", "close first", "opened twice"])
+def test_a_span_that_is_closed_twice_counts_once(
+    store: SqliteStore, cuts: tuple[int, ...], order: str
+) -> None:
+    """The last end stands, and the sums know only that one: in one batch, and over several."""
+    tokens = {"input_tokens": 100, "output_tokens": 20}
+    more = {"input_tokens": 130, "model": "m2"}
+    opened = opening(1, "chat", type="llm", attributes={"model": "m1"})
+    failed = closing(2, "chat", 1, status="error", attributes=tokens)
+    ended = closing(3, "chat", 1, attributes=more)
+    records: list[AnyRecord] = {
+        "open first": [opened, failed, ended],
+        "close first": [failed, opened, ended],
+        "opened twice": [opened, failed, opening(4, "chat", type="llm"), ended],
+    }[order]
+    edges = [0, *(cut for cut in cuts if cut < len(records)), len(records)]
+    for start, end in itertools.pairwise(edges):
+        store.append(records[start:end])
+
+    found = contents(store)
+
+    (run,) = found["runs"]
+    assert (run["error_count"], run["input_tokens"], run["output_tokens"]) == (0, 130, 20)
+    (sums,) = found["rollups"]
+    assert (sums["model"], sums["count"], sums["errors"]) == ("m2", 1, 0)
+    assert (sums["input_tokens"], sums["output_tokens"]) == (130, 20)
+    assert (sums["duration_ns"], sum(json.loads(sums["histogram"]).values())) == (2000, 1)
+
+
 def test_what_is_learned_later_wins_over_what_was_said_first(store: SqliteStore) -> None:
     """An update and the end of a span overwrite its opening's attributes."""
     store.append(

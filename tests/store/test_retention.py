@@ -265,3 +265,34 @@ def test_an_age_as_good_as_for_ever_keeps_all(store: SqliteStore, age_s: float) 
 
     assert store.prune(RetentionPolicy(age_s, None), NOW_NS).runs == 0
     assert len(store.list_runs(RunFilter(limit=10**30))) == 1
+
+
+def test_a_live_view_misses_nothing_when_the_newest_rows_were_pruned(store: SqliteStore) -> None:
+    """Ids are places for who follows the store: those of pruned rows are not given again."""
+    add_run(store, 1, days_ago=6)
+    add_run(store, 2, days_ago=8)
+    cursor = store.cursor()
+    store.prune(WEEK, NOW_NS)
+    quiet = store.changes(cursor)
+    add_run(store, 3, days_ago=1)
+    seen = store.changes(quiet.cursor)
+
+    assert (quiet.lost, list(quiet.spans), list(quiet.logs)) == (False, [], [])
+    assert not seen.lost
+    assert [(span.run_id, span.type) for span in seen.spans] == [
+        (run_id(3), "run"), (run_id(3), "llm"),
+    ]  # fmt: skip
+    assert [log.run_id for log in seen.logs] == [run_id(3)]
+
+
+def test_a_store_that_was_pruned_empty_goes_on_counting(store: SqliteStore) -> None:
+    """Nor are they when a prune left no row at all, and the next one found none."""
+    add_run(store, 1, days_ago=8)
+    cursor = store.cursor()
+    store.prune(WEEK, NOW_NS)
+    store.prune(WEEK, NOW_NS)
+    add_run(store, 2, days_ago=1)
+
+    seen = store.changes(cursor)
+
+    assert (seen.lost, len(seen.spans), len(seen.logs)) == (False, 2, 1)

@@ -8,6 +8,10 @@ reading and our asking, and the stamp would take the numbers of its last records
 The stamp's records get the writer's next numbers, so stamping twice changes nothing.
 How the process ended is known only to its parent: a `vestige run` writes it into its own
 journal, and until it has, what it watches over is not stamped.
+
+A machine that vanished never tells of its dead. After a long silence what it left open is closed
+too, by a writer of our own: should it come back, its records find their numbers free, and the ends
+that they bring are the last ones, which stand.
 """
 
 from __future__ import annotations
@@ -17,9 +21,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
+from vestige import clock
 from vestige.collector.outbox import let_go
 from vestige.home import Home
-from vestige.limits import BODY_INLINE_MAX, OPEN_SPANS_NAMED_MAX
+from vestige.limits import BODY_INLINE_MAX, OPEN_SPANS_NAMED_MAX, REMOTE_SILENT_S
 from vestige.record.types import (
     OWN_COMPONENT,
     VERSION,
@@ -88,6 +95,24 @@ def stamp_dead(home: Home, store: Store) -> int:
     return stamped
 
 
+def stamp_silent(store: Store, now_ns: int) -> int:
+    """Close what writers of other machines left open that were not heard of for long; how many."""
+    before_ns = now_ns - int(REMOTE_SILENT_S * 1e9)
+    if not store.remote_silent(before_ns):
+        return 0
+    with store.together():  # a parcel may come at any moment: it is before all this, or after it
+        silent = store.remote_silent(before_ns)
+        for writer in store.writers(unfinished=True):
+            if writer.writer in silent:
+                ours = msgspec.structs.replace(
+                    writer, writer=clock.SYSTEM.writer_id(), last_seq=0, ended="silent"
+                )
+                spans = store.open_spans(writer.writer)
+                store.append(_stamp(ours, spans, None, None), tenant=writer.tenant)
+                store.end_writer(ours.writer, "exited")
+    return len(silent)
+
+
 def _find_exit(store: Store, writer: WriterInfo) -> Exit | None:
     """What `vestige run` wrote about the end of its child, if this writer was that child."""
     found = store.find_supervised_end(writer.writer)
@@ -134,14 +159,17 @@ def _line(
     fault: str | None,
 ) -> Log:
     last = spans[-1]
-    if writer.ended == "exited":
+    if writer.ended == "silent":
+        hours = REMOTE_SILENT_S / 3600
+        message = f"its machine sent nothing for {hours:g} h after {last.type} {last.name}"
+    elif writer.ended == "exited":
         message = f"process exited and left {last.type} {last.name} open"
     else:
         message = f"process exited unexpectedly after {last.type} {last.name}"
     if ended is not None:
         message += f" ({ended})"
     attributes: Attributes = {
-        "crash": writer.ended != "exited",
+        "crash": writer.ended not in ("exited", "silent"),
         "pid": writer.pid,
         "last_span": last.span_id,
         "open_spans": len(spans),

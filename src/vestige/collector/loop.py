@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from vestige import clock, locks
-from vestige.collector.crash import stamp_dead
+from vestige.collector.crash import stamp_dead, stamp_silent
 from vestige.collector.take import Taken, delete_leftovers, read_spill, take
 from vestige.errors import StoreError, UnreadableError, VestigeError
 from vestige.home import Home
@@ -39,6 +39,7 @@ class Collector:
             raise StoreError(f"{self.store.path}: was deleted or replaced. Start again.")
         taken = take(self.home, self.store)
         stamp_dead(self.home, self.store)
+        stamp_silent(self.store, clock.SYSTEM.now_ns())
         now = clock.monotonic()
         if now >= self._prune_at:
             if self._prune_at:

@@ -118,6 +118,8 @@ class Ship:
                 moved, all_of_it = self._send_all(gathering)
             except _AgainError:
                 continue
+            except OSError as error:  # of a file here; the link's are told by _acknowledge
+                raise _LaterError(f"a journal cannot be read ({error})") from None
             if all_of_it:
                 self._clean(gathering)
             return moved

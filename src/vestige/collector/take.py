@@ -40,28 +40,38 @@ class Taken:
 
 def take(home: Home, store: Store) -> Taken:
     """Take in what the journals hold now. A finished journal is deleted once it is empty, or
-    kept for a ship."""
+    kept for a ship. OSError: one could not be read, and waits for the next pass."""
     taken = Taken()
     positions = store.positions()
     files = home.journal_files()
     for writer, generation in positions.keys() - {(file[0], file[1]) for file in files}:
         # Deleted by a pass that was killed before it could say so.
         store.forget_position(writer, generation)
+    failed: OSError | None = None
     for writer, generation, path in files:
-        # Asked before reading: a file that nobody can write to any more is read to its end.
-        finished = not locks.is_held(path)
         offset = positions.get((writer, generation), 0)
-        while True:
-            data, after = read_lines(path, offset)
-            if after == offset:
-                break
-            _take_lines(store, Position(writer, generation, after), data, taken)
-            _delete_spilled(home, store, writer)
-            offset = after
-        if finished:
-            _finish(home, store, Position(writer, generation, offset), path, taken)
+        try:
+            _take_file(home, store, Position(writer, generation, offset), path, taken)
+        except OSError as error:
+            failed = failed or error  # what others wrote is not held up by it
     bound_outbox(home)
+    if failed is not None:
+        raise failed
     return taken
+
+
+def _take_file(home: Home, store: Store, position: Position, path: Path, taken: Taken) -> None:
+    # Asked before reading: a file that nobody can write to any more is read to its end.
+    finished = not locks.is_held(path)
+    while True:
+        data, after = read_lines(path, position.offset)
+        if after == position.offset:
+            break
+        position = msgspec.structs.replace(position, offset=after)
+        _take_lines(store, position, data, taken)
+        _delete_spilled(home, store, position.writer)
+    if finished:
+        _finish(home, store, position, path, taken)
 
 
 def _take_lines(store: Store, position: Position, data: bytes, taken: Taken) -> None:
@@ -102,13 +112,17 @@ def _finish(home: Home, store: Store, position: Position, path: Path, taken: Tak
 
 
 def read_spill(home: Home, writer: str, seq: int, info: BodyInfo) -> bytes | None:
-    """A body that was too long for its line; None if its file is gone or not what was written."""
+    """A body that was too long for its line; None if its file is gone or not what was written.
+
+    OSError: it is there and cannot be read now (too many files are open, the disk does not answer).
+    Then its record is not to be taken in, or the body would be lost for good.
+    """
     path = home.spilled_body(writer, seq)
     for place in (path, home.outbox / path.name):  # in this order, as it moves so
         try:
             with open(place, "rb") as file:
                 data = file.read(BODY_MAX + MIB)
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             continue
         return data if hashlib.sha256(data).hexdigest() == info.sha256 else None
     return None

@@ -47,7 +47,7 @@ class ListAnswer(Asked):
     costs: Mapping[str, Cost] | None = None
     """By run id; None: money was not asked for."""
     groups: Mapping[str, ConversationInfo] | None = None
-    """By conversation; None: every run stands for itself."""
+    """The conversation that a run is part of, by run id; None: every run stands for itself."""
     looked_at: int | None = None
     """So many runs were looked into, and there are more."""
     next: str | None = None
@@ -118,7 +118,7 @@ class ListAnswer(Asked):
         return columns(table, right=(4, 5, 6, 7, *((8,) if self.costs is not None else ())))
 
     def _group_cell(self, run: RunInfo) -> str:
-        group = (self.groups or {}).get(run.conversation_id or "")
+        group = (self.groups or {}).get(run.id)
         if group is None:
             return ""
         bad = f", {group.failed} failed" if group.failed else ""
@@ -137,7 +137,7 @@ class ListAnswer(Asked):
                 cost = self.costs.get(run["id"])
                 run["cost_usd"] = None if cost is None else cost.dollars
             if self.groups is not None:
-                group = self.groups.get(run["conversation_id"] or "")
+                group = self.groups.get(run["id"])
                 run["group"] = None if group is None else _group_data(group)
         return data
 
@@ -189,8 +189,7 @@ def list_answer(store: Store, asked: Listing, now_ns: int) -> ListAnswer:
     tops = {run_id: top(each) for run_id, each in store.check_results(ids).items()}
     groups = None
     if asked.wanted.newest_of_conversation:
-        named = [run.conversation_id for run in runs if run.conversation_id]
-        groups = {each.conversation_id: each for each in store.conversations(named)}
+        groups = store.conversations(ids)
     return ListAnswer(
         runs, found.more, asked.limit, now_ns, asked.options,
         {run_id: finding for run_id, finding in tops.items() if finding is not None},

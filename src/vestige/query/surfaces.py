@@ -169,7 +169,7 @@ def _values(store: Store, run: RunInfo | None) -> Sequence[object]:
     found = store.query(
         f"SELECT json_extract(attributes, '$.{ATTRIBUTE}') FROM logs"
         f" WHERE component = '{OWN_COMPONENT}' AND level = 'debug'"
-        f" AND instr(attributes, '\"{ATTRIBUTE}\"'){where} ORDER BY time_ns DESC, id DESC",
+        f" AND json_type(attributes, '$.{ATTRIBUTE}') NOT NULL{where} ORDER BY time_ns DESC, id DESC",
         0,
         ROWS_MAX,
     )

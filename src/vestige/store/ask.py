@@ -1,7 +1,11 @@
 """A query of the user's own: it may read what there is, and nothing else, and not for long.
 
 Three fences, each enough alone for most: the file is opened read-only, an authorizer lets
-only reading through, and a clock looks in every few thousand steps.
+only reading through, and a clock looks in every few hundred steps.
+
+A call of a function is one step, however long it takes, and nothing can interrupt it. Those that are
+done when they have gone through their arguments once are named here; a query that calls another one
+(`LIKE` of two long texts takes hours) is asked in a process that can be ended (apart.py).
 """
 
 from __future__ import annotations
@@ -28,11 +32,31 @@ VALUE_BYTES_MAX = 16 * MIB
 ROWS_BYTES_MAX = 32 * MIB
 """Of all rows of an answer: hundreds of the longest values would be more than a machine has."""
 
-_STEPS_A_LOOK = 5_000
+TOO_LONG = "sql: took longer than {:g} s. Ask for less: WHERE run = ..., or LIMIT."
+_STEPS_A_LOOK = 500
+"""Each may be a call that goes through the longest value."""
+
 _ALLOWED = frozenset(
     (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE)
 )  # fmt: skip
 _FORBIDDEN_FUNCTIONS = frozenset(("load_extension", "fts3_tokenizer", "readfile", "writefile"))
+
+
+QUICK_FUNCTIONS = frozenset((
+    "->", "->>", "abs", "avg", "body_json", "body_text", "ceil", "ceiling", "char", "coalesce",
+    "count", "cume_dist", "date", "datetime", "dense_rank", "first_value", "floor",
+    "group_concat", "hex", "ifnull", "iif", "json", "json_array", "json_array_length",
+    "json_extract", "json_group_array", "json_group_object", "json_object", "json_quote",
+    "json_type", "json_valid", "julianday", "lag", "last_value", "lead", "length", "likelihood",
+    "likely", "lower", "max", "min", "mod", "nth_value", "ntile", "nullif", "octet_length",
+    "percent_rank", "quote", "random", "rank", "round", "row_number", "sign", "sqrt",
+    "strftime", "string_agg", "substr", "substring", "sum", "time", "total", "typeof",
+    "unicode", "unixepoch", "unlikely", "upper", "zeroblob",
+))  # fmt: skip
+
+
+class SlowFunctionError(Exception):
+    """The query calls a function of which nobody knows how long it takes. Never leaves the store."""
 
 
 ReadBody = Callable[[int], bytes]
@@ -45,10 +69,13 @@ def query(
     limit: int,
     read_body: ReadBody,
     shadow: Shadow | None = None,
+    seconds: float | None = None,
 ) -> Rows:
     """The rows after `skip`, at most `limit`; UsageError that teaches for whatever is wrong.
 
     `shadow`: the connection is one tenant's; what it may read then is asked of it.
+    `seconds`: this process is ended soon after them, so functions may be slow. Else a query with
+    such a one is a SlowFunctionError.
     """
     names = _names(connection)
     if shadow is not None:
@@ -59,9 +86,20 @@ def query(
     connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
     # Made here, where nothing is forbidden yet: making them looks like creating a table.
     connection.execute("SELECT 1 FROM json_each('[]'), json_tree('[]')").fetchall()
-    deadline = clock.monotonic() + SECONDS_MAX
+    deadline = clock.monotonic() + (SECONDS_MAX if seconds is None else seconds)
     connection.set_progress_handler(lambda: clock.monotonic() > deadline, _STEPS_A_LOOK)
-    connection.set_authorizer(_authorize if shadow is None else partial(_authorize_tenant, shadow))
+    slow: set[str] = set()
+
+    def authorize(action: int, first: str | None, second: str | None, *where: str | None) -> int:
+        if action == sqlite3.SQLITE_FUNCTION and second not in QUICK_FUNCTIONS:
+            slow.add(str(second))
+        read = action == sqlite3.SQLITE_READ
+        refused = shadow is not None and read and not shadow.allows(first, *where)
+        if refused or (slow and seconds is None):
+            return sqlite3.SQLITE_DENY
+        return _authorize(action, second)
+
+    connection.set_authorizer(authorize)
     try:
         cursor = connection.execute(sql)
         columns = [column[0] for column in cursor.description or ()]
@@ -70,6 +108,8 @@ def query(
                 break
         rows, more = _take(cursor, limit)
     except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError) as error:
+        if slow and seconds is None:
+            raise SlowFunctionError from error
         if shadow is not None and "not authorized" in str(error):
             raise UsageError(f"sql: only reading is allowed here, and only of: {', '.join(names)}.") from error  # fmt: skip
         raise UsageError(_teach(str(error), sql, names)) from error
@@ -113,25 +153,12 @@ def _body_json(read_body: ReadBody, body_id: object) -> str | None:
     return text
 
 
-def _authorize(action: int, first: str | None, second: str | None, *_: object) -> int:
+def _authorize(action: int, second: str | None) -> int:
     if action in _ALLOWED:
         return sqlite3.SQLITE_OK
     if action == sqlite3.SQLITE_FUNCTION and second not in _FORBIDDEN_FUNCTIONS:
         return sqlite3.SQLITE_OK
     return sqlite3.SQLITE_DENY
-
-
-def _authorize_tenant(
-    shadow: Shadow,
-    action: int,
-    first: str | None,
-    second: str | None,
-    database: str | None,
-    inside: str | None,
-) -> int:
-    if action == sqlite3.SQLITE_READ and not shadow.allows(first, database, inside):
-        return sqlite3.SQLITE_DENY
-    return _authorize(action, first, second)
 
 
 def _names(connection: sqlite3.Connection) -> dict[str, list[str]]:
@@ -156,7 +183,7 @@ def _teach(message: str, sql: str, names: dict[str, list[str]]) -> str:
             "sql: only reading is allowed here (SELECT or WITH). `vestige schema` shows the tables."
         )
     if message == "interrupted":
-        return f"sql: took longer than {SECONDS_MAX:g} s. Ask for less: WHERE run = ..., or LIMIT."
+        return TOO_LONG.format(SECONDS_MAX)
     if found := re.match(r"no such column: (\S+)", message):
         wanted = found[1].rpartition(".")[2]
         used = [table for table in names if re.search(rf"\b{table}\b", sql)]

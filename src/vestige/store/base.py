@@ -224,6 +224,9 @@ class Store(Protocol):
     def remote_alive(self) -> set[str]:
         """Writers of other machines that may still write: only those machines know."""
 
+    def remote_silent(self, before_ns: int) -> set[str]:
+        """Of them, those with open spans of which nothing came since."""
+
     def find_remote_fault(self, writer: str) -> str | None:
         """What faulthandler left on another machine."""
 
@@ -276,7 +279,9 @@ class Store(Protocol):
     def look_for_runs(self, wanted: RunFilter) -> Listed:
         """As `list_runs`; terms that look into runs are asked of so many only."""
 
-    def conversations(self, ids: Sequence[str]) -> Sequence[ConversationInfo]: ...
+    def conversations(self, run_ids: Sequence[str]) -> Mapping[str, ConversationInfo]:
+        """Of each run that is part of one: all its runs, of the same tenant. Two tenants may call
+        theirs alike."""
 
     def find_runs(self, id_or_prefix: str) -> Sequence[RunInfo]: ...
 

@@ -3,8 +3,8 @@
     cursor = store.cursor()
     changes = store.changes(cursor)       # later; changes.cursor is where to go on
 
-Rows are numbered as they are written, by one writer at a time, so a number is a place. The end
-of a span that was there already has a number of its own (the table `closes`, which keeps the
+Rows are numbered as they are written, by one writer at a time, so a number is a place; one
+that was pruned is not given again. The end of a span that was there already has a number of its own (the table `closes`, which keeps the
 latest). A cursor holds nothing else: it works after a restart, and for any reader.
 """
 
@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 
 from vestige.record.run import RunInfo
 from vestige.store import loading
+from vestige.store.rows import TOP
 
 _NUMBER_MAX = 2**63 - 1
 
@@ -156,10 +157,10 @@ def _runs(connection: sqlite3.Connection, run_ids: Iterable[str]) -> list[RunInf
     return found
 
 
-_HERE = """
-SELECT coalesce((SELECT max(id) FROM main.spans), 0),
+_HERE = f"""
+SELECT ({TOP.format(table="spans")}),
        coalesce((SELECT max(id) FROM main.closes), 0),
-       coalesce((SELECT max(id) FROM main.logs), 0),
+       ({TOP.format(table="logs")}),
        coalesce((SELECT min(id) FROM main.closes), 0)
 """
 _SPAN = """s.run, r.run_id, s.number, s.span_id, s.parent_id, s.type, s.name, s.component, s.status,

@@ -36,11 +36,14 @@ from vestige.store.bodies import Bodies
 from vestige.store.rollups import Rollups, count_of
 from vestige.store.rows import (
     INSERT_LOG,
+    INSERT_LOG_AT,
     INSERT_SPAN,
+    INSERT_SPAN_AT,
     NO_BODY,
     NO_ID,
     NO_TEXT,
     SELECT_SPAN,
+    TOP,
     UPDATE_RUN,
     UPDATE_SPAN,
     UPDATE_WRITER,
@@ -153,6 +156,8 @@ class Ingest:
         span = self._spans.get((record.run_id, record.span_id))
         if span is None:
             span = self._load_span(record, run, writer)
+        if span.status is not None:
+            self._take_back(span, run)  # closed twice: the last one stands
         span.status = record.status
         span.duration_ns = record.duration_ns
         span.end_seq = record.seq
@@ -167,6 +172,22 @@ class Ingest:
         if span.seq is not None:
             self._ended(span, run, writer, record.time_ns)
         self._tell_time(run, writer, record.time_ns)
+
+    def _take_back(self, span: SpanRow, run: RunRow) -> None:
+        """Another end is known now: what was added up of this one is taken off again."""
+        assert span.status is not None and span.duration_ns is not None
+        if span.status != "ok":
+            run.errors -= 1
+        if span.seq is None:
+            return  # only its close was known, and it was not added up
+        attributes = span.attributes
+        if span.type == "llm" and attributes:
+            run.input_tokens -= count_of(attributes.get("input_tokens"))
+            run.output_tokens -= count_of(attributes.get("output_tokens"))
+        self._rollups.add(
+            min(span.started_ns + span.duration_ns, SUM_MAX), span.component, span.type, span.name,
+            span.status, span.duration_ns, attributes, -1,
+        )  # fmt: skip
 
     def _ended(self, span: SpanRow, run: RunRow, writer: WriterRow, ended_ns: int) -> None:
         """Both ends are known, whichever was read first: add the span up."""
@@ -366,18 +387,15 @@ class Ingest:
             run = runs[span.run]
             run.spans -= 1
             known = load_span(row)
-            known.attributes = {**span.attributes, **known.attributes}
-            if span.redacted:
-                _add_counts(known, span.redacted)
-            if known.seq is None:  # else opened twice under one id: the first one stands
-                for name in _OPENING:
-                    setattr(known, name, getattr(span, name))
-                if known.status is not None and span.status is None:
+            for ended in (known, span):
+                if ended.status is not None:
+                    self._take_back(ended, run)
+            self._merge(known, span)
+            if known.status is not None:
+                run.errors += known.status != "ok"
+                if known.seq is not None:
                     ended_ns = known.started_ns + (known.duration_ns or 0)
-                    self._ended(known, run, writers[known.writer], ended_ns)
-            if span.status is not None:
-                known.status, known.duration_ns = span.status, span.duration_ns
-                known.end_seq, known.output = span.end_seq, span.output
+                    self._ended(known, run, writers[span.writer], ended_ns)
             self._spans[key] = known
         # Merged spans keep the numbers that they had; the others close the gaps.
         counts: Counter[int] = Counter()
@@ -386,6 +404,21 @@ class Ingest:
                 counts[span.run] += 1
                 span.number = runs[span.run].numbers + counts[span.run]
 
+    def _merge(self, known: SpanRow, span: SpanRow) -> None:
+        """An opening, perhaps with an end, into the row that was there before it."""
+        if known.status is not None and span.status is not None:
+            known.attributes = {**known.attributes, **span.attributes}  # closed twice
+        else:
+            known.attributes = {**span.attributes, **known.attributes}
+        if span.status is not None:
+            known.status, known.duration_ns = span.status, span.duration_ns
+            known.end_seq, known.output = span.end_seq, span.output
+        if span.redacted:
+            _add_counts(known, span.redacted)
+        if known.seq is None:  # else opened twice under one id: the first one stands
+            for name in _OPENING:
+                setattr(known, name, getattr(span, name))
+
     def write(self) -> None:
         """All rows, in a few statements."""
         execute, executemany = self._connection.execute, self._connection.executemany
@@ -393,7 +426,8 @@ class Ingest:
         if not self._write_spans():
             self._merge_late_openings()
             self._write_spans()
-        executemany(INSERT_LOG, [(*row, *body) for row, body in self._logs])
+        logs = [(*row, *body) for row, body in self._logs]
+        _insert(self._connection, "logs", INSERT_LOG_AT, INSERT_LOG, logs)
         executemany("INSERT INTO links VALUES (?, ?, ?, ?, ?)", self._links)
         executemany("INSERT OR IGNORE INTO unknown VALUES (?, ?, ?, ?)", self._unknown)
         for run in self._runs.values():
@@ -437,13 +471,24 @@ class Ingest:
                 changed.append((*row, span.id))
         self._connection.execute("SAVEPOINT spans")
         try:
-            self._connection.executemany(INSERT_SPAN, new)
+            _insert(self._connection, "spans", INSERT_SPAN_AT, INSERT_SPAN, new)
         except sqlite3.IntegrityError:
             self._connection.execute("ROLLBACK TO spans")
             return False
         self._connection.executemany(UPDATE_SPAN, changed)
         self._connection.execute("RELEASE spans")
         return True
+
+
+def _insert(
+    connection: sqlite3.Connection, table: str, first: str, others: str, rows: list[Any]
+) -> None:
+    """The first row gets an id above all that ever were; the others get the next ones from SQLite,
+    which is faster than giving each."""
+    if rows:
+        (top,) = connection.execute(TOP.format(table=table)).fetchone()
+        connection.execute(first, (top + 1, *rows[0]))
+        connection.executemany(others, rows[1:])
 
 
 def _get_tenant(connection: sqlite3.Connection, name: str) -> int:

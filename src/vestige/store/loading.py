@@ -65,11 +65,11 @@ def look_for_runs(
     return Listed(runs, bound[2], f"r{bound[1]}")
 
 
-def conversations(connection: sqlite3.Connection, ids: Sequence[str]) -> list[ConversationInfo]:
-    """What their runs add up to, in the order asked for."""
-    rows = connection.execute(_CONVERSATIONS, (msgspec.json.encode(list(ids)).decode(),))
-    found = {row[0]: ConversationInfo(*row) for row in rows}
-    return [found[each] for each in ids if each in found]
+def conversations(
+    connection: sqlite3.Connection, run_ids: Sequence[str]
+) -> dict[str, ConversationInfo]:
+    rows = connection.execute(_CONVERSATIONS, (msgspec.json.encode(list(run_ids)).decode(),))
+    return {row[0]: ConversationInfo(*row[1:]) for row in rows}
 
 
 def find_runs(connection: sqlite3.Connection, id_or_prefix: str) -> list[RunInfo]:
@@ -179,12 +179,13 @@ _WORTH_SHOWING = """NOT (r.implicit AND r.own_count = 0 AND (
 
 _ALIAS = re.compile(r"\br\.")
 _NO_NEWER = """(r.conversation_id IS NULL OR NOT EXISTS (
-  SELECT 1 FROM runs n WHERE n.conversation_id = r.conversation_id
+  SELECT 1 FROM runs n WHERE n.conversation_id = r.conversation_id AND n.tenant = r.tenant
   AND (n.started_ns, n.id) > (r.started_ns, r.id) AND {}))"""
 _CONVERSATIONS = """
-SELECT r.conversation_id, count(*), sum(r.outcome NOT IN ('ok', 'running')), min(r.started_ns),
+SELECT w.value, r.conversation_id, count(*), sum(r.outcome NOT IN ('ok', 'running')), min(r.started_ns),
   CAST(total(r.input_tokens) AS INTEGER), CAST(total(r.output_tokens) AS INTEGER)
-FROM json_each(?) w JOIN runs r ON r.conversation_id = w.value GROUP BY 1
+FROM json_each(?) w JOIN runs n ON n.run_id = w.value
+JOIN runs r ON r.conversation_id = n.conversation_id AND r.tenant = n.tenant GROUP BY 1
 """
 
 _RUN_COLUMNS = (

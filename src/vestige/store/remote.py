@@ -1,7 +1,8 @@
 """Writers of other machines: their locks are not here, so somebody has to tell that they ended.
 
-A writer whose records came from elsewhere has a row. While it is not `over`, nobody stamps it,
-however long it is silent: only its own machine knows whether it is dead (collector/ship.py).
+A writer whose records came from elsewhere has a row. While it is not `over`, nobody says that it
+died: only its own machine knows that (collector/ship.py). One that was not heard of for long has
+its open spans closed all the same, in a way that it can correct (collector/crash.py).
 """
 
 from __future__ import annotations
@@ -20,12 +21,27 @@ CREATE TABLE remote_writers (     -- processes of other machines, whose records 
 ) WITHOUT ROWID;
 """
 
+HEARD = """
+ALTER TABLE remote_writers ADD COLUMN heard_ns INTEGER; -- when records of it last came here
+"""
+
 
 def note(connection: sqlite3.Connection, writers: Iterable[str]) -> None:
     """These came from elsewhere."""
     connection.executemany(
         "INSERT OR IGNORE INTO remote_writers(writer) VALUES (?)", [(one,) for one in writers]
     )
+
+
+def heard(connection: sqlite3.Connection, writers: Iterable[str], at_ns: int) -> None:
+    connection.executemany(
+        "UPDATE remote_writers SET heard_ns = ? WHERE writer = ?", [(at_ns, one) for one in writers]
+    )
+
+
+def silent(connection: sqlite3.Connection, before_ns: int) -> set[str]:
+    """Those with open spans that are not over, and were not heard of since."""
+    return {row[0] for row in connection.execute(_SILENT, (before_ns,))}
 
 
 def refuse_holes(connection: sqlite3.Connection, writers: Iterable[str]) -> None:
@@ -59,3 +75,11 @@ def find_fault(connection: sqlite3.Connection, writer: str) -> str | None:
     query = "SELECT fault FROM remote_writers WHERE writer = ?"
     row = connection.execute(query, (writer,)).fetchone()
     return row[0] if row else None
+
+
+# Rows of before there was `heard_ns`: their own last word is all that is known.
+_SILENT = """
+SELECT r.writer FROM remote_writers r JOIN writers w ON w.writer = r.writer
+WHERE NOT r.over AND coalesce(r.heard_ns, w.last_ns) < ?
+  AND EXISTS (SELECT 1 FROM spans s WHERE s.writer = w.id AND s.status IS NULL)
+"""

@@ -17,6 +17,7 @@ import msgspec
 from vestige.limits import RETENTION_AGE_S, RETENTION_BODY_BYTES
 from vestige.store.base import Pruned, RetentionPolicy
 from vestige.store.bodies import Bodies
+from vestige.store.rows import KEEP_TOP
 
 DEFAULT_RETENTION = RetentionPolicy(RETENTION_AGE_S, RETENTION_BODY_BYTES)
 
@@ -50,6 +51,9 @@ def prune(
             0, now_ns - int(policy.age_max_s * 1e9)
         )  # an age may be as good as for ever
         old = connection.execute(_OLD, (cutoff_ns,)).fetchall()
+        if old:
+            for table in ("spans", "logs"):
+                connection.execute(KEEP_TOP.format(table=table))
         for run, _ in old:
             spans += connection.execute("DELETE FROM spans WHERE run = ?", (run,)).rowcount
             connection.execute("DELETE FROM logs WHERE run = ?", (run,))

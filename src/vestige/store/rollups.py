@@ -93,7 +93,9 @@ class Rollups:
         status: str,
         duration_ns: int,
         attributes: Mapping[str, Any],
+        times: int = 1,
     ) -> None:
+        """One span that ended; `times` -1: one that was added, and is to be counted otherwise."""
         model = attributes.get("model") if attributes else None
         if model.__class__ is not str:
             model = ""
@@ -101,16 +103,16 @@ class Rollups:
         sums = self._sums.get(key)
         if sums is None:
             sums = self._sums[key] = Sums()
-        sums.count += 1
+        sums.count += times
         if status != "ok":
-            sums.errors += 1
-        sums.duration_ns += duration_ns
-        sums.histogram[bucket(duration_ns)] += 1
+            sums.errors += times
+        sums.duration_ns += duration_ns * times
+        sums.histogram[bucket(duration_ns)] += times
         if attributes and ("input_tokens" in attributes or "output_tokens" in attributes):
-            sums.input += count_of(attributes.get("input_tokens"))
-            sums.output += count_of(attributes.get("output_tokens"))
-            sums.cache_read += count_of(attributes.get("cache_read_tokens"))
-            sums.cache_write += count_of(attributes.get("cache_write_tokens"))
+            sums.input += times * count_of(attributes.get("input_tokens"))
+            sums.output += times * count_of(attributes.get("output_tokens"))
+            sums.cache_read += times * count_of(attributes.get("cache_read_tokens"))
+            sums.cache_write += times * count_of(attributes.get("cache_write_tokens"))
 
     def write(self, connection: sqlite3.Connection) -> None:
         """Merge into the table; the caller's transaction."""
@@ -126,6 +128,8 @@ class Rollups:
             if row is None and known[day] >= NAMES_MAX:
                 key = (day, self._tenant, component, kind, OTHER, "")
                 row = connection.execute(_SELECT, key).fetchone()
+            if row is None and sums.count <= 0:
+                continue  # what is to be taken off was added to another day, as clocks may be set
             if row is None:
                 known[day] += 1
             histogram = sums.histogram
@@ -136,11 +140,18 @@ class Rollups:
                 _UPSERT,
                 (
                     *key, sums.count, sums.errors, min(sums.duration_ns, SUM_MAX),
-                    msgspec.json.encode(dict(sorted(histogram.items()))).decode(),
+                    _render(histogram),
                     *(min(each, SUM_MAX) for each in sums.tokens()),
                 ),
             )  # fmt: skip
+            if sums.count < 0:
+                connection.execute(_DELETE_EMPTY, key)
         self._sums.clear()
+
+
+def _render(histogram: Mapping[int, int]) -> str:
+    kept = {number: count for number, count in sorted(histogram.items()) if count > 0}
+    return msgspec.json.encode(kept).decode()
 
 
 def count_of(value: Any) -> int:
@@ -154,19 +165,18 @@ def _day(number: int) -> str:
     return (datetime.date(1970, 1, 1) + datetime.timedelta(days=number)).isoformat()
 
 
-_SELECT = (
-    "SELECT histogram FROM rollups"
-    " WHERE day = ? AND tenant = ? AND component = ? AND type = ? AND name = ? AND model = ?"
-)
+_WHERE = "WHERE day = ? AND tenant = ? AND component = ? AND type = ? AND name = ? AND model = ?"
+_SELECT = f"SELECT histogram FROM rollups {_WHERE}"
+_DELETE_EMPTY = f"DELETE FROM rollups {_WHERE} AND count = 0"
 _UPSERT = f"""
 INSERT INTO rollups VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET
-  count = count + excluded.count,
-  errors = errors + excluded.errors,
-  duration_ns = min(duration_ns + excluded.duration_ns, {SUM_MAX}),
+  count = max(count + excluded.count, 0),
+  errors = max(errors + excluded.errors, 0),
+  duration_ns = max(0, min(duration_ns + excluded.duration_ns, {SUM_MAX})),
   histogram = excluded.histogram,
-  input_tokens = min(input_tokens + excluded.input_tokens, {SUM_MAX}),
-  output_tokens = min(output_tokens + excluded.output_tokens, {SUM_MAX}),
-  cache_read_tokens = min(cache_read_tokens + excluded.cache_read_tokens, {SUM_MAX}),
-  cache_write_tokens = min(cache_write_tokens + excluded.cache_write_tokens, {SUM_MAX})
+  input_tokens = max(0, min(input_tokens + excluded.input_tokens, {SUM_MAX})),
+  output_tokens = max(0, min(output_tokens + excluded.output_tokens, {SUM_MAX})),
+  cache_read_tokens = max(0, min(cache_read_tokens + excluded.cache_read_tokens, {SUM_MAX})),
+  cache_write_tokens = max(0, min(cache_write_tokens + excluded.cache_write_tokens, {SUM_MAX}))
 """

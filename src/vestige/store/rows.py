@@ -131,6 +131,7 @@ _COLUMNS = (
 )
 SELECT_SPAN = f"SELECT {_COLUMNS}, id FROM spans WHERE span_id = ? AND run = ?"
 INSERT_SPAN = f"INSERT INTO spans({_COLUMNS}) VALUES ({_values(_COLUMNS)})"
+INSERT_SPAN_AT = f"INSERT INTO spans(id, {_COLUMNS}) VALUES (?, {_values(_COLUMNS)})"
 UPDATE_SPAN = (
     "UPDATE spans SET " + ", ".join(f"{name} = {_value(name)}" for name in _COLUMNS.split(", "))
 ) + " WHERE id = ?"
@@ -139,10 +140,22 @@ _LOG_COLUMNS = (
     " body_bytes, body_info"
 )
 INSERT_LOG = f"INSERT INTO logs({_LOG_COLUMNS}) VALUES ({_values(_LOG_COLUMNS)})"
+INSERT_LOG_AT = f"INSERT INTO logs(id, {_LOG_COLUMNS}) VALUES (?, {_values(_LOG_COLUMNS)})"
+TOP = """
+SELECT max(coalesce((SELECT max(id) FROM main.{table}), 0),
+  coalesce((SELECT CAST(value AS INTEGER) FROM main.facts WHERE key = '{table}_top'), 0))
+"""
+"""The highest id that a row of a table ever had, also when that row was pruned. A live view is
+told of rows by their ids (changes.py), so none is given twice."""
+KEEP_TOP = """
+INSERT OR REPLACE INTO facts SELECT '{table}_top', max(id) FROM {table} HAVING max(id) IS NOT NULL
+"""
+"""Before rows of a table are deleted."""
 UPDATE_RUN = """
 UPDATE runs SET last_ns = max(last_ns, ?), span_count = span_count + ?,
-  log_count = log_count + ?, error_count = error_count + ?, own_count = own_count + ?,
-  input_tokens = min(input_tokens + ?, {sum_max}), output_tokens = min(output_tokens + ?, {sum_max}){}
+  log_count = log_count + ?, error_count = max(0, error_count + ?), own_count = own_count + ?,
+  input_tokens = max(0, min(input_tokens + ?, {sum_max})),
+  output_tokens = max(0, min(output_tokens + ?, {sum_max})){}
 WHERE id = ?
 """.replace("{sum_max}", str(SUM_MAX))
 UPDATE_WRITER = f"""

@@ -19,6 +19,7 @@ from typing import Any, Self
 
 import msgspec
 
+from vestige import clock
 from vestige.errors import NotFoundError, StoreError
 from vestige.limits import LIVE_BATCH
 from vestige.record.note import Note
@@ -200,13 +201,18 @@ class SqliteStore:
                 if connection.execute(query, (writer,)).fetchone() is None
             ]
             taken = self.append(records, tenant=tenant)
+            writers = {record.writer for record in records}
             remote.note(connection, new)
-            remote.refuse_holes(connection, {record.writer for record in records})
+            remote.heard(connection, writers, clock.SYSTEM.now_ns())
+            remote.refuse_holes(connection, writers)
             ended = sum(remote.end(connection, writer, fault, tenant) for writer, fault in ends)
         return taken, ended
 
     def remote_alive(self) -> set[str]:
         return remote.alive(self._connection)
+
+    def remote_silent(self, before_ns: int) -> set[str]:
+        return remote.silent(self._connection, before_ns)
 
     def find_remote_fault(self, writer: str) -> str | None:
         return remote.find_fault(self._connection, writer)
@@ -317,8 +323,8 @@ class SqliteStore:
     def look_for_runs(self, wanted: RunFilter) -> Listed:
         return loading.look_for_runs(self._connection, wanted, self.tenant)
 
-    def conversations(self, ids: Sequence[str]) -> Sequence[ConversationInfo]:
-        return loading.conversations(self._connection, ids)
+    def conversations(self, run_ids: Sequence[str]) -> Mapping[str, ConversationInfo]:
+        return loading.conversations(self._connection, run_ids)
 
     def find_runs(self, id_or_prefix: str) -> Sequence[RunInfo]:
         return loading.find_runs(self._connection, id_or_prefix)
@@ -362,10 +368,19 @@ class SqliteStore:
         return search.search(self._connection, wanted, after, limit)
 
     def query(self, sql: str, skip: int, limit: int) -> Rows:
+        try:
+            return self.query_here(sql, skip, limit)
+        except ask.SlowFunctionError:
+            from vestige.store import apart
+
+            return apart.query(self.path, self.tenant, sql, skip, limit)
+
+    def query_here(self, sql: str, skip: int, limit: int, seconds: float | None = None) -> Rows:
+        """In this process; see `ask.query`."""
         connection = _connect_to_read(self.path)
         try:
             shadow = None if self.tenant is None else tenancy.cover(connection, self.tenant)
-            return ask.query(connection, sql, skip, limit, self.read_body, shadow)
+            return ask.query(connection, sql, skip, limit, self.read_body, shadow, seconds)
         finally:
             connection.close()
 

@@ -195,6 +195,19 @@ def test_an_answer_about_time_has_a_tag_of_its_bytes(home: Home) -> None:
     assert short.json()["runs"] == []
 
 
+@pytest.mark.parametrize("term", ["since", "before", "SINCE", "Before"])
+def test_an_age_inside_a_filter_is_about_time_too(home: Home, term: str) -> None:
+    """Two questions with the same answer have the same tag: it is of the answer, not of the store."""
+    record(home)
+    with served(home) as site:
+        replies = [
+            site.ask(f"/api/v1/list?filter={term}:{age}&all=true") for age in ("9000d", "9001d")
+        ]
+
+    assert replies[0].json() == replies[1].json()
+    assert replies[0].headers["etag"] == replies[1].headers["etag"]
+
+
 def test_a_long_answer_is_packed_for_who_can_unpack_it(home: Home) -> None:
     path = f"/api/v1/show?id={record(home, spans=50)}"
     with served(home) as site:

@@ -27,6 +27,7 @@ from http_support import WAIT_S, Events, Site, record, served
 import vestige
 from vestige.access import Keys
 from vestige.doors.http import serving
+from vestige.doors.http.log import Log
 from vestige.errors import UsageError
 from vestige.home import Home
 from vestige.store.sqlite import SqliteStore
@@ -106,6 +107,43 @@ def test_sigterm_ends_it_in_good_order_and_kill_leaves_no_process(home: Home) ->
     assert [line["route"] for line in lines] == ["/api/v1/list"]
     assert token not in said
     assert alive == []
+
+
+@pytest.mark.slow
+def test_a_log_that_nobody_reads_holds_up_nobody(home: Home) -> None:
+    """Lines that find no room in the pipe are dropped, and counted in the next that finds some."""
+    record(home)
+    with _command(home) as (process, base, _):
+        assert process.stderr is not None
+        link = http.client.HTTPConnection(base.removeprefix("http://"), timeout=WAIT_S)
+        statuses = set()
+        for _ in range(800):  # a pipe holds about half as many lines
+            link.request("GET", "/healthz")
+            answer = link.getresponse()
+            answer.read()
+            statuses.add(answer.status)
+        told = [json.loads(process.stderr.readline()) for _ in range(100)]
+        link.request("GET", "/healthz")
+        link.getresponse().read()
+        while "dropped_lines" not in told[-1]:
+            told.append(json.loads(process.stderr.readline()))
+        last = json.loads(process.stderr.readline())
+
+    assert statuses == {200}
+    assert len(told) - 1 + told[-1]["dropped_lines"] == 800
+    assert last["route"] == "/healthz"
+
+
+def test_a_log_whose_reader_is_gone_raises_nothing() -> None:
+    """Nor does a closed descriptor; what could not be said is counted."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    log = Log(writer)
+    log({"n": 1})
+    os.close(writer)
+    log({"n": 2})
+
+    assert log.dropped == 2
 
 
 def test_a_request_under_way_is_finished_before_the_end(home: Home) -> None:

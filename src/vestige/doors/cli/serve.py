@@ -51,7 +51,7 @@ def serve(
     Without keys (`vestige keys`), only this machine is served, to whoever has the URL that is
     printed. With keys, to whoever has one. Journals are taken in meanwhile.
     """
-    from vestige.doors.http.app import log_to_stderr
+    from vestige.doors.http.log import Log
     from vestige.doors.http.serving import make_server
     from vestige.doors.http.serving import serve as serve_http
 
@@ -59,7 +59,7 @@ def serve(
         home,
         host,
         names=names,
-        log=None if no_log else log_to_stderr,
+        log=None if no_log else Log(),
         demo_workflows=demo_workflows,
     )
     serve_http(

@@ -6,7 +6,6 @@ app = make_app(Server(home, token=...))
 from __future__ import annotations
 
 import asyncio
-import sys
 import traceback
 from collections.abc import Sequence
 
@@ -181,11 +180,3 @@ SECURITY_HEADERS = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"x-frame-options", b"DENY"),
 )
-
-
-def log_to_stderr(line: dict[str, object]) -> None:
-    """One line of JSON."""
-    import msgspec
-
-    sys.stderr.buffer.write(msgspec.json.encode(line) + b"\n")
-    sys.stderr.buffer.flush()

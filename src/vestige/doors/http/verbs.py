@@ -30,6 +30,7 @@ from vestige.errors import StoreError, UsageError
 from vestige.limits import ARGUMENT_MAX, SHOW_ROWS_MAX
 from vestige.query.answer import Answer
 from vestige.query.bodies import BodyAnswer
+from vestige.query.filters import AGES
 
 PREFIX = "/api/v1/"
 HOME_WIDE = ("doctor", "sql", "trends")
@@ -113,7 +114,10 @@ def _unchanged(etag: str) -> Response:
 def _state_tag(asked: Question, state: bytes) -> str | None:
     """Known before the answer is. None: it also depends on something else than the store."""
     told = repr((asked.tool.name, sorted(asked.arguments.items()), asked.who.tenant))
-    if asked.form == "text" or asked.tool.name in HOME_WIDE or "since" in told:
+    if asked.form == "text" or asked.tool.name in HOME_WIDE:
+        return None
+    # Wherever it stands: a tag of the answer itself is never wrong, only later known.
+    if any(age in told.lower() for age in AGES):
         return None
     return _tag(f"{__version__} {told} ".encode() + state)
 
