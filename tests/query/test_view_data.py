@@ -266,10 +266,11 @@ def test_a_step_that_one_side_lacks_and_a_state_that_differs_have_their_class(ho
     ]  # fmt: skip
 
 
-def test_a_program_that_opens_no_run_of_its_own_counts_as_one(home: Home) -> None:
-    """`vestige run` of a plain script: a list shows its run, so a day has it too."""
+@pytest.mark.parametrize("name", [[], ["--name", "nightly"]])
+def test_a_program_that_opens_no_run_of_its_own_counts_as_one(home: Home, name: list[str]) -> None:
+    """`vestige run` of a plain script, named or not: a list shows its run, so a day has it too."""
     script = "import vestige; vestige.Recorder().logger('agent').info('at work')"
-    command = [sys.executable, "-m", "vestige", "run", "--home", str(home.root), "--"]
+    command = [sys.executable, "-m", "vestige", "run", "--home", str(home.root), *name, "--"]
     subprocess.run([*command, sys.executable, "-c", script], check=True, timeout=60)
     with vestige.open(home.root) as debugger:
         listed = debugger.list().data()["runs"]
