@@ -106,9 +106,10 @@ class OverviewAnswer(Asked):
         rows = [line for chain in chains[:FINDINGS_SHOWN] for line in tell(chain[0], self.run, self.placed)]  # fmt: skip
         rest = len(self.examined.findings) - min(len(chains), FINDINGS_SHOWN)
         if rest:
-            rows.append(
-                f"… {words.counted(rest, 'more finding')}: {self.command('check', self.run.info.short_id)}"
-            )
+            # `check` begins with what each chain began with: after those, if all of them are here.
+            after = ["--after", str(len(chains))] if len(chains) <= FINDINGS_SHOWN else []
+            check = self.command("check", self.run.info.short_id, *after)
+            rows.append(f"… {words.counted(rest, 'more finding')}: {check}")
         return rows
 
     def _good(self) -> list[str]:
