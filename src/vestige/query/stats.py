@@ -31,7 +31,7 @@ def stats_answer(store: Store, by: str = "name", since: int | None = None) -> St
     """Sums by name, model, tool, component, type or day. `since`: in ns; whole days, UTC."""
     if by not in reports.BY:
         raise UsageError(
-            f"--by: {words.one_line(by, 40)!r} is none (expected {', '.join(reports.BY)})."
+            f"--by: {words.one_line(by, 40)!r} is not known (expected {', '.join(reports.BY)})."
         )
     connection = reports.connection_of(store)
     since_day = (words.timestamp(since) or "")[:10] if since is not None else None

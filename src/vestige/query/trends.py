@@ -157,7 +157,9 @@ def trends_answer(
     if by is None:
         by = "hour" if since_s <= HOURLY_UP_TO_S else "day"
     if by not in BY:
-        raise UsageError(f"--by {words.one_line(by, 40)!r}: none (expected {' or '.join(BY)}).")
+        raise UsageError(
+            f"--by: {words.one_line(by, 40)!r} is not known (expected {' or '.join(BY)})."
+        )
     step_s = _STEPS[by]
     count = min(int(min(since_s, SECONDS_MAX) // step_s) + 1, BUCKETS_MAX)
     last = now_ns // (step_s * 10**9)
