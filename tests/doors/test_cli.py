@@ -432,6 +432,7 @@ def test_the_help_of_the_whole_lists_commands_in_the_order_of_a_first_session() 
         text.index(f"\n  {name} ") for name in COMMANDS
     )
     assert COMMANDS[:3] == ["run", "list", "show"]
+    assert "..." not in text.partition("Record:")[2]  # no help is cut in a sentence
 
 
 @pytest.mark.parametrize(
