@@ -330,6 +330,18 @@ def test_the_command_that_an_overview_names_for_more_findings_tells_those(small:
     assert "[warning] tool-failed" in small.check("r3", after=int(more)).text()
 
 
+def test_an_overview_of_what_still_runs_says_what_is_open(home: Home) -> None:
+    """Not how long it took: nobody knows yet."""
+    with Recorder(home, last_words=False, clock=FakeClock()) as recorder:
+        run = recorder.run("agent")
+        run.child("search", type="tool").end()
+        run.child("search", type="tool")
+        with vestige.open(home.root) as debugger:
+            text = debugger.overview(None).text()
+
+    assert "shape: 2 tool (1.0ms, 1 open), 1 run (1 open)\n" in text
+
+
 def test_a_failure_that_no_check_explains_is_pointed_to(home: Home) -> None:
     """`nothing found` alone would read as if all were well."""
     with Recorder(home, last_words=False) as recorder:
