@@ -17,7 +17,7 @@ from vestige.errors import UsageError
 from vestige.limits import SECONDS_MAX
 from vestige.query import words
 from vestige.query.budget import TOKENS_MAX
-from vestige.query.costs import money, sum_costs
+from vestige.query.costs import money, say_unpriced, sum_costs
 from vestige.query.layout import Asked, columns, fit
 from vestige.query.ranking import Ranking, rank
 from vestige.store import hours, reports
@@ -75,7 +75,8 @@ class TrendsAnswer(Asked):
         table = [[self.by, "runs", "failed", "p50", "p95", "in", "out", "cost"]]
         table += [self._row(bucket) for bucket in reversed(told)]
         titles, *rows = columns(table, right=range(1, 8))
-        end = [f"next: {self.command('stats', '--by', 'tool')} | {self.command('list', 'is:failed')}"]  # fmt: skip
+        end = say_unpriced(self.unpriced)
+        end += [f"next: {self.command('stats', '--by', 'tool')} | {self.command('list', 'is:failed')}"]  # fmt: skip
         again = self.command(
             "trends", "--since", f"{words.seconds(self.since_s)}s", "--by", self.by
         )
