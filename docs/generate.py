@@ -145,7 +145,8 @@ def _command(command: Any) -> str:
 
 def _option(option: click.Option) -> tuple[str, ...]:
     name = " ".join([*option.opts, option.metavar or ""]).strip()
-    default = f" Default: {option.default}." if option.show_default else ""
+    shown = option.show_default  # a text: what stands for it
+    default = f" Default: {shown if isinstance(shown, str) else option.default}." if shown else ""
     return f"`{name}`", f"{option.help or ''}{default}".strip()
 
 

@@ -60,9 +60,10 @@ def main() -> int:
     click.echo(f"files of the home that hold the agent's API key: {len(leaks)}")
 
     say("Where to go next")
-    click.echo(
-        f"  export VESTIGE_HOME={home.relative_to(Path.cwd()) if home.is_relative_to(Path.cwd()) else home}"
-    )
+    activate = Path(sys.executable).parent / "activate"
+    if shutil.which("vestige") is None and activate.is_file():
+        click.echo(f"  . {from_here(activate)}")
+    click.echo(f"  export VESTIGE_HOME={from_here(home)}")
     click.echo("  vestige overview               the run in one look, with the next questions")
     click.echo("  vestige show --errors          only what failed, and what it stood in")
     click.echo(
@@ -70,6 +71,11 @@ def main() -> int:
     )
     click.echo("  vestige run -- python YOUR_AGENT.py")
     return 1 if leaks or code != 128 + signal.SIGKILL else 0
+
+
+def from_here(path: Path) -> Path:
+    """As short as one would type it."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def vestige(*arguments: str) -> list[str]:

@@ -411,7 +411,7 @@ def child_environment() -> dict[str, str]:
 def _check_arguments(level: str, sample: float, fsync: str) -> None:
     """A wrong argument is the programmer's, and said at once."""
     if level not in LEVEL_RANK:
-        raise UsageError(f"level: {level!r} is none (expected {', '.join(LEVEL_RANK)}).")
+        raise UsageError(f"level: {level!r} is not known (expected {', '.join(LEVEL_RANK)}).")
     if not 0 <= sample <= 1:
         raise UsageError(f"sample: {sample!r} is no share (expected a number from 0 to 1).")
     if fsync not in FSYNC_MODES:

@@ -433,6 +433,7 @@ def test_the_help_of_the_whole_lists_commands_in_the_order_of_a_first_session() 
         text.index(f"\n  {name} ") for name in COMMANDS
     )
     assert COMMANDS[:3] == ["run", "list", "show"]
+    assert "..." not in text.partition("Record:")[2]  # no help is cut in a sentence
 
 
 @pytest.mark.parametrize(
@@ -472,6 +473,42 @@ def test_an_unreadable_store_is_exit_3_in_one_line(
     assert result.exit_code == 3
     assert str(recorded.store) in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", ["show", "check", "span", "body", "diff"])
+def test_a_path_that_cannot_be_opened_is_said_to_be_one(
+    command: str, recorded: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not an unknown run, and not a missing home: who gave a file wants to know of the file."""
+    monkeypatch.chdir(tmp_path)
+    Path("agent.py").write_text("print()")
+    Path("c-9").mkdir()
+    missing = vestige(command, "runs/crash.wink")
+    foreign = vestige(command, "agent.py")
+    monkeypatch.setenv("VESTIGE_HOME", str(tmp_path / "none"))
+    homeless = vestige(command, "crash.wink")
+
+    said = "runs/crash.wink: no such file or directory, and no such run."
+    assert (missing.exit_code, missing.stderr) == (2, f"vestige: {said}\n")
+    assert foreign.stderr.startswith("vestige: agent.py: no such run, and nothing that can be")
+    assert "crash.wink: no such file or directory" in homeless.stderr
+
+
+def test_a_folder_with_the_name_of_an_id_does_not_hide_what_is_missing(
+    recorded: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("c-9").mkdir()
+    result = vestige("body", "c-9", "--path", "$.nowhere")
+
+    assert result.exit_code == 2 and "nothing that can be opened" not in result.stderr
+
+
+def test_a_span_that_a_run_has_not_leads_to_those_that_it_has(recorded: Home) -> None:
+    run = json_of("list")["runs"][0]["short_id"]
+
+    said = f"'{run}.s99': no such span. {run} has 2 spans: `vestige show {run}`."
+    assert said in vestige("span", f"{run}.s99").stderr
 
 
 def test_another_home_is_asked_for_by_option(recorded: Home, tmp_path: Path) -> None:

@@ -356,7 +356,7 @@ def test_a_bundle_comes_in_and_goes_out(bundle: Path, home: Home, tmp_path: Path
     out = tmp_path / "again.wink"
     exported = run("export", "r1", "--format", "wink", "-o", out)
 
-    assert imported.exit_code == 0 and "1 runs, 1 of them new" in imported.stdout
+    assert imported.exit_code == 0 and "1 run, 1 of them new" in imported.stdout
     assert exported.exit_code == 0
     assert members_of(out)["snapshots.jsonl"] == members_of(bundle)["snapshots.jsonl"]
     assert run("diff", "r1#3", "r1#7").exit_code == 1

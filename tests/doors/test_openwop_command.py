@@ -42,7 +42,7 @@ def test_a_run_goes_out_and_comes_in_by_the_command_line(home: Home, tmp_path: P
     assert (plain.returncode, wink.returncode) == (2, 2)
     assert "passthrough is refused" in plain.stderr
     assert not (tmp_path / "p.json").exists()
-    assert "1 runs, 1 of them new" in taken.stdout
+    assert "1 run, 1 of them new" in taken.stdout
     assert "ValueError" in shown.stdout
     assert valid.returncode == 0, valid.stdout
     validate_bundle(json.loads(target.read_text()))

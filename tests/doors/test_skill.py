@@ -118,7 +118,7 @@ def test_an_overview_offers_the_hints_of_a_component_that_failed(home: Home) -> 
 def test_help_with_a_commands_name_or_none_is_help(home: Home) -> None:
     """What people type first."""
     assert vestige("help", "show").output == vestige("show", "--help").output
-    assert "Commands:" in vestige("help").output
+    assert "Find the cause:" in vestige("help").output
 
 
 def test_help_where_nobody_registered_anything(home: Home) -> None:

@@ -261,4 +261,4 @@ def test_a_long_import_counts_up_on_a_terminal(tmp_path: Path) -> None:
 
     assert done.returncode == 0
     assert b"0 runs, 1,203 records" in shown
-    assert done.stdout.strip().endswith(b"1 runs, 1 of them new")
+    assert done.stdout.strip().endswith(b"1 run, 1 of them new")

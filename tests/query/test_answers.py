@@ -343,9 +343,60 @@ def test_check_tells_the_earliest_of_a_chain_and_counts_the_rest(small: Debugger
         ("tool-failed", False),
     ]
     assert answer.exit_code == 1
-    assert "… 1 more: tool-failed: vestige check r3 --after 1" in answer.text()
+    assert "… 1 more of the same chain: tool-failed: vestige check r3 --after 1" in answer.text()
     assert small.check("r2").exit_code == 0
     assert data["passed"] == ["quiet"]
+
+
+def test_the_command_that_an_overview_names_for_more_findings_tells_those(small: Debugger) -> None:
+    """`check` begins with what each chain began with, and an overview has told that."""
+    (more,) = re.findall(
+        r"1 more finding: vestige check r3 --after (\d+)", small.overview("r3").text()
+    )
+
+    assert "[warning] tool-failed" in small.check("r3", after=int(more)).text()
+
+
+def test_an_overview_of_what_still_runs_says_what_is_open(home: Home) -> None:
+    """Not how long it took: nobody knows yet."""
+    with Recorder(home, last_words=False, clock=FakeClock()) as recorder:
+        run = recorder.run("agent")
+        run.child("search", type="tool").end()
+        run.child("search", type="tool")
+        with vestige.open(home.root) as debugger:
+            text = debugger.overview(None).text()
+
+    assert "shape: 2 tool (1.0ms, 1 open), 1 run (1 open)\n" in text
+
+
+def test_a_failure_that_no_check_explains_is_pointed_to(home: Home) -> None:
+    """`nothing found` alone would read as if all were well."""
+    with Recorder(home, last_words=False) as recorder:
+        recorder.run("good").end()
+        with recorder.run("billing") as run:
+            run.child("i-17", type="invoice").end(error=ValueError("card refused"))
+    with vestige.open(home.root) as debugger:
+        runs = debugger.list().runs
+        texts = {run.name: debugger.check(run.short_id).text() for run in runs}
+        short = {run.name: run.short_id for run in runs}
+
+    hint = f"1 failure that no check explains: vestige show {short['billing']} --errors"
+    assert hint in texts["billing"]
+    assert "no check explains" not in texts["good"]
+
+
+def test_no_check_is_said_to_have_passed_beside_a_finding_of_its_kind(home: Home) -> None:
+    """`crash` passes when `uncaught-exception` finds `crash/uncaught`: that reads as its opposite."""
+    recorder = Recorder(home, last_words=False)
+    with pytest.raises(ValueError, match="no such order"), recorder.run("agent"):
+        raise ValueError("no such order")
+    recorder.close()
+    with vestige.open(home.root) as debugger:
+        answer = debugger.check(debugger.list().runs[0].short_id)
+
+    *_, passed = answer.text().splitlines()
+    assert "[error] crash/uncaught" in answer.text() and "crash" in answer.data()["passed"]
+    assert passed.startswith("passed: ") and "crash" not in passed.split(", ")
 
 
 def test_findings_go_when_the_run_grows_or_goes_and_stay_when_it_is_pinned(

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from vestige import Recorder
+from vestige.clock import SYSTEM
 from vestige.collector.loop import catch_up
 from vestige.errors import UsageError
 from vestige.home import Home
@@ -15,6 +16,7 @@ from vestige.query.budget import count_tokens
 from vestige.query.costs import money, price_of
 from vestige.query.ranking import SUGGESTIONS_MAX, Ranking, Standing, rank
 from vestige.query.stats import stats_answer
+from vestige.query.trends import trends_answer
 from vestige.store.reports import BY, ModelSum, Sum
 from vestige.store.sqlite import SqliteStore
 
@@ -90,6 +92,16 @@ def test_cost_is_money_and_an_unknown_model_is_said_to_be_unknown(home: Home) ->
     assert lines[3].startswith("my-own-model") and lines[3].endswith("unknown")
     assert lines[4] == "no price is known for my-own-model: not in the sums"
     assert by_day.text().splitlines()[2].endswith("+?")
+
+
+def test_trends_say_which_models_are_not_in_their_cost(home: Home) -> None:
+    """A sum that leaves something out is not told as if it were whole."""
+    record(home)
+
+    with opened(home) as store:
+        lines = trends_answer(store, since_s=86_400, now_ns=SYSTEM.now_ns()).text().splitlines()
+
+    assert lines[-2] == "no price is known for my-own-model: not in the sums"
 
 
 def test_a_sum_is_priced_like_its_calls() -> None:

@@ -322,10 +322,11 @@ def test_a_step_that_one_side_lacks_and_a_state_that_differs_have_their_class(ho
     ]  # fmt: skip
 
 
-def test_a_program_that_opens_no_run_of_its_own_counts_as_one(home: Home) -> None:
-    """`vestige run` of a plain script: a list shows its run, so a day has it too."""
+@pytest.mark.parametrize("name", [[], ["--name", "nightly"]])
+def test_a_program_that_opens_no_run_of_its_own_counts_as_one(home: Home, name: list[str]) -> None:
+    """`vestige run` of a plain script, named or not: a list shows its run, so a day has it too."""
     script = "import vestige; vestige.Recorder().logger('agent').info('at work')"
-    command = [sys.executable, "-m", "vestige", "run", "--home", str(home.root), "--"]
+    command = [sys.executable, "-m", "vestige", "run", "--home", str(home.root), *name, "--"]
     subprocess.run([*command, sys.executable, "-c", script], check=True, timeout=60)
     with vestige.open(home.root) as debugger:
         listed = debugger.list().data()["runs"]
@@ -336,6 +337,22 @@ def test_a_program_that_opens_no_run_of_its_own_counts_as_one(home: Home) -> Non
 
     assert len(listed) == 1
     assert by["day"]["runs"] == by["hour"]["runs"] == day["count"] == 1
+
+
+@pytest.mark.parametrize("name", [[], ["--name", "nightly"]])
+def test_a_program_that_dies_before_it_says_anything_counts_as_a_failure(
+    home: Home, name: list[str]
+) -> None:
+    """A script that is not there: a list shows that it failed, so a day has it too."""
+    command = [sys.executable, "-m", "vestige", "run", "--home", str(home.root), *name, "--"]
+    subprocess.run(
+        [*command, sys.executable, "nowhere.py"], capture_output=True, timeout=60, check=False
+    )
+    with vestige.open(home.root) as debugger:
+        failed = len(debugger.list(failed=True).runs)
+        by = [debugger.trends(since="2d", by=step).data()["totals"] for step in ("day", "hour")]
+
+    assert [failed, *((total["runs"], total["errors"]) for total in by)] == [1, (1, 1), (1, 1)]
 
 
 def test_the_calls_of_a_run_cost_what_the_run_costs(desk: Debugger) -> None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vestige.query import words
+from vestige.query.layout import columns
 from vestige.record.types import Scalar
 
 MS, S = 10**6, 10**9
@@ -81,3 +82,10 @@ def test_newlines_are_shown_and_long_text_is_cut() -> None:
 def test_values_are_what_they_are(value: Scalar, shown: str) -> None:
     """1 is not true, and 0 is not false."""
     assert words.value(value, 20) == shown
+
+
+def test_columns_stand_under_each_other_whatever_the_script() -> None:
+    """A wide character takes two columns of a terminal, a combining one none."""
+    table = [["name", "n"], ["日本語", "1"], ["cafe\u0301", "22"]]
+
+    assert columns(table, right=[1]) == ["name     n", "日本語   1", "cafe\u0301    22"]

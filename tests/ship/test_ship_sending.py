@@ -54,6 +54,21 @@ def record(home: Home, name: str = "agent", body: str = "x" * 300_000) -> str:
     return run.run_id
 
 
+def test_a_first_ship_says_what_it_does_not_send(shared: Serving, home: Home) -> None:
+    """Journals that the collector was done with before are gone: that must not look like all of it."""
+    early = record(home)
+    catch_up(home)
+    late = record(home)
+    key = shared.key()
+
+    code, _, said = ship(home, shared.url, key)
+    again = ship(home, shared.url, key)
+
+    assert code == 0 and late in shared.runs() and early not in shared.runs()
+    assert "what its store took in before this first ship is not sent" in said
+    assert again[2] == ""
+
+
 def test_an_agent_on_another_machine_is_seen_on_the_server(shared: Serving, home: Home) -> None:
     """Records, bodies, long bodies, outcome; under the tenant of the key."""
     assert run_in(home, AGENT).returncode == 0

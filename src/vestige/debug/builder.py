@@ -144,5 +144,5 @@ def _checked(
         return "failure", {"type": INTERRUPTED, **(error or {})}
     known = tuple(OUTCOME_OF.values())
     if outcome not in known:
-        raise UsageError(f"outcome: {outcome!r} is none (expected {', '.join(known)}).")
+        raise UsageError(f"outcome: {outcome!r} is not known (expected {', '.join(known)}).")
     return outcome, error

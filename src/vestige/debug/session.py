@@ -168,7 +168,7 @@ class Session:
     ) -> None:
         """When an event of this class comes, the slice becomes what the reducer returns."""
         if policy not in POLICIES:
-            raise UsageError(f"policy: {policy!r} is none (expected {', '.join(POLICIES)}).")
+            raise UsageError(f"policy: {policy!r} is not known (expected {', '.join(POLICIES)}).")
         with self._lock:
             self._policies.setdefault(kind, policy)
             self._reducers.setdefault(event_type, []).append((kind, reducer))

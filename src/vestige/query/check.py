@@ -143,7 +143,7 @@ class CheckAnswer(Asked):
         info = self.run.info
         found = self.ordered()
         leads = len(in_chains(self.run, self.examined.findings))
-        head = [self._head(found)]
+        head = [self._head(found), *([] if found else self._unexplained())]
         end = self._end()
         shown = found[self.after : self.after + SHOWN_MAX]
         if not self.after:
@@ -155,7 +155,7 @@ class CheckAnswer(Asked):
 
         while shown:
             rows = [line for finding in shown for line in self._tell(finding)]
-            rest = self._rest(found, self.after + len(shown))
+            rest = self._rest(found, self.after + len(shown), leads)
             lines = fit([*head, *rows, *rest], [], end, budget, more)
             if len(lines) == len(head) + len(rows) + len(rest) + len(end) or len(shown) == 1:
                 return lines
@@ -169,10 +169,20 @@ class CheckAnswer(Asked):
         state = " so far" if info.outcome == "running" else ""
         return f"{info.short_id} {words.one_line(info.name, 60)} ({words.one_line(info.outcome, 20)}): {told or 'nothing found'}{state}"
 
+    def _unexplained(self) -> list[str]:
+        """Nothing was found, and yet something failed: where to look."""
+        info = self.run.info
+        if not info.error_count:
+            return []
+        failed = words.counted(info.error_count, "failure")
+        return [
+            f"{failed} that no check explains: {self.command('show', info.short_id, '--errors')}"
+        ]
+
     def _tell(self, finding: Finding) -> list[str]:
         return tell(finding, self.run, self.placed)
 
-    def _rest(self, found: Sequence[Finding], told: int) -> list[str]:
+    def _rest(self, found: Sequence[Finding], told: int, leads: int) -> list[str]:
         rest = found[told:]
         if not rest:
             return []
@@ -180,12 +190,19 @@ class CheckAnswer(Asked):
         named = ", ".join(f"{kind} x{count}" if count > 1 else kind for kind, count in kinds[:6])
         named += f", {len(kinds) - 6} more kinds" if len(kinds) > 6 else ""
         again = self.command("check", self.run.info.short_id, "--after", str(told))
-        return [f"… {len(rest)} more: {named}: {again}"]
+        whose = ""
+        if told >= leads:  # what a chain began with was told
+            whose = " of the same chains" if leads > 1 else " of the same chain"
+        return [f"… {len(rest)} more{whose}: {named}: {again}"]
 
     def _end(self) -> list[str]:
         lines = []
-        if self.examined.passed:
-            lines.append(f"passed: {', '.join(sorted(self.examined.passed))}")
+        # Of two checks for one kind of fault (`crash`, `crash/uncaught`) one may have passed: to say
+        # so beside the fault would be read as its opposite.
+        kinds = {finding.kind.partition("/")[0] for finding in self.examined.findings}
+        passed = sorted(set(self.examined.passed) - kinds)
+        if passed:
+            lines.append(f"passed: {', '.join(passed)}")
         for name, why in list(self.examined.failed.items())[:3]:
             lines.append(
                 f"!! the check {words.one_line(name, 40)} itself failed: {words.one_line(why, 120)}"

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from vestige.providers.shapes import Usage
+from vestige.query import words
 from vestige.record.run import SpanInfo
 from vestige.store.base import Store
 from vestige.store.reports import TELLING, ModelSum, connection_of, sum_model_calls
@@ -97,6 +98,15 @@ def money(dollars: float) -> str:
     if dollars < 0.01:
         return f"${dollars:.4f}" if dollars >= 0.0001 else "<$0.0001"
     return f"${dollars:.2f}" if dollars < 100 else f"${dollars:,.0f}"
+
+
+def say_unpriced(models: Sequence[str]) -> list[str]:
+    """One line about the models whose price is not known; none, if there are none."""
+    if not models:
+        return []
+    shown = ", ".join(words.one_line(name or "(no model named)", 40) for name in models[:5])
+    more = f" and {len(models) - 5} more" if len(models) > 5 else ""
+    return [f"no price is known for {shown}{more}: not in the sums"]
 
 
 def price_of(part: ModelSum) -> float | None:

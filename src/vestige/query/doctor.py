@@ -42,15 +42,14 @@ def _facts(health: Health) -> list[str]:
     lag = words.size(health.lag_bytes) if health.lag_bytes else "none"
     age = words.duration(int(health.retention_age_s * 1e9))
     kept = words.size(health.retention_body_bytes)
+    held = [(health.runs, "run"), (health.spans, "span"), (health.logs, "log line")]
+    files = words.counted(health.journal_files, "file")
     facts = [
         ("home", health.home),
         ("store", f"{health.store}  {words.size(health.store_bytes)}"),
-        ("", f"{health.runs} runs, {health.spans} spans, {health.logs} log lines"),
+        ("", ", ".join(words.counted(count, thing) for count, thing in held)),
         ("bodies", f"{words.size(health.body_bytes)} stored, {health.bodies} of them"),
-        (
-            "journals",
-            f"{health.journal_files} files, {words.size(health.journal_bytes)}; lag: {lag}",
-        ),
+        ("journals", f"{files}, {words.size(health.journal_bytes)}; lag: {lag}"),
         ("collector", "running" if health.collecting else "not running (reading commands take in)"),
         ("writers", f"{health.writers_alive} alive, {health.writers_dead} ended unexpectedly"),
         ("scanner", health.scanner),

@@ -242,4 +242,7 @@ def _nearest(store: Store, text: str) -> str:
     near = difflib.get_close_matches(text.lower()[:80], [*ids, *(run[:8] for run in ids)], 3, 0.5)
     if near:
         return f"Nearest: {', '.join(near)}."
+    if len(runs := store.find_runs(text.partition(".")[0]) if _SHORT.fullmatch(text) else ()) == 1:
+        has = words.counted(runs[0].span_count, "span")
+        return f"{runs[0].short_id} has {has}: `vestige show {runs[0].short_id}`."
     return "See `vestige list` for what there is."

@@ -106,14 +106,15 @@ def columns(table: Sequence[Sequence[str]], right: Sequence[int] = ()) -> list[s
     """Cells as aligned text; the columns in `right` stand right."""
     if not table:
         return []
-    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
-    return [
-        "  ".join(
-            cell.rjust(width) if column in right else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in table
-    ]
+    widths = [max(words.width(row[column]) for row in table) for column in range(len(table[0]))]
+    lines = []
+    for row in table:
+        cells = []
+        for column, (cell, width) in enumerate(zip(row, widths, strict=True)):
+            space = " " * (width - words.width(cell))
+            cells.append(space + cell if column in right else cell + space)
+        lines.append("  ".join(cells).rstrip())
+    return lines
 
 
 def quoted(text: str, length_max: int) -> str:

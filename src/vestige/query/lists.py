@@ -246,5 +246,7 @@ def _costs_so(term: Term, cost: Cost | None) -> bool:
 
 def check_group(group: str | None) -> bool:
     if group not in (None, "conversation"):
-        raise UsageError(f"group {words.one_line(group, 40)!r}: none (expected conversation).")
+        raise UsageError(
+            f"--group: {words.one_line(group, 40)!r} is not known (expected conversation)."
+        )
     return group is not None

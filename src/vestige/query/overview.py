@@ -76,20 +76,23 @@ class OverviewAnswer(Asked):
             if span.status not in ("ok", None)
         )
         took: Counter[str] = Counter()
+        unfinished: Counter[str] = Counter()
         for span in self.run.spans:
             took[words.one_line(span.type, 20)] += span.duration_ns or 0
+            unfinished[words.one_line(span.type, 20)] += span.status is None
         parts = []
         for kind, count in sorted(counts.items(), key=lambda each: (-each[1], each[0]))[
             :TYPES_SHOWN
         ]:
-            bad = f", {failed[kind]} failed" if failed[kind] else ""
-            parts.append(f"{count} {kind} ({words.duration(took[kind])}{bad})")
+            told = [words.duration(took[kind])] if count > unfinished[kind] else []
+            told += [f"{failed[kind]} failed"] if failed[kind] else []
+            told += [f"{unfinished[kind]} open"] if unfinished[kind] else []
+            parts.append(f"{count} {kind} ({', '.join(told)})")
         if len(counts) > TYPES_SHOWN:
             parts.append(f"{len(counts) - TYPES_SHOWN} more types")
         rows = [f"shape: {', '.join(parts)}"] if parts else []
-        unfinished = sum(span.status is None for span in self.run.spans)
-        if unfinished and self.run.info.outcome != "running":
-            rows.append(f"never ended: {words.counted(unfinished, 'span')}")
+        if (never := unfinished.total()) and self.run.info.outcome != "running":
+            rows.append(f"never ended: {words.counted(never, 'span')}")
         return rows
 
     def _cost(self) -> list[str]:
@@ -106,9 +109,10 @@ class OverviewAnswer(Asked):
         rows = [line for chain in chains[:FINDINGS_SHOWN] for line in tell(chain[0], self.run, self.placed)]  # fmt: skip
         rest = len(self.examined.findings) - min(len(chains), FINDINGS_SHOWN)
         if rest:
-            rows.append(
-                f"… {words.counted(rest, 'more finding')}: {self.command('check', self.run.info.short_id)}"
-            )
+            # `check` begins with what each chain began with: after those, if all of them are here.
+            after = ["--after", str(len(chains))] if len(chains) <= FINDINGS_SHOWN else []
+            check = self.command("check", self.run.info.short_id, *after)
+            rows.append(f"… {words.counted(rest, 'more finding')}: {check}")
         return rows
 
     def _good(self) -> list[str]:

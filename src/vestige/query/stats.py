@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final
 from vestige.errors import UsageError
 from vestige.query import words
 from vestige.query.budget import TOKENS_MAX, fit_lines
-from vestige.query.costs import money, sum_costs
+from vestige.query.costs import money, say_unpriced, sum_costs
 from vestige.query.layout import Asked, columns, cost, fit
 from vestige.query.ranking import Ranking, rank
 from vestige.store import reports
@@ -31,7 +31,7 @@ def stats_answer(store: Store, by: str = "name", since: int | None = None) -> St
     """Sums by name, model, tool, component, type or day. `since`: in ns; whole days, UTC."""
     if by not in reports.BY:
         raise UsageError(
-            f"--by: {words.one_line(by, 40)!r} is none (expected {', '.join(reports.BY)})."
+            f"--by: {words.one_line(by, 40)!r} is not known (expected {', '.join(reports.BY)})."
         )
     connection = reports.connection_of(store)
     since_day = (words.timestamp(since) or "")[:10] if since is not None else None
@@ -142,12 +142,7 @@ class StatsAnswer(Asked):
         return money(spent) + ("+?" if key in self.unknown else "")
 
     def _notes(self) -> list[str]:
-        names = sorted({model for models in self.unknown.values() for model in models})
-        if not names:
-            return []
-        shown = ", ".join(words.one_line(name or "(no model named)", 40) for name in names[:5])
-        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-        return [f"no price is known for {shown}{more}: not in the sums"]
+        return say_unpriced(sorted({model for models in self.unknown.values() for model in models}))
 
     # --- as data ------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from vestige.errors import UsageError
 from vestige.limits import SECONDS_MAX
 from vestige.query import words
 from vestige.query.budget import TOKENS_MAX
-from vestige.query.costs import money, sum_costs
+from vestige.query.costs import money, say_unpriced, sum_costs
 from vestige.query.layout import Asked, columns, fit
 from vestige.query.ranking import Ranking, rank
 from vestige.store import hours, reports
@@ -75,7 +75,8 @@ class TrendsAnswer(Asked):
         table = [[self.by, "runs", "failed", "p50", "p95", "in", "out", "cost"]]
         table += [self._row(bucket) for bucket in reversed(told)]
         titles, *rows = columns(table, right=range(1, 8))
-        end = [*self._notes(), f"next: {self.command('stats', '--by', 'tool')} | {self.command('list', 'is:failed')}"]  # fmt: skip
+        end = say_unpriced(self.unpriced)
+        end += [f"next: {self.command('stats', '--by', 'tool')} | {self.command('list', 'is:failed')}"]  # fmt: skip
         again = self.command(
             "trends", "--since", f"{words.seconds(self.since_s)}s", "--by", self.by
         )
@@ -84,14 +85,6 @@ class TrendsAnswer(Asked):
             [*head, titles], rows, end, budget,
             lambda left: f"… {words.counted(left, 'more row')}: {again} {how}",
         )  # fmt: skip
-
-    def _notes(self) -> list[str]:
-        """A sum without some of its parts says so."""
-        if not self.unpriced:
-            return []
-        shown = ", ".join(words.one_line(name, 40) for name in self.unpriced[:5])
-        more = f" and {len(self.unpriced) - 5} more" if len(self.unpriced) > 5 else ""
-        return [f"no price is known for {shown}{more}: not in the sums"]
 
     def _bars(self, counts: Sequence[int]) -> str:
         """The latest that fit on a line."""
@@ -165,7 +158,9 @@ def trends_answer(
     if by is None:
         by = "hour" if since_s <= HOURLY_UP_TO_S else "day"
     if by not in BY:
-        raise UsageError(f"--by {words.one_line(by, 40)!r}: none (expected {' or '.join(BY)}).")
+        raise UsageError(
+            f"--by: {words.one_line(by, 40)!r} is not known (expected {' or '.join(BY)})."
+        )
     step_s = _STEPS[by]
     count = min(int(min(since_s, SECONDS_MAX) // step_s) + 1, BUCKETS_MAX)
     last = now_ns // (step_s * 10**9)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import re
+import unicodedata
 
 from vestige.record.types import Scalar
 
@@ -66,6 +67,16 @@ def timestamp(ns: int | None) -> str | None:
     seconds, rest = divmod(ns, 10**9)
     when = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
     return f"{when:%Y-%m-%dT%H:%M:%S}.{rest // 10**6:03d}Z"
+
+
+def width(text: str) -> int:
+    """Columns on a terminal: wide characters take two, combining ones none."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        2 if unicodedata.east_asian_width(char) in "WF" else not unicodedata.combining(char)
+        for char in text
+    )
 
 
 def counted(count: int, thing: str) -> str:

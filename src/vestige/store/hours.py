@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Final
 
+from vestige.store.loading import WORTH_SHOWING
 from vestige.store.reports import TOKENS_OF_SPANS, ModelSum, Sum
 from vestige.store.rollups import bucket
 
@@ -47,9 +48,9 @@ def sum_hour_models(connection: sqlite3.Connection, since_ns: int) -> list[Model
     return [ModelSum(str(hour), str(model), count, *tokens) for hour, model, count, *tokens in rows]
 
 
-_RUNS = """
+_RUNS = f"""
 SELECT r.started_ns, r.outcome, r.duration_ns, r.input_tokens, r.output_tokens FROM runs r
-WHERE r.started_ns >= ? AND NOT (r.implicit AND r.own_count = 0)
+WHERE r.started_ns >= ? AND {WORTH_SHOWING}
 ORDER BY r.started_ns DESC LIMIT ?
 """
 _MODELS = """

@@ -136,7 +136,7 @@ def _conditions(wanted: RunFilter) -> tuple[str, list[Any]]:
     where = ["1"]
     values: list[Any] = []
     if not wanted.with_implicit:
-        where.append(_WORTH_SHOWING)
+        where.append(WORTH_SHOWING)
     if wanted.failed:
         where.append("r.outcome NOT IN ('ok', 'running')")
     if wanted.since_ns is not None:
@@ -173,7 +173,7 @@ def _conditions(wanted: RunFilter) -> tuple[str, list[Any]]:
 
 
 # A process's own run is shown only when it tells something that no other run tells.
-_WORTH_SHOWING = """NOT (r.implicit AND r.own_count = 0 AND (
+WORTH_SHOWING = """NOT (r.implicit AND r.own_count = 0 AND (
   r.outcome IN ('ok', 'running')
   OR EXISTS (SELECT 1 FROM runs i WHERE i.process_run = r.run_id AND i.outcome = r.outcome)))"""
 

@@ -18,6 +18,7 @@ from vestige.errors import UsageError
 from vestige.record.run import PARTIAL
 from vestige.record.types import OWN_COMPONENT
 from vestige.store.base import Store
+from vestige.store.loading import WORTH_SHOWING
 from vestige.store.rollups import bucket
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
@@ -144,14 +145,15 @@ def sum_rollups(connection: sqlite3.Connection, by: str, since_day: str | None) 
 
 
 def _add_process_runs(connection: sqlite3.Connection, since_day: str, sums: dict[str, Sum]) -> None:
-    """Runs that a program did not open itself, and that say something of it: as a list shows them.
+    """Runs that a program did not open itself, and that say something of it (or were given a name,
+    by `vestige run --name`): as a list shows them.
 
     Rollups cannot tell them from those of mere processes, so they count while they are kept.
     """
     rows = connection.execute(
-        "SELECT date(started_ns / 1000000000, 'unixepoch') AS day, outcome, duration_ns FROM runs"
-        " WHERE implicit AND own_count > 0 AND day >= ?",
-        (since_day,),
+        "SELECT date(r.started_ns / 1000000000, 'unixepoch') AS day, r.outcome, r.duration_ns"
+        f" FROM runs r WHERE (r.implicit OR r.component = ?) AND {WORTH_SHOWING} AND day >= ?",
+        (OWN_COMPONENT, since_day),
     )
     for day, outcome, duration_ns in rows:
         total = sums.setdefault(day, Sum(day))

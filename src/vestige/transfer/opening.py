@@ -14,6 +14,7 @@ Elsewhere: files are read into stores of their own in transfer/temporary.py.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ from vestige.errors import NotFoundError, UnreadableError, UsageError
 from vestige.formats import NAMES
 from vestige.home import JOURNAL_SUFFIX, Home, default_root, get_home
 from vestige.query.debugger import Debugger
+from vestige.query.words import one_line
 from vestige.transfer.importing import find_format
 from vestige.transfer.temporary import Temporary, of_beginning, of_journal, of_runs, of_several
 
@@ -32,6 +34,14 @@ if TYPE_CHECKING:
     from vestige.store.base import CheckResult
 
 STORE_SUFFIX = ".db"
+
+_SUFFIXES = (STORE_SUFFIX, JOURNAL_SUFFIX, ".wink", ".json", ".jsonl", ".xml", ".zip", ".html")
+"""Of what people open: a name that ends so is no id."""
+
+_NOTHING = (
+    f"nothing that can be opened (expected a home, a {STORE_SUFFIX} store,"
+    f" a {JOURNAL_SUFFIX} journal, or one of: {', '.join(NAMES)})."
+)
 
 
 def open_path(
@@ -106,8 +116,11 @@ def open_ids(
     named = [each if each is not None and is_source(each) else None for each in ids]
     paths = list(dict.fromkeys(split_source(each)[0] for each in named if each is not None))
     if not paths:
-        with open_path(home, glance=glance and not any(ids)) as debugger:
-            yield debugger, list(ids)
+        try:
+            with open_path(home, glance=glance and not any(ids)) as debugger:
+                yield debugger, list(ids)
+        except NotFoundError as error:
+            raise _no_path(home, ids, error) from None
         return
     if any(name is None and each is not None for name, each in zip(named, ids, strict=True)):
         raise UsageError(
@@ -121,6 +134,21 @@ def open_ids(
     temporary, runs = of_several([Path(path) for path in paths])
     with _over(Path(paths[0]), temporary) as debugger:
         yield debugger, [_inside(runs, each) for each in named]
+
+
+def _no_path(home: Home, ids: Sequence[str | None], error: NotFoundError) -> NotFoundError:
+    """An id that leads nowhere may have been meant as a path: then that is what to say."""
+    for text in ids:
+        # Other things than an id may be missing, too: a part of a body, say.
+        refused = not home.root.is_dir() or f"{one_line(text or '', 80)!r}: no such" in str(error)
+        if not text or "\0" in text or not refused:
+            continue
+        path = Path(split_source(text)[0])
+        if os.path.exists(path):
+            return NotFoundError(f"{path}: no such run, and {_NOTHING}")
+        if (os.sep in text or path.suffix in _SUFFIXES) and not re.search(r"\s|://", text):
+            return NotFoundError(f"{text}: no such file or directory, and no such run.")
+    return error
 
 
 def _inside(runs: dict[str, str], text: str | None) -> str | None:
@@ -205,10 +233,7 @@ def _open_file(path: Path) -> Debugger:
         return _over(path, of_journal(path))
     if find_format(path) is not None:
         return _over(path, of_runs(path))
-    raise UnreadableError(
-        f"{path}: nothing that can be opened (expected a home, a {STORE_SUFFIX} store,"
-        f" a {JOURNAL_SUFFIX} journal, or one of: {', '.join(NAMES)})."
-    )
+    raise UnreadableError(f"{path}: {_NOTHING}")
 
 
 def _over(path: Path, temporary: Temporary) -> Debugger:

@@ -30,6 +30,7 @@ def collect(once: bool, until_eof: bool, home: Home) -> None:
     first. It keeps that step short, and prunes on a cadence.
     """
     from vestige.collector.loop import hold
+    from vestige.query import words
 
     with hold(home) as collector:
         if collector is None:
@@ -37,7 +38,8 @@ def collect(once: bool, until_eof: bool, home: Home) -> None:
             sys.exit(1)
         if once:
             taken = collector.tick()
-            click.echo(f"took in {taken.records} records, {taken.malformed} malformed lines")
+            malformed = words.counted(taken.malformed, "malformed line")
+            click.echo(f"took in {words.counted(taken.records, 'record')}, {malformed}")
             return
         stop = stop_when(until_eof)
         if not until_eof:

@@ -72,7 +72,8 @@ def prune(
         after = home.store.stat().st_size
     verb = "would remove" if dry_run else "removed"
     click.echo(
-        f"{verb} {pruned.runs} runs ({pruned.spans} spans) and {pruned.bodies} bodies"
+        f"{verb} {words.counted(pruned.runs, 'run')} ({words.counted(pruned.spans, 'span')})"
+        f" and {pruned.bodies} {'body' if pruned.bodies == 1 else 'bodies'}"
         f" ({words.size(pruned.freed_bytes)})"
     )
     if not dry_run and before > after:
@@ -94,7 +95,8 @@ def _prune_bundles(
         click.echo(f"{verb} {path} ({words.size(size)})")
     click.echo(
         f"{verb} {len(pruned.removed)} in all ({words.size(pruned.freed_bytes)});"
-        f" {words.counted(pruned.kept, 'bundle')} ({words.size(pruned.kept_bytes)}) stay"
+        f" {words.counted(pruned.kept, 'bundle')} ({words.size(pruned.kept_bytes)})"
+        f" {'stays' if pruned.kept == 1 else 'stay'}"
     )
 
 

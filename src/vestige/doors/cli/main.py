@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -57,7 +57,33 @@ class Root(click.Group):
             ctx.exit(3)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.commands)  # in the order of a first session, not of the alphabet
+        return list(self.commands)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        widest = max(map(len, self.commands))
+        room = formatter.width - widest - _BESIDE_HELP
+        for section, commands in SECTIONS.items():
+            with formatter.section(section):
+                formatter.write_dl(
+                    [
+                        (str(each.name).ljust(widest), shorten(each.help or "", room))
+                        for each in commands
+                    ]
+                )
+
+
+_BESIDE_HELP: Final = 4
+"""Columns beside a command's name and its help: the indent, and the space between them."""
+
+
+def shorten(help: str, room: int) -> str:
+    """The first sentence of a help text, or as much of it as makes sense by itself and fits."""
+    sentence = " ".join(help.partition("\n\n")[0].split()).partition(". ")[0].rstrip(".")
+    for mark in (":", ";", *"," * sentence.count(",")):
+        if len(sentence) < room:
+            break
+        sentence = sentence.rpartition(mark)[0] or sentence
+    return f"{sentence}."
 
 
 @click.group(
@@ -70,50 +96,18 @@ def cli() -> None:
     """The flight recorder and debugger for AI agents."""
 
 
-for command in (
-    run,
-    list_runs,
-    show,
-    transcript,
-    overview,
-    ui,
-    check,
-    why,
-    span,
-    body,
-    segments,
-    outline,
-    state,
-    files,
-    note,
-    notes,
-    grep,
-    diff,
-    compare,
-    stats,
-    trends,
-    sql,
-    schema,
-    replay,
-    doctor,
-    collect,
-    ship,
-    recover,
-    repro,
-    prune,
-    pin,
-    unpin,
-    import_runs,
-    export,
-    debug,
-    validate,
-    artifacts,
-    serve,
-    keys,
-    mcp,
-    skill,
-    help_component,
-):
+SECTIONS: Final[dict[str, tuple[click.Command, ...]]] = {
+    "Record": (run,),
+    "Look": (list_runs, show, transcript, overview, outline, state, files, ui),
+    "Find the cause": (check, why, span, body, segments, grep, diff, compare, replay),
+    "Ask all runs": (stats, trends, sql, schema),
+    "Keep": (doctor, collect, recover, note, notes, pin, unpin, prune),
+    "Files and other tools": (import_runs, export, debug, validate, artifacts, repro),
+    "For others": (serve, keys, ship, mcp, skill, help_component),
+}
+"""In the order of a first session, not of the alphabet."""
+
+for command in (each for section in SECTIONS.values() for each in section):
     assert isinstance(command, Examples), f"{command.name}: every help text has examples"
     cli.add_command(command)
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     cls=Examples,
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
     examples="""
-  vestige replay r7 -- python agent.py       run it again, offline, with the answers of r7
+  vestige replay r7 -- python agent.py       run it again, with the answers of r7
 """,
     exits="the command's own; 128 + n if signal n killed it; 2 no such run, or it has no calls",
 )
@@ -36,7 +36,8 @@ def replay(home: Home, id: str, command: tuple[str, ...]) -> None:
 
     Each model call is answered from the recording, matched by its method, path and body, and
     never reaches the network. A call that is not the recorded one gets status 400; the first
-    of them is shown as a diff. The new run is recorded like any other.
+    of them is shown as a diff. Everything else runs as it always does, tools too. The new run
+    is recorded like any other.
     """
     from vestige.boot import boot_environment
     from vestige.collector.supervise import run_command

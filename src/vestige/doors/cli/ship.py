@@ -55,6 +55,7 @@ def ship(
     The key stands in VESTIGE_SHIP_KEY. It is made on the server: `vestige keys add NAME --scope
     runs:write`.
     """
+    from vestige.collector.outbox import is_shipped
     from vestige.collector.sending import Link
     from vestige.collector.ship import hold_ship, stop_shipping
 
@@ -71,9 +72,16 @@ def ship(
     def say(text: str) -> None:
         click.echo(f"vestige: {text}", err=True)
 
+    late = not is_shipped(home) and _has_runs(home)
     with hold_ship(home, link, say, remove) as held:
         if held is None:
             raise ShipError(f"{home.root}: another process ships this home already.")
+        if late:
+            say(
+                f"{home.root}: what its store took in before this first ship is not sent. To bring a"
+                " run along: `vestige export RUN --format wink -o FILE` here, `vestige import FILE`"
+                " there."
+            )
         stopped = stop_when(until_eof=False)
         if not once:
             click.echo(f"shipping {home.root} to {link.url}; Ctrl-C stops", err=True)
@@ -84,6 +92,21 @@ def ship(
     if sent.refused or sent.too_large:
         click.echo(f"left out: {sent.refused} refused, {sent.too_large} too large", err=True)
         sys.exit(1)
+
+
+def _has_runs(home: Home) -> bool:
+    """Is there something in the local store? One that cannot be read is no reason not to ship."""
+    from vestige.errors import VestigeError
+    from vestige.store.base import RunFilter
+    from vestige.store.sqlite import SqliteStore
+
+    if not home.store.is_file():
+        return False
+    try:
+        with SqliteStore.open(home.store, readonly=True) as store:
+            return bool(store.list_runs(RunFilter(limit=1)))
+    except (VestigeError, OSError):
+        return False
 
 
 def read_key(path: Path | None) -> str:

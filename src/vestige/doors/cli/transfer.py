@@ -59,6 +59,7 @@ def import_runs(paths: tuple[Path, ...], format: str | None, home: Home) -> None
     PATH is a run, a folder of runs, or a whole data directory. Importing again changes
     nothing, or adds what is new. Secrets that the other tool kept in clear are masked.
     """
+    from vestige.query import words
     from vestige.store.sqlite import SqliteStore
     from vestige.transfer import import_path
 
@@ -77,7 +78,7 @@ def import_runs(paths: tuple[Path, ...], format: str | None, home: Home) -> None
                 progress.runs = runs
                 _say(one, progress)
             progress.end()
-            click.echo(f"{path}: {runs} runs, {new} of them new")
+            click.echo(f"{path}: {words.counted(runs, 'run')}, {new} of them new")
     if unreadable:
         sys.exit(1)
 
