@@ -42,7 +42,7 @@ from vestige.formats.wink.manifest import (
     parse_time,
 )
 from vestige.formats.wink.names import safe_path
-from vestige.formats.wink.read import open_content
+from vestige.formats.wink.reading import open_content
 from vestige.limits import BUNDLE_VERIFIED_MAX
 
 _EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})

@@ -19,7 +19,7 @@ from vestige.formats.wink.entries import LogEntry, SnapshotPayload, count_items,
 from vestige.formats.wink.entries import parse_snapshot as parse
 from vestige.formats.wink.log_records import our_level, to_ns
 from vestige.formats.wink.manifest import Manifest
-from vestige.formats.wink.read import STATUSES, ReadContent
+from vestige.formats.wink.reading import STATUSES, ReadContent
 from vestige.query import words
 from vestige.query.layout import Asked, columns, fit, fit_page
 from vestige.query.states import SliceChange, diff_states

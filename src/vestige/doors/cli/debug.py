@@ -12,7 +12,7 @@ import click
 from vestige.doors.cli.options import Examples, json_option
 
 if TYPE_CHECKING:
-    from vestige.formats.wink.read import ReadContent
+    from vestige.formats.wink.reading import ReadContent
     from vestige.query.bundle_views import BundleAnswer, View
 
 VIEWS = ("overview", "snapshots", "logs", "files", "metadata")
@@ -76,7 +76,7 @@ def debug(
     recent one is taken. It opens in the browser where there is one; else, at a terminal,
     everything is shown as text, page by page.
     """
-    from vestige.formats.wink.read import open_content
+    from vestige.formats.wink.reading import open_content
     from vestige.query.bundle_views import BundleAnswer
     from vestige.transfer.bundles import find_bundle
 

@@ -1,39 +1,66 @@
 """`vestige`: the group of all commands, and what happens to an error.
 
-Commands import what they need when they run, so `vestige --help` stays quick.
+A command's module is imported when it is asked for, and what it needs when it runs.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 from typing import Any, Final
 
 import click
 
 from vestige._version import __version__
-from vestige.doors.cli.artifacts import artifacts
-from vestige.doors.cli.ask import check, compare, diff, grep, schema, sql, stats, why
-from vestige.doors.cli.collect import collect, doctor
-from vestige.doors.cli.debug import debug
-from vestige.doors.cli.keep import pin, prune, unpin
-from vestige.doors.cli.keys import keys
-from vestige.doors.cli.mcp import mcp
-from vestige.doors.cli.note import note, notes
 from vestige.doors.cli.options import Examples
-from vestige.doors.cli.read import body, list_runs, overview, show, span
-from vestige.doors.cli.recover import recover
-from vestige.doors.cli.replay import replay
-from vestige.doors.cli.repro import repro
-from vestige.doors.cli.run import run
-from vestige.doors.cli.serve import serve
-from vestige.doors.cli.ship import ship
-from vestige.doors.cli.skill import help_component, skill
-from vestige.doors.cli.transfer import export, import_runs
-from vestige.doors.cli.ui import ui
-from vestige.doors.cli.validate import validate
-from vestige.doors.cli.view import files, outline, segments, state, transcript, trends
 from vestige.errors import VestigeError
+
+SECTIONS: Final = {
+    "Record": {"run": "run"},
+    "Look": {
+        "list": "read.list_runs", "show": "read", "transcript": "view", "overview": "read",
+        "outline": "view", "state": "view", "files": "view", "ui": "ui",
+    },
+    "Find the cause": {
+        "check": "ask", "why": "ask", "span": "read", "body": "read", "segments": "view",
+        "grep": "ask", "diff": "ask", "compare": "ask", "replay": "replay",
+    },
+    "Ask all runs": {"stats": "ask", "trends": "view", "sql": "ask", "schema": "ask"},
+    "Keep": {
+        "doctor": "collect", "collect": "collect", "recover": "recover", "note": "note",
+        "notes": "note", "pin": "keep", "unpin": "keep", "prune": "keep",
+    },
+    "Files and other tools": {
+        "import": "transfer.import_runs", "export": "transfer", "debug": "debug",
+        "validate": "validate", "artifacts": "artifacts", "repro": "repro",
+    },
+    "For others": {
+        "serve": "serve", "keys": "keys", "ship": "ship", "mcp": "mcp", "skill": "skill",
+        "help": "skill.help_component",
+    },
+}  # fmt: skip
+"""Every command and its module (with its name there, if it has another), in the order of a first
+session, not of the alphabet."""
+
+
+class Commands(Mapping[str, click.Command]):
+    """The commands by name, each imported when it is asked for: most calls need only one."""
+
+    _modules: Final = {name: where for part in SECTIONS.values() for name, where in part.items()}
+
+    def __getitem__(self, name: str) -> click.Command:
+        module, _, inside = self._modules[name].partition(".")
+        found = getattr(import_module(f"vestige.doors.cli.{module}"), inside or name)
+        assert isinstance(found, Examples), f"{name}: every help text has examples"
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._modules)
+
+    def __len__(self) -> int:
+        return len(self._modules)
 
 
 class Root(click.Group):
@@ -62,12 +89,12 @@ class Root(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         widest = max(map(len, self.commands))
         room = formatter.width - widest - _BESIDE_HELP
-        for section, commands in SECTIONS.items():
+        for section, names in SECTIONS.items():
             with formatter.section(section):
                 formatter.write_dl(
                     [
-                        (str(each.name).ljust(widest), shorten(each.help or "", room))
-                        for each in commands
+                        (name.ljust(widest), shorten(self.commands[name].help or "", room))
+                        for name in names
                     ]
                 )
 
@@ -88,28 +115,13 @@ def shorten(help: str, room: int) -> str:
 
 @click.group(
     cls=Root,
+    commands=Commands(),
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="A first session: vestige run -- python agent.py, then vestige list, then vestige show.",
 )
 @click.version_option(__version__, prog_name="vestige")
 def cli() -> None:
     """The flight recorder and debugger for AI agents."""
-
-
-SECTIONS: Final[dict[str, tuple[click.Command, ...]]] = {
-    "Record": (run,),
-    "Look": (list_runs, show, transcript, overview, outline, state, files, ui),
-    "Find the cause": (check, why, span, body, segments, grep, diff, compare, replay),
-    "Ask all runs": (stats, trends, sql, schema),
-    "Keep": (doctor, collect, recover, note, notes, pin, unpin, prune),
-    "Files and other tools": (import_runs, export, debug, validate, artifacts, repro),
-    "For others": (serve, keys, ship, mcp, skill, help_component),
-}
-"""In the order of a first session, not of the alphabet."""
-
-for command in (each for section in SECTIONS.values() for each in section):
-    assert isinstance(command, Examples), f"{command.name}: every help text has examples"
-    cli.add_command(command)
 
 
 def main() -> None:

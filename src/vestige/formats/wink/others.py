@@ -26,11 +26,10 @@ from vestige.formats.wink.manifest import (
     Manifest,
     parse_time,
 )
+from vestige.formats.wink.places import LATER_MANIFEST, LATER_ROOT
 from vestige.formats.wink.unpack import Members, split_lines
 from vestige.limits import BUNDLE_ENTRY_MAX, BUNDLE_MANIFEST_MAX, BUNDLE_PROBLEMS_MAX, KIB
 
-ROOT: Final = "debug_bundle/"
-LATER_MANIFEST: Final = ROOT + "manifest.json"
 _SESSIONS: Final = ("session/before.jsonl", "session/after.jsonl")
 _LOG: Final = "logs/app.jsonl"
 _FILESYSTEM: Final = "filesystem/"
@@ -70,7 +69,7 @@ class LaterContent(Members):
     def files(self) -> Iterator[ContentFile]:
         """The workspace as such, and every single document that the bundle has as an artifact."""
         for name in self.names():
-            path = name.removeprefix(ROOT)
+            path = name.removeprefix(LATER_ROOT)
             if path in (*_SESSIONS, _LOG, "manifest.json"):
                 continue
             inside = path.removeprefix(_FILESYSTEM)
@@ -84,15 +83,15 @@ class LaterContent(Members):
         """Compare every checksum that the manifest has."""
         checksums = _mapping(_mapping(self._found.get("integrity")).get("checksums"))
         for path, expected in checksums.items():
-            if self.has(ROOT + path) and self.digest(ROOT + path) != expected:
+            if self.has(LATER_ROOT + path) and self.digest(LATER_ROOT + path) != expected:
                 raise BundleCorruptedError(
-                    f"{self.path}: {ROOT}{path} does not have the sha256 that the manifest gives."
+                    f"{self.path}: {LATER_ROOT}{path} does not have the sha256 that the manifest gives."
                     " It was changed or damaged."
                 )
 
     def expected(self, name: str) -> str | None:
         checksums = _mapping(_mapping(self._found.get("integrity")).get("checksums"))
-        digest = checksums.get(name.removeprefix(ROOT))
+        digest = checksums.get(name.removeprefix(LATER_ROOT))
         return digest if isinstance(digest, str) else None
 
     def _check_listed(self) -> None:
@@ -101,7 +100,7 @@ class LaterContent(Members):
         known = {path for path in listed if isinstance(path, str)}
         known |= set(_mapping(_mapping(self._found.get("integrity")).get("checksums")))
         for name in self.names():
-            path = name.removeprefix(ROOT)
+            path = name.removeprefix(LATER_ROOT)
             if path != "manifest.json" and (path not in known or path == name):
                 raise BundleCorruptedError(
                     f"{self.path}: {name[:100]!r} is in it, and not in its manifest. The file is"
@@ -109,19 +108,19 @@ class LaterContent(Members):
                 )
 
     def _lines_of(self, path: str) -> Iterator[str]:
-        if self.has(ROOT + path):
-            for _, line in self.lines(ROOT + path):
+        if self.has(LATER_ROOT + path):
+            for _, line in self.lines(LATER_ROOT + path):
                 yield line.decode(errors="surrogateescape")
 
     def _json(self, path: str, most: int = BUNDLE_ENTRY_MAX) -> Any:
-        if not self.has(ROOT + path):
+        if not self.has(LATER_ROOT + path):
             return None
-        found = parse_object(self.read(ROOT + path, most).decode(errors="surrogateescape"))
+        found = parse_object(self.read(LATER_ROOT + path, most).decode(errors="surrogateescape"))
         if not isinstance(found, str):
             return found
         if path == "manifest.json":
-            raise BundleCorruptedError(f"{self.path}: {ROOT}{path}: {found}.")
-        self.warn(ROOT + path, "", "document-unreadable", f"{found}.")
+            raise BundleCorruptedError(f"{self.path}: {LATER_ROOT}{path}: {found}.")
+        self.warn(LATER_ROOT + path, "", "document-unreadable", f"{found}.")
         return None
 
     def _make_manifest(self) -> Manifest:
@@ -156,9 +155,9 @@ class LaterContent(Members):
             ),
             {key: value.split("\n")[0] for key, value in environment.items() if value},
             {
-                "snapshots": Component(ROOT + "session/"),
-                "logs": Component(ROOT + _LOG),
-                "files": Component(ROOT),
+                "snapshots": Component(LATER_ROOT + "session/"),
+                "logs": Component(LATER_ROOT + _LOG),
+                "files": Component(LATER_ROOT),
             },
             {key: value for key, value in tags.items() if value},
         )

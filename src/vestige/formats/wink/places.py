@@ -7,8 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from vestige.formats.wink.others import LATER_MANIFEST
 from vestige.limits import KIB
+
+LATER_ROOT: Final = "debug_bundle/"
+LATER_MANIFEST: Final = LATER_ROOT + "manifest.json"
+"""Of the later real format (others.py)."""
 
 _TAIL: Final = 66 * KIB
 _SEEN_MAX: Final = 2_000

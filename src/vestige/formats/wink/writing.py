@@ -33,7 +33,7 @@ from vestige.formats.wink.manifest import (
     Manifest,
 )
 from vestige.formats.wink.notes import notes_extra
-from vestige.formats.wink.read import STATUSES, manifest_body
+from vestige.formats.wink.reading import STATUSES, manifest_body
 from vestige.formats.wink.records import RecordParts
 from vestige.record.run import BodyRef, LogInfo, Run, SpanInfo
 from vestige.record.types import Scalar
@@ -41,7 +41,7 @@ from vestige.record.types import Scalar
 _OUTCOMES: Final = {status: outcome for outcome, status in STATUSES.items()}
 
 
-def write(source: RunToWrite, target: Path) -> Path:
+def write_run(source: RunToWrite, target: Path) -> Path:
     """Write a run to, or into, the target; the path that was made."""
     return write_bundle(RunContent(source), target)
 

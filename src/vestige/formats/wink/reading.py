@@ -42,7 +42,8 @@ from vestige.formats.wink.entries import (
 from vestige.formats.wink.log_records import attributes_of, entry_of, our_level, to_ns
 from vestige.formats.wink.manifest import Manifest, render_manifest
 from vestige.formats.wink.notes import read_notes
-from vestige.formats.wink.others import LATER_MANIFEST, JsonlContent, LaterContent
+from vestige.formats.wink.others import JsonlContent, LaterContent
+from vestige.formats.wink.places import LATER_MANIFEST
 from vestige.formats.wink.records import find_run_id, has_records, read_records
 from vestige.formats.wink.unpack import Members, ZipContent
 from vestige.limits import BUNDLE_ENTRY_MAX, BUNDLE_KEPT_MAX, BUNDLE_PROBLEMS_MAX
@@ -88,7 +89,7 @@ def open_content(path: Path) -> ReadContent:
     return LaterContent(opened) if opened.has(LATER_MANIFEST) else ZipContent(opened)
 
 
-def read(path: Path) -> Source:
+def read_bundle(path: Path) -> Source:
     """One bundle: read through once to see that it is whole, then as its records are taken."""
     content = open_content(path)
     content.verify(BUNDLE_KEPT_MAX)  # before the first record: half a run would be worse than none
@@ -429,6 +430,6 @@ __all__ = [
     "ReadContent",
     "manifest_body",
     "open_content",
-    "read",
+    "read_bundle",
     "root_attributes",
 ]

@@ -9,13 +9,13 @@ from vestige.errors import VestigeError
 from vestige.formats.base import Problem
 from vestige.formats.wink.entries import parse_log, parse_snapshot
 from vestige.formats.wink.manifest import OUTCOMES, Manifest, parse_time
-from vestige.formats.wink.read import ReadContent, open_content
+from vestige.formats.wink.reading import ReadContent, open_content
 from vestige.formats.wink.records import find_run_id, has_records, read_records
 from vestige.formats.wink.unpack import ZipContent
 from vestige.limits import BUNDLE_PROBLEMS_MAX
 
 
-def check(path: Path) -> Sequence[Problem]:
+def check_path(path: Path) -> Sequence[Problem]:
     """Everything that can be compared is: structure, sizes, hashes, every entry."""
     try:
         content = open_content(path)
