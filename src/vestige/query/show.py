@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
+from itertools import islice
+from math import inf
 from typing import Any, ClassVar
 
 import msgspec
@@ -121,26 +122,22 @@ class ShowAnswer(Asked):
         skipped, limit = self.options.after or 0, self.options.lines_max
         found = found[skipped:]
         total = len(found)
-        if total > 2 * budget:  # a line is a token at least: what lies between is never rendered
-            found = [*found[:budget], *found[-budget:]]
         width = max((len(line.id) for line in found), default=1)
-        rows: list[tuple[str, str]] = [(render_line(line, width), line.mood) for line in found]
-        costs = [count_tokens(text) + 1 for text, _ in rows]
-        if len(rows) == total and sum(costs) <= budget:
+        rows = _fitting(found, width, budget)
+        if len(rows) == total:
             if self.unread and total <= limit:
                 return [*rows, (_told(self.unread, self._page(skipped + total)), "ok")]
             return self._within_limit(rows, limit)
         told = count_tokens(_told(total, self._page(skipped + total))) + 1
         if self._is_page:
-            count = max(1, min(limit, _count_fitting(costs, budget - told)))
-            left = total - count + self.unread
-            more = (_told(left, self._page(skipped + count)), "ok")
-            return [*rows[:count], more]
-        head = min(limit // 4, _count_fitting(costs, (budget - told) // 3))
-        room = budget - told - sum(costs[:head])
-        tail = min(limit - head, _count_fitting(costs[: head - 1 if head else None : -1], room))
-        gap = (_told(total - head - tail, self._page(head)), "ok")
-        return [*rows[:head], gap, *(rows[len(rows) - tail :] if tail else ())]
+            rows = _fitting(found[:limit], width, budget - told) or _fitting(found[:1], width)
+            left = total - len(rows) + self.unread
+            return [*rows, (_told(left, self._page(skipped + len(rows))), "ok")]
+        head = _fitting(found[: limit // 4], width, (budget - told) // 3)
+        room = budget - told - cost([text for text, _ in head])
+        tail = _fitting(islice(reversed(found[len(head) :]), limit - len(head)), width, room)
+        gap = (_told(total - len(head) - len(tail), self._page(len(head))), "ok")
+        return [*head, gap, *reversed(tail)]
 
     def _within_limit(self, rows: list[tuple[str, str]], limit: int) -> list[tuple[str, str]]:
         """All would fit; a limit of lines is asked for."""
@@ -209,11 +206,16 @@ def _told(left: int, command: str) -> str:
     return f"… {left} lines left out here; on from here: {command}"
 
 
-def _count_fitting(costs: Sequence[int], room: int) -> int:
-    for number, sum_ in enumerate(accumulate(costs)):
-        if sum_ > room:
-            return number
-    return len(costs)
+def _fitting(lines: Iterable[Line], width: int, room: float = inf) -> list[tuple[str, str]]:
+    """The first ones, as many as there is room for; the others are not put into words."""
+    rows: list[tuple[str, str]] = []
+    for line in lines:
+        text = render_line(line, width)
+        room -= count_tokens(text) + 1
+        if room < 0:
+            break
+        rows.append((text, line.mood))
+    return rows
 
 
 def _ns(seconds: float | None, default: int) -> int:

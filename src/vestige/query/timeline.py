@@ -9,7 +9,7 @@ into one with a count; what was in flight at the end says so.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from vestige.query import words
@@ -70,10 +70,20 @@ class Line:
     at_ns: int
     """Since the run's start."""
     depth: int
-    text: str
+    node: Node
+    """What it stands for."""
     mood: Mood
     count: int = 1
     """How many there were in a row, told once."""
+
+    @property
+    def text(self) -> str:
+        """In words; made when asked for, because most lines of a long run are never shown."""
+        if isinstance(self.node, LogInfo):
+            said, what = _say_log(self.node), "same line"
+        else:
+            said, what = _say_span(self.node), "same call"
+        return said if self.count == 1 else f"{said}  x{self.count} {what}"
 
 
 def timeline(
@@ -187,12 +197,12 @@ def _walk(
         at_ns = max(0, time_ns(node) - start_ns)
         if isinstance(node, LogInfo):
             same = (depth, node.level, node.component, node.message)
-            yield Line("", at_ns, depth, _say_log(node), _log_mood(node)), same
+            yield Line("", at_ns, depth, node, _log_mood(node)), same
             continue
         below = children.get(node.id, [])
         body = node.input.id if node.input is not None else None
         alone = None if below else (depth, node.type, node.name, node.component, node.status, body)
-        yield Line(node.short_id, at_ns, depth, _say_span(node), _span_mood(node)), alone
+        yield Line(node.short_id, at_ns, depth, node, _span_mood(node)), alone
         stack.extend((child, depth + 1) for child in reversed(below))
 
 
@@ -205,17 +215,10 @@ def _folded(lines: Iterable[tuple[Line, object]]) -> Iterator[Line]:
             count += 1
             continue
         if held is not None:
-            yield _counted(held, count)
+            yield replace(held, count=count) if count > 1 else held
         held, held_same, count = line, same, 1
     if held is not None:
-        yield _counted(held, count)
-
-
-def _counted(line: Line, count: int) -> Line:
-    if count == 1:
-        return line
-    what = "same call" if line.id else "same line"
-    return Line(line.id, line.at_ns, line.depth, f"{line.text}  x{count} {what}", line.mood, count)
+        yield replace(held, count=count) if count > 1 else held
 
 
 # --- the words ------------------------------------------------------------------------------
