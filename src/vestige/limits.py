@@ -177,8 +177,9 @@ FOREIGN_FILE_MAX = 256 * MIB
 FOREIGN_RUNS_MAX = 100_000
 """Runs of one folder; more is no folder of runs."""
 
-GLANCE_EVENTS = 1_000
-"""Events of a long foreign run that its first page is made from; the other pages read all."""
+GLANCE_EVENTS = 500
+"""Events of a long foreign run that its first page is made from: of 8,000 tokens, the most that a page
+may have, a line takes about twenty. The other pages read all."""
 
 GLANCE_MIN = 4 * MIB
 """A shorter file is read whole: that is quick, and an answer from all of it is better."""

@@ -64,7 +64,7 @@ class Debugger:
         self._close = close
         self._elsewhere = elsewhere
         self.unread = 0
-        """So many events of the only run were not read: it was opened for a first look."""
+        """About so many events of the only run were not read: it was opened for a first look."""
 
     def close(self) -> None:
         """Let go of the store, and of what was made to read it."""

@@ -81,7 +81,7 @@ class ShowAnswer(Asked):
     asked: str | None = None
     """The id as it was given; None: the latest."""
     unread: int = 0
-    """Events after these that were not read for this answer: it is the first page."""
+    """About how many events after these were not read for this answer: it is the first page."""
 
     def lines(self, budget: int) -> list[str]:
         return [text for text, _ in self.styled(budget)]
@@ -93,7 +93,10 @@ class ShowAnswer(Asked):
         head = [(first, f"head {outcome}"), *((text, "ok") for text in rest)]
         if self.unread:
             head.append(
-                (f"counts so far: {self.unread} more events are read with the next page", "ok")
+                (
+                    f"counts so far: about {self.unread} more events are read with the next page",
+                    "ok",
+                )
             )
         head += [(f"!! {text}", "stamp") for text in stamps(self.run)[:3]]
         if budget >= _ROOM_FOR_CASES and not self.options.words() and not self.options.after:
@@ -126,13 +129,14 @@ class ShowAnswer(Asked):
         rows = _fitting(found, width, budget)
         if len(rows) == total:
             if self.unread and total <= limit:
-                return [*rows, (_told(self.unread, self._page(skipped + total)), "ok")]
+                return [*rows, (_told(self.unread, self._page(skipped + total), "about "), "ok")]
             return self._within_limit(rows, limit)
-        told = count_tokens(_told(total, self._page(skipped + total))) + 1
+        told = count_tokens(_told(total + self.unread, self._page(skipped + total), "about ")) + 1
         if self._is_page:
             rows = _fitting(found[:limit], width, budget - told) or _fitting(found[:1], width)
             left = total - len(rows) + self.unread
-            return [*rows, (_told(left, self._page(skipped + len(rows))), "ok")]
+            more = _told(left, self._page(skipped + len(rows)), "about " if self.unread else "")
+            return [*rows, (more, "ok")]
         head = _fitting(found[: limit // 4], width, (budget - told) // 3)
         room = budget - told - cost([text for text, _ in head])
         tail = _fitting(islice(reversed(found[len(head) :]), limit - len(head)), width, room)
@@ -202,8 +206,8 @@ class ShowAnswer(Asked):
         )
 
 
-def _told(left: int, command: str) -> str:
-    return f"… {left} lines left out here; on from here: {command}"
+def _told(left: int, command: str, about: str = "") -> str:
+    return f"… {about}{left} lines left out here; on from here: {command}"
 
 
 def _fitting(lines: Iterable[Line], width: int, room: float = inf) -> list[tuple[str, str]]:

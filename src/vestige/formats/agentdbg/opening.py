@@ -28,7 +28,7 @@ from vestige.formats.agentdbg.files import (
     SPANS_FILE,
     Lines,
     TooLong,
-    count_lines,
+    estimate_lines,
     is_linked_run,
     is_run,
     is_v2,
@@ -79,7 +79,7 @@ def read_run(path: Path) -> Source:
 
 
 def glance_at_run(path: Path) -> Source | None:
-    """The first events of a long one, and how it ended; the others are only counted."""
+    """The first events of a long one, and how it ended; of the others, about how many there are."""
     events_file = path / EVENTS_FILE
     if not is_run(path) or is_v2(path) or events_file.is_symlink():
         return None
@@ -91,7 +91,7 @@ def glance_at_run(path: Path) -> Source | None:
     run_id = derived_run_id(FORMAT, source_id)
     reader = EventReader(run_id, source_id, _facts(run), _modified_ns(path))
     first = list(islice(read_lines(events_file, problems), GLANCE_EVENTS))
-    unread = max(0, count_lines(events_file) - len(first))
+    unread = estimate_lines(events_file, GLANCE_EVENTS) - len(first)
     ours = any(b'"vestige"' in bytes(event.meta) for event in first[:1])
 
     def records() -> Iterator[KnownRecord]:
