@@ -359,20 +359,26 @@ class _UnsampledRootSpan(UnsampledRun, _RootSpan):
 
 
 _default: Recorder | None = None
-_default_lock = threading.Lock()
+_default_lock = threading.RLock()
+_is_making = False
+"""Reentrant: while it is made, a signal's handler or the garbage collector may run code that logs."""
 
 
 def default_recorder() -> Recorder:
     """The recorder that `@trace` and `traced_run` use; made when first needed."""
-    global _default
+    global _default, _is_making
     if _default is None or (_default._closed and _default.enabled):
         with _default_lock:
-            if _is_exiting():
+            if _is_exiting() or _is_making:
                 # Goodbye was said or never will be: nobody would close it, and it would look like
-                # a crash.
+                # a crash. Or we are inside the making of it: there is none yet.
                 return _default or _UnusedRecorder()
             if _default is None or (_default._closed and _default.enabled):
-                _default = Recorder()
+                _is_making = True
+                try:
+                    _default = Recorder()
+                finally:
+                    _is_making = False
     return _default
 
 
@@ -392,8 +398,9 @@ class _UnusedRecorder(Recorder):
 
 
 def _after_fork() -> None:
-    global _default_lock
-    _default_lock = threading.Lock()  # a thread that does not exist here may have held it
+    global _default_lock, _is_making
+    # A thread that does not exist here may have held it.
+    _default_lock, _is_making = threading.RLock(), False
 
 
 os.register_at_fork(after_in_child=_after_fork)

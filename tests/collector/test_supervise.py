@@ -35,6 +35,38 @@ def the_command(runs: list[Run]) -> Run:
     return run
 
 
+AT_A_TERMINAL = """
+import os, pty, sys
+pid, terminal = pty.fork()
+if pid == 0:
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.execv(sys.argv[1], sys.argv[1:])
+said = b""
+while b"ready" not in said:
+    said += os.read(terminal, 1000)
+os.write(terminal, b"\\x03")
+try:
+    while more := os.read(terminal, 1000):
+        said += more
+except OSError:
+    pass  # how a terminal says that nobody is there any more
+os.waitpid(pid, 0)
+print(said.decode())
+"""
+"""Runs its arguments at a terminal with the input redirected, and presses Ctrl-C."""
+
+COUNTS_INTERRUPTS = """
+import signal, time
+heard = []
+signal.signal(signal.SIGINT, lambda *_: heard.append(1))
+print("ready", flush=True)
+while not heard:
+    time.sleep(0.01)
+time.sleep(0.5)  # a second one would be there by then
+print("interrupted:", len(heard))
+"""
+
+
 @pytest.mark.parametrize(
     ("program", "code", "outcome"),
     [
@@ -96,6 +128,41 @@ def test_a_signal_to_the_parent_reaches_the_command(
 
     assert parent.returncode == 42
     assert the_command(read_runs()).spans[0].attributes["exit_code"] == 42
+
+
+def test_ctrl_c_comes_once_also_where_the_input_is_redirected(home: Home) -> None:
+    """The terminal tells the command itself. Told twice, its cleanup would be interrupted, too."""
+    done = subprocess.run(
+        [sys.executable, "-c", AT_A_TERMINAL, *PYTHON_RUN, "-c", COUNTS_INTERRUPTS],
+        capture_output=True, text=True, timeout=30, check=True,
+    )  # fmt: skip
+
+    assert "interrupted: 1" in done.stdout
+
+
+def test_files_that_were_open_are_open_for_the_command(home: Home) -> None:
+    """A shell's `<(...)`, a socket of systemd, the pipe of a `make`: handed on as without us."""
+    reading, writing = os.pipe()
+    os.write(writing, b"seven")
+    os.close(writing)
+
+    done = supervised("--", "cat", f"/dev/fd/{reading}", pass_fds=(reading,))
+    os.close(reading)
+
+    assert (done.returncode, done.stdout) == (0, "seven")
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are listed there")
+def test_no_file_of_ours_is_open_in_the_command(home: Home) -> None:
+    """Journals, the store and the lock are the supervisor's: a command that lives on must not."""
+    program = (
+        "import os; files = map(os.path.realpath, os.scandir('/proc/self/fd'));"
+        "print([file for file in files if file.startswith(os.environ['VESTIGE_HOME'])])"
+    )
+
+    done = supervised("--", sys.executable, "-S", "-c", program)
+
+    assert done.stdout == "[]\n"
 
 
 def test_a_command_that_does_not_exist_is_a_usage_error(home: Home, read_runs: ReadRuns) -> None:

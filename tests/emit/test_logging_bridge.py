@@ -145,3 +145,26 @@ def test_a_thread_that_outlives_the_main_one_is_recorded(
     runs = read_runs()
     assert "late" in {run.info.name for run in runs}
     assert {run.info.outcome for run in runs} == {"ok"}
+
+
+def test_a_line_that_is_logged_while_the_recorder_is_made_waits_for_nobody(
+    run_program: RunProgram, read_runs: ReadRuns
+) -> None:
+    """Python may look for garbage at any point, and what it finds may log."""
+    done = run_program(
+        """
+        import gc, logging, vestige
+        logging.getLogger().addHandler(vestige.LoggingHandler())
+
+        class Session:
+            def __init__(self): self.itself = self
+            def __del__(self): logging.warning("unclosed session")
+
+        gc.collect()
+        Session()
+        logging.warning("first")
+        """
+    )
+
+    assert done.returncode == 0
+    assert any(line.message == "first" for run in read_runs() for line in run.logs)

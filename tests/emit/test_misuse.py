@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
+from vestige.emit import current
+from vestige.emit.tools import tool_call
 from vestige.record.types import SpanClose
 from vestige.testing import FakeRecorder
 
@@ -40,6 +45,53 @@ def test_use_after_the_end_is_counted() -> None:
         "add_link on an ended span": 1,
         "child of an ended span": 1,
     }
+
+
+@pytest.mark.parametrize("make", [lambda: FakeRecorder().run("r"), lambda: tool_call("call_7")])
+def test_what_is_entered_again_inside_itself_is_left_twice(make: Callable[[], Any]) -> None:
+    """Each time what was before is ambient again; nothing is raised."""
+    entered = make()
+
+    with entered:
+        with entered:
+            pass
+        inside = current.SPAN.get() or current.CALL.get()
+
+    assert inside is entered
+    assert (current.SPAN.get(), current.CALL.get()) == (None, None)
+
+
+def test_a_span_that_two_threads_enter_is_left_by_each() -> None:
+    """In any order: each has its own ambient span."""
+    span = FakeRecorder().run("r")
+    left: list[object] = []
+    entered, done = threading.Event(), threading.Event()
+
+    def first() -> None:
+        with span:
+            entered.set()
+            done.wait(10)
+        left.append(current.SPAN.get())
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    entered.wait(10)
+    with span:
+        pass
+    done.set()
+    thread.join(10)
+
+    assert left == [None]
+    assert current.SPAN.get() is None
+
+
+def test_a_span_that_was_never_entered_can_be_left() -> None:
+    """`ExitStack.push` only leaves."""
+    span = FakeRecorder().run("r")
+    with ExitStack() as stack:
+        stack.push(span)
+
+    assert span.ended
 
 
 def test_misuse_is_told_in_the_record_itself() -> None:

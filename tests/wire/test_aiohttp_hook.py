@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import gzip
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -19,6 +20,7 @@ from wire_server import Reply, Server
 import vestige
 import vestige.agentdbg as agentdbg
 from vestige.home import Home
+from vestige.wire import aiohttp_hook
 
 BODY = {"model": "m", "messages": [{"role": "user", "content": "Grüße"}]}
 CHAT = "/v1/chat/completions"
@@ -229,3 +231,23 @@ def test_a_guardrail_stops_the_program_that_reads_a_stream(
         asyncio.run(main(server.url + CHAT))
 
     assert len(done) == 1
+
+
+def test_a_response_that_is_dropped_unread_is_over(home: Home) -> None:
+    """Nobody closed it: its bytes are let go with it, and its span says how it ended."""
+    gate = threading.Event()
+
+    async def main(server: Server) -> None:
+        async with aiohttp.ClientSession() as session:
+            response = await session.post(server.url + CHAT, json=BODY)
+            await response.content.readany()
+
+    with Server([Reply(chunks=[b"data: 1\n\n"] * 3, gate=gate)]) as server:
+        asyncio.run(main(server))
+        gc.collect()
+        gate.set()
+    (call,) = calls_in(home)
+
+    assert call.span.status == "cancelled"
+    assert call.response == b"data: 1\n\n"
+    assert not aiohttp_hook._streams

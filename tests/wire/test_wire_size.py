@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import json
 import random
@@ -13,11 +14,13 @@ from functools import partial
 from typing import Any
 
 import brotli
+import httpx
 import openai
 import pytest
+import requests
 from wire_answers import chat, chat_call
 from wire_calls import calls_in
-from wire_server import Seen, Server
+from wire_server import Reply, Seen, Server
 
 import vestige
 from conftest import RunProgram
@@ -232,3 +235,23 @@ def _tools() -> Any:
         }
         for n in range(12)
     ]
+
+
+@pytest.mark.parametrize("get", [requests.post, httpx.post])
+def test_a_response_that_a_program_keeps_does_not_keep_its_bytes_twice(
+    home: Home, get: Callable[..., Any]
+) -> None:
+    """Once a call is over, what was recorded of it is on disk, and no longer in memory."""
+    size = 8 * MIB
+    with vestige.capture_http(), Server(lambda _: Reply(body=b"x" * size)) as server:
+        url = server.url + "/v1/chat/completions"
+        get(url, json={"model": "m", "messages": []})  # what is made once is made
+        tracemalloc.start()
+        kept = [get(url, json={"model": "m", "messages": []}) for _ in range(3)]
+        gc.collect()
+        held, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+
+    assert len(calls_in(home)) == 4
+    # The server keeps what it sent, the program what it got.
+    assert held < (2 * len(kept) + 1) * size

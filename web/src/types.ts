@@ -198,14 +198,16 @@ export interface StepItem extends ItemBase {
   component: string;
   status: string;
   duration_us: number | null;
-  text: string;
+  /** Its attributes, as far as one line holds them. */
+  label: string;
   children: boolean;
 }
 export interface StateItem extends ItemBase {
   kind: "state";
   name: string;
   index: number | null;
-  text: Text;
+  /** Null: it has no body. */
+  text: Text | null;
 }
 export interface LogItem extends ItemBase {
   kind: "log";

@@ -81,7 +81,9 @@ def _supervise(home: Home, command: Sequence[str], env: Mapping[str, str], run: 
 
 def _spawn(command: Sequence[str], env: Mapping[str, str]) -> subprocess.Popen[bytes]:
     try:
-        return subprocess.Popen(command, env=env)
+        # Files that we were given stay open for it: `<(...)` of a shell, a socket of systemd. None
+        # of our own are handed on.
+        return subprocess.Popen(command, env=env, close_fds=False)
     except FileNotFoundError:
         raise NotFoundError(
             f"run: {command[0]}: command not found. Give a program and its arguments after `--`."
@@ -156,10 +158,14 @@ class _passing_signals:  # noqa: N801  # reads as a phrase
 
 
 def _is_foreground() -> bool:
-    try:
-        return os.tcgetpgrp(0) == os.getpgrp()
-    except OSError:
-        return False
+    """Of the terminal. Input or output may be redirected, and Ctrl-C still comes from there."""
+    for fd in (0, 1, 2):
+        try:
+            if os.tcgetpgrp(fd) == os.getpgrp():
+                return True
+        except OSError:
+            continue
+    return False
 
 
 def _shell_code(code: int) -> int:

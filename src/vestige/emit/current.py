@@ -28,6 +28,18 @@ def leave(token: Token[Any]) -> None:
         pass
 
 
+def leave_last(tokens: list[Token[Any]]) -> None:
+    """Back to what was before this thread or task last entered what these are of: it may have been
+    entered again inside, or by others, and they leave in any order. Never entered: nothing."""
+    for token in reversed(tokens.copy()):
+        try:
+            token.var.reset(token)
+        except ValueError:
+            continue  # another one's
+        tokens.remove(token)
+        return
+
+
 class Opener(Protocol):
     """What ambient code needs of a recorder."""
 

@@ -14,6 +14,7 @@ It never raises. Using a span after its end is counted, not punished.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextvars import Token
 from types import TracebackType
 from typing import Any, Self
 
@@ -32,7 +33,7 @@ class Span:
         "_emitter",
         "_ended",
         "_opened_ns",
-        "_token",
+        "_tokens",
         "_writer",
         "component",
         "id",
@@ -60,6 +61,7 @@ class Span:
         self._emitter = emitter
         self._writer = writer = emitter.writer
         self._ended = False
+        self._tokens: list[Token[Span | None]] = []
         self.id = span_id = emitter.span_id()
         self.run_id = run_id
         self.parent_id = parent_id
@@ -204,7 +206,7 @@ class Span:
     # --- as a context manager -----------------------------------------------------------
 
     def __enter__(self) -> Self:
-        self._token = current.SPAN.set(self)
+        self._tokens.append(current.SPAN.set(self))
         return self
 
     def __exit__(
@@ -213,7 +215,7 @@ class Span:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        current.leave(self._token)
+        current.leave_last(self._tokens)
         if not self._ended:
             self.end(error)
 

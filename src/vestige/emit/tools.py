@@ -45,19 +45,20 @@ _ID_FIELDS = ("call_id", "tool_call_id", "id")
 class ToolCall:
     """Says for which call the tool in it runs. Tools that this tool calls are not meant."""
 
-    __slots__ = ("_token", "id", "span")
+    __slots__ = ("_tokens", "id", "span")
 
     def __init__(self, call: Any) -> None:
         self.id = _id_of(call)
         self.span: Span | None = None
         """The tool that runs for it."""
+        self._tokens: list[Token[ToolCall | None]] = []
 
     def take(self) -> str | None:
         """The id, for a tool that begins; None while another runs for it, which called this one."""
         return None if self.span is not None and not self.span.ended else self.id
 
     def __enter__(self) -> Self:
-        self._token: Token[ToolCall | None] = current.CALL.set(self)
+        self._tokens.append(current.CALL.set(self))
         return self
 
     def __exit__(
@@ -66,7 +67,7 @@ class ToolCall:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        current.leave(self._token)
+        current.leave_last(self._tokens)
 
     async def __aenter__(self) -> Self:
         return self.__enter__()

@@ -43,6 +43,7 @@ def install(module: ModuleType) -> Callable[[], None]:
         patch.wrap(response, "start", lambda call: _start(call, streams.StreamReader, told))
         patch.wrap(response, "close", _leave)
         patch.wrap(response, "release", _leave)
+        patch.wrap(response, "__del__", _drop)
     except Exception:
         patch.undo()
         raise
@@ -312,3 +313,18 @@ def _leave(call: Call) -> Call:
         return left
 
     return leave
+
+
+def _drop(call: Call) -> Call:
+    """Of `__del__`: a response that nobody closed. Its stream is told nothing, and would wait for ever."""
+
+    def drop(response: Any, *args: Any, **kwargs: Any) -> None:
+        exchange: Exchange | None = response.__dict__.get(_EXCHANGE)
+        try:
+            call(response, *args, **kwargs)
+        finally:
+            if exchange is not None and not exchange.over:
+                _streams.pop(id(response.content), None)
+                exchange.closed()
+
+    return drop

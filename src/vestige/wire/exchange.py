@@ -230,6 +230,7 @@ class Exchange:
     def give_up(self, error: Exception) -> None:
         """A failure of our own."""
         self.over = True
+        self._forget()
         fault(self.place.emitter, error)
         span = self._span
         if span is not None and not span.ended:
@@ -282,6 +283,11 @@ class Exchange:
             attributes=attributes,
             body=self._body(plain.data),
         )
+        self._forget()
+
+    def _forget(self) -> None:
+        """A program may keep its responses, and each keeps its exchange: not the bytes once more."""
+        self._answer, self._question, self.ask.body = Tape(), None, b""
 
     def _tell(self, plain: Decoded) -> dict[str, Any]:
         attributes: dict[str, Any] = {}

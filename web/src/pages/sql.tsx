@@ -21,6 +21,8 @@ export function Sql() {
   const [error, setError] = useState<ApiError | null>(null);
   const [busy, setBusy] = useState(false);
   const turn = useRef(0);
+  /** The query whose rows are shown: another may be typed meanwhile. */
+  const shown = useRef("");
   useEffect(() => void (document.title = "SQL · Vestige"), []);
   const run = async (query: string, after: number | null = null): Promise<void> => {
     const mine = ++turn.current;
@@ -28,6 +30,7 @@ export function Sql() {
     try {
       const found = await get<SqlData>("sql", { query, after });
       if (mine !== turn.current) return;
+      shown.current = query;
       setData((before) => (after && before ? { ...found, rows: [...before.rows, ...found.rows] } : found));
       setError(null);
     } catch (problem) {
@@ -66,7 +69,7 @@ export function Sql() {
           </div>
         </div>
         {error && <div class="page-pad"><Failed error={error} /></div>}
-        {data && !error && <Result data={data} more={() => data.next !== null && void run(text, data.next)} />}
+        {data && !error && <Result data={data} more={() => data.next !== null && void run(shown.current, data.next)} />}
         {!data && !error && <Empty>Rows will stand here.</Empty>}
       </div>
       <Schema onPick={start} />

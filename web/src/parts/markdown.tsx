@@ -13,8 +13,18 @@ const MOST = 200_000;
 const DEPTH = 20;
 
 export function Markdown({ text }: { text: string }) {
-  if (text.length > MOST) return <pre class="trace">{visible(text)}</pre>;
-  return <div class="markdown trace">{blocks(lexer(text), 0)}</div>;
+  const tokens = text.length > MOST ? null : parse(text);
+  if (!tokens) return <pre class="trace">{visible(text)}</pre>;
+  return <div class="markdown trace">{blocks(tokens, 0)}</div>;
+}
+
+/** Null: nested too deeply for the parser, which would take the page down with it. */
+function parse(text: string): Token[] | null {
+  try {
+    return lexer(text);
+  } catch {
+    return null;
+  }
 }
 
 function blocks(tokens: Token[] | undefined, depth: number): ComponentChildren {

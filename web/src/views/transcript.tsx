@@ -52,7 +52,8 @@ function textOf(item: Item): string {
   const parts: (string | null | undefined)[] = [item.span, item.kind];
   if (item.kind === "tool") parts.push(item.name, item.arguments?.text, item.result?.text, item.error);
   else if (item.kind === "call") parts.push(item.name, item.model, item.text?.text, item.error, ...item.calls.flatMap((call) => [call.name, call.arguments.text]));
-  else if (item.kind === "step") parts.push(item.name, item.type, item.text);
+  else if (item.kind === "step") parts.push(item.name, item.type, item.label);
+  else if (item.kind === "state") parts.push(item.name, item.text?.text);
   else parts.push(item.text.text, item.kind === "message" ? item.role : "");
   return parts.join(" ").toLowerCase();
 }
@@ -165,7 +166,9 @@ function What({ run, item }: { run: RunModel; item: Item }) {
     case "tool":
       return <Tool item={item} />;
     case "step":
-      return item.text ? <div class="trace quiet">{oneLine(item.text, 300)}</div> : null;
+      return item.label ? <div class="trace quiet">{oneLine(item.label, 300)}</div> : null;
+    case "state":
+      return item.text && <Telling text={item.text} />;
     case "log":
       return <Telling text={item.text} more={item.label} />;
     default:

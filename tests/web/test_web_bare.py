@@ -1,0 +1,71 @@
+"""What has less in it than one expects, or more than one would write: the page shows it, and goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from browsing import Visit, served
+from playwright.sync_api import Browser, Page, expect
+
+import vestige
+
+pytestmark = pytest.mark.slow
+
+NUMBERS = (
+    "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n LIMIT 300) SELECT x FROM n"
+)
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    home: Path = tmp_path_factory.mktemp("bare") / "home"
+    with vestige.Recorder(home) as recorder, recorder.run("agent") as run:
+        run.span("basket", type="state").end()
+        run.span("plan", attributes={"goal": "ship"}).end()
+        run.span("mail", type="state", body=">" * 15_000 + " quoted").end()
+    with served(home) as address:
+        yield address
+
+
+@pytest.fixture
+def page(browser: Browser, address: str) -> Iterator[Page]:
+    visit = Visit(browser, address)
+    visit.page.get_by_role("link", name="agent", exact=True).wait_for()
+    yield visit.page
+    visit.done()
+
+
+def test_a_state_without_a_body_and_a_steps_attributes_are_told(page: Page) -> None:
+    """What follows a state of which only the name is known is there, too."""
+    page.get_by_role("link", name="agent", exact=True).click()
+    said = page.get_by_role("list", name="Transcript")
+
+    expect(said).to_contain_text("basket")
+    expect(said).to_contain_text("goal=ship")
+    expect(said).to_contain_text("mail")
+
+
+def test_markdown_that_is_nested_too_deeply_is_shown_as_it_is(page: Page) -> None:
+    """The parser gives up; the page does not."""
+    page.get_by_role("link", name="agent", exact=True).click()
+    said = page.get_by_role("list", name="Transcript")
+    said.get_by_role("button", name="see the body").click()
+    said.get_by_role("button", name="Markdown").click()
+
+    expect(said.locator("pre").last).to_contain_text(">>>> quoted")
+
+
+def test_more_rows_are_those_of_the_query_that_is_shown(page: Page) -> None:
+    """Whatever was typed since."""
+    page.get_by_role("link", name="SQL").click()
+    ask = page.get_by_label("SQL query")
+    ask.fill(NUMBERS)
+    page.get_by_role("button", name="Run Ctrl").click()
+    foot = page.locator(".list-foot")
+    foot.get_by_role("button", name="More").wait_for()
+    ask.fill("SELECT 'another'")
+    foot.get_by_role("button", name="More").click()
+
+    expect(foot).to_contain_text("300 rows", timeout=15_000)
