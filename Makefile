@@ -2,6 +2,8 @@
 VENV   := .venv
 PYTHON := $(VENV)/bin/python
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Some images forbid bytecode files; the tests start hundreds of processes, which then compile all they import.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help demo browser test test-fast check bench docs screenshots clean
 
