@@ -22,7 +22,7 @@ from vestige.record.line import render_line
 from vestige.record.types import Log
 
 RUN = "3d1957bd-0000-4000-8000-{:012d}"
-WAIT_S = 20.0
+WAIT_S = 120.0
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def line(number: int, seq: int = 1) -> bytes:
 def post(
     server: Serving, body: bytes, key: str | None, encoding: str | None = None, path: str = ""
 ) -> tuple[int, dict[str, object], http.client.HTTPMessage]:
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
     headers = {} if key is None else {"Authorization": f"Bearer {key}"}
     if encoding is not None:
         headers["Content-Encoding"] = encoding
@@ -122,10 +122,10 @@ def test_a_bomb_is_a_413_and_the_server_goes_on(server: Serving, encoding: str) 
 def test_a_body_that_says_it_is_too_long_is_refused_before_it_is_sent(server: Serving) -> None:
     """By Content-Length; and one that does not say so, when it has become too long."""
     head = f"POST /api/v1/ingest HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {server.key()}\r\n"
-    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as declared:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=120) as declared:
         declared.sendall(f"{head}Content-Length: {PARCEL_PACKED_MAX + 1}\r\n\r\n".encode())
         said = declared.recv(100)
-    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as endless:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=120) as endless:
         endless.sendall(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())
         chunk = b"100000\r\n" + bytes(0x100000) + b"\r\n"
         try:
@@ -156,7 +156,7 @@ def test_what_cannot_be_unpacked_is_an_error_of_one_line(
 def test_a_key_that_sends_too_often_is_told_when_to_come_again(server: Serving) -> None:
     """429 with Retry-After, for that key alone."""
     key, other = server.key(), server.key()
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
     # Of an encoding that is refused after the rate is looked at, and before anything else is done.
     headers = {"Authorization": f"Bearer {key}", "Content-Encoding": "br"}
     statuses = []

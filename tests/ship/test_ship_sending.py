@@ -205,7 +205,7 @@ def test_two_homes_may_be_shipped_at_once_and_one_home_only_by_one(
     code, _, problems = ship(home, shared.url, key)
     for each in ships:
         each.send_signal(signal.SIGTERM)
-    ends = [each.communicate(timeout=30) and each.returncode for each in ships]
+    ends = [each.communicate(timeout=120) and each.returncode for each in ships]
 
     assert (code, ends) == (1, [0, 0])
     assert problems.endswith("another process ships this home already.\n")
@@ -346,7 +346,7 @@ def test_a_server_that_is_down_for_a_while_gets_everything_once_it_is_back(
         server.start()
         assert "back; sending again" in shipping.stderr.readline()
         shipping.send_signal(signal.SIGTERM)
-        shipping.communicate(timeout=30)
+        shipping.communicate(timeout=120)
     finally:
         server.stop()
 

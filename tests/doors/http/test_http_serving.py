@@ -266,7 +266,7 @@ def test_a_ship_speaks_tls_with_a_server_whose_certificate_it_trusts(
     def ship(url: str, *more: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "vestige", "ship", "--home", str(home.root), "--once"]
         return subprocess.run(
-            [*command, "--to", url, *more], capture_output=True, text=True, timeout=60,
+            [*command, "--to", url, *more], capture_output=True, text=True, timeout=120,
             env={**os.environ, "VESTIGE_SHIP_KEY": secret},
         )  # fmt: skip
 
