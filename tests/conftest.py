@@ -65,6 +65,18 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With --dist loadgroup, what a module's tests share is made in one worker, not in each."""
+    if not config.pluginmanager.hasplugin("xdist"):
+        return
+    for item in items:
+        known = getattr(item, "_fixtureinfo", None)
+        uses = known.name2fixturedefs.values() if known is not None else ()
+        if any(definitions[-1].scope == "module" for definitions in uses):
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+
+
 def load(home: Home) -> list[Run]:
     """Every run of a home, implicit ones too, oldest first, once its journals are taken in."""
     with pytest.MonkeyPatch.context() as patient:
