@@ -8,21 +8,25 @@ import json
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from ship_support import Serving
 
+from conftest import WAIT_S
 from vestige.collector.intake import Intake
 from vestige.collector.packing import pack
 from vestige.doors.http.ingest import Rates
+from vestige.doors.http.serving import make_server, serve
 from vestige.home import Home
 from vestige.limits import INGEST_BURST, PARCEL_PACKED_MAX
 from vestige.record.line import render_line
 from vestige.record.types import Log
 
 RUN = "3d1957bd-0000-4000-8000-{:012d}"
-WAIT_S = 120.0
 
 
 @pytest.fixture(scope="module")
@@ -153,10 +157,37 @@ def test_what_cannot_be_unpacked_is_an_error_of_one_line(
     assert "\n" not in str(data["message"])
 
 
-def test_a_key_that_sends_too_often_is_told_when_to_come_again(server: Serving) -> None:
+def test_a_key_that_sends_too_often_is_told_when_to_come_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """429 with Retry-After, for that key alone."""
+    # Few in a second: a client on a slow machine sends too often, too.
+    monkeypatch.setattr("vestige.doors.http.ingest.INGEST_REQUESTS_S", 1.0)
+    server = Serving(tmp_path / "home")
     key, other = server.key(), server.key()
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
+    with serving_here(server):
+        _send_too_often(server, key, other)
+
+
+@contextmanager
+def serving_here(server: Serving) -> Iterator[None]:
+    """In a thread of this process, with its bounds as this process has them."""
+    ready = threading.Event()
+    made = make_server(server.home, "127.0.0.1", log=lambda line: None)
+    arguments = (made, "127.0.0.1", server.port)
+    more = {"collect": False, "ready": lambda url: ready.set()}
+    thread = threading.Thread(target=serve, args=arguments, kwargs=more)
+    thread.start()
+    assert ready.wait(WAIT_S)
+    try:
+        yield
+    finally:
+        made.stop()
+        thread.join(WAIT_S)
+
+
+def _send_too_often(server: Serving, key: str, other: str) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=WAIT_S)
     # Of an encoding that is refused after the rate is looked at, and before anything else is done.
     headers = {"Authorization": f"Bearer {key}", "Content-Encoding": "br"}
     statuses = []
