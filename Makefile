@@ -14,10 +14,10 @@ demo: $(VENV)/.run          ## record an agent, kill it, see what happened
 	$(PYTHON) examples/demo/demo.py
 
 test: $(VENV)/.dev browser  ## all tests; PYTEST="..." for more options
-	$(PYTHON) -m pytest -n 2 --dist loadgroup $(PYTEST)
+	$(PYTHON) -m pytest -n 2 $(PYTEST)
 
 test-fast: $(VENV)/.dev browser  ## the tests that take no time
-	$(PYTHON) -m pytest -n 2 --dist loadgroup -m "not slow" $(PYTEST)
+	$(PYTHON) -m pytest -n 2 -m "not slow" $(PYTEST)
 
 check: $(VENV)/.dev         ## format, lint, types, import contracts, docs
 	$(PYTHON) -m ruff format --check .

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -65,16 +66,21 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With --dist loadgroup, what a module's tests share is made in one worker, not in each."""
-    if not config.pluginmanager.hasplugin("xdist"):
-        return
-    for item in items:
-        known = getattr(item, "_fixtureinfo", None)
-        uses = known.name2fixturedefs.values() if known is not None else ()
-        if any(definitions[-1].scope == "module" for definitions in uses):
-            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """What a module's tests share is made in one worker, not in each; all other tests go anywhere."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    files = Path(__file__).parent.rglob("test_*.py")
+    texts = {path.relative_to(config.rootpath).as_posix(): path.read_text() for path in files}
+    share = {name for name, text in texts.items() if re.search(r'scope="module"|\bbrowser:', text)}
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            name = nodeid.partition("::")[0]
+            return name if name in share else nodeid
+
+    return Scheduling(config, log) if config.getoption("dist") == "load" else None
 
 
 def load(home: Home) -> list[Run]:
