@@ -2,6 +2,8 @@
 VENV   := .venv
 PYTHON := $(VENV)/bin/python
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Some images forbid bytecode files; the tests start hundreds of processes, which then compile all they import.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help demo browser test test-fast check bench docs screenshots clean
 
@@ -11,11 +13,11 @@ help:            ## what there is
 demo: $(VENV)/.run          ## record an agent, kill it, see what happened
 	$(PYTHON) examples/demo/demo.py
 
-test: $(VENV)/.dev browser  ## all tests
-	$(PYTHON) -m pytest -n 2
+test: $(VENV)/.dev browser  ## all tests; PYTEST="..." for more options
+	$(PYTHON) -m pytest -n 2 $(PYTEST)
 
 test-fast: $(VENV)/.dev browser  ## the tests that take no time
-	$(PYTHON) -m pytest -n 2 -m "not slow"
+	$(PYTHON) -m pytest -n 2 -m "not slow" $(PYTEST)
 
 check: $(VENV)/.dev         ## format, lint, types, import contracts, docs
 	$(PYTHON) -m ruff format --check .

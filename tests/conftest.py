@@ -8,18 +8,26 @@ agentdbg      a Python with the published package agentdbg 0.3.0 (and maida, its
 browser       a Chromium for this module's tests (tests/web); skips where no page was built
 golden        golden(name, text): compare with tests/golden/<name>; `--rewrite` writes it instead
 
-`from conftest import load` gives `load(home)`, the same as read_runs for any home.
+`from conftest import load` gives `load(home)`, the same as read_runs for any home; `free_port()`
+gives a port that no other test and no client of one gets; `WAIT_S` bounds a wait for something that comes.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
+import re
+import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
+import hypothesis
 import pytest
 
 import vestige.emit.threads
@@ -35,14 +43,53 @@ RunProgram = Callable[..., "subprocess.CompletedProcess[str]"]
 ReadRuns = Callable[[], list[Run]]
 Golden = Callable[[str, str], None]
 
+WAIT_S = 120.0
+"""For what is certain to come: only a test that fails waits as long, on whatever machine."""
+
+# How long an example takes says something about the machine. What CI sees, CI sees again: there
+# the examples are always the same (--hypothesis-profile=same); elsewhere each run looks further.
+_any_speed = hypothesis.settings(
+    deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow], print_blob=True
+)
+hypothesis.settings.register_profile("any-speed", _any_speed)
+hypothesis.settings.register_profile("same", _any_speed, derandomize=True, database=None)
+hypothesis.settings.load_profile("any-speed")
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite", action="store_true", help="write the golden files anew")
 
 
+def pytest_configure() -> None:
+    """A shell ignores Ctrl-C for what it runs in the background, and each child inherits that."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """What a module's tests share is made in one worker, not in each; all other tests go anywhere."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    files = Path(__file__).parent.rglob("test_*.py")
+    texts = {path.relative_to(config.rootpath).as_posix(): path.read_text() for path in files}
+    share = {name for name, text in texts.items() if re.search(r'scope="module"|\bbrowser:', text)}
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            name = nodeid.partition("::")[0]
+            return name if name in share else nodeid
+
+    return Scheduling(config, log) if config.getoption("dist") == "load" else None
+
+
 def load(home: Home) -> list[Run]:
     """Every run of a home, implicit ones too, oldest first, once its journals are taken in."""
-    catch_up(home)
+    with pytest.MonkeyPatch.context() as patient:
+        patient.setattr(
+            "vestige.collector.loop.CATCH_UP_WAIT_S", WAIT_S
+        )  # who else is at it may be slow
+        catch_up(home)
     with SqliteStore.open(home.store, readonly=True) as store:
         infos = store.list_runs(RunFilter(with_implicit=True))
         return [store.load_run(info.id) for info in reversed(infos)]
@@ -53,7 +100,7 @@ def run_in(
     source: str,
     *arguments: str,
     env: Mapping[str, str] | None = None,
-    timeout_s: float = 30.0,
+    timeout_s: float = WAIT_S,
     command: Sequence[str] = (sys.executable,),
 ) -> subprocess.CompletedProcess[str]:
     """Run a program's text to its end, as a file beside the home."""
@@ -69,6 +116,32 @@ def run_in(
         env={**os.environ, "VESTIGE_HOME": str(home.root), **(env or {})},
         cwd=home.root.parent,
     )
+
+
+_ports: list[IO[str]] = []
+
+
+def free_port() -> int:
+    """A port to listen at, again and again: ours until this process ends.
+
+    Not one that the kernel gives: it may give the same one to a client while nobody listens.
+    """
+    given = Path("/proc/sys/net/ipv4/ip_local_port_range")
+    first = int(given.read_text().split()[0]) if given.exists() else 49152
+    places = Path(tempfile.gettempdir(), f"vestige-test-ports-{os.getuid()}")
+    places.mkdir(exist_ok=True)
+    for port in range(first - 1, 1023, -1):
+        place = open(places / str(port), "w")  # noqa: SIM115  # open for as long as it is ours
+        try:
+            fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", port))
+        except OSError:
+            place.close()  # another test's, or a server's
+            continue
+        _ports.append(place)
+        return port
+    raise AssertionError("no port is free")
 
 
 @pytest.fixture(autouse=True)
@@ -123,17 +196,18 @@ def read_runs(home: Home) -> ReadRuns:
 @pytest.fixture(scope="session")
 def agentdbg() -> Path:
     """An environment of its own under build/, made once: that package's pins are old."""
-    import fcntl
-
     folder = Path(__file__).parent.parent / "build" / "agentdbg-0.3.0"
     python = folder / "bin" / "python"
     folder.parent.mkdir(exist_ok=True)
     with open(folder.with_suffix(".lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # several workers may want it at once
         if not (folder / "made").exists():
-            subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
-            pip = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-            subprocess.run([*pip, "agentdbg==0.3.0"], check=True)
+            # By our pip, and what is never imported is never compiled: half the work.
+            venv = [sys.executable, "-m", "venv", "--clear", "--without-pip", str(folder)]
+            subprocess.run(venv, check=True)
+            pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "-q"]
+            quiet = ["--disable-pip-version-check", "--no-compile"]
+            subprocess.run([*pip, *quiet, "agentdbg==0.3.0"], check=True)
             (folder / "made").touch()
     return python
 

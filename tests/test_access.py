@@ -221,7 +221,7 @@ def test_processes_that_add_keys_at_once_lose_none(home: Home) -> None:
         )
         for number in range(4)
     ]  # fmt: skip
-    told = [line for process in processes for line in process.communicate(timeout=60)[0].split()]
+    told = [line for process in processes for line in process.communicate(timeout=120)[0].split()]
     keys = Keys(home)
 
     assert len(told) == 48

@@ -128,7 +128,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
             "--api-key", SECRETS["password"], f"--token={SECRETS['password']}",
             f"https://u:{SECRETS['url']}@host/x", SECRETS["openai"], f"MY_KEY={SECRETS['github']}",
         ],
-        input=json.dumps(SECRETS), text=True, capture_output=True, timeout=60,
+        input=json.dumps(SECRETS), text=True, capture_output=True, timeout=120,
         env={
             **{key: value for key, value in os.environ.items() if not key.startswith("VESTIGE_")},
             "VESTIGE_HOME": str(home.root),
@@ -199,7 +199,7 @@ def test_what_the_commands_print_holds_no_secret(collected: Home, arguments: lis
     """The terminal is the last place where one would want to find it."""
     done = subprocess.run(
         [sys.executable, "-m", "vestige", *arguments, "--home", str(collected.root)],
-        capture_output=True, timeout=30,
+        capture_output=True, timeout=120,
     )  # fmt: skip
 
     assert done.returncode == 0, done.stderr

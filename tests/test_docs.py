@@ -68,7 +68,7 @@ def _run(command: list[str] | str, folder: Path, text: str = "") -> None:
         shell=isinstance(command, str),
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
         cwd=folder,
         env={**os.environ, "PATH": path, "VESTIGE_HOME": str(folder / "home")},
     )

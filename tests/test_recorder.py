@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import vestige
-from conftest import ReadRuns, RunProgram
+from conftest import WAIT_S, ReadRuns, RunProgram
 from vestige.errors import UsageError
 from vestige.home import Home
 from vestige.limits import (
@@ -481,11 +481,15 @@ def test_what_was_published_for_children_is_taken_back(home: Home) -> None:
 
 
 @pytest.mark.slow
-def test_a_collector_beside_the_program_takes_its_records_in(home: Home) -> None:
+def test_a_collector_beside_the_program_takes_its_records_in(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """`collect=True`: spawned first, drained last."""
     from vestige.store.base import RunFilter
     from vestige.store.sqlite import SqliteStore
 
+    # A slow machine gets the time that it needs: a busy program would not wait so long.
+    monkeypatch.setattr("vestige.companion.Companion.drain.__defaults__", (WAIT_S,))
     recorder = vestige.Recorder(home, collect=True)
     pid = recorder._companion.pid
     recorder.run("r").end()

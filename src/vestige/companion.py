@@ -38,15 +38,20 @@ class Companion:
         process = self._process
         if process is None:
             return
+        self._close_input(process)
+        try:
+            process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            process.terminate()
+
+    @staticmethod
+    def _close_input(process: subprocess.Popen[bytes]) -> None:
+        """What it takes for a request to end."""
         if process.stdin is not None:
             try:
                 process.stdin.close()
             except OSError:
                 pass
-        try:
-            process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            process.terminate()
 
     def _start(self) -> subprocess.Popen[bytes] | None:
         command = [sys.executable, "-m", "vestige", "collect", "--home", str(self._home.root)]
@@ -72,3 +77,5 @@ class Companion:
             pause_s *= 2
             self.restarts += 1
             self._process = self._start()
+            if self._stop.is_set() and self._process is not None:
+                self._close_input(self._process)  # asked to end while it began

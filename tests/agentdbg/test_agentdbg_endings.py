@@ -130,7 +130,7 @@ def test_a_real_ctrl_c_ends_the_run(data_dir: Path, tmp_path: Path) -> None:
     assert child.stdout is not None
     child.stdout.readline()
     child.send_signal(signal.SIGINT)
-    child.wait(30)
+    child.wait(120)
 
     run = only_rundir(data_dir)
     assert (run.run["status"], run.run["counts"]["tool_calls"]) == ("error", 100)
@@ -147,7 +147,7 @@ def test_after_kill_9_every_event_is_there_and_the_run_is_known_to_be_dead(
     (path,) = (data_dir / "runs").iterdir()
     held_alive = locks.is_held(path / EVENTS_FILE)
     child.kill()
-    child.wait(30)
+    child.wait(120)
 
     run = only_rundir(data_dir)
     assert held_alive and not locks.is_held(path / EVENTS_FILE)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -19,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from conftest import load
+from conftest import WAIT_S, free_port, load
 from rundirs import RunDir, read_rundirs
 from vestige.clock import monotonic, sleep
 from vestige.home import Home
@@ -161,7 +160,7 @@ def both(agentdbg: Path, tmp_path_factory: pytest.TempPathFactory) -> Both:
             env=environment(folder / module, home, ours=module != "agentdbg"),
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,
         )
         assert done.returncode == -signal.SIGKILL, done.stderr
     return Both(
@@ -311,9 +310,7 @@ def test_the_real_package_exports_our_runs(
 
 def test_the_real_viewer_opens_our_runs(both: Both, agentdbg: Path) -> None:
     """Its server hands the page what we wrote, event by event."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     server = subprocess.Popen(
         [str(agentdbg.parent / "agentdbg"), "view", "--no-browser", "--port", str(port)],
         env=environment(both.ours_dir, both.home, ours=False),
@@ -327,7 +324,7 @@ def test_the_real_viewer_opens_our_runs(both: Both, agentdbg: Path) -> None:
             assert got["events"] == run.events
     finally:
         server.terminate()
-        server.wait(10)
+        server.wait(120)
 
 
 def test_signatures_are_those_of_the_real_package(agentdbg: Path) -> None:
@@ -345,7 +342,7 @@ def test_signatures_are_those_of_the_real_package(agentdbg: Path) -> None:
             [str(python), "-W", "ignore", "-c", source, module],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,
             check=True,
         ).stdout
         for python, module in ((agentdbg, "agentdbg"), (Path(sys.executable), "vestige.agentdbg"))
@@ -360,16 +357,16 @@ def tool(agentdbg: Path, both: Both, *arguments: str) -> subprocess.CompletedPro
         env=environment(both.ours_dir, both.home, ours=False),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
 
 
-def fetch(url: str, wait_s: float = 30.0) -> Any:
+def fetch(url: str, wait_s: float = WAIT_S) -> Any:
     """Ask a server that may still be starting."""
     deadline = monotonic() + wait_s
     while True:
         try:
-            with urllib.request.urlopen(url, timeout=10) as answer:
+            with urllib.request.urlopen(url, timeout=WAIT_S) as answer:
                 return json.load(answer)
         except OSError:
             if monotonic() > deadline:

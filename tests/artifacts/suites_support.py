@@ -26,12 +26,15 @@ def make_project(folder: Path, source: str, ini: str = "") -> Path:
 
 def environment_for(folder: Path, more: Mapping[str, str] | None = None) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("VESTIGE_", "PYTEST_", "GITHUB_"))}  # fmt: skip
-    return {**kept, "VESTIGE_HOME": str(folder.parent / "home"), **(more or {})}
+    # Of the plugins that are installed here, loading which takes a second, only what a test asks for.
+    alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    return {**kept, **alone, "VESTIGE_HOME": str(folder.parent / "home"), **(more or {})}
 
 
 def pytest_command(*arguments: str) -> list[str]:
     # By name: the entry point is only there where vestige is installed as a package.
-    return [sys.executable, "-m", "pytest", "-p", "vestige_pytest", "-p", "no:cacheprovider", *arguments]  # fmt: skip
+    plugins = [f"-p{name}" for name in ("vestige_pytest", "xdist", "rerunfailures", "no:cacheprovider")]  # fmt: skip
+    return [sys.executable, "-m", "pytest", *plugins, *arguments]
 
 
 def run_pytest(

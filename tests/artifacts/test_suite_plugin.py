@@ -289,7 +289,7 @@ def test_a_disk_that_takes_no_more_fails_the_session_in_one_line(tmp_path: Path)
     project = make_project(tmp_path / "shop", source, "vestige_record = false\n")
     done = subprocess.run(
         ["sh", "-c", 'ulimit -f 40; exec "$@"', "sh", *pytest_command("--vestige-bundle", "art")],
-        cwd=project, env=environment_for(project), capture_output=True, text=True, timeout=60,
+        cwd=project, env=environment_for(project), capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     bundle = only_bundle(project / "art")
 
@@ -311,7 +311,7 @@ def test_an_interrupted_session_still_leaves_a_valid_bundle(tmp_path: Path) -> N
     project = make_project(tmp_path / "shop", source)
     done = subprocess.run(
         pytest_command("--vestige-bundle", "art"),
-        cwd=project, env=environment_for(project), capture_output=True, text=True, timeout=60,
+        cwd=project, env=environment_for(project), capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     bundle = only_bundle(project / "art")
 

@@ -25,7 +25,7 @@ PYTHON_RUN = (*VESTIGE_RUN, sys.executable)
 def supervised(*arguments: str, **more: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "vestige", "run", *arguments],
-        capture_output=True, text=True, timeout=30, **more,  # type: ignore[call-overload]
+        capture_output=True, text=True, timeout=120, **more,  # type: ignore[call-overload]
     )  # fmt: skip
 
 
@@ -124,7 +124,7 @@ def test_a_signal_to_the_parent_reaches_the_command(
     assert parent.stdout is not None
     parent.stdout.readline()
     parent.send_signal(number)
-    parent.communicate(timeout=30)
+    parent.communicate(timeout=120)
 
     assert parent.returncode == 42
     assert the_command(read_runs()).spans[0].attributes["exit_code"] == 42
@@ -291,9 +291,9 @@ def test_a_reader_at_the_wrong_moment_does_not_cost_the_signal(
         (child,) = psutil.Process(parent.pid).children()
         parent.stdin.write("\n")
         parent.stdin.flush()
-        psutil.wait_procs([child], timeout=10)
+        psutil.wait_procs([child], timeout=120)
         reader.tick()
-    parent.communicate(timeout=30)
+    parent.communicate(timeout=120)
     told = [stamp for run in read_runs() for stamp in stamps(run)]
 
     assert parent.returncode == 137
@@ -331,7 +331,7 @@ def test_signals_reach_the_command_of_a_run_that_is_not_recorded(home: Home) -> 
     assert process.stdout is not None
     process.stdout.readline()
     process.send_signal(signal.SIGTERM)
-    code = process.wait(20)
+    code = process.wait(120)
     process.stdout.close()
 
     assert code == 9

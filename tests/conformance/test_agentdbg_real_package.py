@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from conftest import WAIT_S, free_port
 from vestige.collector.loop import catch_up
 from vestige.formats.agentdbg import recover
 from vestige.home import Home
@@ -60,7 +61,7 @@ def run(python: Path, *arguments: str, data: Path) -> subprocess.CompletedProces
     env = {**os.environ, "AGENTDBG_DATA_DIR": str(data), "PYTHONWARNINGS": "ignore"}
     env.pop("PYTHONPATH", None)
     return subprocess.run(
-        [str(python), *arguments], env=env, cwd=data, capture_output=True, text=True, timeout=60
+        [str(python), *arguments], env=env, cwd=data, capture_output=True, text=True, timeout=WAIT_S
     )
 
 
@@ -127,16 +128,14 @@ def test_the_real_viewer_opens_what_we_wrote(agentdbg: Path, ours: Path) -> None
             told = fetch(f"{address}/api/runs/{one['run_id']}/events")["events"]
 
             assert told == events_of(ours / "runs" / one["run_id"])
-        page = urllib.request.urlopen(address, timeout=10).read()
+        page = urllib.request.urlopen(address, timeout=WAIT_S).read()
 
     assert len(listed) == 2 and b"<html" in page.lower()
 
 
 @contextmanager
 def viewer(python: Path, data: Path) -> Iterator[str]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     env = {**os.environ, "AGENTDBG_DATA_DIR": str(data), "PYTHONWARNINGS": "ignore"}
     env.pop("PYTHONPATH", None)
     process = subprocess.Popen(
@@ -144,7 +143,7 @@ def viewer(python: Path, data: Path) -> Iterator[str]:
         env=env, cwd=data, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:
-        for _ in range(300):  # a server says that it is up by answering
+        for _ in range(1200):  # a server says that it is up by answering
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", port)) == 0:
                     break
@@ -152,11 +151,11 @@ def viewer(python: Path, data: Path) -> Iterator[str]:
         yield f"http://127.0.0.1:{port}"
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(WAIT_S)
 
 
 def fetch(address: str) -> Any:
-    return json.load(urllib.request.urlopen(address, timeout=10))
+    return json.load(urllib.request.urlopen(address, timeout=WAIT_S))
 
 
 def test_we_open_what_the_real_package_writes(theirs: Path, tmp_path: Path) -> None:

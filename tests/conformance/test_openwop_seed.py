@@ -480,7 +480,7 @@ def test_a_poll_waits_for_what_comes(home: Home) -> None:
             waiting.start()
             run.log.info("two")
             catch_up(home)
-            waiting.join(20)
+            waiting.join(120)
             run.end()
             catch_up(home)
             rest = site.data(path)

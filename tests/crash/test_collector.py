@@ -75,8 +75,8 @@ def test_a_collector_killed_at_random_points_loses_nothing_and_doubles_nothing(
         collector = start_collector()
         time.sleep(rng.random() * 0.08)  # the moment of the kill is what is tested
         collector.kill()
-        collector.communicate(timeout=10)
-    out, _ = producer.communicate("stop\n", timeout=60)
+        collector.communicate(timeout=120)
+    out, _ = producer.communicate("stop\n", timeout=120)
     emitted = int(out)
     big = -(-emitted // 500)
     (run,) = [run for run in read_runs() if run.info.name == "agent"]
@@ -141,7 +141,7 @@ def test_a_tail_goes_on_through_rotations_while_they_happen(
             time.sleep(0.001)  # so that the collector reads while it grows
     journal.close()
     collector.kill()
-    collector.communicate(timeout=10)
+    collector.communicate(timeout=120)
     (run,) = read_runs()
 
     assert [int(log.message.split()[1]) for log in run.logs] == list(range(1, 5001))

@@ -215,7 +215,7 @@ def test_eight_processes_write_into_one_home_and_none_is_torn(
     children = [
         subprocess.Popen([sys.executable, "-c", program, f"agent-{number}"]) for number in range(8)
     ]
-    codes = [child.wait(60) for child in children]
+    codes = [child.wait(120) for child in children]
     said: dict[str, list[object]] = {f"agent-{number}": [] for number in range(8)}
     for run in read_runs():
         for log in run.logs:

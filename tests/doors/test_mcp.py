@@ -122,7 +122,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Home:
     for how in RUNS:
         subprocess.run(
             [sys.executable, str(program), how],
-            env=_environment(folder / "home"), capture_output=True, timeout=30,
+            env=_environment(folder / "home"), capture_output=True, timeout=120,
         )  # fmt: skip
     return Home(folder / "home")
 
@@ -318,7 +318,7 @@ def test_stdout_carries_the_protocol_and_nothing_else(recorded: Home) -> None:
                 lines.append(server.stdout.readline())
         server.stdin.close()
         lines += server.stdout.readlines()
-        status = server.wait(20)
+        status = server.wait(120)
 
     answers = [json.loads(line) for line in lines]
     assert [answer["id"] for answer in answers] == [1, 2, 3]
@@ -345,7 +345,7 @@ def http_server(recorded: Home) -> Iterator[str]:
             yield found[0]
         finally:
             server.send_signal(signal.SIGINT)
-            server.wait(20)
+            server.wait(120)
 
             assert server.stdout.read() == ""
             assert server.returncode == 0

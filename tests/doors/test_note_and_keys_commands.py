@@ -220,7 +220,7 @@ def test_a_file_of_keys_that_others_can_read_stops_the_command(home: Home) -> No
     home.keys.chmod(0o644)
     done = subprocess.run(
         [sys.executable, "-m", "vestige", "keys", "list", "--home", str(home.root)],
-        capture_output=True, text=True, timeout=30, check=False,
+        capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
 
     assert done.returncode == 3

@@ -20,7 +20,7 @@ from vestige.transfer import run_to_write
 
 def vestige(home: Home, *words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "vestige", *words, "--home", str(home.root)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
 
 
 @pytest.mark.slow  # seven processes
@@ -75,7 +75,7 @@ def test_a_recorded_program_goes_out_without_its_command_and_without_false_alarm
     )
     (tmp_path / "agent.py").write_text(program)
     command = [sys.executable, "-m", "vestige", "run", "--home", str(home.root), "--"]
-    subprocess.run([*command, sys.executable, str(tmp_path / "agent.py")], check=True, timeout=60)
+    subprocess.run([*command, sys.executable, str(tmp_path / "agent.py")], check=True, timeout=120)
     with SqliteStore.open(home.store, readonly=True) as store:
         runs = list(store.run_ids())
     told = []

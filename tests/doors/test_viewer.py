@@ -95,7 +95,7 @@ def test_ui_serves_what_is_at_a_path_to_whoever_has_the_address(tmp_path: Path) 
             urllib.request.urlopen(url.partition("?")[0])
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(120)
         process.stderr.close()
 
     assert b"<title>Vestige</title>" in html

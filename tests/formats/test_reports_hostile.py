@@ -34,7 +34,7 @@ def test_long_output_of_many_parts_is_read_in_a_time_that_grows_with_it(tmp_path
 
     for name in ("parts.xml", "begun.xml"):
         command = [sys.executable, "-c", program, str(tmp_path / name)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
 
         assert done.stdout == "4\n"
 

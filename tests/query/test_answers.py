@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -131,11 +132,20 @@ def debugger(hostile: Home) -> Iterator[Debugger]:
         yield opened
 
 
+Answered = Callable[[str], Answer]
+
+
+@pytest.fixture(scope="module")
+def answered(debugger: Debugger) -> Answered:
+    """The answer to a question, asked once for all tests: some take seconds on such a run."""
+    return cache(lambda name: ASKED[name](debugger))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ASKED)
-def test_an_answer_stays_within_any_budget(debugger: Debugger, name: str) -> None:
+def test_an_answer_stays_within_any_budget(answered: Answered, name: str) -> None:
     """The verb's own, a small one, and the hard cap; however large the run is."""
-    answer = ASKED[name](debugger)
+    answer = answered(name)
 
     for budget in (None, 50, 120, 300, 8_000, 100_000):
         limit = min(8_000, budget or answer.budget)
@@ -144,9 +154,9 @@ def test_an_answer_stays_within_any_budget(debugger: Debugger, name: str) -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ASKED)
-def test_an_answer_has_nothing_that_a_terminal_obeys(debugger: Debugger, name: str) -> None:
+def test_an_answer_has_nothing_that_a_terminal_obeys(answered: Answered, name: str) -> None:
     """No escapes, no text direction tricks, no line that the trace began by itself."""
-    text = ASKED[name](debugger).text(8_000)
+    text = answered(name).text(8_000)
 
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f\u202e]", text)
     assert not re.search(r"(?m)^\s*(IGNORE|SYSTEM)", text)
@@ -174,11 +184,10 @@ CUT = [name for name in ASKED if name not in WHOLE]
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CUT)
 def test_a_cut_names_a_command_and_that_command_works(
-    debugger: Debugger, hostile: Home, name: str
+    answered: Answered, hostile: Home, name: str
 ) -> None:
     """Each `… n more: vestige ...` line is typed as it stands, and gives something else."""
-    answer = ASKED[name](debugger)
-    text = answer.text(300)
+    text = answered(name).text(300)
     commands = [
         line.rpartition(": vestige ")[2] for line in text.splitlines()
         if line.lstrip().startswith("…") and ": vestige " in line

@@ -84,7 +84,7 @@ def test_a_bomb_ends_soon(debugger: Debugger, query: str, monkeypatch: pytest.Mo
     with pytest.raises(UsageError, match="sql: "):
         debugger.sql(query)
 
-    assert monotonic() - started < 5
+    assert monotonic() - started < 60  # each of them would take minutes, or for ever
 
 
 def test_functions_of_any_kind_can_be_called(debugger: Debugger) -> None:

@@ -81,7 +81,7 @@ def test_a_forked_child_says_its_own(home: Home) -> None:
         os.wait()
     """
     lines = [line.removeprefix("        ") for line in program.splitlines()]
-    subprocess.run([sys.executable, "-c", "\n".join(lines)], check=True, timeout=30)
+    subprocess.run([sys.executable, "-c", "\n".join(lines)], check=True, timeout=120)
 
     with opened(home) as store:
         logs = [
@@ -140,7 +140,7 @@ def recorded(home: Home) -> Home:
             with recorder.run(name) as run:
                 run.span("i-17", type="deliver").end()
     program = "import vestige\nwith vestige.Recorder().run('other'): pass"
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=30)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
     return home
 
 

@@ -327,7 +327,7 @@ def test_a_program_that_opens_no_run_of_its_own_counts_as_one(home: Home, name: 
     """`vestige run` of a plain script, named or not: a list shows its run, so a day has it too."""
     script = "import vestige; vestige.Recorder().logger('agent').info('at work')"
     command = [sys.executable, "-m", "vestige", "run", "--home", str(home.root), *name, "--"]
-    subprocess.run([*command, sys.executable, "-c", script], check=True, timeout=60)
+    subprocess.run([*command, sys.executable, "-c", script], check=True, timeout=120)
     with vestige.open(home.root) as debugger:
         listed = debugger.list().data()["runs"]
         by = {
@@ -346,7 +346,7 @@ def test_a_program_that_dies_before_it_says_anything_counts_as_a_failure(
     """A script that is not there: a list shows that it failed, so a day has it too."""
     command = [sys.executable, "-m", "vestige", "run", "--home", str(home.root), *name, "--"]
     subprocess.run(
-        [*command, sys.executable, "nowhere.py"], capture_output=True, timeout=60, check=False
+        [*command, sys.executable, "nowhere.py"], capture_output=True, timeout=120, check=False
     )
     with vestige.open(home.root) as debugger:
         failed = len(debugger.list(failed=True).runs)

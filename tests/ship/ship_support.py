@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
+from conftest import WAIT_S, free_port
 from vestige.access import Keys
 from vestige.collector.sending import Answer, Link
 from vestige.home import Home
 from vestige.record.run import Run
 from vestige.store.base import RunFilter
 from vestige.store.sqlite import SqliteStore
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 class Serving:
@@ -51,13 +44,13 @@ class Serving:
         """As the kernel does it when memory is short."""
         assert self.process is not None
         self.process.kill()
-        self.process.communicate(timeout=10)
+        self.process.communicate(timeout=WAIT_S)
         self.process = None
 
     def stop(self) -> None:
         if self.process is not None:
             self.process.send_signal(signal.SIGTERM)
-            self.process.communicate(timeout=30)
+            self.process.communicate(timeout=WAIT_S)
             self.process = None
 
     def post(self, packed: bytes, key: str) -> Answer:
@@ -97,5 +90,5 @@ def start_ship(home: Home, url: str, key: str, *more: str) -> subprocess.Popen[s
 def ship(home: Home, url: str, key: str, *more: str) -> tuple[int, str, str]:
     """`vestige ship --once`: exit code, what it said, what it complained of."""
     process = start_ship(home, url, key, "--once", *more)
-    out, problems = process.communicate(timeout=60)
+    out, problems = process.communicate(timeout=WAIT_S)
     return process.returncode, out, problems

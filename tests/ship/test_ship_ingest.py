@@ -8,21 +8,25 @@ import json
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from ship_support import Serving
 
+from conftest import WAIT_S
 from vestige.collector.intake import Intake
 from vestige.collector.packing import pack
 from vestige.doors.http.ingest import Rates
+from vestige.doors.http.serving import make_server, serve
 from vestige.home import Home
 from vestige.limits import INGEST_BURST, PARCEL_PACKED_MAX
 from vestige.record.line import render_line
 from vestige.record.types import Log
 
 RUN = "3d1957bd-0000-4000-8000-{:012d}"
-WAIT_S = 20.0
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +47,7 @@ def line(number: int, seq: int = 1) -> bytes:
 def post(
     server: Serving, body: bytes, key: str | None, encoding: str | None = None, path: str = ""
 ) -> tuple[int, dict[str, object], http.client.HTTPMessage]:
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
     headers = {} if key is None else {"Authorization": f"Bearer {key}"}
     if encoding is not None:
         headers["Content-Encoding"] = encoding
@@ -122,10 +126,10 @@ def test_a_bomb_is_a_413_and_the_server_goes_on(server: Serving, encoding: str) 
 def test_a_body_that_says_it_is_too_long_is_refused_before_it_is_sent(server: Serving) -> None:
     """By Content-Length; and one that does not say so, when it has become too long."""
     head = f"POST /api/v1/ingest HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {server.key()}\r\n"
-    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as declared:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=120) as declared:
         declared.sendall(f"{head}Content-Length: {PARCEL_PACKED_MAX + 1}\r\n\r\n".encode())
         said = declared.recv(100)
-    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as endless:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=120) as endless:
         endless.sendall(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())
         chunk = b"100000\r\n" + bytes(0x100000) + b"\r\n"
         try:
@@ -153,10 +157,37 @@ def test_what_cannot_be_unpacked_is_an_error_of_one_line(
     assert "\n" not in str(data["message"])
 
 
-def test_a_key_that_sends_too_often_is_told_when_to_come_again(server: Serving) -> None:
+def test_a_key_that_sends_too_often_is_told_when_to_come_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """429 with Retry-After, for that key alone."""
+    # Few in a second: a client on a slow machine sends too often, too.
+    monkeypatch.setattr("vestige.doors.http.ingest.INGEST_REQUESTS_S", 1.0)
+    server = Serving(tmp_path / "home")
     key, other = server.key(), server.key()
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    with serving_here(server):
+        _send_too_often(server, key, other)
+
+
+@contextmanager
+def serving_here(server: Serving) -> Iterator[None]:
+    """In a thread of this process, with its bounds as this process has them."""
+    ready = threading.Event()
+    made = make_server(server.home, "127.0.0.1", log=lambda line: None)
+    arguments = (made, "127.0.0.1", server.port)
+    more = {"collect": False, "ready": lambda url: ready.set()}
+    thread = threading.Thread(target=serve, args=arguments, kwargs=more)
+    thread.start()
+    assert ready.wait(WAIT_S)
+    try:
+        yield
+    finally:
+        made.stop()
+        thread.join(WAIT_S)
+
+
+def _send_too_often(server: Serving, key: str, other: str) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=WAIT_S)
     # Of an encoding that is refused after the rate is looked at, and before anything else is done.
     headers = {"Authorization": f"Bearer {key}", "Content-Encoding": "br"}
     statuses = []

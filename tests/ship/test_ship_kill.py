@@ -72,8 +72,8 @@ def test_kills_of_server_writer_and_ship_at_random_points_lose_and_double_nothin
             subprocess.run([sys.executable, "-m", "vestige", "collect", "--once"], check=True)
         time.sleep(rng.random() * 0.3)  # the others go on meanwhile
         shipping.kill()
-        shipping.communicate(timeout=10)
-    out, _ = producer.communicate("stop\n", timeout=60)
+        shipping.communicate(timeout=120)
+    out, _ = producer.communicate("stop\n", timeout=120)
     emitted = int(out)
 
     code, _, problems = ship(home, server.url, key)
@@ -129,8 +129,8 @@ def post_until_killed(server: Serving, key: str, number: int, seconds: float) ->
             answer = server.post(pack(line(number) + line(number, seq=2)), key)
         except OSError:
             assert killer is not None
-            killer.wait(10)
-            server.process.communicate(timeout=10)
+            killer.wait(120)
+            server.process.communicate(timeout=120)
             return acknowledged
         if answer.status == 200:
             acknowledged = number

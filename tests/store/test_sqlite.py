@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import resource
 import sqlite3
 import stat
@@ -115,7 +116,7 @@ def test_damage_that_shows_while_reading_is_a_store_error(tmp_path: Path) -> Non
         fill(store, 2000)
         store._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     data = bytearray(path.read_bytes())
-    data[4096 * 2 :] = os.urandom(len(data) - 4096 * 2)
+    data[4096 * 2 :] = random.Random(7).randbytes(len(data) - 4096 * 2)
     path.write_bytes(data)
 
     with (

@@ -19,7 +19,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+
+WAIT_MS = 60_000
+"""For what is certain to come: a page may be slow on a machine that has much else to do."""
+expect.set_options(timeout=WAIT_MS)
 
 CHROMIUM = "/usr/bin/chromium"
 ARGUMENTS = (
@@ -52,7 +56,7 @@ def served(home: Path, *arguments: str) -> Iterator[str]:
         yield found[0]
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(120)
         process.stderr.close()
 
 
@@ -61,7 +65,7 @@ class Visit:
 
     def __init__(self, browser: Browser, url: str, **options: object) -> None:
         self.context: BrowserContext = browser.new_context(**options)  # type: ignore[arg-type]  # Playwright's own
-        self.context.set_default_timeout(15_000)
+        self.context.set_default_timeout(WAIT_MS)
         self.problems: list[str] = []
         self.elsewhere: list[str] = []
         self._origin = urlsplit(url)[:2]

@@ -127,11 +127,22 @@ def test_a_response_that_is_left_early_keeps_its_part(home: Home) -> None:
 def test_timeouts_are_told_as_such(home: Home) -> None:
     """Before the answer, and in its middle."""
     gate = threading.Event()
-    timeout = aiohttp.ClientTimeout(sock_read=0.4)
+    timeout = aiohttp.ClientTimeout(sock_read=0.1)
+
+    async def read_on(response: aiohttp.ClientResponse) -> None:
+        await response.content.readany()  # however long the first part took
+        assert response.connection is not None
+        assert response.connection.protocol is not None
+        response.connection.protocol.read_timeout = 0.1
+        response.connection.protocol.start_timeout()
+        await response.read()
+
     with Server([Reply(gate=gate), chat_stream(["Hel"], gate=gate)]) as server:
-        for _ in range(2):
-            with pytest.raises(asyncio.TimeoutError):
-                run(server, lambda response: response.read(), timeout=timeout)
+        with pytest.raises(asyncio.TimeoutError):
+            run(server, lambda response: response.read(), timeout=timeout)
+        server.wait_until_seen()  # so that the next request gets the next answer
+        with pytest.raises(asyncio.TimeoutError):
+            run(server, read_on)
         gate.set()
     before, middle = calls_in(home)
 

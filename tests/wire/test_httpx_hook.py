@@ -195,9 +195,10 @@ def test_a_timeout_is_told_as_one(home: Home, capture: object) -> None:
     """The SDK raises its own error; the span has the client's."""
     gate = threading.Event()
     with Server([Reply(gate=gate)]) as server:
-        client = openai_client(server, timeout=0.1, max_retries=0)
+        client = openai_client(server, timeout=openai.Timeout(120, read=0.1), max_retries=0)
         with pytest.raises(openai.APITimeoutError):
             client.chat.completions.create(model="gpt-5-mini", messages=HELLO)
+        server.wait_until_seen()
         gate.set()
     (call,) = calls_in(home)
 

@@ -53,7 +53,9 @@ def environment() -> str:
     """Where litellm is; made now if it is not."""
     made = PLACE / ".made"
     if not made.exists():
-        command = [sys.executable, "-m", "pip", "install", "-q", "--target", str(PLACE), "litellm"]
+        # What is never imported is never compiled, and that is most of it.
+        pip = [sys.executable, "-m", "pip", "install", "-q", "--no-compile"]
+        command = [*pip, "--target", str(PLACE), "litellm"]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_S)
         except subprocess.TimeoutExpired:

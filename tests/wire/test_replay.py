@@ -46,7 +46,7 @@ async def main():
         answer = await client.post(url + "/v1/chat/completions", json={**body, "by": "httpx"})
         print(answer.json()["model"])
     try:
-        async with httpx.AsyncClient(timeout=0.3) as client:
+        async with httpx.AsyncClient(timeout=httpx.Timeout(120, read=0.3)) as client:
             await client.post(url + "/v1/chat/completions", json={**body, "by": "nobody"})
     except httpx.ReadTimeout as error:
         print("timed out")
@@ -75,7 +75,7 @@ def vestige_command(home: Home, *arguments: str) -> subprocess.CompletedProcess[
         [sys.executable, "-m", "vestige", *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         env={**os.environ, "VESTIGE_HOME": str(home.root), "KEY": "another key"},
         cwd=home.root.parent,
     )

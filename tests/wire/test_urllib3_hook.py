@@ -32,7 +32,7 @@ def _capture(home: Home) -> Iterator[None]:
 def test_a_call_of_requests_is_captured_byte_for_byte(home: Home) -> None:
     """One span, under the span that made it."""
     with Server([chat()]) as server, vestige.Recorder(home).run("agent") as run:
-        answer = requests.post(server.url + CHAT, json=BODY, timeout=5)
+        answer = requests.post(server.url + CHAT, json=BODY, timeout=120)
     (call,) = calls_in(home)
 
     assert answer.json()["model"] == "gpt-5-mini"
@@ -47,7 +47,7 @@ def test_a_call_of_requests_is_captured_byte_for_byte(home: Home) -> None:
 def test_a_stream_of_requests_is_captured_however_it_is_read(home: Home, read: str) -> None:
     """Chunked coding is undone, nothing else."""
     with Server([chat_stream(["Hel", "lo"])]) as server:
-        answer = requests.post(server.url + CHAT, json=BODY, stream=True, timeout=5)
+        answer = requests.post(server.url + CHAT, json=BODY, stream=True, timeout=120)
         got = {
             "lines": lambda: b"\n".join(answer.iter_lines()),
             "content": lambda: answer.content,
@@ -68,7 +68,7 @@ def test_retries_inside_urllib3_are_attempts(home: Home) -> None:
     retry = urllib3.Retry(3, status_forcelist=[429, 500], allowed_methods=None, backoff_factor=0)
     session.mount("http://", HTTPAdapter(max_retries=retry))
     with Server([refusal(429), refusal(500), chat()]) as server:
-        session.post(server.url + CHAT, json=BODY, timeout=5)
+        session.post(server.url + CHAT, json=BODY, timeout=120)
     calls = calls_in(home)
 
     assert [call["attempt"] for call in calls] == [1, 2, 3]
@@ -82,7 +82,7 @@ def test_a_gzip_answer_is_stored_plain(home: Home) -> None:
 
     packed = gzip.compress(chat().body)
     with Server([Reply(body=packed, headers={"Content-Encoding": "gzip"})]) as server:
-        answer = requests.post(server.url + CHAT, json=BODY, timeout=5)
+        answer = requests.post(server.url + CHAT, json=BODY, timeout=120)
     (call,) = calls_in(home)
 
     assert answer.json()["object"] == "chat.completion"
@@ -112,7 +112,7 @@ def test_a_timeout_is_told_as_one(home: Home) -> None:
     gate = threading.Event()
     with Server([Reply(gate=gate)]) as server:
         with pytest.raises(requests.ReadTimeout):
-            requests.post(server.url + CHAT, json=BODY, timeout=0.1)
+            requests.post(server.url + CHAT, json=BODY, timeout=(120, 0.1))
         gate.set()
     (call,) = calls_in(home)
 
@@ -126,7 +126,7 @@ def test_a_response_that_is_closed_early_keeps_its_part(home: Home) -> None:
     """Cancelled, partial."""
     gate = threading.Event()
     with Server([chat_stream(["Hel", "lo"], gate=gate)]) as server:
-        answer = requests.post(server.url + CHAT, json=BODY, stream=True, timeout=5)
+        answer = requests.post(server.url + CHAT, json=BODY, stream=True, timeout=120)
         first = next(answer.iter_lines())
         answer.close()
         gate.set()
@@ -140,7 +140,7 @@ def test_a_response_that_is_closed_early_keeps_its_part(home: Home) -> None:
 def test_a_connection_that_is_reset_keeps_what_came(home: Home) -> None:
     """An error, with the part that arrived."""
     with Server([chat_stream(["Hel", "lo"], reset_after=2)]) as server:
-        answer = requests.post(server.url + CHAT, json=BODY, stream=True, timeout=5)
+        answer = requests.post(server.url + CHAT, json=BODY, stream=True, timeout=120)
         with pytest.raises(requests.exceptions.ChunkedEncodingError):
             list(answer.iter_content(None))
     (call,) = calls_in(home)
@@ -152,10 +152,10 @@ def test_a_connection_that_is_reset_keeps_what_came(home: Home) -> None:
 def test_other_calls_are_recorded_only_if_asked_for(home: Home) -> None:
     """As spans of type http, with a name that says where."""
     with Server(lambda seen: Reply(body=b'{"ok": 1}')) as server:
-        requests.post(server.url + "/orders?page=2", json={"a": 1}, timeout=5)
+        requests.post(server.url + "/orders?page=2", json={"a": 1}, timeout=120)
         with vestige.capture_http(http=True):
-            requests.post(server.url + "/orders?page=2", json={"a": 1}, timeout=5)
-            requests.get(server.url + "/health", timeout=5)
+            requests.post(server.url + "/orders?page=2", json={"a": 1}, timeout=120)
+            requests.get(server.url + "/health", timeout=120)
     post, get = calls_in(home)
 
     assert (post.span.type, post.span.name) == ("http", f"POST 127.0.0.1:{server.port}/orders")
@@ -170,8 +170,8 @@ def test_a_body_that_comes_from_another_response_is_not_the_answer(home: Home) -
         return chat() if seen.method == "POST" else Reply(body=json.dumps(BODY).encode())
 
     with Server(answer) as server:
-        source = requests.get(server.url + "/prompt", stream=True, timeout=5)
-        requests.post(server.url + CHAT, data=source.iter_content(10), timeout=5)
+        source = requests.get(server.url + "/prompt", stream=True, timeout=120)
+        requests.post(server.url + CHAT, data=source.iter_content(10), timeout=120)
     (call,) = calls_in(home)
 
     assert call.request == json.dumps(BODY).encode()

@@ -38,7 +38,7 @@ class Http2Server:
 
     def __exit__(self, *_: object) -> None:
         self._socket.close()
-        self._thread.join(5)
+        self._thread.join(120)
 
     def _serve(self) -> None:
         connection, _ = self._socket.accept()

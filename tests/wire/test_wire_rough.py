@@ -107,7 +107,7 @@ def test_bytes_that_are_no_text_come_back_exactly(home: Home) -> None:
     with vestige.capture_http(), Server([answer, answer]) as server:
         with vestige.Recorder(home) as recorder, recorder.run("agent"):
             httpx.post(server.url + CHAT, content=sent)
-            requests.post(server.url + CHAT, data=sent, timeout=5)
+            requests.post(server.url + CHAT, data=sent, timeout=120)
         faults = recorder.faults
     calls = calls_in(home)
 

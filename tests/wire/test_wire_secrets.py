@@ -78,7 +78,7 @@ def test_no_key_reaches_our_bytes_whatever_carries_it(home: Home) -> None:
             ("azure", {"api-key": KEYS["azure"]}),
             ("proxy", {"X-Proxy-Secret": KEYS["proxy"]}),
         ):
-            requests.post(f"{server.url}/{name}", json={"a": 1}, headers=headers, timeout=5)
+            requests.post(f"{server.url}/{name}", json={"a": 1}, headers=headers, timeout=120)
         httpx.get(f"{third.url}/health?key={KEYS['query']}&page=2")
         httpx.get(f"http://me:{KEYS['user']}@127.0.0.1:{third.port}/health")
         sdk = openai.OpenAI(base_url=f"{server.url}/v1", api_key=KEYS["openai"])
@@ -157,7 +157,7 @@ def test_a_secret_is_masked_where_a_letter_of_it_lies_across_two_chunks(
         answer = Reply(body=body if where == "response" else b"{}")
         with vestige.capture_http(), Server([answer]) as server:
             sent = body if where == "request" else b"{}"
-            httpx.post(server.url + "/v1/chat/completions", content=sent, timeout=5)
+            httpx.post(server.url + "/v1/chat/completions", content=sent, timeout=120)
         (call,) = calls_in(home)
         written = call.request + call.response
 

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
+from conftest import WAIT_S
+
 
 @dataclass
 class Reply:
@@ -56,7 +58,7 @@ class Server:
         replies = list(answer) if not callable(answer) else []
         self._answer = answer if callable(answer) else lambda seen: replies.pop(0)
         self.seen: list[Seen] = []
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
         self._http = _Threading(("127.0.0.1", 0), _handler(self))
         self.port = self._http.server_address[1]
         self.url = f"http://127.0.0.1:{self.port}"
@@ -68,7 +70,13 @@ class Server:
     def reply(self, seen: Seen) -> Reply:
         with self._lock:
             self.seen.append(seen)
+            self._lock.notify_all()
             return self._answer(seen)
+
+    def wait_until_seen(self, count: int = 1) -> None:
+        """Until so many requests came in whole: a client that gave up did not wait for that."""
+        with self._lock:
+            assert self._lock.wait_for(lambda: len(self.seen) >= count, WAIT_S)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -114,7 +122,7 @@ def _handler(server: Server) -> type[BaseHTTPRequestHandler]:
 
         def _send(self, reply: Reply, seen: Seen) -> None:
             if reply.chunks is None and reply.gate is not None:
-                reply.gate.wait(20)
+                reply.gate.wait(WAIT_S)
             self.send_response(reply.status)
             self.send_header("Content-Type", reply.type)
             for name, value in reply.headers.items():
@@ -137,7 +145,7 @@ def _handler(server: Server) -> type[BaseHTTPRequestHandler]:
                     self._reset()
                     return
                 if number and reply.gate is not None:
-                    reply.gate.wait(20)
+                    reply.gate.wait(WAIT_S)
                 seen.sent += chunk
                 self.wfile.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
                 self.wfile.flush()

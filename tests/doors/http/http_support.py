@@ -20,7 +20,7 @@ from vestige.doors.http.serving import make_server, serve
 from vestige.home import Home
 from vestige.store.sqlite import SqliteStore
 
-WAIT_S = 20.0
+WAIT_S = 120.0
 
 
 @dataclass

@@ -150,18 +150,19 @@ def test_a_request_under_way_is_finished_before_the_end(home: Home) -> None:
     """A query that takes a moment is answered though the server was told to end meanwhile."""
     record(home)
     slow = (
-        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 400000)"
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 200000)"
         " SELECT count(*) FROM n"
     )
     answers: list[int] = []
     with served(home) as site:
         path = "/api/v1/sql?" + urllib.parse.urlencode({"query": slow})
-        thread = threading.Thread(target=lambda: answers.append(site.ask(path).status))
-        thread.start()
-        _wait_for(lambda: site.server.waiting)
+        while not site.server.waiting:  # it may be answered before we look
+            thread = threading.Thread(target=lambda: answers.append(site.ask(path).status))
+            thread.start()
+            _wait_for(lambda asking=thread: site.server.waiting or not asking.is_alive())
     thread.join(WAIT_S)
 
-    assert answers == [200]
+    assert set(answers) == {200}
 
 
 @pytest.mark.parametrize("host", [EVERYWHERE, "::", "192.0.2.1", "example.com"])
@@ -266,7 +267,7 @@ def test_a_ship_speaks_tls_with_a_server_whose_certificate_it_trusts(
     def ship(url: str, *more: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "vestige", "ship", "--home", str(home.root), "--once"]
         return subprocess.run(
-            [*command, "--to", url, *more], capture_output=True, text=True, timeout=60,
+            [*command, "--to", url, *more], capture_output=True, text=True, timeout=120,
             env={**os.environ, "VESTIGE_SHIP_KEY": secret},
         )  # fmt: skip
 
