@@ -327,6 +327,9 @@ NOTES_MAX = 10_000
 PREVIEW_MAX = 200
 """Characters of a body that are shown before one asks for it."""
 
+END_LINE_S = 0.3
+"""What `vestige run` may take at its end to say how it went: a prompt that comes later feels slow."""
+
 LIST_MAX = 20
 """Runs that `list` shows unless told otherwise."""
 
