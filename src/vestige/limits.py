@@ -333,6 +333,18 @@ END_LINE_S = 0.3
 LIST_MAX = 20
 """Runs that `list` shows unless told otherwise."""
 
+LIST_CHECKED_MAX = 20
+"""Runs that `list` examines by itself: those of its first page."""
+
+LIST_CHECKED_S = 0.3
+"""For all of them: a list is looked at often, and whoever wants more asks `check`."""
+
+LIST_CHECKED_ROWS = 200
+"""Spans and log lines of such a run: what is begun is ended, and more could take longer than all may."""
+
+LIST_CHECKED_BYTES = MIB
+"""Its bodies, for the same reason: checks parse them."""
+
 SHOW_LINES_MAX = 400
 """Lines of the easy view unless told otherwise; the rest is one command away."""
 

@@ -82,7 +82,9 @@ def test_list_shows_the_newest_first_with_outcome_and_tokens(recorded: Home) -> 
     """One line a run; a mere process is no run that one asked for."""
     head, first, second = vestige("list").stdout.splitlines()
 
-    assert head.split() == ["ID", "NAME", "OUTCOME", "STARTED", "TOOK", "SPANS", "FAILED", "TOKENS"]
+    assert head.split() == [
+        "ID", "NAME", "OUTCOME", "STARTED", "TOOK", "SPANS", "FAILED", "TOKENS", "TOP", "FINDING",
+    ]  # fmt: skip
     assert first.split()[1:3] == ["billing", "error"]
     assert second.split()[1:3] == ["triage", "ok"]
     assert second.split()[-1] == "150"

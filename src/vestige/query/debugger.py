@@ -141,10 +141,11 @@ class Debugger:
         after: str | None = None,
         cost: bool = False,
         group: str | None = None,
+        examine: bool = False,
     ) -> ListAnswer:
         """Runs, newest first. `filter`: `is:failed tool:search cost>0.1` (query/filters.py). `since`:
         `2h`, or seconds. `after`: a run's id; those older than it. `group`: `conversation`, for the
-        newest run of each."""
+        newest run of each. `examine`: small runs that nobody has examined are, for their top finding."""
         since_s = _duration(since)
         _bounded(name=name, conversation=conversation, like=like)
         now_ns = clock.SYSTEM.now_ns()
@@ -170,7 +171,9 @@ class Debugger:
         ]
         options += ["--all"] if everything else []
         options += ["--cost"] if cost else []
-        return self._placed(list_answer(self.store, Listing(wanted, limit, cost, options), now_ns))
+        look = self._examine if examine else None
+        asked = Listing(wanted, limit, cost, options, look)
+        return self._placed(list_answer(self.store, asked, now_ns))
 
     def overview(self, id: str | None = None) -> OverviewAnswer:
         target = self.resolve(id, "run")
