@@ -106,6 +106,17 @@ def test_list_as_json_has_the_documented_keys(recorded: Home) -> None:
     assert (billing["outcome"], billing["conversation_id"], billing["tokens"]) == ("error", None, 0)
 
 
+def test_compare_takes_filters_for_its_groups(recorded: Home) -> None:
+    """An empty group is said by its filter, and is exit code 2."""
+    compared = vestige("compare", "is:failed", "--", "is:ok")
+    empty = vestige("compare", "is:running", "--", "is:ok")
+
+    assert compared.exit_code == 0
+    assert "A 1 run (1 error)" in compared.stdout and "B 1 run (1 ok)" in compared.stdout
+    assert empty.exit_code == 2
+    assert "compare: no run is wanted by 'is:running'" in empty.output
+
+
 @pytest.mark.parametrize(
     ("options", "names"),
     [

@@ -196,12 +196,27 @@ class _Found:
     next: str | None
 
 
-def list_answer(store: Store, asked: Listing, now_ns: int) -> ListAnswer:
-    prices = [term for term in asked.wanted.terms if term.key == "cost"]
+def find_matching(
+    store: Store, terms: tuple[Term, ...], limit: int
+) -> tuple[Sequence[RunInfo], bool]:
+    """The newest runs that a filter wants, and whether there may be more."""
+    found = _look_for(store, Listing(RunFilter(terms=terms), limit, cost=False, options=()))
+    return found.runs, found.next is not None
+
+
+def _look_for(store: Store, asked: Listing) -> _Found:
+    prices = _prices(asked)
     if prices:
-        found = _look_priced(store, asked, prices)
-    else:
-        found = _look(store, asked.wanted, asked.limit)
+        return _look_priced(store, asked, prices)
+    return _look(store, asked.wanted, asked.limit)
+
+
+def _prices(asked: Listing) -> list[Term]:
+    return [term for term in asked.wanted.terms if term.key == "cost"]
+
+
+def list_answer(store: Store, asked: Listing, now_ns: int) -> ListAnswer:
+    found = _look_for(store, asked)
     runs = found.runs
     ids = [run.id for run in runs]
     tops = tops_of(store, runs, asked.examine)
@@ -211,7 +226,7 @@ def list_answer(store: Store, asked: Listing, now_ns: int) -> ListAnswer:
     return ListAnswer(
         runs, found.more, asked.limit, now_ns, asked.options,
         tops.findings,
-        run_costs(store, ids) if asked.cost or prices else None,
+        run_costs(store, ids) if asked.cost or _prices(asked) else None,
         groups, found.looked_at, found.next, _partial(store, runs),
         tops.unseen if asked.examine is not None else None,
     )  # fmt: skip

@@ -217,8 +217,10 @@ class _TwoGroups(Examples):
     cls=_TwoGroups,
     examples="""
   vestige compare r3 r5 -- r4 r6     what the first two have that the others have not
+  vestige compare is:failed -- is:ok what the failed runs have that the good ones have not
+  vestige compare 'is:failed name:triage since:2d' -- 'is:ok name:triage'
 """,
-    exits="0 compared, 2 no such run, 3 unreadable store",
+    exits="0 compared, 2 no such run, an empty group, or a run in both, 3 unreadable store",
 )
 @click.argument("a", nargs=-1, required=True, metavar="A... -- B...")
 @answer_options
@@ -226,7 +228,11 @@ class _TwoGroups(Examples):
 def compare(
     ctx: click.Context, a: tuple[str, ...], home: Home, as_json: bool, budget: int | None
 ) -> None:
-    """Compare two groups of runs, such as failed and good ones: what tells them apart."""
+    """Compare two groups of runs, such as failed and good ones: what tells them apart.
+
+    A group is made of ids, or it is a filter as `vestige list` takes it: then its newest runs are
+    compared. A term that begins with a dash goes into quotes, behind another one.
+    """
     from vestige.transfer import open_ids
 
     b = ctx.meta.get("vestige.b", ())
