@@ -376,6 +376,12 @@ EXPRESSION_S = 20.0
 """A search with a regular expression: the bounds of rows and bytes are reached in less, unless the
 expression itself would take for ever."""
 
+PRICES_MAX = 1_000
+"""Models that config.toml gives a price: it is read whole, and by hand."""
+
+PRICE_MAX = 1e6
+"""Dollars for a million tokens, in config.toml: more is a slip of the unit."""
+
 SUM_MAX = 2**62
 """Of what the store adds up: a database's numbers end at 2**63, and one that is beyond it would keep
 the whole batch out, for ever."""
