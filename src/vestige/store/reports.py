@@ -53,6 +53,10 @@ TOKENS_OF_SPANS: Final = ", ".join(
 TELLING: Final = ("input_tokens", "output_tokens", "cost_usd")
 """A model call that has one of these tells what it took."""
 
+_TOLD: Final = ", ".join(f"json_extract(o.attributes, '$.{name}')" for name in TELLING)
+TOLD_ABOVE: Final = f"coalesce({_TOLD})"
+"""Of the model call `o` that another one stands in; not NULL: it is the same call, told twice."""
+
 SPANS_COUNTED_MAX: Final = 200_000
 """Spans of the latest runs that are counted for a ranking: some tenths of a second."""
 
@@ -108,7 +112,7 @@ def sum_model_calls(
           LEFT JOIN spans o ON o.span_id = s.parent_id AND o.run = s.run AND o.type = 'llm'
         WHERE r.run_id IN ({marks}) AND s.type = 'llm' AND s.attributes IS NOT NULL
           AND (r.input_tokens > 0 OR r.output_tokens > 0)
-          AND coalesce({", ".join(f"json_extract(o.attributes, '$.{name}')" for name in TELLING)}) IS NULL
+          AND {TOLD_ABOVE} IS NULL
         GROUP BY 1, 2, json_extract(s.attributes, '$.cost_usd') IS NULL
         """,
         list(run_ids),
