@@ -183,7 +183,8 @@ TOOLS: tuple[Tool, ...] = (
         "check", "Findings of a run, each with severity, confidence, cause span, evidence ids and the"
         " command that proves it; then what passed.",
         "after overview: it names most causes.", "again and again on the same run: the answer is the same.",
-        {"id": "r7"}, (_id(_RUN), _AFTER),
+        {"id": "r7"},
+        (_id(_RUN), _AFTER, Parameter("verbose", _FLAG, "Also the names of the checks that passed.")),
     ),
     Tool(
         "why", "The causal chain upward from a span, by parents and links, to the first finding.",

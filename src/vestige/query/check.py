@@ -138,6 +138,8 @@ class CheckAnswer(Asked):
     examined: Examined
     after: int = 0
     """Findings to pass over: those that an answer has told before."""
+    verbose: bool = False
+    """Also the names of the checks that passed."""
 
     def __post_init__(self) -> None:
         self.exit_code = int(any(each.severity == "error" for each in self.examined.findings))
@@ -209,8 +211,11 @@ class CheckAnswer(Asked):
         # so beside the fault would be read as its opposite.
         kinds = {finding.kind.partition("/")[0] for finding in self.examined.findings}
         passed = sorted(set(self.examined.passed) - kinds)
-        if passed:
+        if passed and self.verbose:
             lines.append(f"passed: {', '.join(passed)}")
+        elif passed:
+            names = self.command("check", self.run.info.short_id, "--verbose")
+            lines.append(f"passed: {words.counted(len(passed), 'check')}; their names: {names}")
         for name, why in list(self.examined.failed.items())[:3]:
             lines.append(
                 f"!! the check {words.one_line(name, 40)} itself failed: {words.one_line(why, 120)}"

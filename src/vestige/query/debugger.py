@@ -257,9 +257,10 @@ class Debugger:
             f"{target.run.short_id}: no span of {run.info.short_id}. Give seconds, or a span of it."
         )
 
-    def check(self, id: str | None = None, *, after: int = 0) -> CheckAnswer:
+    def check(self, id: str | None = None, *, after: int = 0, verbose: bool = False) -> CheckAnswer:
+        """`verbose`: also the names of the checks that passed; as data they always are."""
         run = self._run(id)
-        return self._placed(CheckAnswer(run, self._examine(run), after))
+        return self._placed(CheckAnswer(run, self._examine(run), after, verbose))
 
     def outline(self, id: str | None = None, *, after: str | None = None) -> Answer:
         """A whole run as columns; `after`: a cursor, for what is new since."""

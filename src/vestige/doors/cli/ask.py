@@ -19,6 +19,7 @@ from vestige.doors.cli.read import answer_options, asked, print_answer
     examples="""
   vestige check                  what is wrong with the latest run
   vestige check r7               findings, cause first, each with its proof
+  vestige check r7 --verbose     also the names of the checks that passed
   vestige check r7 --json        all of them, for a program
   vestige check runs/3d1957bd-.. a run of AgentDbg: also the rules of its format
 """,
@@ -32,15 +33,18 @@ from vestige.doors.cli.read import answer_options, asked, print_answer
     metavar="N",
     help="Pass over the first N findings.",
 )
+@click.option("--verbose", "-v", is_flag=True, help="Also the names of the checks that passed.")
 @answer_options
-def check(id: str | None, after: int, home: Home, as_json: bool, budget: int | None) -> None:
+def check(
+    id: str | None, after: int, verbose: bool, home: Home, as_json: bool, budget: int | None
+) -> None:
     """Look for known faults in a run, and say what was ruled out.
 
     The earliest finding of each causal chain comes first. `measured` is a fact of the
     record, `hypothesis` a reading of facts.
     """
     with asked(home, id) as (debugger, wanted):
-        answer = debugger.check(wanted, after=after)
+        answer = debugger.check(wanted, after=after, verbose=verbose)
     broken = _format_problems(id, as_json)
     print_answer(answer, as_json, budget)
     if broken:
