@@ -174,15 +174,36 @@ def render_settings() -> str:
             _table(("variable", "in config.toml", "default", "meaning"), rows),
             '```toml\n# $VESTIGE_HOME/config.toml\nlevel = "info"\nretention_age = "30d"\n```',
             *own,
+            _PRICES,
         ]
     )
+
+
+_PRICES = """\
+## Own prices
+
+A model that the table of prices does not know, or that you pay another price for, gets one in config.toml: US dollars
+for a million tokens. `input` and `output` are needed; cached tokens count as input where `cache_read` and `cache_write`
+are not given. The name is the model's as calls have it. What a program records itself (`cost_usd`) counts before it, and
+it counts before the table.
+
+```toml
+# $VESTIGE_HOME/config.toml
+[prices."my-model"]
+input = 1.5
+output = 6.0
+cache_read = 0.15
+cache_write = 1.9
+```"""
 
 
 def _settings() -> Iterator[tuple[str, str]]:
     """(name, default) of each call of `read` in `read_settings`."""
     defaults = settings.Settings()
     for node in ast.walk(ast.parse(inspect.getsource(settings.read_settings))):
-        if isinstance(node, ast.keyword) and isinstance(node.value, ast.Call):
+        if not isinstance(node, ast.keyword) or not isinstance(node.value, ast.Call):
+            continue
+        if isinstance(node.value.func, ast.Name) and node.value.func.id == "read":
             name = ast.literal_eval(node.value.args[0])
             yield name, _default(str(node.arg), getattr(defaults, str(node.arg)))
 

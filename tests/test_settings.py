@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from vestige.errors import SettingError
 from vestige.home import Home
-from vestige.settings import Settings, parse_duration, parse_size, read_settings
+from vestige.settings import ModelPrice, Settings, parse_duration, parse_size, read_settings
 
 
 def write_config(home: Home, text: str | bytes) -> None:
@@ -136,3 +136,46 @@ def test_patterns_are_a_list_in_either_place(home: Home) -> None:
     assert given.wire_paths == ("/v1/*", "!/v1/x")
     assert (given.wire, given.wire_http) == (True, True)
     assert read_settings(home, {"VESTIGE_WIRE_HOSTS": "c.com"}).wire_hosts == ("c.com",)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("prices = 3", 'prices: no price of a model (expected [prices."my-model"])'),
+        ("[prices]\ninput = 1.0", 'prices: no price of a model (expected [prices."my-model"])'),
+        ("[prices.m]\ninput = 1", 'prices."m": output is missing (expected input and output)'),
+        ("[prices.m]\noutput = 1", 'prices."m": input is missing (expected input and output)'),
+        ("[prices.m]\ninput = '1'\noutput = 1", "input = '1' is no price (expected dollars"),
+        ("[prices.m]\ninput = true\noutput = 1", "input = 'True' is no price (expected dollars"),
+        ("[prices.m]\ninput = -1\noutput = 1", "input = '-1' is no price (expected dollars"),
+        ("[prices.m]\ninput = nan\noutput = 1", "input = 'nan' is no price (expected dollars"),
+        ("[prices.m]\ninput = 2e6\noutput = 1", "from 0 to 1000000)"),
+        (
+            "[prices.m]\ninptu = 1\noutput = 1",
+            "'inptu' is no price (expected input, output, cache_",
+        ),
+        ("\n".join(f"[prices.m{n}]" for n in range(1_001)), "1001 models (expected at most 1000)"),
+    ],
+)
+def test_a_price_that_makes_no_sense_is_told_with_its_place(
+    home: Home, text: str, said: str
+) -> None:
+    """In one line, with the file, the model and what was expected."""
+    write_config(home, text)
+
+    with pytest.raises(SettingError) as caught:
+        read_settings(home, {})
+
+    assert str(home.config) in str(caught.value)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_own_prices_are_read_beside_the_other_settings(home: Home) -> None:
+    """Names with dots and slashes are quoted, as TOML wants it."""
+    write_config(home, 'level = "info"\n[prices."org/m-1.5"]\ninput = 1.5\noutput = 6\n')
+
+    settings = read_settings(home, {})
+
+    assert settings.level == "info"
+    assert settings.prices == {"org/m-1.5": ModelPrice(1.5, 6.0)}

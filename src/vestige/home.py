@@ -156,3 +156,8 @@ def get_home(root: str | os.PathLike[str] | Home | None = None) -> Home:
     if isinstance(root, Home):
         return root
     return Home(Path(os.path.abspath(root if root is not None else default_root())))
+
+
+def is_default(home: Home) -> bool:
+    """Is it where commands look unless told otherwise?"""
+    return home.root == get_home(default_root()).root

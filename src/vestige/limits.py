@@ -328,8 +328,23 @@ NOTES_MAX = 10_000
 PREVIEW_MAX = 200
 """Characters of a body that are shown before one asks for it."""
 
+END_LINE_S = 0.3
+"""What `vestige run` may take at its end to say how it went: a prompt that comes later feels slow."""
+
 LIST_MAX = 20
 """Runs that `list` shows unless told otherwise."""
+
+LIST_CHECKED_MAX = 20
+"""Runs that `list` examines by itself: those of its first page."""
+
+LIST_CHECKED_S = 0.3
+"""For all of them: a list is looked at often, and whoever wants more asks `check`."""
+
+LIST_CHECKED_ROWS = 200
+"""Spans and log lines of such a run: what is begun is ended, and more could take longer than all may."""
+
+LIST_CHECKED_BYTES = MIB
+"""Its bodies, for the same reason: checks parse them."""
 
 SHOW_LINES_MAX = 400
 """Lines of the easy view unless told otherwise; the rest is one command away."""
@@ -361,6 +376,12 @@ TRANSCRIPT_TEXT_MAX = 4_000
 EXPRESSION_S = 20.0
 """A search with a regular expression: the bounds of rows and bytes are reached in less, unless the
 expression itself would take for ever."""
+
+PRICES_MAX = 1_000
+"""Models that config.toml gives a price: it is read whole, and by hand."""
+
+PRICE_MAX = 1e6
+"""Dollars for a million tokens, in config.toml: more is a slip of the unit."""
 
 SUM_MAX = 2**62
 """Of what the store adds up: a database's numbers end at 2**63, and one that is beyond it would keep

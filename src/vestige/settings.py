@@ -17,7 +17,8 @@
     VESTIGE_RETENTION_AGE         how long runs are kept, e.g. 7d
     VESTIGE_RETENTION_BODY_BYTES  how much of bodies is kept, e.g. 256MB
 
-In config.toml the names are lower case without the prefix: `level = "info"`.
+In config.toml the names are lower case without the prefix: `level = "info"`. Only there: what own
+models cost, `[prices."my-model"]` (`ModelPrice`).
 Set by Vestige itself for child processes: VESTIGE_PARENT, VESTIGE_SUPERVISOR, VESTIGE_START,
 VESTIGE_REPLAY. Read by `vestige ship` alone, and never from config.toml: VESTIGE_SHIP_KEY.
 """
@@ -36,12 +37,26 @@ from vestige.home import Home
 from vestige.limits import (
     OPENWOP_BUNDLE_MAX,
     OPENWOP_BUNDLE_MIN,
+    PRICE_MAX,
+    PRICES_MAX,
     RETENTION_AGE_S,
     RETENTION_BODY_BYTES,
     SUM_MAX,
 )
 
 T = TypeVar("T")
+
+
+class ModelPrice(msgspec.Struct, frozen=True):
+    """What a model costs, in US dollars for a million tokens.
+
+    Cached tokens count as input where no price of their own is given.
+    """
+
+    input: float
+    output: float
+    cache_read: float | None = None
+    cache_write: float | None = None
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -62,6 +77,8 @@ class Settings(msgspec.Struct, frozen=True):
     openwop_bundle_bytes: int = OPENWOP_BUNDLE_MAX
     retention_age_s: float = RETENTION_AGE_S
     retention_body_bytes: int = RETENTION_BODY_BYTES
+    prices: Mapping[str, ModelPrice] = {}
+    """By the name of the model, as calls have it. They count before the table of prices."""
 
 
 def read_settings(home: Home, env: Mapping[str, str] | None = None) -> Settings:
@@ -86,9 +103,15 @@ def read_settings(home: Home, env: Mapping[str, str] | None = None) -> Settings:
         openwop_bundle_bytes=read("openwop_bundle_bytes", _bundle_size, OPENWOP_BUNDLE_MAX),
         retention_age_s=read("retention_age", parse_duration, float(RETENTION_AGE_S)),
         retention_body_bytes=read("retention_body_bytes", parse_size, RETENTION_BODY_BYTES),
+        prices=source.prices(),
     )
     source.refuse_unread()
     return settings
+
+
+def read_prices(home: Home) -> Mapping[str, ModelPrice]:
+    """What own models cost, and nothing else. Raises SettingError as `read_settings` does."""
+    return _Source(home, {}).prices()
 
 
 def is_disabled(env: Mapping[str, str]) -> bool:
@@ -142,6 +165,16 @@ class _Source:
                     f"{self._config_path}: {name}: no such setting (nearest: {near})."
                 )
 
+    def prices(self) -> Mapping[str, ModelPrice]:
+        self._read.append("prices")
+        told = self._config.get("prices", {})
+        where = f"{self._config_path}: prices"
+        if not isinstance(told, dict) or not all(isinstance(each, dict) for each in told.values()):
+            raise SettingError(f'{where}: no price of a model (expected [prices."my-model"]).')
+        if len(told) > PRICES_MAX:
+            raise SettingError(f"{where}: {len(told)} models (expected at most {PRICES_MAX}).")
+        return {model: _price(f'{where}."{model[:80]}"', each) for model, each in told.items()}
+
     def read(self, name: str, parse: Callable[[str], T], default: T) -> T:
         self._read.append(name)
         variable = f"VESTIGE_{name.upper()}"
@@ -172,6 +205,24 @@ def _read_config(home: Home) -> Mapping[str, Any]:
         raise SettingError(
             f"{home.config}: is no valid TOML ({error}). Mend or remove it."
         ) from None
+
+
+def _price(where: str, told: Mapping[str, Any]) -> ModelPrice:
+    fields = ModelPrice.__struct_fields__
+    for name, value in told.items():
+        if name not in fields:
+            raise SettingError(
+                f"{where}: {name[:80]!r} is no price (expected {', '.join(fields)})."
+            )
+        if type(value) not in (int, float) or not 0 <= value <= PRICE_MAX:
+            raise SettingError(
+                f"{where}: {name} = {str(value)[:80]!r} is no price (expected dollars for a million"
+                f" tokens, from 0 to {PRICE_MAX:.0f})."
+            )
+    missing = [name for name in ("input", "output") if name not in told]
+    if missing:
+        raise SettingError(f"{where}: {missing[0]} is missing (expected input and output).")
+    return ModelPrice(**{name: float(value) for name, value in told.items()})
 
 
 def _flag(text: str) -> bool:

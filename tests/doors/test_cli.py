@@ -83,7 +83,9 @@ def test_list_shows_the_newest_first_with_outcome_and_tokens(recorded: Home) -> 
     """One line a run; a mere process is no run that one asked for."""
     head, first, second = vestige("list").stdout.splitlines()
 
-    assert head.split() == ["ID", "NAME", "OUTCOME", "STARTED", "TOOK", "SPANS", "FAILED", "TOKENS"]
+    assert head.split() == [
+        "ID", "NAME", "OUTCOME", "STARTED", "TOOK", "SPANS", "FAILED", "TOKENS", "TOP", "FINDING",
+    ]  # fmt: skip
     assert first.split()[1:3] == ["billing", "error"]
     assert second.split()[1:3] == ["triage", "ok"]
     assert second.split()[-1] == "150"
@@ -103,6 +105,17 @@ def test_list_as_json_has_the_documented_keys(recorded: Home) -> None:
     assert triage["started_at"] <= triage["ended_at"]
     assert triage["duration_ms"] >= 0
     assert (billing["outcome"], billing["conversation_id"], billing["tokens"]) == ("error", None, 0)
+
+
+def test_compare_takes_filters_for_its_groups(recorded: Home) -> None:
+    """An empty group is said by its filter, and is exit code 2."""
+    compared = vestige("compare", "is:failed", "--", "is:ok")
+    empty = vestige("compare", "is:running", "--", "is:ok")
+
+    assert compared.exit_code == 0
+    assert "A 1 run (1 error)" in compared.stdout and "B 1 run (1 ok)" in compared.stdout
+    assert empty.exit_code == 2
+    assert "compare: no run is wanted by 'is:running'" in empty.output
 
 
 @pytest.mark.parametrize(

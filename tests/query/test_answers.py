@@ -401,11 +401,16 @@ def test_no_check_is_said_to_have_passed_beside_a_finding_of_its_kind(home: Home
         raise ValueError("no such order")
     recorder.close()
     with vestige.open(home.root) as debugger:
-        answer = debugger.check(debugger.list().runs[0].short_id)
+        number = debugger.list().runs[0].short_id
+        answer = debugger.check(number, verbose=True)
+        short = debugger.check(number)
 
     *_, passed = answer.text().splitlines()
     assert "[error] crash/uncaught" in answer.text() and "crash" in answer.data()["passed"]
     assert passed.startswith("passed: ") and "crash" not in passed.split(", ")
+    assert short.text().splitlines()[-1] == (
+        f"passed: {passed.count(',') + 1} checks; their names: vestige check {number} --verbose"
+    )
 
 
 def test_findings_go_when_the_run_grows_or_goes_and_stay_when_it_is_pinned(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import pytest
 
+import vestige
 from vestige import Recorder
 from vestige.collector.loop import catch_up
-from vestige.errors import UsageError
+from vestige.errors import UsageError, VestigeError
 from vestige.home import Home
 from vestige.query.budget import count_tokens
 from vestige.query.compare import CompareAnswer, compare_answer
@@ -85,6 +87,58 @@ def test_groups_must_be_groups_of_runs_and_apart(home: Home) -> None:
         pytest.raises(UsageError, match="'zz' is no run"),
     ):
         compare_answer(store, ["zz"], ["zz"])
+
+
+def test_a_group_may_be_a_filter_as_of_list(home: Home) -> None:
+    """The same answer as from the ids; terms come as words or as one text."""
+    record(home)
+    with vestige.open(home.root) as debugger:
+        listed = {
+            name: [run.id for run in debugger.list(f"name:{name}").runs] for name in ("bad", "good")
+        }
+        by_ids = debugger.compare(listed["bad"], listed["good"])
+        by_words = debugger.compare(["model:small", "spans>1"], ["model:large"])
+        by_text = debugger.compare(["model:small spans>1"], ["-name:bad"])
+
+    assert by_words.data() == by_text.data() == by_ids.data()
+
+
+def test_a_filter_takes_the_newest_runs_and_says_that_there_are_more(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A group is bounded, however many runs there are."""
+    record(home, bad=3, good=2)
+    monkeypatch.setattr("vestige.query.compare.RUNS_MAX", 2)
+    with vestige.open(home.root) as debugger:
+        newest = [run.id for run in debugger.list("name:bad").runs][:2]
+        answer = debugger.compare(["name:bad"], ["name:good"])
+
+    assert answer.data()["a"] == newest
+    assert (answer.data()["a_more"], answer.data()["b_more"]) == (True, False)
+    assert "A: the newest 2; more runs may be wanted by its filter" in answer.text()
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "said"),
+    [
+        (["is:running"], ["is:ok"], "no run is wanted by 'is:running'"),
+        (["is:ok"], ["name:good"], "stands in both groups, and so do 2 other runs."),
+        (["r1", "is:ok"], ["name:good"], "r1 is a run, and the rest of its group a filter"),
+        (["is:odd"], ["name:good"], "filter 'is:odd': does not fit"),
+    ],
+)
+def test_a_filter_that_makes_no_group_says_why(
+    home: Home, a: list[str], b: list[str], said: str
+) -> None:
+    """An empty group, a run in both, ids among terms, a term that is none."""
+    record(home)
+    with (
+        vestige.open(home.root) as debugger,
+        pytest.raises(VestigeError, match=re.escape(said)) as error,
+    ):
+        debugger.compare(a, b)
+
+    assert error.value.exit_code == 2
 
 
 def test_groups_that_are_alike_say_so(home: Home) -> None:

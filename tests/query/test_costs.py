@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import vestige
+from vestige.formats.openwop.spending import total
 from vestige.home import Home
 from vestige.providers.prices import price
 from vestige.providers.shapes import Usage
@@ -15,6 +16,7 @@ from vestige.query.debugger import Debugger
 from vestige.record.types import SpanClose, SpanOpen
 from vestige.recorder import Recorder
 from vestige.store.sqlite import SqliteStore
+from vestige.transfer import run_to_write
 
 TOKENS = {"input_tokens": 1_000_000, "output_tokens": 1_000_000}
 
@@ -34,6 +36,71 @@ def test_known_models_are_priced_and_unknown_ones_named(home: Home) -> None:
     assert answer.cost is not None and answer.cost.unknown == ("house-model",)
     assert answer.cost.dollars is not None and 0.1 < answer.cost.dollars < 10
     assert "(no price is known for house-model)" in answer.text()
+
+
+HOUSE_PRICE = '[prices."house-model"]\ninput = 2\noutput = 10.0\ncache_read = 0.5\n'
+
+
+def priced(home: Home, text: str = HOUSE_PRICE) -> None:
+    home.make()
+    home.config.write_text(text)
+
+
+def test_a_model_has_the_price_that_config_toml_gives_it_wherever_costs_are_told(
+    home: Home,
+) -> None:
+    """Dollars for a million tokens: in lists, overviews, sums, trends, spans, diffs and exports."""
+    record(home, {"model": "house-model"})
+    record(home, {"model": "house-model"})
+    priced(home)
+    with vestige.open(home.root) as debugger:
+        runs = debugger.list(cost=True)
+        wanted = debugger.list("cost>11.9 cost<12.1")
+        overview = debugger.overview(runs.runs[0].short_id)
+        outline = debugger.outline(runs.runs[0].short_id).data()
+        stats = debugger.stats(by="model")
+        trends = debugger.trends(since="1d").data()
+        span = debugger.span(f"{runs.runs[0].short_id}.s2").data()
+        diff = debugger.diff(runs.runs[0].short_id, runs.runs[1].short_id).data()
+        bundle = run_to_write(debugger.store, runs.runs[0].id)
+    costs = runs.costs or {}
+    deltas = {each["name"]: each["a"] for each in diff["deltas"]}
+
+    assert [costs[run.id] for run in runs.runs] == [Cost(12.0, ())] * 2
+    assert len(wanted.runs) == 2
+    assert overview.cost == Cost(12.0, ()) and "no price" not in overview.text()
+    assert outline["run"]["cost_usd"] == 12.0
+    assert "$24.00" in stats.text() and "no price" not in stats.text()
+    assert trends["buckets"][-1]["cost_usd"] == 24.0
+    assert span["cost_usd"] == deltas["cost_usd"] == 12.0
+    assert total(bundle.run.spans, bundle.prices)["usd"] == 12.0
+
+
+def test_an_own_price_counts_before_the_table_and_after_what_the_program_says(home: Home) -> None:
+    """Cached tokens have their own price, or that of input."""
+    table = '[prices."gpt-4o-mini"]\ninput = 1.0\noutput = 0\ncache_read = 0.1\n'
+    priced(home, table)
+    record(
+        home, {"model": "gpt-4o-mini", "cache_read_tokens": 400_000, "cache_write_tokens": 100_000}
+    )
+    record(home, {"model": "gpt-4o-mini", "cost_usd": 0.25})
+    with vestige.open(home.root) as debugger:
+        second, first = (debugger.overview(run.short_id).cost for run in debugger.list().runs)
+
+    assert first is not None and first.dollars == pytest.approx(0.5 + 0.04 + 0.1)
+    assert second == Cost(0.25, ())
+
+
+def test_a_changed_price_is_read_by_who_has_the_home_open(home: Home) -> None:
+    """A server is not restarted for it."""
+    record(home, {"model": "house-model"})
+    with vestige.open(home.root) as debugger:
+        before = debugger.overview("r2").cost
+        priced(home)
+        after = debugger.overview("r2").cost
+
+    assert before == Cost(None, ("house-model",))
+    assert after == Cost(12.0, ())
 
 
 def test_what_the_program_recorded_counts_before_the_table(home: Home) -> None:

@@ -12,7 +12,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 
 from vestige.clock import SYSTEM
@@ -29,9 +29,16 @@ FORWARDED = ("SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SI
 
 
 def run_command(
-    home: Home, command: Sequence[str], env: Mapping[str, str], name: str | None = None
+    home: Home,
+    command: Sequence[str],
+    env: Mapping[str, str],
+    name: str | None = None,
+    then: Callable[[str, bool], None] | None = None,
 ) -> int:
-    """Run it to its end in `env`; its exit code, or 128 + the signal that killed it."""
+    """Run it to its end in `env`; its exit code, or 128 + the signal that killed it.
+
+    `then(run_id, ok)` is called last, once what the command recorded is taken in.
+    """
     if not command:
         raise UsageError("run: no command given. Write `vestige run -- COMMAND ...`.")
     with Recorder(home, last_words=False) as recorder:
@@ -51,7 +58,10 @@ def run_command(
             "VESTIGE_SUPERVISOR": recorder.writer,
             PARENT_VARIABLE: f"{run.run_id}/{run.id}",
         }
-        return _shell_code(_supervise(home, command, child_env, run))
+        code = _supervise(home, command, child_env, run)
+    if then is not None:
+        then(run.run_id, code == 0)
+    return _shell_code(code)
 
 
 def _label(command: Sequence[str], masked: Sequence[str]) -> str:

@@ -183,7 +183,8 @@ TOOLS: tuple[Tool, ...] = (
         "check", "Findings of a run, each with severity, confidence, cause span, evidence ids and the"
         " command that proves it; then what passed.",
         "after overview: it names most causes.", "again and again on the same run: the answer is the same.",
-        {"id": "r7"}, (_id(_RUN), _AFTER),
+        {"id": "r7"},
+        (_id(_RUN), _AFTER, Parameter("verbose", _FLAG, "Also the names of the checks that passed.")),
     ),
     Tool(
         "why", "The causal chain upward from a span, by parents and links, to the first finding.",
@@ -329,10 +330,10 @@ TOOLS: tuple[Tool, ...] = (
     Tool(
         "compare", "What two groups of runs have that the other has not: attributes, tools, segments.",
         "some runs fail and some do not.", "with one run on each side (diff).",
-        {"a": ["r3", "r5"], "b": ["r4", "r6"]},
+        {"a": ["is:failed", "name:triage"], "b": ["is:ok", "name:triage"]},
         (
-            Parameter("a", "array", "Runs of one group, e.g. failed ones.", required=True),
-            Parameter("b", "array", "Runs of the other, e.g. good ones.", required=True),
+            Parameter("a", "array", "Runs of one group: ids, or terms of a filter (see list).", required=True),
+            Parameter("b", "array", "Those of the other, likewise.", required=True),
         ),
     ),
     Tool(

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal, Protocol
 
@@ -26,6 +26,7 @@ import msgspec
 from vestige.record.note import Note
 from vestige.record.run import BodyRef, LogInfo, Run
 from vestige.record.types import Attributes, KnownRecord
+from vestige.settings import ModelPrice
 
 TIME_MAX_NS: Final = 2**62
 """The last moment that a record can have, in the year 2116. Files claim times far beyond."""
@@ -92,6 +93,8 @@ class RunToWrite(msgspec.Struct, frozen=True):
     notes: Sequence[Note] = ()
     read_log: Callable[[int], LogInfo] | None = None
     """Set: the lines of the run are only places, and are read one at a time too."""
+    prices: Mapping[str, ModelPrice] = msgspec.field(default_factory=dict)
+    """What the user says that models cost."""
 
     def line(self, log: LogInfo) -> LogInfo:
         """A line with what it says."""

@@ -1,4 +1,5 @@
-"""What an answer cost, in US dollars, from the table of the package genai-prices. Offline.
+"""What an answer cost, in US dollars: by the user's own prices, else by the table of the package
+genai-prices. Offline.
 
 A model is looked up as the provider's own, then by its name alone (a compatible server may serve
 anyone's). A name that is not in the table has no price. Tokens written to the cache are priced at the
@@ -7,11 +8,14 @@ short time to live; a request that asks for an hour costs somewhat more.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 from vestige.providers.shapes import Usage
+from vestige.settings import ModelPrice
 
 MODELS_MAX = 1024
 """Models whose place in the table is remembered."""
@@ -23,10 +27,22 @@ LATEST = datetime(9998, 1, 1, 12, tzinfo=UTC)
 """Without a time: the newest price in the table. The answer must not depend on today's clock."""
 
 
-def price(model: str, provider: str | None, usage: Usage, at_ns: int | None = None) -> float | None:
-    """US dollars; nothing for an unknown model, or without token counts. `at_ns`: when it was."""
+NO_PRICES: Final[Mapping[str, ModelPrice]] = MappingProxyType({})
+
+
+def price(
+    model: str,
+    provider: str | None,
+    usage: Usage,
+    at_ns: int | None = None,
+    own: Mapping[str, ModelPrice] = NO_PRICES,
+) -> float | None:
+    """US dollars; nothing for an unknown model, or without token counts. `at_ns`: when it was.
+    `own`: what the user says that models cost, which counts first."""
     if usage.input_tokens is None and usage.output_tokens is None:
         return None
+    if model in own:
+        return _own_price(own[model], usage)
     found = _find_model(model, provider)
     if found is None:
         return None
@@ -45,6 +61,15 @@ def price(model: str, provider: str | None, usage: Usage, at_ns: int | None = No
         return float(cost.total_price)
     except (LookupError, ValueError, OverflowError, OSError, ArithmeticError):
         return None
+
+
+def _own_price(own: ModelPrice, usage: Usage) -> float:
+    read, written = usage.cache_read_tokens or 0, usage.cache_write_tokens or 0
+    fresh = max(0, (usage.input_tokens or 0) - read - written)
+    dollars = fresh * own.input + (usage.output_tokens or 0) * own.output
+    dollars += read * (own.input if own.cache_read is None else own.cache_read)
+    dollars += written * (own.input if own.cache_write is None else own.cache_write)
+    return dollars / 1e6
 
 
 @lru_cache(maxsize=MODELS_MAX)

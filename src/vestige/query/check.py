@@ -67,29 +67,37 @@ def _evidence(store: Store, run: Run) -> Evidence:
 
 
 def _examined(results: Sequence[CheckResult], failed: dict[str, str]) -> Examined:
-    findings = [finding for result in results for finding in result.findings]
+    findings = found_in(results)
     return Examined(findings, [result.name for result in results if not result.findings], failed)
 
 
-def top(results: Sequence[CheckResult]) -> Finding | None:
-    """The first thing to say, without the run at hand."""
-    findings = _examined(results, {}).findings
-    return min(findings, key=_weight, default=None)
+def found_in(results: Sequence[CheckResult]) -> list[Finding]:
+    """What is stored of a run, check by check."""
+    return [finding for result in results for finding in result.findings]
 
 
 def _weight(finding: Finding) -> tuple[int, float]:
     return SEVERITIES.index(finding.severity), -finding.confidence
 
 
+Places = Sequence[tuple[str, str | None]]
+"""Spans as they began: each one's id, and that of the span it stands in."""
+
+
 def in_chains(run: Run, findings: Sequence[Finding]) -> list[list[Finding]]:
+    """Findings by causal chain, each chain's earliest first; the gravest chain first."""
+    return chains([(span.id, span.parent_id) for span in run.spans], findings)
+
+
+def chains(places: Places, findings: Sequence[Finding]) -> list[list[Finding]]:
     """Findings by causal chain, each chain's earliest first; the gravest chain first.
 
     Two belong together when they name the same cause, when one's cause stands inside the
     other's (the run's root aside, in which everything stands), or is among its evidence.
     """
-    order = {span.id: number for number, span in enumerate(run.spans)}
-    parents = {span.id: span.parent_id for span in run.spans}
-    chains: list[list[Finding]] = []
+    order = {span_id: number for number, (span_id, _) in enumerate(places)}
+    parents = dict(places)
+    found: list[list[Finding]] = []
     chain_of: dict[str, list[Finding]] = {}
     for finding in sorted(
         findings, key=lambda each: (order.get(each.cause or "", -1), *_weight(each))
@@ -97,14 +105,14 @@ def in_chains(run: Run, findings: Sequence[Finding]) -> list[list[Finding]]:
         chain = _chain_above(finding, parents, chain_of)
         if chain is None:
             chain = []
-            chains.append(chain)
+            found.append(chain)
         chain.append(finding)
         if finding.cause is not None:
             chain_of.setdefault(finding.cause, chain)
             for span_id in finding.evidence:
                 chain_of.setdefault(span_id, chain)
-    gravest = [min(map(_weight, chain)) for chain in chains]
-    return [chain for _, _, chain in sorted(zip(gravest, range(len(chains)), chains, strict=True), key=lambda each: each[:2])]  # fmt: skip
+    gravest = [min(map(_weight, chain)) for chain in found]
+    return [chain for _, _, chain in sorted(zip(gravest, range(len(found)), found, strict=True), key=lambda each: each[:2])]  # fmt: skip
 
 
 def _chain_above(
@@ -130,6 +138,8 @@ class CheckAnswer(Asked):
     examined: Examined
     after: int = 0
     """Findings to pass over: those that an answer has told before."""
+    verbose: bool = False
+    """Also the names of the checks that passed."""
 
     def __post_init__(self) -> None:
         self.exit_code = int(any(each.severity == "error" for each in self.examined.findings))
@@ -201,8 +211,11 @@ class CheckAnswer(Asked):
         # so beside the fault would be read as its opposite.
         kinds = {finding.kind.partition("/")[0] for finding in self.examined.findings}
         passed = sorted(set(self.examined.passed) - kinds)
-        if passed:
+        if passed and self.verbose:
             lines.append(f"passed: {', '.join(passed)}")
+        elif passed:
+            names = self.command("check", self.run.info.short_id, "--verbose")
+            lines.append(f"passed: {words.counted(len(passed), 'check')}; their names: {names}")
         for name, why in list(self.examined.failed.items())[:3]:
             lines.append(
                 f"!! the check {words.one_line(name, 40)} itself failed: {words.one_line(why, 120)}"

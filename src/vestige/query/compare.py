@@ -99,17 +99,30 @@ class Separation:
         }
 
 
-def compare_answer(store: Store, a_ids: Sequence[str], b_ids: Sequence[str]) -> CompareAnswer:
-    """Two groups of run ids (full ids, or what `find_runs` finds one of)."""
+def compare_answer(
+    store: Store,
+    a_ids: Sequence[str],
+    b_ids: Sequence[str],
+    *,
+    a_more: bool = False,
+    b_more: bool = False,
+) -> CompareAnswer:
+    """Two groups of run ids (full ids, or what `find_runs` finds one of). `a_more`: they are the
+    newest of those that were asked for."""
     if not a_ids or not b_ids:
         raise UsageError("compare: both groups need a run. `vestige compare A... -- B...`")
     a_runs, b_runs = _find(store, a_ids), _find(store, b_ids)
     both = {run.id for run in a_runs} & {run.id for run in b_runs}
     if both:
-        raise UsageError(f"compare: {', '.join(sorted(both))[:200]} stands in both groups.")
+        first, more = sorted(both)[0], len(both) - 1
+        others = f", and so do {words.counted(more, 'other run')}" if more else ""
+        raise UsageError(
+            f"compare: {first} stands in both groups{others}. Ask for groups that share no run,"
+            " such as is:failed and is:ok."
+        )
     a = _read_facts(store, a_runs[:RUNS_MAX])
     b = _read_facts(store, b_runs[:RUNS_MAX])
-    return CompareAnswer(a, b, find_separations(a, b), len(a_runs), len(b_runs))
+    return CompareAnswer(a, b, find_separations(a, b), len(a_runs), len(b_runs), (a_more, b_more))
 
 
 def _find(store: Store, ids: Iterable[str]) -> list[RunInfo]:
@@ -279,9 +292,11 @@ class CompareAnswer(Asked):
         found: list[Separation],
         a_given: int,
         b_given: int,
+        more: tuple[bool, bool] = (False, False),
     ) -> None:
         self.a, self.b, self.found = a, b, found
         self.a_given, self.b_given = a_given, b_given
+        self.more = more
 
     def lines(self, budget: int) -> list[str]:
         head = [f"{side} {_say_group(group)}" for side, group in (("A", self.a), ("B", self.b))]
@@ -325,7 +340,15 @@ class CompareAnswer(Asked):
 
     def _cuts(self) -> list[str]:
         told = []
-        for side, given, group in (("A", self.a_given, self.a), ("B", self.b_given, self.b)):
+        sides = (
+            ("A", self.a_given, self.a, self.more[0]),
+            ("B", self.b_given, self.b, self.more[1]),
+        )
+        for side, given, group, more in sides:
+            if more:
+                told.append(
+                    f"{side}: the newest {len(group)}; more runs may be wanted by its filter"
+                )
             if given > len(group):
                 told.append(f"{side}: the first {len(group)} of {given} runs were looked at")
             long = [facts for facts in group if facts.info.span_count > facts.spans]
@@ -348,6 +371,8 @@ class CompareAnswer(Asked):
             "b": [facts.info.id for facts in self.b],
             "a_given": self.a_given,
             "b_given": self.b_given,
+            "a_more": self.more[0],
+            "b_more": self.more[1],
             "separations": [one.data() for one in self.found],
         }
 

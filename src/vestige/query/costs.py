@@ -1,18 +1,22 @@
 """What model calls cost, in dollars, from the table of prices; unknown models are said to be unknown.
 
-What a program recorded itself (`cost_usd`) counts before the table. The table takes a fifth of
+What a program recorded itself (`cost_usd`) counts first, then what the user's config.toml says
+(query/own_prices.py), then the table. The table takes a fifth of
 a second to load, so nothing here runs unless money is asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from vestige.providers.prices import NO_PRICES, price
 from vestige.providers.shapes import Usage
 from vestige.query import words
+from vestige.query.own_prices import own_prices
 from vestige.record.run import SpanInfo
+from vestige.settings import ModelPrice
 from vestige.store.base import Store
 from vestige.store.reports import TELLING, ModelSum, connection_of, sum_model_calls
 
@@ -20,6 +24,9 @@ PRICED_AT_ONCE: Final = 100_000
 """Tokens. A price may rise with the length of a request, so that sums are priced in parts of a
 request's usual length: in parts of this many, and never more parts than there were calls."""
 
+
+Prices = Mapping[str, ModelPrice]
+"""The user's own, by model."""
 
 Part = tuple[ModelSum, float | None]
 """Calls to one model, and what the program says that they cost."""
@@ -42,18 +49,19 @@ class Cost:
 
 def run_costs(store: Store, run_ids: Sequence[str]) -> dict[str, Cost]:
     """By run id; runs without model calls have no entry."""
+    prices = own_prices(store)
     parts: dict[str, list[Part]] = {}
     for part, recorded in sum_model_calls(connection_of(store), run_ids):
         parts.setdefault(part.key, []).append((part, recorded))
-    return {run: _add_up(own) for run, own in parts.items()}
+    return {run: _add_up(own, prices) for run, own in parts.items()}
 
 
-def _add_up(parts: Sequence[Part]) -> Cost:
+def _add_up(parts: Sequence[Part], prices: Prices) -> Cost:
     dollars: float | None = None
     unknown = set()
     told = {part.model for part, recorded in parts if recorded is not None}
     for part, recorded in parts:
-        spent = recorded if recorded is not None else price_of(part)
+        spent = recorded if recorded is not None else price_of(part, prices)
         if spent is not None:
             dollars = (dollars or 0.0) + spent
         elif part.input_tokens or part.output_tokens or part.model not in told:
@@ -61,7 +69,7 @@ def _add_up(parts: Sequence[Part]) -> Cost:
     return Cost(dollars, tuple(sorted(unknown)))
 
 
-def span_costs(calls: Iterable[SpanInfo]) -> Cost:
+def span_costs(calls: Iterable[SpanInfo], prices: Prices = NO_PRICES) -> Cost:
     """Of model calls at hand, by model; the same sum as `run_costs` has."""
     calls = list(calls)
     telling = {
@@ -84,7 +92,8 @@ def span_costs(calls: Iterable[SpanInfo]) -> Cost:
         [
             (ModelSum("", model, int(count), *map(int, tokens)), spent if is_told else None)
             for (model, is_told), (count, *tokens, spent) in sums.items()
-        ]
+        ],
+        prices,
     )
 
 
@@ -109,12 +118,10 @@ def say_unpriced(models: Sequence[str]) -> list[str]:
     return [f"no price is known for {shown}{more}: not in the sums"]
 
 
-def price_of(part: ModelSum) -> float | None:
+def price_of(part: ModelSum, prices: Prices = NO_PRICES) -> float | None:
     """In dollars; None where the model is unknown."""
     if not part.model:
         return None
-    from vestige.providers.prices import price
-
     parts = max(1, min(part.count, -(-part.input_tokens // PRICED_AT_ONCE)))
     usage = Usage(
         input_tokens=round(part.input_tokens / parts),
@@ -123,20 +130,22 @@ def price_of(part: ModelSum) -> float | None:
         cache_write_tokens=round(part.cache_write_tokens / parts),
     )
     try:
-        spent = price(part.model, None, usage)
+        spent = price(part.model, None, usage, own=prices)
     except ImportError:  # the table of prices is not installed
         return None
     return None if spent is None else spent * parts
 
 
-def sum_costs(models: Sequence[ModelSum]) -> tuple[dict[str, float | None], dict[str, set[str]]]:
+def sum_costs(
+    models: Sequence[ModelSum], prices: Prices = NO_PRICES
+) -> tuple[dict[str, float | None], dict[str, set[str]]]:
     """By group: what is known of its cost (None: nothing is), and the models without a price."""
     costs: dict[str, float | None] = {}
     unknown: dict[str, set[str]] = {}
     for part in models:
         if not part.input_tokens and not part.output_tokens:
             continue
-        spent = price_of(part)
+        spent = price_of(part, prices)
         if spent is None:
             unknown.setdefault(part.key, set()).add(part.model)
             costs.setdefault(part.key, None)

@@ -10,6 +10,7 @@ It only reads. What checks find in a finished run is handed to `keep`, if there 
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Sequence
 from typing import Any, Self, TypeVar
@@ -24,11 +25,11 @@ from vestige.query.check import CheckAnswer, Examined, Keep, examine
 from vestige.query.costs import run_costs
 from vestige.query.doctor import DoctorAnswer
 from vestige.query.evidence import Evidence, open_run
-from vestige.query.filters import parse_filter
+from vestige.query.filters import is_filter, parse_filter
 from vestige.query.find import Target, Want, find_run, resolve, states_of
 from vestige.query.grep import PARTS, GrepAnswer, GrepOptions, grep_answer, parse_parts
 from vestige.query.layout import Asked
-from vestige.query.lists import ListAnswer, Listing, check_group, list_answer
+from vestige.query.lists import ListAnswer, Listing, check_group, find_matching, list_answer
 from vestige.query.notes import NotesAnswer
 from vestige.query.overview import OverviewAnswer
 from vestige.query.show import ShowAnswer, ShowOptions
@@ -141,10 +142,11 @@ class Debugger:
         after: str | None = None,
         cost: bool = False,
         group: str | None = None,
+        examine: bool = False,
     ) -> ListAnswer:
         """Runs, newest first. `filter`: `is:failed tool:search cost>0.1` (query/filters.py). `since`:
         `2h`, or seconds. `after`: a run's id; those older than it. `group`: `conversation`, for the
-        newest run of each."""
+        newest run of each. `examine`: small runs that nobody has examined are, for their top finding."""
         since_s = _duration(since)
         _bounded(name=name, conversation=conversation, like=like)
         now_ns = clock.SYSTEM.now_ns()
@@ -170,7 +172,9 @@ class Debugger:
         ]
         options += ["--all"] if everything else []
         options += ["--cost"] if cost else []
-        return self._placed(list_answer(self.store, Listing(wanted, limit, cost, options), now_ns))
+        look = self._examine if examine else None
+        asked = Listing(wanted, limit, cost, options, look)
+        return self._placed(list_answer(self.store, asked, now_ns))
 
     def overview(self, id: str | None = None) -> OverviewAnswer:
         target = self.resolve(id, "run")
@@ -253,9 +257,10 @@ class Debugger:
             f"{target.run.short_id}: no span of {run.info.short_id}. Give seconds, or a span of it."
         )
 
-    def check(self, id: str | None = None, *, after: int = 0) -> CheckAnswer:
+    def check(self, id: str | None = None, *, after: int = 0, verbose: bool = False) -> CheckAnswer:
+        """`verbose`: also the names of the checks that passed; as data they always are."""
         run = self._run(id)
-        return self._placed(CheckAnswer(run, self._examine(run), after))
+        return self._placed(CheckAnswer(run, self._examine(run), after, verbose))
 
     def outline(self, id: str | None = None, *, after: str | None = None) -> Answer:
         """A whole run as columns; `after`: a cursor, for what is new since."""
@@ -382,9 +387,31 @@ class Debugger:
         return self._lazy("trends", self.store, now_ns, SINCE_S if since_s is None else since_s, by)
 
     def compare(self, a: Sequence[str], b: Sequence[str]) -> Answer:
-        """What differs between two groups of runs."""
-        a_ids, b_ids = ([self.resolve(each, "run").run.id for each in ids] for ids in (a, b))
-        return self._lazy("compare", self.store, a_ids, b_ids)
+        """What differs between two groups of runs. A group is ids, or a filter as of `list`."""
+        (a_ids, a_more), (b_ids, b_more) = self._group(a), self._group(b)
+        return self._lazy("compare", self.store, a_ids, b_ids, a_more=a_more, b_more=b_more)
+
+    def _group(self, group: Sequence[str]) -> tuple[Sequence[str], bool]:
+        """The runs of a group; and whether there are more that its filter wants."""
+        if not is_filter(group):
+            return [self.resolve(each, "run").run.id for each in group], False
+        from vestige.query.compare import RUNS_MAX
+
+        text = " ".join(group)
+        named = next((word for word in group if re.fullmatch(r"r\d+", word)), None)
+        if named is not None:
+            raise UsageError(
+                f"compare: {named} is a run, and the rest of its group a filter"
+                f" ({words.one_line(text, 80)}). Give ids, or terms, but not both."
+            )
+        terms = parse_filter(text, clock.SYSTEM.now_ns())
+        runs, more = find_matching(self.store, terms, RUNS_MAX)
+        if not runs:
+            raise NotFoundError(
+                f"compare: no run is wanted by {words.one_line(text, 80)!r} (expected at least one)."
+                f" Try it with `vestige list`."
+            )
+        return [run.id for run in runs], more
 
     def _lazy(self, verb: str, *args: Any, **options: Any) -> Answer:
         """The larger verbs are loaded when they are first asked for."""

@@ -252,7 +252,7 @@ def make_deltas(a: Evidence, b: Evidence) -> list[dict[str, Any]]:
 
 def _numbers(evidence: Evidence) -> dict[str, Any]:
     info, calls = evidence.run.info, evidence.model_calls
-    cost = span_costs(evidence.of_type("llm")) if info.tokens else None
+    cost = span_costs(evidence.of_type("llm"), evidence.prices) if info.tokens else None
     cached = [_sum(calls, f"cache_{which}_tokens") for which in ("read", "write")]
     return {
         "outcome": info.outcome,

@@ -8,14 +8,17 @@ run opens it once, and each question costs what it is about, not what the run is
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
+from vestige.providers.prices import NO_PRICES
 from vestige.providers.shapes import Request, Response
 from vestige.query.held import BODIES_HELD_MAX, HeldBodies, ReadBodies, ReadBody, Side
+from vestige.query.own_prices import own_prices
 from vestige.record.run import BodyRef, LinkInfo, LogInfo, Run, RunInfo, SpanInfo
 from vestige.record.segments import SPAN_TYPE as ASSEMBLY
+from vestige.settings import ModelPrice
 from vestige.store.base import Store
 
 Parsed = TypeVar("Parsed", Request, Response)
@@ -31,8 +34,11 @@ class Evidence:
         read_body: ReadBody,
         conversation: Sequence[RunInfo] = (),
         read_bodies: ReadBodies | None = None,
+        prices: Mapping[str, ModelPrice] = NO_PRICES,
     ) -> None:
         self.run = run
+        self.prices = prices
+        """What the user says that models cost (query/own_prices.py)."""
         self.conversation = conversation
         """The runs of the same conversation, oldest first, this one included."""
         self._bodies = HeldBodies(run.spans, read_body, read_bodies)
@@ -190,4 +196,9 @@ def _parse_response(text: str, provider: str | None) -> Response | None:
 
 def open_run(store: Store, run_id: str) -> Evidence:
     """A run of a store, with its bodies at hand."""
-    return Evidence(store.load_run(run_id), store.read_body, read_bodies=store.read_bodies)
+    return Evidence(
+        store.load_run(run_id),
+        store.read_body,
+        read_bodies=store.read_bodies,
+        prices=own_prices(store),
+    )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, cast
 
 from vestige.errors import UsageError
@@ -59,6 +59,14 @@ def parse_filter(text: str, now_ns: int) -> tuple[Term, ...]:
     if len(terms) > FILTER_TERMS_MAX:
         raise UsageError(f"filter: {len(terms)} terms (expected at most {FILTER_TERMS_MAX}).")
     return tuple(terms)
+
+
+def is_filter(group: Sequence[str]) -> bool:
+    """Do these words ask for runs, rather than name them? One of them is a term then."""
+    return any(_BEGINS.match(word) for word in group)
+
+
+_BEGINS = re.compile(rf"\s*-?(?:{'|'.join(KEYS)})(?::|>|<|=)", re.IGNORECASE)
 
 
 def _term(found: re.Match[str], now_ns: int) -> Term:

@@ -16,10 +16,10 @@ from msgspec.structs import replace
 
 from vestige.errors import UsageError
 from vestige.query import words
-from vestige.query.check import top
 from vestige.query.costs import Cost, run_costs
 from vestige.query.layout import Asked, columns, fit_page
 from vestige.query.show import list_data
+from vestige.query.tops import Examine, tops_of
 from vestige.record.finding import Finding
 from vestige.record.run import RunInfo
 from vestige.store.base import ConversationInfo, RunFilter, Store, Term
@@ -30,7 +30,7 @@ HEAD = ("ID", "NAME", "OUTCOME", "STARTED", "TOOK", "SPANS", "FAILED", "TOKENS")
 
 @dataclass
 class ListAnswer(Asked):
-    """Runs as a list shows them; the top finding where findings are stored."""
+    """Runs as a list shows them; the finding that `check` leads with, where one has looked."""
 
     verb: ClassVar[str] = "list"
     budget: ClassVar[int] = 600
@@ -54,6 +54,8 @@ class ListAnswer(Asked):
     """The run after which to go on; None: these are all."""
     partial: Collection[str] = ()
     """Ids of runs that are not all here."""
+    unseen: Sequence[str] | None = None
+    """Ids of finished runs that nobody has examined; None: the list was not asked to look."""
 
     def lines(self, budget: int) -> list[str]:
         if not self.runs:
@@ -73,7 +75,14 @@ class ListAnswer(Asked):
             end = [f"… {self._go_on()} ({self.looked_at} runs were looked into)"]
         elif self.next is not None:
             end = [f"… more: {self._after(self.next)}"]
+        end = [*self._say_unseen(), *end]
         return fit_page([head], rows, end, budget, more)
+
+    def _say_unseen(self) -> list[str]:
+        first = next((run for run in self.runs if run.id in (self.unseen or ())), None)
+        if first is None:
+            return []
+        return [f"?: not examined yet, it is long: {self.command('check', first.short_id)}"]
 
     def _go_on(self) -> str:
         return f"Further back: {self._after(self.next or '')}"
@@ -89,7 +98,7 @@ class ListAnswer(Asked):
         return list(zip(lines, moods, strict=True))
 
     def _table(self) -> list[str]:
-        told = [run for run in self.runs if run.id in self.findings]
+        told = bool(self.findings or self.unseen)
         priced = ["COST"] if self.costs is not None else []
         grouped = ["RUNS"] if self.groups is not None else []
         table = [[*HEAD, *priced, *grouped, *(["TOP FINDING"] if told else [])]]
@@ -112,10 +121,15 @@ class ListAnswer(Asked):
             if self.groups is not None:
                 row.append(self._group_cell(run))
             if told:
-                finding = self.findings.get(run.id)
-                row.append(words.one_line(finding.kind, 40) if finding else "")
+                row.append(self._top_cell(run))
             table.append(row)
         return columns(table, right=(4, 5, 6, 7, *((8,) if self.costs is not None else ())))
+
+    def _top_cell(self, run: RunInfo) -> str:
+        if run.id in (self.unseen or ()):
+            return "?"
+        finding = self.findings.get(run.id)
+        return words.one_line(finding.kind, 40) if finding else ""
 
     def _group_cell(self, run: RunInfo) -> str:
         group = (self.groups or {}).get(run.id)
@@ -131,6 +145,8 @@ class ListAnswer(Asked):
             finding = self.findings.get(run["id"])
             if finding is not None:
                 run["top_finding"] = finding.kind
+            if self.unseen is not None:
+                run["examined"] = run["id"] not in self.unseen and run["outcome"] != "running"
             if run["id"] in self.partial:
                 run["partial"] = True
             if self.costs is not None:
@@ -168,6 +184,8 @@ class Listing:
     limit: int
     cost: bool
     options: Sequence[str]
+    examine: Examine | None = None
+    """Then runs that nobody has examined are, within bounds (query/tops.py)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,23 +196,39 @@ class _Found:
     next: str | None
 
 
-def list_answer(store: Store, asked: Listing, now_ns: int) -> ListAnswer:
-    prices = [term for term in asked.wanted.terms if term.key == "cost"]
+def find_matching(
+    store: Store, terms: tuple[Term, ...], limit: int
+) -> tuple[Sequence[RunInfo], bool]:
+    """The newest runs that a filter wants, and whether there may be more."""
+    found = _look_for(store, Listing(RunFilter(terms=terms), limit, cost=False, options=()))
+    return found.runs, found.next is not None
+
+
+def _look_for(store: Store, asked: Listing) -> _Found:
+    prices = _prices(asked)
     if prices:
-        found = _look_priced(store, asked, prices)
-    else:
-        found = _look(store, asked.wanted, asked.limit)
+        return _look_priced(store, asked, prices)
+    return _look(store, asked.wanted, asked.limit)
+
+
+def _prices(asked: Listing) -> list[Term]:
+    return [term for term in asked.wanted.terms if term.key == "cost"]
+
+
+def list_answer(store: Store, asked: Listing, now_ns: int) -> ListAnswer:
+    found = _look_for(store, asked)
     runs = found.runs
     ids = [run.id for run in runs]
-    tops = {run_id: top(each) for run_id, each in store.check_results(ids).items()}
+    tops = tops_of(store, runs, asked.examine)
     groups = None
     if asked.wanted.newest_of_conversation:
         groups = store.conversations(ids)
     return ListAnswer(
         runs, found.more, asked.limit, now_ns, asked.options,
-        {run_id: finding for run_id, finding in tops.items() if finding is not None},
-        run_costs(store, ids) if asked.cost or prices else None,
+        tops.findings,
+        run_costs(store, ids) if asked.cost or _prices(asked) else None,
         groups, found.looked_at, found.next, _partial(store, runs),
+        tops.unseen if asked.examine is not None else None,
     )  # fmt: skip
 
 

@@ -40,6 +40,7 @@ class SpanAnswer(Asked):
     """`input`, `output`: the beginning; or why there is none."""
     notes: Sequence[Note] = ()
     """What was said about it afterwards."""
+    cost_usd: float | None = None
 
     def lines(self, budget: int) -> list[str]:
         span = self.span
@@ -139,7 +140,7 @@ class SpanAnswer(Asked):
             ],
             "logs": [log_data(log) for log in self.logs],
             "previews": self.previews,
-            "cost_usd": span_costs([self.span]).dollars if self.span.type == "llm" else None,
+            "cost_usd": self.cost_usd,
             "notes": note_data([self.span], self.notes),
         }
 
@@ -161,6 +162,7 @@ def span_answer(store: Store, evidence: Evidence, span_id: str) -> SpanAnswer:
             if body is not None
         },
         notes=[note for note in store.notes(run.info.id) if note.span_id == span_id],
+        cost_usd=span_costs([span], evidence.prices).dollars if span.type == "llm" else None,
     )
 
 

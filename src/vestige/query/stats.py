@@ -13,10 +13,12 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
 from vestige.errors import UsageError
+from vestige.providers.prices import NO_PRICES
 from vestige.query import words
 from vestige.query.budget import TOKENS_MAX, fit_lines
-from vestige.query.costs import money, say_unpriced, sum_costs
+from vestige.query.costs import Prices, money, say_unpriced, sum_costs
 from vestige.query.layout import Asked, columns, cost, fit
+from vestige.query.own_prices import own_prices
 from vestige.query.ranking import Ranking, rank
 from vestige.store import reports
 from vestige.store.base import Store
@@ -39,7 +41,7 @@ def stats_answer(store: Store, by: str = "name", since: int | None = None) -> St
     models = reports.sum_models(connection, by, since_day)
     ranking = rank(store, since) if by == "tool" else None
     first = reports.first_day(connection)
-    return StatsAnswer(by, sums, models, since_day, first, ranking)
+    return StatsAnswer(by, sums, models, since_day, first, ranking, own_prices(store))
 
 
 class StatsAnswer(Asked):
@@ -56,12 +58,13 @@ class StatsAnswer(Asked):
         since_day: str | None,
         first_day: str | None,
         ranking: Ranking | None,
+        prices: Prices = NO_PRICES,
     ) -> None:
         self.by = by
         self.since_day = since_day
         self.first_day = first_day
         self.ranking = ranking
-        self.costs, self.unknown = sum_costs(models)
+        self.costs, self.unknown = sum_costs(models, prices)
         self.sums = sorted(sums, key=self._order)
 
     def _order(self, total: Sum) -> tuple[Any, ...]:

@@ -19,6 +19,7 @@ from vestige.query import words
 from vestige.query.budget import TOKENS_MAX
 from vestige.query.costs import money, say_unpriced, sum_costs
 from vestige.query.layout import Asked, columns, fit
+from vestige.query.own_prices import own_prices
 from vestige.query.ranking import Ranking, rank
 from vestige.store import hours, reports
 from vestige.store.base import Store
@@ -167,7 +168,7 @@ def trends_answer(
     places = range(last - count + 1, last + 1)
     since_ns = places[0] * step_s * 10**9
     sums, models = _read(store, by, since_ns)
-    costs, unknown = sum_costs(models or [])
+    costs, unknown = sum_costs(models or [], own_prices(store))
     buckets = []
     for place in places:
         at = _at(place, by)

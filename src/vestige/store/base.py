@@ -83,6 +83,8 @@ class RunFilter(msgspec.Struct, frozen=True):
     """Contained in its name, a span's name or attributes, or a log line."""
     tenant_of: str | None = None
     """A run's id: only runs of the same tenant."""
+    of_process: str | None = None
+    """A run's id: only it, and the runs that its process opened."""
     name_is: str | None = None
     outcome: str | None = None
     before_ns: int | None = None

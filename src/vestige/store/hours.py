@@ -10,7 +10,7 @@ import sqlite3
 from typing import Final
 
 from vestige.store.loading import WORTH_SHOWING
-from vestige.store.reports import TOKENS_OF_SPANS, ModelSum, Sum
+from vestige.store.reports import TOKENS_OF_SPANS, TOLD_ABOVE, ModelSum, Sum
 from vestige.store.rollups import bucket
 
 HOUR_NS: Final = 3_600 * 10**9
@@ -44,7 +44,7 @@ def sum_hour_models(connection: sqlite3.Connection, since_ns: int) -> list[Model
     ).fetchone()
     if spans > SPANS_MAX:
         return None
-    rows = connection.execute(_MODELS.format(HOUR_NS, TOKENS_OF_SPANS), (since_ns,))
+    rows = connection.execute(_MODELS.format(HOUR_NS, TOKENS_OF_SPANS, TOLD_ABOVE), (since_ns,))
     return [ModelSum(str(hour), str(model), count, *tokens) for hour, model, count, *tokens in rows]
 
 
@@ -57,6 +57,8 @@ _MODELS = """
 SELECT r.started_ns / {}, coalesce(json_extract(s.attributes, '$.model'), ''), count(*),
   {}
 FROM runs r JOIN spans s ON s.run = r.id
+  LEFT JOIN spans o ON o.span_id = s.parent_id AND o.run = s.run AND o.type = 'llm'
 WHERE r.started_ns >= ? AND (r.input_tokens > 0 OR r.output_tokens > 0) AND s.type = 'llm'
+  AND {} IS NULL
 GROUP BY 1, 2
 """

@@ -33,6 +33,7 @@ from vestige.record.types import (
     Unknown,
 )
 from vestige.store.bodies import Bodies
+from vestige.store.nested import NestedCalls
 from vestige.store.rollups import Rollups, count_of
 from vestige.store.rows import (
     INSERT_LOG,
@@ -88,6 +89,7 @@ class Ingest:
         self._links: list[tuple[Any, ...]] = []
         self._unknown: list[tuple[Any, ...]] = []
         self._rollups = Rollups(tenant)
+        self._nested = NestedCalls(connection, self._spans, self._rollups)
         self._waiting: list[list[int | str | None]] = []
         self._texts: list[tuple[bytes, int]] = []
         self._waiting_bytes = 0
@@ -188,6 +190,8 @@ class Ingest:
             min(span.started_ns + span.duration_ns, SUM_MAX), span.component, span.type, span.name,
             span.status, span.duration_ns, attributes, -1,
         )  # fmt: skip
+        if span.type == "llm" and attributes:
+            self._nested.fold(span, run, -1)
 
     def _ended(self, span: SpanRow, run: RunRow, writer: WriterRow, ended_ns: int) -> None:
         """Both ends are known, whichever was read first: add the span up."""
@@ -207,6 +211,8 @@ class Ingest:
             ended_ns, span.component, span.type, span.name, span.status, span.duration_ns,
             attributes,
         )  # fmt: skip
+        if span.type == "llm" and attributes:
+            self._nested.fold(span, run, 1)
 
     def _update(self, record: SpanUpdate, writer: WriterRow) -> None:
         run = self._runs.get(record.run_id) or self._load_run(record.run_id, record.time_ns)
@@ -348,7 +354,7 @@ class Ingest:
             assert cursor.lastrowid is not None
             row = (cursor.lastrowid, 0, self._tenant)
         self._refuse_foreign(row[2], run_id, f"run {run_id}")
-        run = self._runs[run_id] = RunRow(row[0], row[1])
+        run = self._runs[run_id] = RunRow(row[0], row[1], run_id)
         return run
 
     def _refuse_foreign(self, owner: str, run_id: str, what: str) -> None:

@@ -158,6 +158,9 @@ def _conditions(wanted: RunFilter) -> tuple[str, list[Any]]:
     if wanted.tenant_of is not None:
         where.append("r.tenant = (SELECT tenant FROM runs WHERE run_id = ?)")
         values.append(wanted.tenant_of)
+    if wanted.of_process is not None:
+        where.append("(r.run_id = ? OR r.process_run = ?)")
+        values += [wanted.of_process, wanted.of_process]
     for column in ("name", "outcome"):
         exact = wanted.name_is if column == "name" else wanted.outcome
         if exact is not None:

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from vestige.errors import UsageError
-from vestige.record.run import PARTIAL
+from vestige.record.run import PARTIAL, put_in_order
 from vestige.record.types import OWN_COMPONENT
 from vestige.store.base import Store
 from vestige.store.loading import WORTH_SHOWING
@@ -52,6 +52,10 @@ TOKENS_OF_SPANS: Final = ", ".join(
 
 TELLING: Final = ("input_tokens", "output_tokens", "cost_usd")
 """A model call that has one of these tells what it took."""
+
+_TOLD: Final = ", ".join(f"json_extract(o.attributes, '$.{name}')" for name in TELLING)
+TOLD_ABOVE: Final = f"coalesce({_TOLD})"
+"""Of the model call `o` that another one stands in; not NULL: it is the same call, told twice."""
 
 SPANS_COUNTED_MAX: Final = 200_000
 """Spans of the latest runs that are counted for a ranking: some tenths of a second."""
@@ -108,7 +112,7 @@ def sum_model_calls(
           LEFT JOIN spans o ON o.span_id = s.parent_id AND o.run = s.run AND o.type = 'llm'
         WHERE r.run_id IN ({marks}) AND s.type = 'llm' AND s.attributes IS NOT NULL
           AND (r.input_tokens > 0 OR r.output_tokens > 0)
-          AND coalesce({", ".join(f"json_extract(o.attributes, '$.{name}')" for name in TELLING)}) IS NULL
+          AND {TOLD_ABOVE} IS NULL
         GROUP BY 1, 2, json_extract(s.attributes, '$.cost_usd') IS NULL
         """,
         list(run_ids),
@@ -343,3 +347,36 @@ _PARTIAL = """
 SELECT 1 FROM runs r JOIN spans s ON s.run = r.id
 WHERE r.run_id = ? AND s.parent_id IS NULL AND s.type = 'run' AND s.attributes LIKE ?
 """
+
+
+def find_places(
+    connection: sqlite3.Connection, run_id: str, span_ids: Sequence[str]
+) -> list[tuple[str, str | None]]:
+    """These spans of a run and all they stand in, as they began: each one's id and its parent's."""
+    rows = connection.execute(
+        _PLACES, {"run": run_id, "spans": msgspec.json.encode(list(span_ids)).decode()}
+    ).fetchall()
+    ordered = put_in_order(rows, lambda row: row[2], lambda row: row[3] or 0, lambda row: row[4])
+    return [(row[0], row[1]) for row in ordered]
+
+
+_PLACES = """
+WITH RECURSIVE wanted(run) AS (SELECT id FROM runs WHERE run_id = :run),
+up(span_id) AS (
+  SELECT value FROM json_each(:spans)
+  UNION SELECT s.parent_id FROM up JOIN wanted JOIN spans s ON s.span_id = up.span_id AND s.run = wanted.run
+  WHERE s.parent_id IS NOT NULL)
+SELECT s.span_id, s.parent_id, w.writer, s.seq, s.started_ns
+FROM up JOIN wanted JOIN spans s ON s.span_id = up.span_id AND s.run = wanted.run
+JOIN writers w ON w.id = s.writer
+"""
+
+
+def body_bytes(connection: sqlite3.Connection, run_id: str) -> int:
+    """How long the bodies of a run's spans are together, as they were."""
+    query = """
+    SELECT CAST(total(s.input_bytes) + total(s.output_bytes) AS INTEGER)
+    FROM spans s JOIN runs r ON r.id = s.run WHERE r.run_id = ?
+    """
+    found: int = connection.execute(query, (run_id,)).fetchone()[0]
+    return found

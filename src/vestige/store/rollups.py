@@ -114,6 +114,26 @@ class Rollups:
             sums.cache_read += times * count_of(attributes.get("cache_read_tokens"))
             sums.cache_write += times * count_of(attributes.get("cache_write_tokens"))
 
+    def add_tokens(
+        self,
+        ended_ns: int,
+        component: str,
+        type: str,
+        name: str,
+        attributes: Mapping[str, Any],
+        times: int,
+    ) -> None:
+        """The tokens alone of a span that was added, or is: -1 takes them off."""
+        model = attributes.get("model")
+        key = (
+            ended_ns // _DAY_NS, component, type, name, model if isinstance(model, str) else "",
+        )  # fmt: skip
+        sums = self._sums.setdefault(key, Sums())
+        sums.input += times * count_of(attributes.get("input_tokens"))
+        sums.output += times * count_of(attributes.get("output_tokens"))
+        sums.cache_read += times * count_of(attributes.get("cache_read_tokens"))
+        sums.cache_write += times * count_of(attributes.get("cache_write_tokens"))
+
     def write(self, connection: sqlite3.Connection) -> None:
         """Merge into the table; the caller's transaction."""
         known: dict[str, int] = {}

@@ -55,11 +55,12 @@ class RunRow:
 
     __slots__ = (
         "changes", "errors", "id", "input_tokens", "last_ns", "logs", "numbers", "output_tokens",
-        "own", "spans",
+        "own", "run_id", "spans",
     )  # fmt: skip
 
-    def __init__(self, id: int, numbers: int) -> None:
+    def __init__(self, id: int, numbers: int, run_id: str) -> None:
         self.id = id
+        self.run_id = run_id
         self.numbers = numbers
         """Spans numbered before this batch."""
         self.spans = self.logs = self.errors = self.own = 0
@@ -130,6 +131,14 @@ _COLUMNS = (
     " output_bytes, output_info"
 )
 SELECT_SPAN = f"SELECT {_COLUMNS}, id FROM spans WHERE span_id = ? AND run = ?"
+SELECT_ABOVE = "SELECT type, seq, status, attributes FROM spans WHERE span_id = ? AND run = ?"
+"""What must be known of the span that a model call stands in."""
+SELECT_INNER = f"""
+SELECT {_COLUMNS}, id FROM spans INDEXED BY spans_run
+WHERE run = ? AND id > ? AND parent_id = ? AND type = 'llm' AND status IS NOT NULL AND seq IS NOT NULL
+"""
+"""Model calls inside a span, of the rows after it: an index of a run ends with the row's id, so
+that nothing before it is read."""
 INSERT_SPAN = f"INSERT INTO spans({_COLUMNS}) VALUES ({_values(_COLUMNS)})"
 INSERT_SPAN_AT = f"INSERT INTO spans(id, {_COLUMNS}) VALUES (?, {_values(_COLUMNS)})"
 UPDATE_SPAN = (

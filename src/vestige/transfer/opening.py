@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from vestige.errors import NotFoundError, UnreadableError, UsageError
 from vestige.formats import NAMES
-from vestige.home import JOURNAL_SUFFIX, Home, default_root, get_home
+from vestige.home import JOURNAL_SUFFIX, Home, get_home, is_default
 from vestige.query.debugger import Debugger
 from vestige.query.words import one_line
 from vestige.transfer.importing import find_format
@@ -186,7 +186,7 @@ def _open_home(home: Home) -> Debugger:
     def keep(run: RunInfo, results: Sequence[CheckResult]) -> None:
         _keep_findings(home.store, run, results)
 
-    at = "" if home.root == get_home(default_root()).root else _at(home.root)
+    at = "" if is_default(home) else _at(home.root)
     store = SqliteStore.open(home.store, readonly=True)
     return Debugger(
         store, keep=keep, health=lambda: examine(home, store), at=at, elsewhere=_elsewhere

@@ -19,6 +19,7 @@ from vestige.doors.cli.read import answer_options, asked, print_answer
     examples="""
   vestige check                  what is wrong with the latest run
   vestige check r7               findings, cause first, each with its proof
+  vestige check r7 --verbose     also the names of the checks that passed
   vestige check r7 --json        all of them, for a program
   vestige check runs/3d1957bd-.. a run of AgentDbg: also the rules of its format
 """,
@@ -32,15 +33,18 @@ from vestige.doors.cli.read import answer_options, asked, print_answer
     metavar="N",
     help="Pass over the first N findings.",
 )
+@click.option("--verbose", "-v", is_flag=True, help="Also the names of the checks that passed.")
 @answer_options
-def check(id: str | None, after: int, home: Home, as_json: bool, budget: int | None) -> None:
+def check(
+    id: str | None, after: int, verbose: bool, home: Home, as_json: bool, budget: int | None
+) -> None:
     """Look for known faults in a run, and say what was ruled out.
 
     The earliest finding of each causal chain comes first. `measured` is a fact of the
     record, `hypothesis` a reading of facts.
     """
     with asked(home, id) as (debugger, wanted):
-        answer = debugger.check(wanted, after=after)
+        answer = debugger.check(wanted, after=after, verbose=verbose)
     broken = _format_problems(id, as_json)
     print_answer(answer, as_json, budget)
     if broken:
@@ -217,8 +221,10 @@ class _TwoGroups(Examples):
     cls=_TwoGroups,
     examples="""
   vestige compare r3 r5 -- r4 r6     what the first two have that the others have not
+  vestige compare is:failed -- is:ok what the failed runs have that the good ones have not
+  vestige compare 'is:failed name:triage since:2d' -- 'is:ok name:triage'
 """,
-    exits="0 compared, 2 no such run, 3 unreadable store",
+    exits="0 compared, 2 no such run, an empty group, or a run in both, 3 unreadable store",
 )
 @click.argument("a", nargs=-1, required=True, metavar="A... -- B...")
 @answer_options
@@ -226,7 +232,11 @@ class _TwoGroups(Examples):
 def compare(
     ctx: click.Context, a: tuple[str, ...], home: Home, as_json: bool, budget: int | None
 ) -> None:
-    """Compare two groups of runs, such as failed and good ones: what tells them apart."""
+    """Compare two groups of runs, such as failed and good ones: what tells them apart.
+
+    A group is made of ids, or it is a filter as `vestige list` takes it: then its newest runs are
+    compared. A term that begins with a dash goes into quotes, behind another one.
+    """
     from vestige.transfer import open_ids
 
     b = ctx.meta.get("vestige.b", ())

@@ -116,6 +116,7 @@ def answer_options(function: F) -> F:
   vestige list 'is:failed tool:search cost>0.1'   by a filter, quoted for the shell
   vestige list --like "card refused"  runs that say this somewhere
   vestige list --group conversation   the newest run of each conversation
+  vestige list --all                  also the runs of mere processes
   vestige list --json | jq '.runs[0]' the same, for a program
 """,
     exits="0 shown (also when there is nothing), 2 no such home, 3 unreadable store",
@@ -158,7 +159,8 @@ def list_runs(
     """List runs: what ran, when, how it ended, and what is wrong with it.
 
     The first column is a short id: give it to `vestige overview` or `vestige show`.
-    The last one, what a check said first, is there once `vestige check` has looked.
+    The last one is the finding that `vestige check` leads with. Small runs are examined by the
+    list itself; of a longer one it is a question mark until `vestige check` has looked.
 
     FILTER is made of terms that must all hold: is:failed (ok, running, error, pinned, ...),
     name: component: conversation: model: tool: type: check: and a text, has:finding, since:2d,
@@ -169,7 +171,7 @@ def list_runs(
     with asked(home) as (debugger, _):
         answer = debugger.list(
             " ".join(filter), group=group, failed=failed, since=since, name=name, conversation=conversation, like=like,
-            everything=everything, limit=limit, after=after, cost=cost,
+            everything=everything, limit=limit, after=after, cost=cost, examine=True,
         )  # fmt: skip
     print_answer(answer, as_json, budget)
 

@@ -14,6 +14,7 @@ Elsewhere: who may ask in guard.py; journals are taken in by collecting.py.
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 import threading
 from collections.abc import Callable, Collection, Iterator
@@ -136,7 +137,14 @@ class Server:
 
     def state(self) -> bytes:
         """What changes whenever the store does. Never waits: the event loop may ask."""
-        return pulse(self.home.store)
+        return pulse(self.home.store) + self._prices_state()
+
+    def _prices_state(self) -> bytes:
+        """Answers have costs, and config.toml prices."""
+        try:
+            return b" %d" % os.stat(self.home.config).st_mtime_ns
+        except OSError:
+            return b""
 
     def _debugger(self, tenant: str | None) -> Debugger:
         opened: dict[str | None, Debugger] | None

@@ -108,7 +108,7 @@ class Telling:
             "cacheWriteTokens": usage.cache_write_tokens,
         }
         told |= {key: count for key, count in cached.items() if count is not None}
-        cost = cost_of(span, usage)
+        cost = cost_of(span, usage, self._source.prices)
         return told if cost is None else {**told, "costEstimateUsd": cost}
 
     def line(self, log: LogInfo) -> dict[str, Any]:

@@ -6,13 +6,18 @@ cost: a zero would be a lie.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from vestige.providers.prices import price
 from vestige.providers.shapes import Usage
 from vestige.record.run import SpanInfo
 from vestige.record.types import Attributes
+from vestige.settings import ModelPrice
+
+Prices = Mapping[str, ModelPrice]
+"""The user's own, which count before the table."""
 
 PRICED_ALONE_MAX: Final = 200
 """Calls of one model that are priced one by one: of many, that takes longer than all the rest."""
@@ -27,13 +32,15 @@ class _Spent:
 
     usages: list[Usage]
 
-    def dollars(self, model: str, provider: str) -> float | None:
+    def dollars(self, model: str, provider: str, prices: Prices) -> float | None:
         usages, times = self.usages, 1
         if len(usages) > PRICED_ALONE_MAX:
             read = sum(each.input_tokens or 0 for each in usages)
             times = max(1, min(len(usages), read // PRICED_AT_ONCE))
             usages = [_part(usages, times)]
-        found = [cost for each in usages if (cost := _price(model, provider, each)) is not None]
+        found = [
+            cost for each in usages if (cost := _price(model, provider, each, prices)) is not None
+        ]
         return sum(found) * times if found else None
 
 
@@ -69,12 +76,12 @@ def model_of(span: SpanInfo) -> tuple[str, str]:
     )
 
 
-def cost_of(span: SpanInfo, usage: Usage) -> float | None:
+def cost_of(span: SpanInfo, usage: Usage, prices: Prices) -> float | None:
     recorded = _recorded(span)
-    return recorded if recorded is not None else _price(*model_of(span), usage)
+    return recorded if recorded is not None else _price(*model_of(span), usage, prices)
 
 
-def total(spans: Iterable[SpanInfo]) -> dict[str, Any] | None:
+def total(spans: Iterable[SpanInfo], prices: Prices) -> dict[str, Any] | None:
     """The rollup over a run; None: it called no model. Model and provider are the last call's."""
     tokens = {"input": 0, "output": 0}
     dollars: float | None = None
@@ -95,7 +102,7 @@ def total(spans: Iterable[SpanInfo]) -> dict[str, Any] | None:
         else:
             dollars = (dollars or 0.0) + recorded
     for (model, provider), spent in unpriced.items():
-        cost = spent.dollars(model, provider)
+        cost = spent.dollars(model, provider, prices)
         dollars = dollars if cost is None else (dollars or 0.0) + cost
     if last is None:
         return None
@@ -111,11 +118,9 @@ def _recorded(span: SpanInfo) -> float | None:
     return None
 
 
-def _price(model: str, provider: str, usage: Usage) -> float | None:
+def _price(model: str, provider: str, usage: Usage, prices: Prices) -> float | None:
     try:
-        from vestige.providers.prices import price
-
-        return price(model, None if provider == "unknown" else provider, usage)
+        return price(model, None if provider == "unknown" else provider, usage, own=prices)
     except ImportError:  # the table of prices is not installed
         return None
 

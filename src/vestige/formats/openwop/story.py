@@ -113,7 +113,7 @@ class Story:
 
     @cached_property
     def _cost(self) -> dict[str, Any] | None:
-        return spending.total(self._source.run.spans)
+        return spending.total(self._source.run.spans, self._source.prices)
 
     @cached_property
     def metrics(self) -> bytes:
@@ -298,7 +298,7 @@ class Story:
                 "openwop.node_id": span.id,
                 "openwop.node_type": span.type or "step",
                 "openwop.node_attempt": attempt - 1 if type(attempt) is int and attempt > 0 else 0,
-                **_spent(spending.total([span])),
+                **_spent(spending.total([span], self._source.prices)),
             }
             inside = span.parent_id if span.parent_id in known else self.root_id
             end_ns = None if span.duration_ns is None else span.started_ns + span.duration_ns

@@ -1,0 +1,100 @@
+"""The last column of a list: what `check` leads with, also when nobody has asked `check` before."""
+
+from __future__ import annotations
+
+import pytest
+
+import vestige
+from vestige.home import Home
+from vestige.limits import LIST_CHECKED_ROWS
+from vestige.query.check import CheckResult, in_chains
+from vestige.query.tops import tops_of
+from vestige.record.finding import Finding, Severity
+from vestige.recorder import Recorder
+from vestige.store.sqlite import SqliteStore
+
+
+@pytest.fixture
+def failed(home: Home) -> Home:
+    """A home with one good run, and one whose tool failed."""
+    with Recorder(home, last_words=False) as recorder:
+        recorder.run("good").end()
+        bad = recorder.run("billing")
+        bad.span("charge", type="tool").end(error=ValueError("card refused"))
+        bad.end(error=ValueError("card refused"))
+    return home
+
+
+def test_a_list_examines_small_runs_itself_and_keeps_what_it_found(failed: Home) -> None:
+    """The same finding that `check` leads with; a second list reads it."""
+    with vestige.open(failed.root) as debugger:
+        before = debugger.list()
+        asked = debugger.list(examine=True)
+        after = debugger.list()
+        told = debugger.check(asked.runs[0].short_id).data()["findings"][0]["kind"]
+
+    assert before.findings == {}
+    assert asked.findings == after.findings
+    assert [finding.kind for finding in asked.findings.values()] == [told]
+    assert asked.unseen == []
+    assert [run["examined"] for run in asked.data()["runs"]] == [True, True]
+
+
+def test_what_was_not_looked_at_is_a_question_mark_with_the_command(failed: Home) -> None:
+    """And the list says what to type; a run that is not finished is not meant."""
+    with Recorder(failed, last_words=False) as recorder:
+        long = recorder.run("long")
+        for _ in range(LIST_CHECKED_ROWS):
+            long.span("step").end()
+        long.end()
+        recorder.run("open")
+        with vestige.open(failed.root) as debugger:
+            answer = debugger.list(examine=True)
+    text = answer.text()
+    number = {run.name: run.short_id for run in answer.runs}["long"]
+    rows = {line.split()[1]: line for line in text.splitlines()[1:-1]}
+
+    assert rows["long"].endswith("?")
+    assert not rows["open"].endswith("?") and not rows["good"].endswith("?")
+    assert text.splitlines()[-1].endswith(f"vestige check {number}")
+
+
+def test_no_time_left_means_not_looked_at(failed: Home) -> None:
+    """What a list may take is bounded, whatever there is to examine."""
+    with vestige.open(failed.root) as debugger:
+        runs = debugger.list().runs
+        tops = tops_of(debugger.store, runs, debugger._examine, seconds=0.0)
+
+    assert tops.findings == {}
+    assert tops.unseen == [run.id for run in runs]
+
+
+def found(kind: str, severity: Severity, confidence: float, cause: str) -> Finding:
+    return Finding(
+        check=kind, severity=severity, confidence=confidence, basis="measured", kind=kind,
+        message="", cause=cause,
+    )  # fmt: skip
+
+
+def test_the_top_of_stored_findings_is_what_check_would_tell_first(home: Home) -> None:
+    """The earliest of the gravest chain, and not simply the gravest: that follows from it."""
+    with Recorder(home, last_words=False) as recorder, recorder.run("agent") as run:
+        first = run.child("plan", type="step")
+        inner = first.child("search", type="tool")
+        inner.end()
+        first.end()
+        other = run.child("report", type="step")
+        other.end()
+    findings = [
+        found("late", "warning", 0.9, other.id),
+        found("inner", "error", 0.9, inner.id),
+        found("outer", "hint", 0.5, first.id),
+    ]
+    with vestige.open(home.root) as debugger:
+        (info,) = debugger.list().runs
+        with SqliteStore.open(home.store) as store:
+            store.store_findings(info, [CheckResult(each.check, 1, [each]) for each in findings])
+        listed = debugger.list().findings[info.id]
+        told = in_chains(debugger._run(info.id), findings)[0][0]
+
+    assert listed.kind == told.kind == "outer"
