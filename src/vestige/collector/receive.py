@@ -25,11 +25,14 @@ from vestige.calm import calm
 from vestige.collector.crash import stamp_dead
 from vestige.collector.packing import unpack
 from vestige.collector.parcel import Parcel, open_parcel
+from vestige.collector.traces import KINDS, Spans, keep_spans, open_spans
 from vestige.errors import ForeignRunError, ParcelError
 from vestige.home import Home
 from vestige.record.redact import Redactor
 from vestige.record.types import AnyRecord, BodyInfo
 from vestige.store.sqlite import SqliteStore
+
+JOURNAL = "journal"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,8 @@ class Delivery:
     packed: bytes
     encoding: str
     tenant: str
+    kind: str = JOURNAL
+    """Or one of `traces.KINDS`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,8 @@ class Receipt:
     malformed: int
     ended: int
     """Writers that are known to be gone now."""
+    message: str = ""
+    """Why some of it was not taken."""
 
 
 Outcome = Receipt | ForeignRunError | ParcelError
@@ -96,13 +103,19 @@ class Receiver:
             stamp_dead(self._home, self._store)
         return outcomes
 
-    def _open(self, delivery: Delivery) -> Parcel | ParcelError:
+    def _open(self, delivery: Delivery) -> Parcel | Spans | ParcelError:
         try:
+            if delivery.kind in KINDS:
+                data = unpack(delivery.packed, delivery.encoding)
+                return open_spans(data, delivery.kind, self._redactor)
             return open_parcel(unpack(delivery.packed, delivery.encoding), self._redactor)
         except ParcelError as error:
             return error
 
-    def _keep(self, parcel: Parcel, tenant: str) -> Outcome:
+    def _keep(self, parcel: Parcel | Spans, tenant: str) -> Outcome:
+        if isinstance(parcel, Spans):
+            kept = keep_spans(self._store, parcel, tenant)
+            return Receipt(kept.records, kept.new, kept.rejected, 0, kept.message)
         self._parcel = parcel
         try:
             new, ended = self._store.append_remote(

@@ -34,7 +34,12 @@ def json_text(value: Any) -> str:
     """Arguments and results as text."""
     if isinstance(value, str):
         return value
-    return "" if value is None else msgspec.json.encode(value, enc_hook=str).decode()
+    if value is None:
+        return ""
+    try:
+        return msgspec.json.encode(value, enc_hook=str).decode()
+    except (UnicodeEncodeError, OverflowError, RecursionError):
+        return str(flat(value))
 
 
 # --- parts ----------------------------------------------------------------------------------------

@@ -46,18 +46,13 @@ def _message(signal: str) -> Any:
     return ExportTraceServiceRequest()
 
 
-def encode_answer(signal: str, rejected: int, message: str) -> bytes:
+def encode_answer(rejected: int, message: str) -> bytes:
     """An answer, which is empty where all was taken."""
-    if not rejected and not message:
+    if not rejected:
         return b""
     # Few bytes, and without the package: field 1 is a message of a count (1) and a text (2).
-    inner = (b"\x08" + _varint(rejected) if rejected else b"") + _text(2, message)
+    inner = b"\x08" + _varint(rejected) + _text(2, message)
     return b"\x0a" + _varint(len(inner)) + inner
-
-
-def encode_status(message: str) -> bytes:
-    """A google.rpc.Status, as errors are told: field 2 is its message."""
-    return _text(2, message)
 
 
 def _text(field: int, text: str) -> bytes:

@@ -10,6 +10,7 @@ trace whose first span is yet to come has no run until then, and is `running`.
 
 from __future__ import annotations
 
+from types import NoneType
 from typing import Any
 
 import msgspec
@@ -28,6 +29,7 @@ from vestige.formats.otlp.spans import (
     raw_lines,
     raw_spans,
 )
+from vestige.formats.otlp.values import get
 from vestige.record.types import KnownRecord
 
 
@@ -69,6 +71,9 @@ def _decode(data: bytes, signal: str, encoding: str) -> Any:
         raise UnreadableError(f"request: {error}.") from None
     if not isinstance(document, dict):
         raise UnreadableError("request: no JSON object (expected an export request of OTLP).")
+    name = "resourceLogs" if signal == "logs" else "resourceSpans"
+    if not isinstance(get(document, name), (list, NoneType)):
+        raise UnreadableError(f"request: {name} is no array (expected an export request of OTLP).")
     return document
 
 
