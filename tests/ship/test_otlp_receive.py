@@ -8,8 +8,10 @@ import os
 import random
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from ship_support import Serving
 from vestige.formats.otlp.names import run_of
 from vestige.record.run import Run
 from vestige.store.sqlite import SqliteStore
+from vestige.transfer.opening import open_path
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 SECRET = "sk-proj-" + "q9Zr7Lk2" * 8
@@ -98,22 +101,24 @@ provider.shutdown()
 """
 
 
-@pytest.mark.parametrize("compression", ["none", "gzip"])
-def test_the_real_sdk_in_its_own_process_sends_a_run(
-    serving: Serving, tmp_path: Path, compression: str
-) -> None:
-    """In batches of two, children before their parents: one run, masked before it is written."""
+def send(serving: Serving, program: str, *arguments: str) -> str:
+    """Run a program that sends to the server; what it printed."""
     environment = {
         "OTEL_EXPORTER_OTLP_ENDPOINT": serving.url,
         "OTEL_EXPORTER_OTLP_HEADERS": f"authorization=Bearer%20{serving.write}",  # type: ignore[attr-defined]
-        "OTEL_EXPORTER_OTLP_COMPRESSION": compression,
+        "OTEL_EXPORTER_OTLP_COMPRESSION": "gzip",
     }
     done = subprocess.run(
-        [sys.executable, "-c", SDK, SECRET], env={**os.environ, **environment}, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", program, *arguments], env={**os.environ, **environment}, capture_output=True, text=True, timeout=60
     )  # fmt: skip
     assert done.returncode == 0 and not done.stderr, done.stderr
+    return done.stdout.strip()
 
-    run = run_in(serving, done.stdout.strip())
+
+@pytest.mark.slow  # a program that loads the SDK
+def test_the_real_sdk_in_its_own_process_sends_a_run(serving: Serving) -> None:
+    """In batches of two, children before their parents: one run, masked before it is written."""
+    run = run_in(serving, send(serving, SDK, SECRET))
 
     assert (run.info.name, run.info.outcome, run.info.component) == ("answer", "ok", "triage")
     assert run.info.conversation_id == "conv-7"
@@ -129,6 +134,65 @@ def test_the_real_sdk_in_its_own_process_sends_a_run(
     assert b"my key is sk-\xe2\x80\xa6redacted\xe2\x80\xa6" in body
     for path in serving.home.root.glob("store.db*"):
         assert SECRET.encode() not in path.read_bytes()
+
+
+PROVIDER = json.dumps({
+    "id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "gpt-4o-2024-08-06",
+    "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "yes"}}],
+    "usage": {"prompt_tokens": 12, "completion_tokens": 3, "total_tokens": 15, "prompt_tokens_details": {"cached_tokens": 4}},
+}).encode()  # fmt: skip
+
+
+class Model(BaseHTTPRequestHandler):
+    """A provider that always says the same."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(PROVIDER)))
+        self.end_headers()
+        self.wfile.write(PROVIDER)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+INSTRUMENTED = """
+import sys
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from openinference.instrumentation.openai import OpenAIInstrumentor
+import openai
+
+provider = TracerProvider()
+provider.add_span_processor(SimpleSpanProcessor(OTLPSpanExporter()))
+OpenAIInstrumentor().instrument(tracer_provider=provider)
+client = openai.OpenAI(api_key="x", base_url=sys.argv[1])
+with provider.get_tracer("agent").start_as_current_span("answer") as root:
+    client.chat.completions.create(model="gpt-4o", messages=[{"role": "user", "content": "hi"}])
+print(format(root.get_span_context().trace_id, "032x"))
+provider.shutdown()
+"""
+
+
+@pytest.mark.slow  # a program that loads the SDK and a provider's client
+def test_an_instrumented_agent_is_a_run_with_prompts_and_usage(serving: Serving) -> None:
+    """OpenInference on the OpenAI client: nothing of the agent's code knows of Vestige."""
+    with HTTPServer(("127.0.0.1", 0), Model) as model:
+        threading.Thread(target=model.serve_forever, daemon=True).start()
+        trace = send(serving, INSTRUMENTED, f"http://127.0.0.1:{model.server_port}/v1")
+        model.shutdown()
+    root, call = run_in(serving, trace).spans
+    with open_path(serving.home) as debugger:
+        assert call.input is not None and call.input.id is not None
+        asked = json.loads(debugger.store.read_body(call.input.id))
+
+    assert (root.type, call.type, call.parent_id) == ("run", "llm", root.id)
+    assert call.attributes["input_tokens"] == 12 and call.attributes["cache_read_tokens"] == 4
+    assert call.attributes["finish_reason"] == "stop"
+    assert asked["messages"] == [{"role": "user", "content": "hi"}]
 
 
 def test_late_repeated_and_shuffled_spans_are_one_run(serving: Serving) -> None:
@@ -245,3 +309,31 @@ def test_a_protobuf_answer_says_what_was_not_taken(serving: Serving) -> None:
     assert answer.partial_success.rejected_spans == 1
     assert "no trace id" in answer.partial_success.error_message
     assert run_in(serving, "0e" * 16).info.name == "good"
+
+
+WITHOUT = """
+import asyncio, sys
+sys.path.insert(0, sys.argv[1])
+from vestige.doors.http.answers import Refusal
+from vestige.doors.http.otlp import _taking
+from starlette.requests import Request
+
+async def main():
+    scope = {"type": "http", "headers": [(b"content-type", b"application/x-protobuf")]}
+    try:
+        await _taking(None, "traces")(Request(scope))
+    except Refusal as refusal:
+        print(refusal.status, refusal.message)
+
+asyncio.run(main())
+"""
+
+
+def test_without_its_package_a_binary_request_is_told_what_to_install(tmp_path: Path) -> None:
+    shadow = tmp_path / "opentelemetry"
+    shadow.mkdir()
+    (shadow / "__init__.py").touch()
+    done = subprocess.run([sys.executable, "-c", WITHOUT, str(tmp_path)], capture_output=True, text=True, timeout=60)  # fmt: skip
+
+    assert done.stdout.startswith("415 "), done.stderr
+    assert "pip install 'vestige[otlp]'" in done.stdout and "http/json" in done.stdout
