@@ -105,7 +105,7 @@ def named(attributes: Object) -> tuple[Object, set[str]]:
     used: set[str] = set()
     for ours, theirs in ALIASES.items():
         for key in theirs:
-            value = _value(ours, attributes.get(key))
+            value = _value(ours, attributes[key]) if key in attributes else None
             if value is None:
                 continue
             if ours not in found:

@@ -72,7 +72,7 @@ def hex_id(value: Any, size_bytes: int) -> str | None:
 
 def int_of(value: Any) -> int | None:
     """A 64-bit number, which JSON may hold as text."""
-    if isinstance(value, bool):
+    if value is None or isinstance(value, bool):
         return None
     if isinstance(value, float):
         return int(value) if math.isfinite(value) and abs(value) < 2**63 else None
