@@ -160,10 +160,12 @@ def test_a_model_call_is_the_same_by_whatever_convention_it_is_told(
 def test_a_provider_s_own_request_is_kept_byte_for_byte(tmp_path: Path) -> None:
     """OpenInference keeps what was sent; nothing is put together anew then."""
     sent = '{"model": "gpt-4o",  "messages": [{"role": "user", "content": "hi"}]}'
-    told = OPENINFERENCE | {"input.value": sent}
-    _, bodies = only_run(write(tmp_path / "t.jsonl", request(span(1), span(2, told))))
+    told = {key: value for key, value in OPENINFERENCE.items() if key != "llm.model_name"}
+    told["input.value"] = sent
+    run, bodies = only_run(write(tmp_path / "t.jsonl", request(span(1), span(2, told))))
 
     assert bodies["span 2.input"] == sent
+    assert run.spans[1].attributes["model"] == "gpt-4o"  # as after a call that failed
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,12 @@ import pytest
 from ship_support import Serving
 
 from vestige.formats.otlp.names import run_of
+from vestige.home import Home
 from vestige.record.run import Run
+from vestige.recorder import Recorder
+from vestige.store.base import RunFilter
 from vestige.store.sqlite import SqliteStore
+from vestige.transfer import export_run
 from vestige.transfer.opening import open_path
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -264,6 +268,42 @@ def test_keys_decide_who_may_send_and_whose_it_is(serving: Serving) -> None:
     assert run_in(serving, shared).info.span_count == 1
     assert serving.tenant_of(run_of(shared)) == "acme"
     assert serving.tenant_of(run_of(own)) == "other"
+
+
+def test_half_a_character_and_huge_numbers_are_taken_all_the_same(serving: Serving) -> None:
+    trace = "e" * 32
+    told = [
+        {"key": "gen_ai.operation.name", "value": {"stringValue": "chat"}},
+        {"key": "gen_ai.input.messages", "value": {"stringValue": '[{"role":"user","content":"\\ud800"}]'}},
+        {"key": "gen_ai.usage.input_tokens", "value": {"intValue": str(2**63)}},
+        {"key": "odd \u2028", "value": {"doubleValue": "NaN"}},
+    ]  # fmt: skip
+    status, _, answer = post(serving, request(span(1, trace=trace, attributes=told)))
+
+    assert (status, answer) == (200, b"{}")
+    assert run_in(serving, trace).spans[1].type == "llm"
+
+
+def test_a_run_of_ours_is_the_same_run_at_the_server(serving: Serving, home: Home) -> None:
+    """Exported here and posted there, line by line, twice; but never over one recorded there."""
+    with Recorder(home) as recorder, recorder.run("answer") as run:
+        run.log.info("thinking")
+    with open_path(home) as debugger:
+        (listed,) = debugger.store.list_runs(RunFilter())
+        line = export_run(debugger.store, listed.id, "otlp", home.root).read_bytes()
+    answers = [post(serving, line), post(serving, line)]
+    with open_path(serving.home) as debugger:
+        there = debugger.store.load_run(listed.id)
+    with Recorder(serving.home) as recorder, recorder.run("recorded") as own:
+        own.log.info("one line")
+    with open_path(serving.home) as debugger:
+        (recorded,) = debugger.store.list_runs(RunFilter(name_is="recorded"))
+        claim = export_run(debugger.store, recorded.id, "otlp", home.root).read_bytes()
+    refused = json.loads(post(serving, claim)[2])["partialSuccess"]
+
+    assert [answer[2] for answer in answers] == [b"{}", b"{}"]
+    assert (there.info.name, [line.message for line in there.logs]) == ("answer", ["thinking"])
+    assert refused["rejectedSpans"] == "1" and "was recorded here" in refused["errorMessage"]
 
 
 def test_bad_requests_get_an_answer_that_says_why(serving: Serving) -> None:

@@ -15,6 +15,7 @@ beside it are not touched.
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -106,11 +107,21 @@ class Receiver:
     def _open(self, delivery: Delivery) -> Parcel | Spans | ParcelError:
         try:
             if delivery.kind in KINDS:
-                data = unpack(delivery.packed, delivery.encoding)
-                return open_spans(data, delivery.kind, self._redactor)
+                return self._open_spans(delivery)
             return open_parcel(unpack(delivery.packed, delivery.encoding), self._redactor)
         except ParcelError as error:
             return error
+
+    def _open_spans(self, delivery: Delivery) -> Spans | ParcelError:
+        data = unpack(delivery.packed, delivery.encoding)
+        try:
+            return open_spans(data, delivery.kind, self._redactor)
+        except ParcelError:
+            raise
+        except Exception as error:  # noqa: BLE001  # a foreign shape that we do not master costs its request, not those beside it
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            place = f"{type(error).__name__} at {where.name}:{where.lineno}"
+            return ParcelError(f"request: could not be read: a bug in vestige ({place}).")
 
     def _keep(self, parcel: Parcel | Spans, tenant: str) -> Outcome:
         if isinstance(parcel, Spans):

@@ -17,6 +17,7 @@ from typing import Final
 
 from vestige import clock
 from vestige.errors import ForeignRunError, ParcelError, UnreadableError
+from vestige.formats.otlp.names import MADE
 from vestige.formats.otlp.requests import read_request
 from vestige.record.backstop import masked
 from vestige.record.redact import Redactor
@@ -75,10 +76,16 @@ def keep_spans(store: SqliteStore, spans: Spans, tenant: str) -> Kept:
             new += _keep_run(store, run_id, own, tenant)
             records += len(own)
         except ForeignRunError as error:
-            # At least one: a request of nothing else must not look as if it was taken.
-            rejected += max(1, sum(isinstance(record, (SpanOpen, Log)) for record in own))
+            rejected += _count(own)
             message = message or str(error)
     return Kept(records, new, rejected, message)
+
+
+def _count(records: list[KnownRecord]) -> int:
+    """How many spans they are, or log records; what we made of a trace does not count."""
+    spans = [record for record in records if isinstance(record, SpanOpen)]
+    lines = sum(isinstance(record, Log) for record in records)
+    return sum(not span.attributes.get(MADE) for span in spans) if spans else lines
 
 
 def _keep_run(store: SqliteStore, run_id: str, records: list[KnownRecord], tenant: str) -> int:

@@ -16,7 +16,7 @@ from vestige.formats.base import Problem, RunToWrite, Source
 
 _SNIFFED = 64 * 1024
 _SIGNS = (b'"resourceSpans"', b'"resourceLogs"', b'"resource_spans"', b'"resource_logs"')
-_FILES_MAX = 1_000
+_FILES_MAX = 200
 """Files of a folder that are looked at: a collector keeps a hundred of its own."""
 
 

@@ -14,6 +14,7 @@ from vestige.formats.otlp.kinds import RUN, TOOL, component_of, named, type_of
 from vestige.formats.otlp.messages import Content, content_of
 from vestige.formats.otlp.names import (
     FORMAT,
+    MADE,
     SEQ,
     TRACE_ID,
     made_writer_of,
@@ -58,8 +59,9 @@ def made_run(trace_id: str, root: Root) -> Iterator[KnownRecord]:
     writer = made_writer_of(trace_id, "run")
     yield SpanOpen(
         VERSION, writer, 1, top.start_ns, run_id, root.id, clean_name(top.component), RUN,
-        clean_name(top.name or FORMAT), None, root.conversation,
-        clean_attributes({TRACE_ID: trace_id, "otel.made": True} | _resource(top.resource)),
+        clean_name(top.name or FORMAT), None,
+        None if root.conversation is None else clean_name(root.conversation),
+        clean_attributes({TRACE_ID: trace_id, MADE: True} | _resource(top.resource)),
     )  # fmt: skip
     writer = made_writer_of(trace_id, f"end {top.end_ns} {top.failed}")
     yield SpanClose(
@@ -94,6 +96,8 @@ class _Mapped:
         ours, used = named(span.attributes)
         model = ours.get("model")
         content = content_of(span.attributes, span.events, type_of(span), model)
+        if content.model is not None:
+            ours["model"] = content.model
         failure = self._failure(content)
         told = {key: value for key, value in span.attributes.items() if key not in used and key not in content.used}  # fmt: skip
         yield self._open(ours | told, content)

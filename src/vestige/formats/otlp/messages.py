@@ -38,6 +38,8 @@ class Content(msgspec.Struct):
     input: str | None = None
     output: str | None = None
     used: set[str] = msgspec.field(default_factory=set)
+    model: str | None = None
+    """That the request names: an answer that never came names none."""
     events: set[int] = msgspec.field(default_factory=set)
     """Places of the events that are part of it."""
 
@@ -47,6 +49,9 @@ def content_of(attributes: Object, events: list[Event], type_: str, model: str |
     if type_ == LLM:
         told = _from_events(attributes, events, content)
         content.input = _request(attributes, told, model)
+        if model is None and content.input is not None:
+            request = parse_request(content.input)
+            content.model = request.model if request is not None else None
         content.output = _answer(attributes, told, model)
     else:
         content.input = _first(attributes, _IN) or _listed(attributes, _DOCUMENTS_IN) or _messages(attributes, _MESSAGES_IN)  # fmt: skip

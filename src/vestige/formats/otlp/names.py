@@ -14,6 +14,8 @@ END_SEQ: Final = "vestige.end_seq"
 ADDED: Final = "vestige.added"
 """Keys that say again, by the conventions, what ours say."""
 TRACE_ID: Final = "otel.trace_id"
+MADE: Final = "otel.made"
+"""Of a run that is no span of its trace."""
 
 
 def run_of(trace_id: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -36,6 +36,9 @@ from vestige.record.types import (
 from vestige.record.values import clean_attributes, clean_message, clean_name, inline_bytes
 
 _NUMBER_MAX: Final = 2**53
+_Counts = Annotated[
+    dict[str, Annotated[int, msgspec.Meta(ge=0, le=2**31)]], msgspec.Meta(max_length=100)
+]
 _ID: Final = re.compile(r"[\x21-\x7e]{1,200}")
 
 
@@ -125,6 +128,6 @@ def _counts(value: Any) -> dict[str, int] | None:
     if not isinstance(value, str):
         return None
     try:
-        return msgspec.json.decode(value, type=dict[str, int])
-    except (msgspec.DecodeError, RecursionError):
+        return msgspec.json.decode(value, type=_Counts)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
