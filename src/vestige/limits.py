@@ -292,6 +292,26 @@ OPENWOP_PART_MAX = 1_000_000
 OPENWOP_FILE_MAX = 64 * MIB
 """A bundle is read whole; hosts may raise their cap, but one of this size is no report of one run."""
 
+# --- OpenTelemetry ----------------------------------------------------------------------
+
+OTLP_LINE_MAX = 96 * MIB
+"""A line of a file, or a file that is one document: decoded whole. Two bodies of `BODY_MAX` still fit as base64."""
+
+OTLP_BRACKETS_MAX = 4_000_000
+"""Objects and arrays of one line: `[[],[],…` costs thirty times its size when it is decoded."""
+
+OTLP_LINE_BYTES = 4 * MIB
+"""What is written as one line, unless a single span is longer."""
+
+OTLP_LINE_SPANS = 512
+"""Spans of a line that is written: as many as the SDKs send at once."""
+
+OTLP_ATTRIBUTES_MAX = 20_000
+"""Attributes of one span that are read: messages are told key by key, and become one body."""
+
+OTLP_LINES_ASIDE_MAX = 10_000
+"""Log records of a trace that tell messages of its spans: held until those are read."""
+
 # --- the store --------------------------------------------------------------------------
 
 PIECE_MIN = 64

@@ -28,7 +28,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from vestige.collector.receive import Delivery, Outcome, Receipt, Receiver
+from vestige.collector.receive import JOURNAL, Delivery, Outcome, Receipt, Receiver
 from vestige.errors import ForeignRunError, ParcelTooLargeError, StoreError, VestigeError
 from vestige.home import Home, get_home
 from vestige.limits import DRAIN_S, INGEST_TOGETHER_BYTES
@@ -39,6 +39,7 @@ class _Header(msgspec.Struct):
     size_bytes: int
     encoding: str
     tenant: str
+    kind: str
 
 
 class Reply(msgspec.Struct, omit_defaults=True):
@@ -51,6 +52,7 @@ class Reply(msgspec.Struct, omit_defaults=True):
     problem: str | None = None
     """None: it is kept. foreign, too_large, unreadable, busy."""
     message: str = ""
+    """Why it was not kept, or not all of it."""
     run_id: str | None = None
 
 
@@ -69,7 +71,9 @@ class Intake:
         self._child: _Child | None = None
         self._closed = False
 
-    def submit(self, packed: bytes, encoding: str, tenant: str) -> Future[Reply]:
+    def submit(
+        self, packed: bytes, encoding: str, tenant: str, kind: str = JOURNAL
+    ) -> Future[Reply]:
         """Hand a parcel over; never waits. Its reply comes when it is durable, or refused."""
         with self._lock:
             self._number += 1
@@ -77,7 +81,7 @@ class Intake:
                 return _answered(_gone(self._number))
             if self._child is None or not self._child.is_alive():
                 self._child = _Child(self._home)
-            header = _Header(self._number, len(packed), encoding, tenant)
+            header = _Header(self._number, len(packed), encoding, tenant, kind)
             return self._child.submit(header, packed)
 
     def close(self) -> None:
@@ -239,7 +243,7 @@ def _groups(
             room.release()
             header, data = item
             headers.append(header)
-            deliveries.append(Delivery(data, header.encoding, header.tenant))
+            deliveries.append(Delivery(data, header.encoding, header.tenant, header.kind))
             total += len(data)
         if headers:
             yield headers, deliveries
@@ -247,7 +251,8 @@ def _groups(
 
 def _reply(number: int, outcome: Outcome | Exception) -> Reply:
     if isinstance(outcome, Receipt):
-        return Reply(number, outcome.records, outcome.new, outcome.malformed)
+        said = " ".join(outcome.message.split())
+        return Reply(number, outcome.records, outcome.new, outcome.malformed, message=said)
     message = " ".join(str(outcome).split())
     if isinstance(outcome, ForeignRunError):
         return Reply(number, problem="foreign", message=message, run_id=outcome.run_id)

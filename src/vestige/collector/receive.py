@@ -15,6 +15,7 @@ beside it are not touched.
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -25,11 +26,14 @@ from vestige.calm import calm
 from vestige.collector.crash import stamp_dead
 from vestige.collector.packing import unpack
 from vestige.collector.parcel import Parcel, open_parcel
+from vestige.collector.traces import KINDS, Spans, keep_spans, open_spans
 from vestige.errors import ForeignRunError, ParcelError
 from vestige.home import Home
 from vestige.record.redact import Redactor
 from vestige.record.types import AnyRecord, BodyInfo
 from vestige.store.sqlite import SqliteStore
+
+JOURNAL = "journal"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,8 @@ class Delivery:
     packed: bytes
     encoding: str
     tenant: str
+    kind: str = JOURNAL
+    """Or one of `traces.KINDS`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +57,8 @@ class Receipt:
     malformed: int
     ended: int
     """Writers that are known to be gone now."""
+    message: str = ""
+    """Why some of it was not taken."""
 
 
 Outcome = Receipt | ForeignRunError | ParcelError
@@ -96,13 +104,29 @@ class Receiver:
             stamp_dead(self._home, self._store)
         return outcomes
 
-    def _open(self, delivery: Delivery) -> Parcel | ParcelError:
+    def _open(self, delivery: Delivery) -> Parcel | Spans | ParcelError:
         try:
+            if delivery.kind in KINDS:
+                return self._open_spans(delivery)
             return open_parcel(unpack(delivery.packed, delivery.encoding), self._redactor)
         except ParcelError as error:
             return error
 
-    def _keep(self, parcel: Parcel, tenant: str) -> Outcome:
+    def _open_spans(self, delivery: Delivery) -> Spans | ParcelError:
+        data = unpack(delivery.packed, delivery.encoding)
+        try:
+            return open_spans(data, delivery.kind, self._redactor)
+        except ParcelError:
+            raise
+        except Exception as error:  # noqa: BLE001  # a foreign shape that we do not master costs its request, not those beside it
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            place = f"{type(error).__name__} at {where.name}:{where.lineno}"
+            return ParcelError(f"request: could not be read: a bug in vestige ({place}).")
+
+    def _keep(self, parcel: Parcel | Spans, tenant: str) -> Outcome:
+        if isinstance(parcel, Spans):
+            kept = keep_spans(self._store, parcel, tenant)
+            return Receipt(kept.records, kept.new, kept.rejected, 0, kept.message)
         self._parcel = parcel
         try:
             new, ended = self._store.append_remote(

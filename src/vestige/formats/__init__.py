@@ -11,7 +11,9 @@ from typing import Final, cast
 from vestige.errors import UsageError
 from vestige.formats.base import Format
 
-NAMES: Final[tuple[str, ...]] = ("wink", "agentdbg", "junit", "reportlog", "artifacts", "openwop")
+NAMES: Final[tuple[str, ...]] = (
+    "wink", "agentdbg", "junit", "reportlog", "artifacts", "openwop", "otlp",
+)  # fmt: skip
 """In the order in which a path is shown to them; each is a module or package of this folder."""
 
 

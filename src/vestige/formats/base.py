@@ -79,6 +79,9 @@ class Source(msgspec.Struct):
     """Of a glance: so many events of the file are not among the records."""
     notes: list[Note] = msgspec.field(default_factory=list)
     """Complete when the records are."""
+    adds: bool = False
+    """Its id can be no recorded run's: what is here of it came the same way, in other pieces, and
+    what is missing is added."""
     beside: Source | None = None
     """The same as a run of its own, for where the run that it tells of was recorded."""
 

@@ -261,6 +261,10 @@ class SqliteStore:
         ).fetchone()
         return row is not None and seq in SeenSet.parse(row[0])
 
+    def has_writer(self, writer: str) -> bool:
+        query = "SELECT 1 FROM writers WHERE writer = ?"
+        return self._connection.execute(query, (writer,)).fetchone() is not None
+
     def has_run(self, run_id: str) -> bool:
         row = self._connection.execute("SELECT 1 FROM runs WHERE run_id = ?", (run_id,)).fetchone()
         return row is not None

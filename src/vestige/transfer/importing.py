@@ -155,7 +155,7 @@ def _import_one(
     store: Store, source: Source, place: Path, redactor: Redactor, tell: Tell | None
 ) -> Imported:
     known = store.has_run(source.run_id)
-    if known and not store.has_seen(source.writer, 1):
+    if known and not source.adds and not store.has_seen(source.writer, 1):
         # Recorded here, or come by another way: the one that is here stands. What somebody
         # elsewhere said about it is no part of it, and is taken.
         _take_notes(store, source)

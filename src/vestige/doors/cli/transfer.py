@@ -44,6 +44,7 @@ PROBLEMS_SHOWN = 5
   vestige import runs/3d1957bd-...     one run directory
   vestige import crash.wink            a debug bundle
   vestige import run.json              an OpenWOP bundle
+  vestige import traces.jsonl          OpenTelemetry's traces (OTLP/JSON)
 """,
     exits="0 taken in (also when all was known), 1 some could not be read, 2 no such path,"
     " 3 nothing that can be imported",
@@ -121,6 +122,7 @@ class _Progress:
     examples="""
   vestige export r7 --format agentdbg -o runs     into runs/<run id>/
   vestige export r7 --format openwop -o r7.json   a debug bundle, at most 8 MB
+  vestige export r7 --format otlp -o r7.jsonl     OpenTelemetry's OTLP/JSON
   vestige export r7 --format html -o crash.html   the viewer with this run, as one file
   vestige export r7.s12 --format curl             a recorded request as a shell script
   vestige export r7.s12 --format python -o x.py   the same as a Python program

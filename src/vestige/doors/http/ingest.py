@@ -22,6 +22,8 @@ from starlette.routing import BaseRoute
 from vestige import clock
 from vestige.collector.intake import Intake, Reply
 from vestige.collector.packing import ENCODINGS
+from vestige.collector.receive import JOURNAL
+from vestige.doors.http import otlp
 from vestige.doors.http.answers import NO_STORE, Refusal, encode
 from vestige.doors.http.guard import Door, principal
 from vestige.doors.http.openapi import error
@@ -45,7 +47,8 @@ def routes(server: Server) -> list[BaseRoute]:
         Door(
             PATH, desk.take, scope="runs:write", methods=("POST",), body_max=PARCEL_PACKED_MAX,
             operation=OPERATION,
-        )
+        ),
+        *otlp.doors(desk.hand_in),
     ]  # fmt: skip
 
 
@@ -59,6 +62,10 @@ class Desk:
         self._held_bytes = 0
 
     async def take(self, request: Request) -> Response:
+        return _answer(await self.hand_in(request))
+
+    async def hand_in(self, request: Request, kind: str = JOURNAL) -> Reply:
+        """What became of a request's body: journal lines, or spans (collector/traces.py)."""
         who = principal(request)
         wait_s = self._rates.wait_s(who.key_id)
         if wait_s:
@@ -71,7 +78,7 @@ class Desk:
             )  # fmt: skip
         packed = await self._read(request)
         try:
-            waiting = self._intake.submit(packed, encoding, who.tenant or DEFAULT_TENANT)
+            waiting = self._intake.submit(packed, encoding, who.tenant or DEFAULT_TENANT, kind)
             # Shielded: who hangs up does not take back what was handed over.
             reply = await asyncio.shield(asyncio.wrap_future(waiting))
         except OSError as error:
@@ -79,7 +86,8 @@ class Desk:
         finally:
             self._held_bytes -= len(packed)
         self._count(reply, len(packed))
-        return _answer(reply)
+        refuse(reply)
+        return reply
 
     async def _read(self, request: Request) -> bytes:
         """The whole body; its bytes count as held until the caller has done with them."""
@@ -121,13 +129,16 @@ class Desk:
 
 
 def _answer(reply: Reply) -> Response:
+    body = encode({"records": reply.records, "new": reply.new, "malformed": reply.malformed})
+    headers = {"content-type": "application/json", "cache-control": NO_STORE}
+    return Response(body, headers=headers)
+
+
+def refuse(reply: Reply) -> None:
+    """Raise what is to be answered, unless it was kept."""
     match reply.problem:
         case None:
-            body = encode(
-                {"records": reply.records, "new": reply.new, "malformed": reply.malformed}
-            )
-            headers = {"content-type": "application/json", "cache-control": NO_STORE}
-            return Response(body, headers=headers)
+            return
         case "foreign":
             runs = [] if reply.run_id is None else [reply.run_id]
             raise Refusal(409, "foreign_run", reply.message, {"runs": runs})

@@ -1,0 +1,82 @@
+"""A log record of a trace as a line of its run.
+
+Its identity is what it says: the same record that comes again is known, and of two that are alike
+in one request both are kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from typing import Any
+
+import msgspec
+
+from vestige.formats.base import derived_writer
+from vestige.formats.otlp.kinds import component_of
+from vestige.formats.otlp.names import FORMAT, run_of
+from vestige.formats.otlp.spans import OtelLine
+from vestige.formats.otlp.values import Object, any_value
+from vestige.record.types import VERSION, Log
+from vestige.record.values import clean_attributes, clean_message, clean_name, clean_text, cut
+
+_EXCEPTION = {
+    "exception.type": "error.type",
+    "exception.message": "error.message",
+    "exception.stacktrace": "error.stack",
+}
+_MESSAGE_SHOWN = 200
+"""Characters of a structured body that stand in its line; all of it is the line's body."""
+
+
+class Lines:
+    """Makes lines; counts those that are alike."""
+
+    def __init__(self) -> None:
+        self._times: Counter[str] = Counter()
+
+    def record_of(self, line: OtelLine) -> Log:
+        digest = _digest(line)
+        self._times[digest] += 1
+        writer = derived_writer(FORMAT, f"{line.trace_id}\0line {digest} {self._times[digest]}")
+        message, body = _message(line)
+        told: Object = {_EXCEPTION.get(key, key): value for key, value in line.attributes.items()}
+        if line.event_name:
+            told["event_name"] = line.event_name
+        component = clean_name(component_of(line.resource, line.scope, FORMAT))
+        if line.scope and line.scope != component:
+            told["otel.scope"] = line.scope
+        return Log(
+            VERSION, writer, 1, line.time_ns, run_of(line.trace_id), component, _level(line),
+            clean_message(message), line.span_id or None, clean_attributes(told), body,
+        )  # fmt: skip
+
+
+def _digest(line: OtelLine) -> str:
+    said = (line.span_id, line.time_ns, line.severity, line.event_name, line.body, line.attributes)
+    try:
+        raw = msgspec.json.encode(said, order="deterministic", enc_hook=repr)
+    except (UnicodeEncodeError, OverflowError, RecursionError, TypeError):
+        raw = repr(said).encode(errors="backslashreplace")
+    return hashlib.sha256(raw).hexdigest()
+
+
+def _level(line: OtelLine) -> str:
+    if line.severity == 0:
+        text = line.severity_text.lower()
+        return {"warning": "warn", "warn": "warn", "error": "error", "fatal": "error", "critical": "error", "debug": "debug", "trace": "debug"}.get(text, "info")  # fmt: skip
+    return "debug" if line.severity <= 8 else "info" if line.severity <= 12 else "warn" if line.severity <= 16 else "error"  # fmt: skip
+
+
+def _message(line: OtelLine) -> tuple[str, str | None]:
+    """What it says in a line, and all of it if that is more."""
+    body: Any = any_value(line.body)
+    if isinstance(body, str):
+        return body or line.event_name or "log", None
+    if body is None:
+        return line.event_name or "log", None
+    try:
+        text = msgspec.json.encode(body, enc_hook=str).decode()
+    except (UnicodeEncodeError, OverflowError, RecursionError):
+        text = clean_text(repr(body))
+    return line.event_name or cut(text, _MESSAGE_SHOWN), text

@@ -1,0 +1,200 @@
+"""A span as records: its opening, its events as lines, its close.
+
+The one hard fact: the records of a span depend on that span alone (and on whether it is the run),
+so they are the same whichever file or request brings it, and however often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from vestige.formats.otlp import own
+from vestige.formats.otlp.kinds import RUN, TOOL, component_of, named, type_of
+from vestige.formats.otlp.messages import Content, content_of
+from vestige.formats.otlp.names import (
+    FORMAT,
+    MADE,
+    SEQ,
+    TRACE_ID,
+    made_writer_of,
+    own_run_of,
+    run_of,
+    span_writer_of,
+)
+from vestige.formats.otlp.shape import Root
+from vestige.formats.otlp.spans import Event, OtelSpan
+from vestige.formats.otlp.values import Object, text_of
+from vestige.record.types import VERSION, Attributes, KnownRecord, Link, Log, SpanClose, SpanOpen
+from vestige.record.values import clean_attributes, clean_message, clean_name
+
+_EXCEPTION: Final = "exception"
+_STATUSES: Final = {
+    "CancelledError": "cancelled", "Cancelled": "cancelled", "KeyboardInterrupt": "cancelled",
+    "TimeoutError": "timeout", "APITimeoutError": "timeout", "timeout": "timeout",
+}  # fmt: skip
+_RESOURCE_SKIPPED: Final = ("telemetry.sdk.",)
+"""Says which library sent it, of every run the same."""
+
+
+def is_own(span: OtelSpan) -> bool:
+    return own.is_number(span.attributes.get(SEQ))
+
+
+def run_of_span(span: OtelSpan) -> str:
+    return own_run_of(span.trace_id) if is_own(span) else run_of(span.trace_id)
+
+
+def records_of_span(span: OtelSpan, root: Root | None) -> Iterator[KnownRecord]:
+    if is_own(span):
+        yield from own.records_of(span)
+    else:
+        yield from _Mapped(span, root).records()
+
+
+def made_run(trace_id: str, root: Root) -> Iterator[KnownRecord]:
+    """A run that is no span of its trace. Its end has a writer for each time at which it may be:
+    what has grown since has a later one, and the last counts."""
+    top, run_id = root.top, run_of(trace_id)
+    writer = made_writer_of(trace_id, "run")
+    yield SpanOpen(
+        VERSION, writer, 1, top.start_ns, run_id, root.id, clean_name(top.component), RUN,
+        clean_name(top.name or FORMAT), None,
+        None if root.conversation is None else clean_name(root.conversation),
+        clean_attributes({TRACE_ID: trace_id, MADE: True} | _resource(top.resource)),
+    )  # fmt: skip
+    writer = made_writer_of(trace_id, f"end {top.end_ns} {top.failed}")
+    yield SpanClose(
+        VERSION, writer, 1, top.end_ns, run_id, root.id, "error" if top.failed else "ok",
+        top.end_ns - top.start_ns,
+    )  # fmt: skip
+
+
+def _resource(resource: Object) -> Object:
+    return {
+        f"resource.{key}": value
+        for key, value in resource.items()
+        if not key.startswith(_RESOURCE_SKIPPED)
+    }
+
+
+class _Mapped:
+    """One span of somebody else's."""
+
+    def __init__(self, span: OtelSpan, root: Root | None) -> None:
+        self._span = span
+        self._root = root
+        self._run_id = run_of(span.trace_id)
+        self._is_run = root is not None and root.id == span.id
+        self._type = RUN if self._is_run else type_of(span)
+        self._component = clean_name(component_of(span.resource, span.scope, FORMAT))
+        self._writer = span_writer_of(span.trace_id, span.id, span.duration_ns, self._is_run)
+        self._seq = 0
+
+    def records(self) -> Iterator[KnownRecord]:
+        span = self._span
+        ours, used = named(span.attributes)
+        model = ours.get("model")
+        content = content_of(span.attributes, span.events, type_of(span), model)
+        if content.model is not None:
+            ours["model"] = content.model
+        failure = self._failure(content)
+        told = {key: value for key, value in span.attributes.items() if key not in used and key not in content.used}  # fmt: skip
+        yield self._open(ours | told, content)
+        for place, event in enumerate(span.events):
+            if place not in content.events:
+                yield self._line(event)
+        self._seq += 1
+        status, error = failure
+        yield SpanClose(
+            VERSION, self._writer, self._seq, span.end_ns, self._run_id, span.id, status,
+            span.duration_ns, error, content.output,
+        )  # fmt: skip
+
+    def _open(self, told: Object, content: Content) -> SpanOpen:
+        span = self._span
+        if self._type == TOOL:
+            name = span.attributes.get("traceloop.entity.name")
+            told.setdefault("tool_name", name if isinstance(name, str) else span.name)
+        told |= self._aside()
+        conversation = None
+        if self._is_run and self._root is not None:
+            conversation = self._root.conversation
+            told |= {TRACE_ID: span.trace_id} | _resource(span.resource)
+        self._seq += 1
+        return SpanOpen(
+            VERSION, self._writer, self._seq, span.start_ns, self._run_id, span.id,
+            self._component, self._type, clean_name(span.name or self._type), self._parent(),
+            None if conversation is None else clean_name(conversation), clean_attributes(told),
+            self._links() or None, content.input,
+        )  # fmt: skip
+
+    def _parent(self) -> str | None:
+        if self._span.parent_id:
+            return self._span.parent_id
+        return self._root.id if self._root is not None and self._root.around else None
+
+    def _aside(self) -> Object:
+        span = self._span
+        told: Object = {}
+        if span.scope and span.scope != self._component:
+            told["otel.scope"] = span.scope
+        if span.kind not in ("UNSPECIFIED", "INTERNAL"):
+            told["otel.kind"] = span.kind.lower()
+        if span.trace_state:
+            told["otel.trace_state"] = span.trace_state
+        if span.dropped:
+            told["otel.dropped"] = span.dropped
+        return told
+
+    def _links(self) -> list[Link]:
+        return [
+            Link(
+                link.span_id,
+                None if link.trace_id == self._span.trace_id else run_of(link.trace_id),
+                clean_name(text_of(link.attributes.get("reason")) or "link"),
+            )
+            for link in self._span.links
+        ]
+
+    # --- how it ended -------------------------------------------------------------------------
+
+    def _failure(self, content: Content) -> tuple[str, Attributes]:
+        """Its status, and why. The exception that ended it is part of its end, and no line."""
+        span = self._span
+        if span.code != "ERROR":
+            return "ok", {}
+        told: Object = {"error.message": span.message or None}
+        for place in range(len(span.events) - 1, -1, -1):
+            if span.events[place].name == _EXCEPTION:
+                content.events.add(place)
+                told |= _error(span.events[place].attributes)
+                break
+        kind = text_of(told.get("error.type") or span.attributes.get("error.type"))
+        status = _STATUSES.get(kind.rpartition(".")[2], "error")
+        return status, _kept(told)
+
+    def _line(self, event: Event) -> Log:
+        self._seq += 1
+        told, level, message = dict(event.attributes), "info", event.name
+        if event.name == _EXCEPTION:
+            error = _error(told)
+            message = ": ".join(filter(None, map(text_of, (error["error.type"], error["error.message"]))))  # fmt: skip
+            told = {key: value for key, value in told.items() if not key.startswith("exception.")}
+            told, level = error | told, "error"
+        return Log(
+            VERSION, self._writer, self._seq, event.time_ns, self._run_id, self._component,
+            level, clean_message(message or "event"), self._span.id, _kept(told),
+        )  # fmt: skip
+
+
+def _error(told: Object) -> Object:
+    return {
+        "error.type": told.get("exception.type"),
+        "error.message": told.get("exception.message"),
+        "error.stack": told.get("exception.stacktrace"),
+    }
+
+
+def _kept(told: Object) -> Attributes:
+    return clean_attributes({key: value for key, value in told.items() if value is not None})
