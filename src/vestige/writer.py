@@ -20,7 +20,6 @@ from typing import Protocol
 from vestige.clock import Clock
 from vestige.emit import current, threads
 from vestige.emit.emitter import Emitter
-from vestige.emit.exiting import EXIT
 from vestige.emit.last_words import LastWords
 from vestige.emit.logger import Logger
 from vestige.emit.span import Span
@@ -77,8 +76,6 @@ class Writer:
         self._died = False
         self.death: BaseException | None = None
         """The exception that ends this process, once nobody caught it."""
-        self._exited: dict[str, int] | None = None
-        """Its exit code, where it left by `sys.exit`."""
         self._published = ""
         self._original_parent = None if private else os.environ.get(PARENT_VARIABLE)
 
@@ -110,11 +107,9 @@ class Writer:
         if emitter in self._emitters and len(self._emitters) > 1:
             self._emitters.remove(emitter)
             return False
-        if self._last_words is not None:
-            self._last_words.look_for_exit()
         for span in (self.process_span, self._root):
             if span is not None and not span.ended:
-                span.end(status="error" if self._died else "ok", attributes=self._exited)
+                span.end(status="error" if self._died else "ok")
         self._emitters.clear()
         if _alive.get(self.home) is self:
             del _alive[self.home]
@@ -204,12 +199,7 @@ class Writer:
         from vestige.emit.process import rss_bytes
 
         # A thread or task may die while the process goes on.
-        if how == EXIT and isinstance(error, SystemExit):
-            self._died = True
-            self._exited = {"exit_code": int(error.code) if isinstance(error.code, int) else 1}
-            if isinstance(error.code, int):
-                return  # a number says no more than the end of the process does
-        elif "thread" not in how and "asyncio" not in how:
+        if "thread" not in how and "asyncio" not in how:
             self._died, self.death = True, error
         spans = [span for emitter in self._emitters for span in list(emitter.open_spans.values())]
         named = [f"{span.type} {span.name}" for span in spans[-OPEN_SPANS_NAMED_MAX:]]

@@ -1,7 +1,7 @@
 """Last words: what a process still says when it is about to die.
 
-Hooks for uncaught exceptions (main thread, other threads, asyncio), `sys.exit` with something that
-is no success, SIGTERM and the fatal signals. Each one first tells `say(how, error)`, then lets happen what would have
+Hooks for uncaught exceptions (main thread, other threads, asyncio), SIGTERM and the
+fatal signals. Each one first tells `say(how, error)`, then lets happen what would have
 happened: the hook that was there before runs, the signal kills with the same status.
 
 Where the runtime gives no chance (SIGKILL, the OOM killer, os._exit), the collector
@@ -16,8 +16,6 @@ import threading
 from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, TextIO
-
-from vestige.emit.exiting import ExitWatch
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,7 +37,6 @@ class LastWords:
         self._previous_excepthook: Any = None
         self._previous_threadhook: Any = None
         self._previous_sigterm: Any = None
-        self._exit_watch = ExitWatch(self._tell)
         self._asyncio_filter: Callable[[Any], bool] | None = None
 
     def install(self) -> None:
@@ -47,7 +44,6 @@ class LastWords:
         sys.excepthook = self._uncaught
         self._previous_threadhook = threading.excepthook
         threading.excepthook = self._uncaught_in_thread
-        self._exit_watch.install()
         self._watch_asyncio()
         self._watch_sigterm()
         self._watch_faults()
@@ -59,17 +55,12 @@ class LastWords:
             sys.excepthook = self._previous_excepthook
         if threading.excepthook == self._uncaught_in_thread:
             threading.excepthook = self._previous_threadhook
-        self._exit_watch.uninstall()
         if self._asyncio_filter is not None:
             import logging
 
             logging.getLogger("asyncio").removeFilter(self._asyncio_filter)
         self._unwatch_sigterm()
         self._unwatch_faults()
-
-    def look_for_exit(self) -> None:
-        """Before a process says how it ended."""
-        self._exit_watch.look()
 
     def forked(self, fault_file: Path) -> None:
         """In a forked child: the file for faults is the parent's. Use one of our own."""
