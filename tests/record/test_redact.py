@@ -444,3 +444,25 @@ def test_a_forked_child_registers_secrets_though_another_thread_was_about_to() -
         thread.join()
 
     assert status == 0
+
+
+@pytest.mark.parametrize(
+    ("kept", "before", "after"),
+    [
+        (b"\x01\x02\xaf\x1b+\x8dPWd6=`1\xf1\xbbw\xc6\xd0aD\xf2\xfa\xb9Ap\xe1", b"", b""),
+        (b"\x0f\x1f\xd4\x11C>JWT=\xe1\x93\xe2\xf0\xa7Bg\x1c\x9c\xca\xde\x0c", b"", b""),
+        (b"", b"\x00\x01\xffpassword=correct-horse-battery", b"\x00\x07\xfe\xff rest"),
+        (b"", b"password=h\xe4sslich-battery", b"\n"),
+    ],
+    ids=["three letters by chance", "and others", "a secret in a binary file", "Latin-1"],
+)
+def test_bytes_that_are_no_text_are_kept_and_a_secret_among_them_is_not(
+    kept: bytes, before: bytes, after: bytes
+) -> None:
+    """An image or an archive of a hundred megabytes has `pwd=` in it somewhere: that is no key."""
+    text = (kept + before + after).decode(errors="surrogateescape")
+
+    masked = Redactor().text(text).encode(errors="surrogateescape")
+
+    assert masked.startswith(kept) and masked.endswith(after)
+    assert (masked == kept) if kept else b"battery" not in masked

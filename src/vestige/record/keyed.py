@@ -65,6 +65,14 @@ _TYPE = re.compile(
     r"optional|union|secretstr|dict|list|tuple|annotated|required|char|varchar|byte)\b(?![-+/=0-9])"
 )
 
+_CONTROL = re.compile(r"[\x00-\x06\x0e-\x1a\x1c-\x1f]")
+"""No text has these. It may have escape, which colours what a terminal shows."""
+_UNDECODED = re.compile(r"[\udc80-\udcff]")
+"""Bytes that are no UTF-8, as they are kept inside a text. A few may be letters of another encoding."""
+_NO_TEXT = re.compile(f"{_CONTROL.pattern}|{_UNDECODED.pattern}")
+_AROUND = 16
+_TEXT_MIN = 4
+
 _CONTAINERS = {"cookie", "cookies", "credential", "credentials", "secret", "secrets"}
 _DESCRIBING = {
     *("name", "domain", "path", "samesite", "type", "description", "title", "format", "enum"),
@@ -88,8 +96,23 @@ def find_keyed(text: str, find_word: FindWord, stems: re.Pattern[str]) -> Iterat
         if word is None:
             continue
         for hit in _values(text, start, end, word):
-            yield hit
             position = max(position, hit.high)
+            yield _as_text(text, hit) if hit.new is not None and _is_amid_bytes(text, hit) else hit
+
+
+def _is_amid_bytes(text: str, hit: Hit) -> bool:
+    """Whether this stands in a file that is no text, where any three letters turn up by chance."""
+    around = text[max(0, hit.start - _AROUND) : min(hit.high, hit.low + 4 * _AROUND) + _AROUND]
+    undecoded = _UNDECODED.findall(around)
+    return _CONTROL.search(around) is not None or 3 * len(undecoded) > len(around)
+
+
+def _as_text(text: str, hit: Hit) -> Hit:
+    """What is text of a value in the midst of bytes; too little of it is no secret."""
+    rest = _NO_TEXT.search(text, hit.low, hit.high)
+    high = hit.high if rest is None else rest.start()
+    value = text[hit.low : high]
+    return hit._replace(high=high, new=mask_escaped(value) if len(value) >= _TEXT_MIN else None)
 
 
 def compile_stems(extra: tuple[str, ...] = ()) -> re.Pattern[str]:
