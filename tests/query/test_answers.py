@@ -174,7 +174,7 @@ def test_the_same_question_twice_gives_the_same_bytes(debugger: Debugger, name: 
 
 
 WHOLE = (
-    "list", "list filter", "list nothing", "doctor", "why", "body path", "grep cjk", "schema table",
+    "list", "list filter", "list nothing", "doctor", "check", "why", "body path", "grep cjk", "schema table",
     "state", "files", "trends",
 )  # fmt: skip
 """Short even here."""
@@ -409,7 +409,7 @@ def test_no_check_is_said_to_have_passed_beside_a_finding_of_its_kind(home: Home
     assert "[error] crash/uncaught" in answer.text() and "crash" in answer.data()["passed"]
     assert passed.startswith("passed: ") and "crash" not in passed.split(", ")
     assert short.text().splitlines()[-1] == (
-        f"passed: {passed.count(',') + 1} checks; their names: vestige check {number} --verbose"
+        f"passed: {passed.count(',') + 1} checks; by name: vestige check {number} --verbose"
     )
 
 

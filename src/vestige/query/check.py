@@ -215,7 +215,7 @@ class CheckAnswer(Asked):
             lines.append(f"passed: {', '.join(passed)}")
         elif passed:
             names = self.command("check", self.run.info.short_id, "--verbose")
-            lines.append(f"passed: {words.counted(len(passed), 'check')}; their names: {names}")
+            lines.append(f"passed: {words.counted(len(passed), 'check')}; by name: {names}")
         for name, why in list(self.examined.failed.items())[:3]:
             lines.append(
                 f"!! the check {words.one_line(name, 40)} itself failed: {words.one_line(why, 120)}"
