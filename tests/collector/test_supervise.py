@@ -61,7 +61,7 @@ heard = []
 signal.signal(signal.SIGINT, lambda *_: heard.append(1))
 print("ready", flush=True)
 while not heard:
-    time.sleep(0.01)
+    time.sleep(0.01)  # a handler runs between two of them
 time.sleep(0.5)  # a second one would be there by then
 print("interrupted:", len(heard))
 """

@@ -10,7 +10,6 @@ It only reads. What checks find in a finished run is handed to `keep`, if there 
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Callable, Sequence
 from typing import Any, Self, TypeVar
@@ -25,11 +24,11 @@ from vestige.query.check import CheckAnswer, Examined, Keep, examine
 from vestige.query.costs import run_costs
 from vestige.query.doctor import DoctorAnswer
 from vestige.query.evidence import Evidence, open_run
-from vestige.query.filters import is_filter, parse_filter
+from vestige.query.filters import parse_filter
 from vestige.query.find import Target, Want, find_run, resolve, states_of
 from vestige.query.grep import PARTS, GrepAnswer, GrepOptions, grep_answer, parse_parts
 from vestige.query.layout import Asked
-from vestige.query.lists import ListAnswer, Listing, check_group, find_matching, list_answer
+from vestige.query.lists import ListAnswer, Listing, check_group, list_answer
 from vestige.query.notes import NotesAnswer
 from vestige.query.overview import OverviewAnswer
 from vestige.query.show import ShowAnswer, ShowOptions
@@ -388,30 +387,10 @@ class Debugger:
 
     def compare(self, a: Sequence[str], b: Sequence[str]) -> Answer:
         """What differs between two groups of runs. A group is ids, or a filter as of `list`."""
-        (a_ids, a_more), (b_ids, b_more) = self._group(a), self._group(b)
+        from vestige.query.groups import find_group
+
+        (a_ids, a_more), (b_ids, b_more) = find_group(self.store, a), find_group(self.store, b)
         return self._lazy("compare", self.store, a_ids, b_ids, a_more=a_more, b_more=b_more)
-
-    def _group(self, group: Sequence[str]) -> tuple[Sequence[str], bool]:
-        """The runs of a group; and whether there are more that its filter wants."""
-        if not is_filter(group):
-            return [self.resolve(each, "run").run.id for each in group], False
-        from vestige.query.compare import RUNS_MAX
-
-        text = " ".join(group)
-        named = next((word for word in group if re.fullmatch(r"r\d+", word)), None)
-        if named is not None:
-            raise UsageError(
-                f"compare: {named} is a run, and the rest of its group a filter"
-                f" ({words.one_line(text, 80)}). Give ids, or terms, but not both."
-            )
-        terms = parse_filter(text, clock.SYSTEM.now_ns())
-        runs, more = find_matching(self.store, terms, RUNS_MAX)
-        if not runs:
-            raise NotFoundError(
-                f"compare: no run is wanted by {words.one_line(text, 80)!r} (expected at least one)."
-                f" Try it with `vestige list`."
-            )
-        return [run.id for run in runs], more
 
     def _lazy(self, verb: str, *args: Any, **options: Any) -> Answer:
         """The larger verbs are loaded when they are first asked for."""

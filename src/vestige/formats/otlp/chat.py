@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from vestige.formats.otlp.values import Object, object_of, objects_of, text_of
+from vestige.formats.otlp.values import Object, decoded, object_of, objects_of, text_of
 from vestige.record.values import flat
 
 _PLACES_MAX: Final = 10_000
@@ -196,7 +196,7 @@ class Told(msgspec.Struct):
         if name in _ROLES:
             self.asked.append(_told_message(told, _ROLES[name]))
         elif name == "gen_ai.choice":
-            message = object_of(_decoded(told.get("message"))) or told
+            message = object_of(decoded(told.get("message"))) or told
             made = _told_message(message, "assistant")
             made["finish_reason"] = told.get("finish_reason")
             self.answered.append(made)
@@ -211,18 +211,18 @@ class Told(msgspec.Struct):
         return True
 
     def _take_details(self, told: Object) -> None:
-        system = parts_text(_decoded(told.get("gen_ai.system_instructions")))
+        system = parts_text(decoded(told.get("gen_ai.system_instructions")))
         if system:
             self.asked.append({"role": "system", "content": system})
         for key, into in (("input", self.asked), ("output", self.answered)):
-            for message in objects_of(_decoded(told.get(f"gen_ai.{key}.messages"))):
+            for message in objects_of(decoded(told.get(f"gen_ai.{key}.messages"))):
                 into.extend(from_parts(message))
 
 
 def _told_message(told: Object, role: str) -> Object:
     message: Object = {"role": text_of(told.get("role")) or role, "content": told.get("content")}
     calls = []
-    for call in objects_of(_decoded(told.get("tool_calls"))):
+    for call in objects_of(decoded(told.get("tool_calls"))):
         function = object_of(call.get("function")) or call
         calls.append(_call(call.get("id"), function.get("name"), function.get("arguments")))
     if calls:
@@ -233,16 +233,7 @@ def _told_message(told: Object, role: str) -> Object:
 
 
 def _held(value: Any, role: str) -> list[Object]:
-    value = _decoded(value)
+    value = decoded(value)
     if isinstance(value, list):
         return [made for each in objects_of(value) for made in from_parts({"role": role} | each)]
     return [{"role": role, "content": json_text(value)}] if value else []
-
-
-def _decoded(value: Any) -> Any:
-    if isinstance(value, str) and value[:1] in "[{":
-        try:
-            return msgspec.json.decode(value)
-        except (msgspec.DecodeError, UnicodeError, RecursionError):
-            return value
-    return value

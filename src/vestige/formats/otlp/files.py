@@ -30,6 +30,7 @@ from vestige.formats.otlp.spans import (
     raw_lines,
     raw_spans,
     trace_of,
+    unheard,
 )
 from vestige.formats.otlp.values import get, objects_of
 from vestige.limits import FOREIGN_RUNS_MAX, OTLP_BRACKETS_MAX, OTLP_LINE_MAX, PROBLEMS_MAX
@@ -133,7 +134,7 @@ class TraceFile:
         if len(requests) < len(told) or not all(any(get(each, name) is not None for name in _KNOWN) for each in requests if each):  # fmt: skip
             self.tell(str(place), "not-otlp", "no request of OTLP (expected resourceSpans or resourceLogs): passed over.")  # fmt: skip
         for raw, resource, scope in raw_spans(document):
-            span = parse_span(raw, resource, scope, _quiet)
+            span = parse_span(raw, resource, scope, unheard)
             if span is None:
                 self._tell_faults(str(place), raw, resource, scope)
             elif not is_pending(span):
@@ -202,10 +203,6 @@ def _skip(file: BinaryIO) -> int:
         if part.endswith(b"\n"):
             break
     return size
-
-
-def _quiet(rule: str, message: str, severity: str) -> None:
-    pass
 
 
 # --- places -----------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
-"""A log record of a trace as a line of its run.
+"""A log record of a trace: a line of its run, or a message of a model call (`gen_ai.user.message`).
 
-Its identity is what it says: the same record that comes again is known, and of two that are alike
+A line's identity is what it says: the same record that comes again is known, and of two that are alike
 in one request both are kept.
 """
 
@@ -13,10 +13,11 @@ from typing import Any
 import msgspec
 
 from vestige.formats.base import derived_writer
+from vestige.formats.otlp.chat import Told
 from vestige.formats.otlp.kinds import component_of
 from vestige.formats.otlp.names import FORMAT, run_of
-from vestige.formats.otlp.spans import OtelLine
-from vestige.formats.otlp.values import Object, any_value
+from vestige.formats.otlp.spans import Event, OtelLine
+from vestige.formats.otlp.values import Object, any_value, object_of, text_of
 from vestige.record.types import VERSION, Log
 from vestige.record.values import clean_attributes, clean_message, clean_name, clean_text, cut
 
@@ -27,6 +28,15 @@ _EXCEPTION = {
 }
 _MESSAGE_SHOWN = 200
 """Characters of a structured body that stand in its line; all of it is the line's body."""
+
+
+def message_of(line: OtelLine) -> Event | None:
+    """The line as an event of its span; None: it is no message, or of no span."""
+    name = line.event_name or text_of(line.attributes.get("event.name"))
+    if not line.span_id or not name.startswith("gen_ai."):
+        return None
+    told = line.attributes | object_of(any_value(line.body))
+    return Event(line.time_ns, name, told) if Told().take(name, told) else None
 
 
 class Lines:

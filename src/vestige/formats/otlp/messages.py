@@ -19,7 +19,7 @@ import msgspec
 from vestige.formats.otlp import chat
 from vestige.formats.otlp.kinds import LLM
 from vestige.formats.otlp.spans import Event
-from vestige.formats.otlp.values import Object, objects_of
+from vestige.formats.otlp.values import Object, decoded, objects_of
 from vestige.providers.read import parse_request, parse_response
 from vestige.record.values import clean_text, text_of_bytes
 
@@ -54,8 +54,8 @@ def content_of(attributes: Object, events: list[Event], type_: str, model: str |
             content.model = request.model if request is not None else None
         content.output = _answer(attributes, told, model)
     else:
-        content.input = _first(attributes, _IN) or _listed(attributes, _DOCUMENTS_IN) or _messages(attributes, _MESSAGES_IN)  # fmt: skip
-        content.output = _first(attributes, _OUT) or _documents(attributes) or _messages(attributes, ("gen_ai.output.messages",))  # fmt: skip
+        content.input = _first(attributes, _IN) or _listed(attributes, _DOCUMENTS_IN) or _first(attributes, _MESSAGES_IN)  # fmt: skip
+        content.output = _first(attributes, _OUT) or _documents(attributes) or _first(attributes, ("gen_ai.output.messages",))  # fmt: skip
     exact = (*_MESSAGES_IN, *_IN, *_ASIDE_IN), ("gen_ai.output.messages", "output.mime_type", *_OUT)
     begins = (*_PREFIXES_IN, *_PREFIXES_ASIDE, _DOCUMENTS_IN), (*_PREFIXES_OUT, *_DOCUMENTS)
     for side, body in enumerate((content.input, content.output)):
@@ -75,10 +75,10 @@ def _request(attributes: Object, told: chat.Told, model: str | None) -> str | No
     messages = _found_messages(attributes, "gen_ai.input.messages", _PREFIXES_IN) or told.asked
     if not messages:
         return given or _first(attributes, _IN)
-    system = chat.parts_text(_plain(attributes.get("gen_ai.system_instructions")))
+    system = chat.parts_text(decoded(attributes.get("gen_ai.system_instructions")))
     if system:
         messages = [{"role": "system", "content": system}, *messages]
-    tools = chat.tools_of(attributes, _plain(attributes.get("gen_ai.tool.definitions")))
+    tools = chat.tools_of(attributes, decoded(attributes.get("gen_ai.tool.definitions")))
     request: Object = {"model": model} if model else {}
     request["messages"] = messages
     return _json(request | ({"tools": tools} if tools else {}))
@@ -99,7 +99,7 @@ def _answer(attributes: Object, told: chat.Told, model: str | None) -> str | Non
 
 
 def _found_messages(attributes: Object, key: str, prefixes: tuple[str, ...]) -> list[Object]:
-    held = _plain(attributes.get(key))
+    held = decoded(attributes.get(key))
     if isinstance(held, list):
         return [each for message in objects_of(held) for each in chat.from_parts(message)]
     for prefix in prefixes:
@@ -115,7 +115,7 @@ def _from_events(attributes: Object, events: list[Event], content: Content) -> c
     for place, event in enumerate(events):
         if told.take(event.name, event.attributes):
             content.events.add(place)
-    held = _plain(attributes.get("events"))
+    held = decoded(attributes.get("events"))
     if isinstance(held, list) and any("event.name" in each for each in objects_of(held)):
         content.used.add("events")
         for each in objects_of(held):
@@ -132,11 +132,6 @@ def _first(attributes: Object, keys: Iterable[str]) -> str | None:
         if text is not None:
             return text
     return None
-
-
-def _messages(attributes: Object, keys: Iterable[str]) -> str | None:
-    """Messages that an agent's span repeats: as they are."""
-    return _first(attributes, keys)
 
 
 def _documents(attributes: Object) -> str | None:
@@ -158,16 +153,6 @@ def _text(value: Any) -> str | None:
     if isinstance(value, str):
         return clean_text(value)
     return text_of_bytes(value) if isinstance(value, bytes) else _json(value)
-
-
-def _plain(value: Any) -> Any:
-    """Structured, as newer senders write it; or JSON in text, as most do."""
-    if isinstance(value, str) and value[:1] in "[{":
-        try:
-            return msgspec.json.decode(value)
-        except (msgspec.DecodeError, UnicodeError, RecursionError):
-            return value
-    return value
 
 
 def _json(value: Any) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from vestige.errors import UnreadableError
 from vestige.formats.base import Problem, Source
 from vestige.formats.otlp.files import Trace, TraceFile, open_file, split_place
-from vestige.formats.otlp.lines import Lines
+from vestige.formats.otlp.lines import Lines, message_of
 from vestige.formats.otlp.mapping import made_run, records_of_span
 from vestige.formats.otlp.names import made_writer_of, own_run_of, own_writer_of, run_of
 from vestige.formats.otlp.spans import (
@@ -26,8 +26,8 @@ from vestige.formats.otlp.spans import (
     raw_lines,
     raw_spans,
     trace_of,
+    unheard,
 )
-from vestige.formats.otlp.talk import event_of
 from vestige.limits import OTLP_LINES_ASIDE_MAX, PROBLEMS_MAX
 from vestige.record.types import KnownRecord
 
@@ -70,14 +70,14 @@ class _Reader:
                 span.events += self._talk.pop(span.id, ())
                 yield from records_of_span(span, root)
         for _, line in self._lines():
-            if not (line.span_id in self._taken and event_of(line) is not None):
+            if not (line.span_id in self._taken and message_of(line) is not None):
                 yield lines.record_of(line)
 
     def _gather(self) -> None:
         """Messages that were told as log records, by their span."""
         held = 0
         for _, line in self._lines():
-            event = event_of(line)
+            event = message_of(line)
             if event is not None and held < OTLP_LINES_ASIDE_MAX:
                 held += 1
                 self._talk.setdefault(line.span_id, []).append(event)
@@ -93,7 +93,7 @@ class _Reader:
     def _spans(self, where: str, document: object, quiet: bool = False) -> Iterator[OtelSpan]:
         for raw, resource, scope in raw_spans(document):
             if trace_of(raw) == self._id:
-                span = parse_span(raw, resource, scope, _silent if quiet else self._telling(where))
+                span = parse_span(raw, resource, scope, unheard if quiet else self._telling(where))
                 if span is not None and not is_pending(span):
                     yield span
 
@@ -103,7 +103,7 @@ class _Reader:
         for where, document in self._file.documents(self._trace):
             for raw, resource, scope in raw_lines(document):
                 if trace_of(raw) == self._id:
-                    line = parse_line(raw, resource, scope, _silent)
+                    line = parse_line(raw, resource, scope, unheard)
                     if line is not None:
                         yield str(where), line
 
@@ -113,7 +113,3 @@ class _Reader:
                 self._problems.append(Problem(str(self._file.path), where, rule, message))
 
         return tell
-
-
-def _silent(rule: str, message: str, severity: str) -> None:
-    pass

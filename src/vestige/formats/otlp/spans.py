@@ -28,6 +28,11 @@ from vestige.formats.otlp.values import (
 
 Tell = Callable[[str, str, Literal["error", "warning"]], None]
 
+
+def unheard(rule: str, message: str, severity: str) -> None:
+    """For `tell`: it was told before, or will be."""
+
+
 KINDS: Final = ("UNSPECIFIED", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER")
 CODES: Final = ("UNSET", "OK", "ERROR")
 SEVERITIES: Final = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL")

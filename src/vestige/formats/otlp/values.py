@@ -15,6 +15,8 @@ import math
 import re
 from typing import Any, Final
 
+import msgspec
+
 from vestige.formats.base import TIME_MAX_NS
 from vestige.limits import NESTING_MAX, OTLP_ATTRIBUTES_MAX
 
@@ -49,6 +51,16 @@ def objects_of(value: Any) -> list[Object]:
 
 def text_of(value: Any) -> str:
     return value if isinstance(value, str) else ""
+
+
+def decoded(value: Any) -> Any:
+    """Structured, as newer senders write it; or JSON in text, as most do."""
+    if isinstance(value, str) and value[:1] in "[{":
+        try:
+            return msgspec.json.decode(value)
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            return value
+    return value
 
 
 def hex_id(value: Any, size_bytes: int) -> str | None:

@@ -8,7 +8,6 @@ read again, the run is what it was.
 from __future__ import annotations
 
 import base64
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -18,6 +17,7 @@ import msgspec
 from vestige._version import __version__
 from vestige.errors import UsageError
 from vestige.formats.base import RunToWrite, derived_span_id, derived_uuid
+from vestige.formats.new_file import new_file, place_for
 from vestige.formats.otlp.names import (
     ADDED,
     END_SEQ,
@@ -40,23 +40,11 @@ _NAME_MAX: Final = 120
 
 
 def write_trace(source: RunToWrite, target: Path) -> Path:
-    made = target / f"{source.run.info.id}{SUFFIX}" if target.is_dir() else target
-    if os.path.lexists(made):
-        raise UsageError(f"{made}: is there already. Remove it, or choose another target.")
+    made = place_for(target, f"{source.run.info.id}{SUFFIX}")
     if not source.run.spans:
         raise UsageError(f"run {source.run.info.id}: has no span, and a trace is made of them.")
-    half = made.with_name(f".{made.name}.{os.getpid()}.part")
-    try:
-        made.parent.mkdir(parents=True, exist_ok=True)
-        with open(half, "xb") as file:
-            _write(_Trace(source), file)
-        os.link(half, made)  # unlike a rename, it does not take the place of another
-    except FileExistsError:
-        raise UsageError(f"{made}: is there already. Choose another target.") from None
-    except OSError as error:
-        raise UsageError(f"{made}: cannot be written ({error.strerror}).") from None
-    finally:
-        half.unlink(missing_ok=True)
+    with new_file(made) as file:
+        _write(_Trace(source), file)
     return made
 
 
