@@ -162,6 +162,10 @@ SHIP_TRIES = 6
 SHIP_REFUSED_MAX = 1_000
 """Runs of another tenant that a ship remembers not to send."""
 
+COPY_MAX = GIB
+"""Of a store in a home that cannot be written: up to here it is copied, so that what its journals hold is
+there too. A larger one is asked as it is."""
+
 OUTBOX_MAX = GIB
 """Finished journals and long bodies that are kept for a ship after the collector is done with them. Beyond it (no
 ship for weeks) the oldest go, and that is counted."""

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from vestige import clock, locks
 from vestige.collector.crash import stamp_dead, stamp_silent
 from vestige.collector.take import Taken, delete_leftovers, read_spill, take
 from vestige.errors import StoreError, UnreadableError, VestigeError
 from vestige.home import Home
-from vestige.limits import CATCH_UP_WAIT_S, PRUNE_INTERVAL_S, TICK_PAUSE_MAX_S, TICK_S
+from vestige.limits import CATCH_UP_WAIT_S, MIB, PRUNE_INTERVAL_S, TICK_PAUSE_MAX_S, TICK_S
 from vestige.settings import read_settings
 from vestige.store.base import RetentionPolicy
 from vestige.store.sqlite import SqliteStore
@@ -34,10 +36,17 @@ class Collector:
         self._prune_at = 0.0
 
     def tick(self) -> Taken:
-        """Take in what is there, stamp what died, and now and then prune."""
+        """Take in what is there, stamp what died, and now and then prune.
+
+        OSError: something could not be read, and waits for the next tick; all else is done.
+        """
         if not self.store.is_in_place():  # journals would be deleted, and their records nowhere
             raise StoreError(f"{self.store.path}: was deleted or replaced. Start again.")
-        taken = take(self.home, self.store)
+        taken, failed = Taken(), None
+        try:
+            taken = take(self.home, self.store)
+        except OSError as error:
+            failed = error  # it may never be readable, and the others must not wait for it
         stamp_dead(self.home, self.store)
         stamp_silent(self.store, clock.SYSTEM.now_ns())
         now = clock.monotonic()
@@ -47,6 +56,8 @@ class Collector:
                 self.store.set_fact("pruned_ns", str(clock.SYSTEM.now_ns()))
                 delete_leftovers(self.home, self.store)
             self._prune_at = now + PRUNE_INTERVAL_S
+        if failed is not None:
+            raise failed
         return taken
 
     def run(self, keep_on: Callable[[float], bool], say: Callable[[str], None]) -> None:
@@ -96,8 +107,20 @@ def hold(home: Home) -> Iterator[Collector | None]:
         os.close(fd)
 
 
-def catch_up(home: Home) -> None:
-    """Bring the store up to the journals: by ourselves, or by waiting for who is at it."""
+class Behind(NamedTuple):
+    """A store that has not all that the journals of its home hold."""
+
+    reason: str
+    can_write: bool
+    """False: nothing can be written to the home at all."""
+
+
+def catch_up(home: Home) -> Behind | None:
+    """Bring the store up to the journals: by ourselves, or by waiting for who is at it.
+
+    What cannot be taken in is no reason to answer nothing: of a home that may only be read, or on a
+    full disk, there is still what is stored.
+    """
     deadline = clock.monotonic() + CATCH_UP_WAIT_S
     wanted: Mapping[tuple[str, int], int] | None = None
     while True:
@@ -105,16 +128,30 @@ def catch_up(home: Home) -> None:
             with hold(home) as collector:
                 if collector is not None:
                     collector.tick()
-                    return
+                    return None
         except OSError as error:
-            if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-                return  # a home that we may only read: the answer is what is stored
-            raise
+            return Behind(error.strerror or str(error), error.errno not in _CANNOT_WRITE)
+        except StoreError as error:
+            reason = error.__cause__
+            if getattr(reason, "sqlite_errorcode", 0) & 0xFF not in _STORE_CANNOT_WRITE:
+                raise
+            return Behind(_why_not_written(home, reason), False)
         if wanted is None:
             wanted = _sizes(home)
         if _has_reached(home, wanted) or clock.monotonic() >= deadline:
-            return
+            return None
         clock.sleep(0.02)
+
+
+_CANNOT_WRITE = frozenset((errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT))
+_STORE_CANNOT_WRITE = frozenset(
+    (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN)
+)
+
+
+def _why_not_written(home: Home, reason: object) -> str:
+    # SQLite calls it an I/O error where its files cannot grow.
+    return "the disk is full" if shutil.disk_usage(home.root).free < MIB else str(reason)
 
 
 def _sizes(home: Home) -> Mapping[tuple[str, int], int]:

@@ -63,6 +63,8 @@ class Debugger:
         self._health = health
         self._close = close
         self._elsewhere = elsewhere
+        self.notice = ""
+        """What a person should know of where the answers come from."""
         self.unread = 0
         """About so many events of the only run were not read: it was opened for a first look."""
 

@@ -448,12 +448,28 @@ def _connect_to_read(path: Path) -> sqlite3.Connection:
     try:
         connection = _connect(uri)
         schema.version(connection)
-    except sqlite3.OperationalError:
+    except sqlite3.OperationalError as error:
         # WAL wants to make files beside the store. Where nobody can, nobody writes either.
-        if not path.exists() or os.access(path.parent, os.W_OK):
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _CANNOT_MAKE or not path.exists():
             raise
+        if unwritten_bytes(path):
+            raise StoreError(
+                f"{path}: what was last written is in its log, which can be read only where files"
+                " can be made. Copy the folder, and ask the copy."
+            ) from error
         connection = _connect(f"{uri}&immutable=1")
     return connection
+
+
+_CANNOT_MAKE = frozenset((sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY))
+
+
+def unwritten_bytes(path: Path) -> int:
+    """How much of a store is in its log alone: somebody has it open, or was killed."""
+    try:
+        return os.stat(f"{path}-wal").st_size
+    except OSError:
+        return 0
 
 
 def _require_version(connection: sqlite3.Connection, path: Path) -> None:

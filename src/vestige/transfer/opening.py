@@ -24,10 +24,18 @@ from typing import TYPE_CHECKING
 from vestige.errors import NotFoundError, UnreadableError, UsageError
 from vestige.formats import NAMES
 from vestige.home import JOURNAL_SUFFIX, Home, get_home, is_default
+from vestige.limits import COPY_MAX
 from vestige.query.debugger import Debugger
 from vestige.query.words import one_line
 from vestige.transfer.importing import find_format
-from vestige.transfer.temporary import Temporary, of_beginning, of_journal, of_runs, of_several
+from vestige.transfer.temporary import (
+    Temporary,
+    of_beginning,
+    of_copy,
+    of_journal,
+    of_runs,
+    of_several,
+)
 
 if TYPE_CHECKING:
     from vestige.record.run import RunInfo
@@ -181,16 +189,36 @@ def _open_home(home: Home) -> Debugger:
         raise NotFoundError(
             f"{home.root}: no such home. Record something first: `vestige run -- COMMAND`."
         )
-    catch_up(home)
+    behind = catch_up(home)
+    at = "" if is_default(home) else _at(home.root)
+    if behind is not None and not behind.can_write and _is_worth_a_copy(home):
+        copy = of_copy(home)
+        debugger = Debugger(
+            copy.store, health=lambda: examine(home, copy.store), at=at, close=copy.close,
+            elsewhere=_elsewhere,
+        )  # fmt: skip
+        debugger.notice = f"{home.root}: cannot be written ({behind.reason}). Asked is a copy."
+        return debugger
 
     def keep(run: RunInfo, results: Sequence[CheckResult]) -> None:
         _keep_findings(home.store, run, results)
 
-    at = "" if is_default(home) else _at(home.root)
     store = SqliteStore.open(home.store, readonly=True)
-    return Debugger(
+    debugger = Debugger(
         store, keep=keep, health=lambda: examine(home, store), at=at, elsewhere=_elsewhere
     )
+    if behind is not None and home.journal_files():
+        debugger.notice = f"{home.root}: not all of it could be taken in ({behind.reason})."
+    return debugger
+
+
+def _is_worth_a_copy(home: Home) -> bool:
+    """Is there more than its store can tell, and the store not too large?"""
+    from vestige.store.sqlite import unwritten_bytes
+
+    size = home.store.stat().st_size if home.store.exists() else 0
+    journals = (path.stat().st_size for _, _, path in home.journal_files())
+    return size <= COPY_MAX and bool(unwritten_bytes(home.store) or any(journals))
 
 
 def open_tenant(home: Home, tenant: str) -> Debugger:

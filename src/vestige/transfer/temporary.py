@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vestige.errors import UnreadableError
+from vestige.errors import StoreError, UnreadableError
 from vestige.home import Home
 from vestige.transfer.importing import find_format, import_path, take_source
 
@@ -102,6 +102,41 @@ def of_journal(path: Path) -> Temporary:
             raise UnreadableError(f"{path}: no records in it.")
 
     return _filled(fill, spilled)
+
+
+def of_copy(home: Home) -> Temporary:
+    """A home in which nothing can be written, and what its journals hold beyond its store.
+
+    The copy's journals are links: the collector takes them in, and removes the links.
+    """
+    import shutil
+    import tempfile
+
+    from vestige.collector.loop import catch_up
+    from vestige.store.sqlite import SqliteStore
+
+    copy = Home(Path(tempfile.mkdtemp(prefix="vestige-")))
+    try:
+        copy.make()
+        for name in ("store.db", "store.db-wal"):
+            if (home.root / name).exists():
+                shutil.copyfile(home.root / name, copy.root / name)
+        for folder in (home.journal, home.bodies, home.faults):
+            for path in folder.iterdir() if folder.is_dir() else ():
+                (copy.root / folder.name / path.name).symlink_to(path.absolute())
+        behind = catch_up(copy)
+        if behind is not None and not behind.can_write:
+            raise OSError(0, behind.reason)
+        reader = SqliteStore.open(copy.store, readonly=True)
+    except BaseException as error:
+        shutil.rmtree(copy.root, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise StoreError(
+                f"{home.root}: nothing can be written there, and no copy made in"
+                f" {copy.root.parent} ({error.strerror}). Make room, or set TMPDIR."
+            ) from error
+        raise
+    return Temporary(reader, lambda: shutil.rmtree(copy.root, ignore_errors=True))
 
 
 def _no_spill(writer: str, seq: int, info: object) -> bytes | None:

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from vestige.doors.cli.options import DURATION, Examples, Home
-from vestige.doors.cli.read import answer_options, asked, print_answer
+from vestige.doors.cli.read import answer_options, asked, print_answer, say_notice
 
 
 @click.command(
@@ -174,6 +174,7 @@ def diff(
     from vestige.transfer import is_source, open_ids, split_source
 
     with open_ids(home, a, b) as (debugger, (first, second)):
+        say_notice(debugger)
         answer = debugger.diff(first or "", second if b is None else second or "", **options)
         if b is not None and is_source(a) and not as_json:
             # Their ids are of this comparison: to look at them, they must be kept.
@@ -241,6 +242,7 @@ def compare(
 
     b = ctx.meta.get("vestige.b", ())
     with open_ids(home, *a, *b) as (debugger, ids):
+        say_notice(debugger)
         wanted = [each or "" for each in ids]
         answer = debugger.compare(wanted[: len(a)], wanted[len(a) :])
     print_answer(answer, as_json, budget)

@@ -62,7 +62,14 @@ def asked(
     from vestige.transfer import open_ids
 
     with open_ids(home, id, glance=glance) as (debugger, (wanted,)):
+        say_notice(debugger)
         yield debugger, wanted
+
+
+def say_notice(debugger: Debugger) -> None:
+    """Beside the answer, not in it."""
+    if debugger.notice:
+        click.echo(f"vestige: {debugger.notice}", err=True)
 
 
 def print_answer(answer: Answer, as_json: bool, budget: int | None) -> None:
