@@ -456,3 +456,44 @@ def test_large_and_hostile_runs_stay_within_the_budget(home: Home) -> None:
             assert "\x1b" not in text and "\u202e" not in text
     assert f"vestige diff {a.info.short_id} {b.info.short_id} --budget 4000" in answer.text()
     assert answer.text() == answer.text()
+
+
+# --- attributes ----------------------------------------------------------------------------------
+
+
+def record_call(home: Home, number: int, **more: object) -> None:
+    headers = {
+        "date": f"Mon, 16 Nov 2026 11:45:1{number} GMT",
+        "x-request-id": "abcdefgh"[number],
+        "openai-processing-ms": f"{number}31",
+        "x-ratelimit-remaining-tokens": f"1999{number}",
+        "content-type": "application/json",
+        **more,
+    }
+    told = {"model": "m-1", "first_byte_ns": 1000 + number, "response.headers": headers}
+    with Recorder(home, last_words=False) as recorder, recorder.run("agent") as run:
+        run.child("chat", type="llm", attributes=told, body="hello").end(body="hi")
+
+
+def test_what_a_server_says_of_every_answer_is_no_divergence(home: Home) -> None:
+    """When it answered, to which request, how long it took, what is left of a limit."""
+    record_call(home, 1)
+    record_call(home, 2)
+    with opened(home) as (store, (first, second)):
+        alike = of_runs(store, first, second)
+        exact = of_runs(store, first, second, ignore=["none"])
+
+    assert not alike.differs
+    assert "differ only in ids and times" in alike.text(None)
+    assert exact.differs
+
+
+def test_a_header_that_differs_is_told_by_its_name(home: Home) -> None:
+    """Not as two long texts that begin alike."""
+    record_call(home, 1)
+    record_call(home, 2, **{"content-type": "text/html"})
+    with opened(home) as (store, (first, second)):
+        text = of_runs(store, first, second).text(None)
+
+    assert '~ response.headers.content-type: "application/json" → "text/html"' in text
+    assert "ratelimit" not in text

@@ -371,8 +371,8 @@ class SuiteRecorder(SuiteWriter):
             return
         try:
             self.finish([f"the suite ended with {type(error).__name__}: {error}"])
-        except InvalidSuiteError as invalid:
-            error.add_note(str(invalid))  # what ended the suite matters more
+        except (InvalidSuiteError, OSError) as failed:
+            error.add_note(str(failed))  # what ended the suite matters more
 
 
 def _make_folder(root: Path, started_ns: int) -> tuple[Path, str]:

@@ -303,7 +303,7 @@ TOOLS: tuple[Tool, ...] = (
             Parameter("prev", _FLAG, "Against the span of the same kind before it."),
             Parameter("before_after", _FLAG, "A transform's input against its output."),
             Parameter("vs_good", _FLAG, "Against the last good run like it."),
-            Parameter("ignore", "array", "What not to compare: ids, times, ..."),
+            Parameter("ignore", "array", "What not to compare: ids, times, numbers, or none. Of two runs: ids and times."),
         ),
     ),
     Tool(

@@ -28,7 +28,6 @@ from vestige.query.diff_words import (
     find_parting,
     normalise,
 )
-from vestige.record.run import SpanInfo
 
 DIFFERENCES_MAX = 200
 """Of one pair that are kept; the rest is counted. Nobody reads the 201st."""
@@ -185,18 +184,18 @@ def _diff_structures(
 ) -> str:
     a_request, b_request = parse_request(a), parse_request(b)
     if a_request is None or b_request is None:
-        _diff_json(a_json, b_json, "$", rules, found, 0)
+        diff_json(a_json, b_json, "$", rules, found, 0)
         return "json"
     _diff_requests(a_request, b_request, rules, found)
     for key, told in (("tools", "tool"), *((key, "message") for key in _MESSAGES)):
         # In a part that the common form does not show: a description, an image, a marker.
         if not any(difference.where.startswith(told) for difference in found):
-            _diff_json(a_json.get(key), b_json.get(key), f"$.{key}", rules, found, 0)
+            diff_json(a_json.get(key), b_json.get(key), f"$.{key}", rules, found, 0)
     for key in [*a_json, *(key for key in b_json if key not in a_json)]:
         if key not in _NOT_PARAMETERS:
             side = {key: a_json[key]} if key in a_json else {}
             other = {key: b_json[key]} if key in b_json else {}
-            _diff_json(side, other, "parameter", rules, found, 0)
+            diff_json(side, other, "parameter", rules, found, 0)
     return "request"
 
 
@@ -322,9 +321,10 @@ def _diff_tools(a: Request, b: Request, found: Differences) -> None:
 # --- any JSON ----------------------------------------------------------------------------------
 
 
-def _diff_json(
+def diff_json(
     a: Any, b: Any, path: str, rules: tuple[str, ...], found: Differences, depth: int
 ) -> None:
+    """Two JSON values, by their paths."""
     if isinstance(a, dict) and isinstance(b, dict) and depth < DEPTH_MAX:
         for key in [*a, *(key for key in b if key not in a)]:
             at = f"{path}.{key}"
@@ -333,7 +333,7 @@ def _diff_json(
             elif key not in a:
                 found.note("+", at, None, _json(b[key]))
             else:
-                _diff_json(a[key], b[key], at, rules, found, depth + 1)
+                diff_json(a[key], b[key], at, rules, found, depth + 1)
     elif isinstance(a, list) and isinstance(b, list) and depth < DEPTH_MAX:
         _diff_lists(a, b, path, rules, found, depth)
     elif a != b or type(a) is not type(b):
@@ -359,7 +359,7 @@ def _diff_lists(
         if mark == "=":
             continue
         if a_at is not None and b_at is not None:
-            _diff_json(a[a_at], b[b_at], f"{path}[{a_at}]", rules, found, depth + 1)
+            diff_json(a[a_at], b[b_at], f"{path}[{a_at}]", rules, found, depth + 1)
         elif a_at is not None:
             found.note("-", f"{path}[{a_at}]", _json(a[a_at]))
         elif b_at is not None:
@@ -411,19 +411,3 @@ def _diff_lines(
             found.note("-", f"line {a_at + 1}", a_lines[a_at])
         elif b_at is not None:
             found.note("+", f"line {b_at + 1}", None, b_lines[b_at])
-
-
-# --- attributes --------------------------------------------------------------------------------
-
-
-def diff_attributes(a: SpanInfo, b: SpanInfo, rules: tuple[str, ...], found: Differences) -> None:
-    """Attributes by name; both in the first's order."""
-    for key in [*a.attributes, *(key for key in b.attributes if key not in a.attributes)]:
-        if key not in b.attributes:
-            found.note("-", key, words.value(a.attributes[key], VALUE_KEPT))
-        elif key not in a.attributes:
-            found.note("+", key, None, words.value(b.attributes[key], VALUE_KEPT))
-        else:
-            was, now = (str(side.attributes[key]) for side in (a, b))
-            if was != now and normalise(was, rules) != normalise(now, rules):
-                found.note("~", key, was, now)

@@ -17,7 +17,8 @@ from typing import Any
 from vestige.limits import MIB
 from vestige.query import words
 from vestige.query.align import Change, find_changes
-from vestige.query.diff_bodies import Differences, diff_attributes
+from vestige.query.diff_attributes import diff_attributes
+from vestige.query.diff_bodies import Differences
 from vestige.query.diff_rows import MODEL_CALLS, Place, Rows, make_deltas
 from vestige.query.diff_spans import (
     DiffAnswer,

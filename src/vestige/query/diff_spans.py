@@ -13,7 +13,8 @@ from typing import Any, ClassVar
 
 from vestige.query import words
 from vestige.query.budget import TOKENS_MAX, fit_lines
-from vestige.query.diff_bodies import BodyDiff, Differences, diff_attributes, diff_bodies
+from vestige.query.diff_attributes import diff_attributes
+from vestige.query.diff_bodies import BodyDiff, Differences, diff_bodies
 from vestige.query.diff_words import check_rules
 from vestige.query.evidence import Evidence
 from vestige.query.held import BODY_READ_MAX

@@ -160,7 +160,10 @@ def grep(
 )
 @click.option("--vs-good", is_flag=True, help="Against the last run of this name that went well.")
 @click.option(
-    "--ignore", multiple=True, metavar="RULE", help="What not to compare: ids, times, ..."
+    "--ignore",
+    multiple=True,
+    metavar="RULE",
+    help="What not to compare: ids, times, numbers, or none. Of two runs: ids and times.",
 )
 @answer_options
 def diff(
