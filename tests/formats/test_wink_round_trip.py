@@ -227,6 +227,53 @@ def _any() -> Any:
     return RunFilter(limit=1)
 
 
+STATE = json.dumps({"version": "1", "created_at": "2026-01-01T00:00:00+00:00", "slices": []})
+
+
+@pytest.mark.parametrize(
+    ("type", "path", "input", "output"),
+    [
+        ("snapshot", None, None, json.dumps(json.loads(STATE), indent=2)),
+        ("snapshot", None, None, STATE + "\n"),
+        ("snapshot", None, STATE, None),
+        ("file", "/srv/app\\.env", None, b"A=1"),
+        ("file", "w/a.txt", b"A=1", None),
+    ],
+    ids=["indented", "with a newline", "as input", "unsafe path", "file as input"],
+)
+def test_what_a_component_writes_in_another_form_is_not_taken_in_twice(
+    home: Home, tmp_path: Path, type: str, path: str | None, input: Any, output: Any
+) -> None:
+    """A state is put on one line, a file under a safe name: it is still the one of the record."""
+    with Recorder(home, last_words=False) as recorder:
+        run = recorder.run("triage")
+        run.span("it", type=type, attributes={"path": path} if path else {}, body=input).end(
+            body=output
+        )
+        run.end()
+    with open_path(home) as debugger:
+        run_id = debugger.store.list_runs(_any())[0].id
+        before = debugger.store.load_run(run_id)
+        first = export_run(debugger.store, run_id, "wink", tmp_path / "first.wink")
+    second = _through_a_store(first, tmp_path / "a.db", tmp_path / "second.wink")
+    with SqliteStore.open(tmp_path / "a.db", readonly=True) as store:
+        after = store.load_run(run_id)
+
+    assert [span.id for span in after.spans] == [span.id for span in before.spans]
+    assert second.read_bytes() == first.read_bytes()
+
+
+def test_a_log_entry_too_long_for_attributes_is_not_taken_in_twice(tmp_path: Path) -> None:
+    entry = {"timestamp": "2026-11-15T18:12:26+00:00", "level": "INFO", "logger": "a", "event": "e",
+             "message": "m", "context": {"text": "long " * 10_000}}  # fmt: skip
+    made = make_bundle(_logs=[json.dumps(entry)]).export(tmp_path / "first.wink")
+    second = _through_a_store(made, tmp_path / "a.db", tmp_path / "second.wink")
+    third = _through_a_store(second, tmp_path / "b.db", tmp_path / "third.wink")
+
+    assert [log.context for log in DebugBundle.load(third).logs] == [entry["context"]]
+    assert third.read_bytes() == second.read_bytes()
+
+
 def test_what_the_seed_has_a_place_for_is_there(recorded: Home, tmp_path: Path) -> None:
     """A reader that knows only the seed's files finds the states, the log and the newest files."""
     with open_path(recorded) as debugger:

@@ -15,13 +15,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-import msgspec
-
 from vestige.errors import NotFoundError
 from vestige.formats.base import RunToWrite
 from vestige.formats.wink.archive import name_files, write_bundle
 from vestige.formats.wink.content import ContentFile, Extra
-from vestige.formats.wink.entries import render_log
+from vestige.formats.wink.entries import one_line, render_log
 from vestige.formats.wink.log_records import entry_of, to_iso
 from vestige.formats.wink.manifest import (
     FILES,
@@ -68,7 +66,7 @@ class RunContent:
                 continue
             ref = span.output or span.input
             data = self._read(ref)
-            line = None if data is None else _one_line(data)
+            line = None if data is None else one_line(data)
             if line is not None and ref is not None and ref.id is not None:
                 number += 1
                 if line.encode(errors="surrogateescape") == data:
@@ -83,7 +81,7 @@ class RunContent:
     def _log_line(self, log: LogInfo) -> str:
         if log.attributes.get("entry.body") is True:
             data = self._read(log.body)
-            line = None if data is None else _one_line(data)
+            line = None if data is None else one_line(data)
             if line is not None:
                 return line
         return render_log(
@@ -147,20 +145,6 @@ class RunContent:
             return self._source.body(ref)
         except NotFoundError:  # retention took it
             return None
-
-
-def _one_line(data: bytes) -> str | None:
-    """A body that may stand in a file of lines: what looks like a JSON object, on one line."""
-    text = data.decode(errors="surrogateescape").strip()
-    if not text.startswith("{"):
-        return None
-    if "\n" not in text and "\r" not in text:
-        return text
-    try:
-        # Written over several lines: the same object on one.
-        return msgspec.json.format(text, indent=-1)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        return None
 
 
 # --- the manifest -----------------------------------------------------------------------------
