@@ -274,6 +274,22 @@ def test_a_log_entry_too_long_for_attributes_is_not_taken_in_twice(tmp_path: Pat
     assert third.read_bytes() == second.read_bytes()
 
 
+def test_a_root_that_says_much_is_found(home: Home, tmp_path: Path) -> None:
+    """Its line may be longer than what is unpacked at once; the records are still the run."""
+    with Recorder(home, last_words=False) as recorder:
+        told = {f"note {number}": "words " * 5_000 for number in range(12)}
+        run = recorder.run("triage", attributes=told)
+        run.span("search", type="tool").end()
+        run.end()
+    with open_path(home) as debugger:
+        run_id = debugger.store.list_runs(_any())[0].id
+        path = export_run(debugger.store, run_id, "wink", tmp_path / "x.wink")
+    with open_path(path) as debugger:
+        types = [span.type for span in debugger.store.load_run(run_id).spans]
+
+    assert types == ["run", "tool"]
+
+
 def test_what_the_seed_has_a_place_for_is_there(recorded: Home, tmp_path: Path) -> None:
     """A reader that knows only the seed's files finds the states, the log and the newest files."""
     with open_path(recorded) as debugger:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, islice
 from typing import Any, Final
 
 import msgspec
@@ -47,7 +48,7 @@ INLINE_MAX: Final = 2 * KIB
 BATCH: Final = 2_000
 """Records encoded at once."""
 HEAD: Final = 200
-"""Lines in which the root of the run is looked for; it is the first, or follows its process."""
+"""Records among which the root of the run is looked for; it is the first, or follows its process."""
 
 Held = Callable[[int], tuple[str, int | None] | None]
 """Body id -> the member of the bundle (and the line of it) that holds these bytes anyway."""
@@ -225,7 +226,8 @@ def read_records(
     bodies = Unpacker(content)
     number = _Numbers(run_id).next
     unreadable = others = lost = 0
-    for records, malformed in _batches(content, component.sha256 if component else None):
+    chunks = content.hashed(RECORDS, component.sha256 if component else None)
+    for records, malformed in _batches(chunks):
         unreadable += malformed
         for record in records:
             # By exact type: this runs for every record there is.
@@ -247,10 +249,10 @@ def read_records(
             problems.append(Problem(where, "", rule, f"{count} {what}.", severity="warning"))
 
 
-def _batches(content: ZipContent, sha256: str | None) -> Iterator[tuple[Sequence[AnyRecord], int]]:
+def _batches(chunks: Iterator[bytes]) -> Iterator[tuple[Sequence[AnyRecord], int]]:
     """Records of many lines at once: taking them one by one would take twice as long."""
     rest = b""
-    for chunk in content.hashed(RECORDS, sha256):
+    for chunk in chunks:
         data = rest + chunk
         end = data.rfind(b"\n") + 1
         rest = data[end:]
@@ -286,9 +288,9 @@ def _fill(record: SpanOpen | SpanClose | Log, bodies: Unpacker) -> bool:
 def find_run_id(content: ZipContent) -> str | None:
     """Of which run the records are: that of the first run that a program opened."""
     first: str | None = None
-    head = next(content.chunks(RECORDS), b"").split(b"\n", HEAD)
-    records, _ = parse_lines(b"\n".join(head[:HEAD]))
-    for record in records:
+    # By stretches, for as many as are needed: a root with long attributes may fill several.
+    batches = (records for records, _ in _batches(content.chunks(RECORDS)))
+    for record in islice(chain.from_iterable(batches), HEAD):
         if isinstance(record, Unknown):
             continue
         if first is None:
