@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from wink_samples import BUNDLE, DATA, make_bundle, members_of
 
+from vestige.clock import SYSTEM
 from vestige.debug import DebugBundle
 from vestige.formats.wink.entries import parse_log, render_log
 from vestige.formats.wink.log_records import attributes_of, entry_of, our_level, to_ns
@@ -21,6 +22,7 @@ from vestige.home import Home
 from vestige.record.redact import Redactor
 from vestige.record.run import Run
 from vestige.recorder import Recorder
+from vestige.store.base import RetentionPolicy
 from vestige.store.sqlite import SqliteStore
 from vestige.transfer import export_run, import_path
 from vestige.transfer.opening import open_path
@@ -288,6 +290,23 @@ def test_a_root_that_says_much_is_found(home: Home, tmp_path: Path) -> None:
         types = [span.type for span in debugger.store.load_run(run_id).spans]
 
     assert types == ["run", "tool"]
+
+
+def test_a_file_that_retention_took_is_left_out(home: Home, tmp_path: Path) -> None:
+    """An empty one in its place would say that it was empty."""
+    with Recorder(home, last_words=False) as recorder:
+        run = recorder.run("triage")
+        run.span("f", type="file", attributes={"path": "w/a.txt"}).end(body="text " * 1_000)
+        run.span("f", type="file", attributes={"path": "w/empty"}).end(body="")
+        run.end()
+    with open_path(home) as debugger:
+        run_id = debugger.store.list_runs(_any())[0].id
+    with SqliteStore.open(home.store) as store:
+        store.prune(RetentionPolicy(None, 0), SYSTEM.now_ns())
+        path = export_run(store, run_id, "wink", tmp_path / "x.wink")
+
+    assert "w/a.txt" not in DebugBundle.load(path).list_files()
+    assert "files/w/a.txt" not in members_of(path)
 
 
 def test_what_the_seed_has_a_place_for_is_there(recorded: Home, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
 from vestige.errors import NotFoundError
 from vestige.formats.base import RunToWrite
@@ -53,6 +53,7 @@ class RunContent:
         self._manifest = manifest or manifest_of(source)
         self._lines: dict[int, int] | None = None
         self._places: dict[int, str] | None = None
+        self._there: dict[int, bool] = {}
 
     @property
     def manifest(self) -> Manifest:
@@ -121,24 +122,24 @@ class RunContent:
         for span in self._run.spans:
             path = span.attributes.get("path")
             ref = span.output or span.input
-            if span.type == "file" and isinstance(path, str) and path and self._is_there(ref):
-                assert ref is not None
+            if span.type != "file" or ref is None or ref.id is None:
+                continue
+            if isinstance(path, str) and path:
                 latest[path] = ref
         for path, ref in latest.items():
-            yield ContentFile(path, ref.size_bytes, self._opener(ref)), ref
+            if self._is_there(ref):
+                yield ContentFile(path, ref.size_bytes, self._opener(ref)), ref
 
-    def _is_there(self, ref: BodyRef | None) -> bool:
-        if ref is None or ref.id is None:
-            return False
-        if ref.size_bytes > 0:
-            return True
-        return self._read(ref) is not None
+    def _is_there(self, ref: BodyRef) -> bool:
+        """A body that retention took keeps its id and its size: only reading it tells."""
+        assert ref.id is not None
+        if ref.id not in self._there:
+            self._there[ref.id] = self._read(ref) is not None
+        return self._there[ref.id]
 
     def _opener(self, ref: BodyRef) -> Any:
-        def open_body() -> BinaryIO:
-            return io.BytesIO(self._read(ref) or b"")
-
-        return open_body
+        # Taken since we looked: an error, for an empty file would be a false one.
+        return lambda: io.BytesIO(self._source.body(ref) or b"")
 
     def _read(self, ref: BodyRef | None) -> bytes | None:
         try:
