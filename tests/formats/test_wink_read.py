@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from vestige.formats import NAMES, get_format
 from vestige.formats.wink import check, find, read, sniff
 from vestige.formats.wink.entries import parse_snapshot
 from vestige.formats.wink.manifest import nesting
+from vestige.formats.wink.places import find_latest
 from vestige.formats.wink.unpack import ZipContent
 from vestige.store.sqlite import SqliteStore
 from vestige.transfer import import_path
@@ -303,6 +305,16 @@ def test_a_file_without_snapshots_says_so(tmp_path: Path) -> None:
 
     with pytest.raises(BundleCorruptedError, match="no snapshot in it"):
         DebugBundle.load(path)
+
+
+def test_a_folder_may_hold_any_number_of_bundles(tmp_path: Path) -> None:
+    """How far a folder is looked through to tell what it is does not bound what is found in it."""
+    for number in range(2_100):
+        (tmp_path / f"{number}.wink").touch()
+        os.utime(tmp_path / f"{number}.wink", ns=(number, number))
+
+    assert [path.stem for path in find(tmp_path)] == [str(number) for number in range(2_100)]
+    assert find_latest(tmp_path) == tmp_path / "2099.wink"
 
 
 def test_paths_are_told_apart(tmp_path: Path) -> None:
