@@ -112,6 +112,7 @@ def test_an_old_run_is_kept_for_as_long_as_a_new_one_once_it_was_imported(
     assert (soon.runs, later.runs) == (0, 2)
 
 
+@pytest.mark.slow
 def test_large_bodies_are_not_held_all_at_once(tmp_path: Path, store: SqliteStore) -> None:
     """A run's first records are read before it is known whether it is small: only as far as it may be."""
     files = {f"w/{number}": b"%d " % number * MIB for number in range(10, 40)}

@@ -12,6 +12,7 @@ import pytest
 from wink_samples import BUNDLE, DATA, SESSION, make_bundle, members_of, seed_members, write_zip
 
 from vestige.debug import BundleCorruptedError, BundleVersionError, BundleWarning, DebugBundle
+from vestige.errors import DebugBundleError
 from vestige.formats import NAMES, get_format
 from vestige.formats.wink import check, find, read, sniff
 from vestige.formats.wink.entries import parse_snapshot
@@ -179,6 +180,32 @@ def test_components_of_others_are_carried_along(tmp_path: Path) -> None:
     again = DebugBundle.load(path).export(tmp_path / "y.wink")
 
     assert members_of(again)["other/metrics.json"] == b"{}"
+
+
+@pytest.mark.parametrize("path", ["snapshots.jsonl", "manifest.json", "files/workspace/x"])
+def test_a_component_at_the_place_of_another_is_that_other(tmp_path: Path, path: str) -> None:
+    """A manifest may name a member twice: it goes on being one member."""
+    members = seed_members()
+    manifest = json.loads(members["manifest.json"])
+    manifest["components"] |= {"again": {"path": path}, "x": {"path": "x"}, "y": {"path": "x"}}
+    members |= {"manifest.json": json.dumps(manifest).encode(), "x": b"1"}
+    loaded = DebugBundle.load(write_zip(tmp_path / "a.wink", members))
+    exported = DebugBundle.load(loaded.export(tmp_path / "b.wink"))
+
+    assert set(exported.manifest.components) == {"snapshots", "logs", "files", "x"}
+    assert exported.list_files() == loaded.list_files()
+
+
+def test_a_component_at_the_place_of_a_missing_one_cannot_be_exported(tmp_path: Path) -> None:
+    """The seed's places are for the seed's parts: one line says so."""
+    members = seed_members()
+    manifest = json.loads(members["manifest.json"])
+    manifest["components"] |= {"x": {"path": "files.sha256"}}
+    members |= {"manifest.json": json.dumps(manifest).encode(), "files.sha256": b"1"}
+    loaded = DebugBundle.load(write_zip(tmp_path / "a.wink", members))
+
+    with pytest.raises(DebugBundleError, match=r"^'files.sha256' is the place of another"):
+        loaded.export(tmp_path / "b.wink")
 
 
 def test_a_damaged_bundle_leaves_no_half_run_in_the_store(tmp_path: Path) -> None:

@@ -184,9 +184,18 @@ class ZipContent(Members):
             yield ContentFile(name.removeprefix(self._root), self.size(name), self.opener(name))
 
     def extras(self) -> Iterator[Extra]:
+        """Each member once. One that is a part of the seed's too is handed out as that part."""
+        files = self._manifest.component("files")
+        seen = {MANIFEST, *(self._manifest.components[name].path for name in ("snapshots", "logs"))}
+        seen |= {files.listing} if files and files.listing else set()
         for name, component in self._manifest.components.items():
-            if name not in ("snapshots", "logs", "files") and self.has(component.path):
-                yield Extra(name, component.path, component.entry_count, self._again(component))
+            path = component.path
+            if name == "files" or not self.has(path) or path in seen:
+                continue
+            if path.startswith(self._root):
+                continue
+            seen.add(path)
+            yield Extra(name, path, component.entry_count, self._again(component))
 
     def _again(self, component: Component) -> Callable[[], Iterator[bytes]]:
         return lambda: self.hashed(component.path, component.sha256)
