@@ -289,10 +289,11 @@ class ZipContent(Members):
         if not self.has(component.path):
             if name in ("snapshots", "logs"):
                 raise BundleComponentMissingError(
-                    f"{self.path}: no {component.path[:100]} in it, though the manifest lists it"
+                    f"{self.path}: no {component.path[:100]!r} in it, though the manifest lists it"
                     f" as {name}."
                 )
-            self.warn(component.path, "", "component-missing", f"component {name} is not there.")
+            shown = f"component {name[:100]!r} ({component.path[:100]!r}) is not there."
+            self.warn(MANIFEST, "", "component-missing", shown)
         elif component.size_bytes is not None and self.size(component.path) != component.size_bytes:
             raise self._corrupted(
                 f"{component.path} has {self.size(component.path)} bytes"
@@ -398,7 +399,8 @@ def check_members(path: Path, infos: list[zipfile.ZipInfo]) -> dict[str, zipfile
 
 
 def _member_fault(info: zipfile.ZipInfo) -> str | None:
-    if fault := find_fault(info.orig_filename):
+    # Both: what the library makes of a name may come from elsewhere (a field for Unicode names).
+    if fault := find_fault(info.orig_filename) or find_fault(info.filename):
         return fault
     kind = stat.S_IFMT(info.external_attr >> 16)
     if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
