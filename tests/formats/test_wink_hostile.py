@@ -286,6 +286,20 @@ def test_a_directory_of_too_many_members_is_refused_before_it_is_read(
     assert "54 members" in refused(path)
 
 
+def test_a_listing_of_more_files_than_a_bundle_has_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    members = members_of(make_bundle().export(tmp_path / "x.wink"))
+    manifest = json.loads(members["manifest.json"])
+    members["files.sha256"] += b"".join(b"%064x  files/%d\n" % (1, n) for n in range(50))
+    manifest["components"]["files"]["sha256"] = None
+    members["manifest.json"] = json.dumps(manifest).encode()
+    path = write_zip(tmp_path / "y.wink", members)
+    monkeypatch.setattr(unpack, "BUNDLE_MEMBERS_MAX", 20)
+
+    assert "more than 20 lines" in refused(path)
+
+
 def test_a_directory_too_long_to_read_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,6 +36,7 @@ from vestige.formats.wink.names import find_fault
 from vestige.limits import (
     BUNDLE_ENTRY_MAX,
     BUNDLE_MANIFEST_MAX,
+    BUNDLE_MEMBERS_MAX,
     BUNDLE_PROBLEMS_MAX,
     BUNDLE_RATIO_FREE,
     BUNDLE_RATIO_MAX,
@@ -258,6 +259,8 @@ class ZipContent(Members):
             digest, separator, name = line.decode(errors="surrogateescape").partition("  ")
             if not separator or len(digest) != 64:
                 raise self._corrupted(f"{component.listing}: line {number} is no `sha256  name`")
+            if len(hashes) >= BUNDLE_MEMBERS_MAX:
+                raise self._corrupted(f"{component.listing}: more than {BUNDLE_MEMBERS_MAX} lines")
             hashes[name] = digest
         return hashes
 
