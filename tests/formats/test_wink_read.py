@@ -326,6 +326,25 @@ def test_a_file_of_snapshots_that_grew_adds_only_what_is_new(tmp_path: Path) -> 
     assert [span.attributes["index"] for span in run.spans if span.type == "snapshot"] == list(range(8))  # fmt: skip
 
 
+def test_a_snapshot_that_is_still_being_written_waits_for_the_next_import(tmp_path: Path) -> None:
+    """Half of it would take the place of the whole one; a last line without an end may be whole."""
+    lines = (DATA / "snapshots_timeline.jsonl").read_text().splitlines(keepends=True)
+    path = tmp_path / "s.jsonl"
+    path.write_text("".join(lines[:2]) + lines[2][:300])
+    with SqliteStore.open(tmp_path / "a.db") as store:
+        (first,) = import_path(store, path)
+        path.write_text("".join(lines).rstrip("\n"))
+        (second,) = import_path(store, path)
+        spans = store.load_run(second.run_id or "").spans
+        states = [span for span in spans if span.type == "snapshot"]
+        bodies = [store.read_body(span.output.id) for span in states if span.output]  # type: ignore[arg-type]  # it is there
+
+    assert [problem.place for problem in first.problems] == ["line 3"]
+    assert (first.records, second.records, second.problems) == (6, 12, [])
+    assert [span.status for span in states] == ["ok"] * 8
+    assert [body.decode() for body in bodies] == [line.rstrip("\n") for line in lines]
+
+
 def test_a_file_without_snapshots_says_so(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
     path.write_text('{"a":1}\n')
