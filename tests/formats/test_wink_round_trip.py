@@ -276,6 +276,30 @@ def test_a_log_entry_too_long_for_attributes_is_not_taken_in_twice(tmp_path: Pat
     assert third.read_bytes() == second.read_bytes()
 
 
+def test_a_bundle_of_a_run_that_went_on_adds_how_it_ended(home: Home, tmp_path: Path) -> None:
+    """What a span said at its end is new, though the span was in an earlier bundle of the run."""
+    with Recorder(home, last_words=False) as recorder:
+        run = recorder.run("triage")
+        call = run.span("ask", type="llm", attributes={"model": "m-1"})
+        early = _export_latest(home, tmp_path / "early.wink")
+        call.end(body="answer", attributes={"output_tokens": 3})
+        run.end(error=ValueError("card refused"))
+    late = _export_latest(home, tmp_path / "late.wink")
+    with SqliteStore.open(tmp_path / "a.db") as store:
+        (first,) = import_path(store, early)
+        (second,) = import_path(store, late)
+        root, asked = store.load_run(second.run_id or "").spans
+
+    assert first.run_id == second.run_id
+    assert (root.status, root.attributes["error.message"]) == ("error", "card refused")
+    assert (asked.status, asked.attributes) == ("ok", {"model": "m-1", "output_tokens": 3})
+
+
+def _export_latest(home: Home, target: Path) -> Path:
+    with open_path(home) as debugger:
+        return export_run(debugger.store, debugger.store.list_runs(_any())[0].id, "wink", target)
+
+
 def test_a_root_that_says_much_is_found(home: Home, tmp_path: Path) -> None:
     """Its line may be longer than what is unpacked at once; the records are still the run."""
     with Recorder(home, last_words=False) as recorder:

@@ -50,6 +50,10 @@ BATCH: Final = 2_000
 HEAD: Final = 200
 """Records among which the root of the run is looked for; it is the first, or follows its process."""
 
+TOLD_FIRST: Final = ("run", "snapshot", "file")
+"""Spans that open with their attributes, for who reads them in order (reading.py). All others close
+with them: a span that was open in an earlier bundle of the run is known, and its end is what is new."""
+
 Held = Callable[[int], tuple[str, int | None] | None]
 """Body id -> the member of the bundle (and the line of it) that holds these bytes anyway."""
 
@@ -185,10 +189,11 @@ def _open(
     writer, seq = numbers.next(span.writer)
     body, info = describe(span.input) if span.input is not None else (None, None)
     root = span.type == "run" and span.parent_id is None
+    told = span.status is None or span.type in TOLD_FIRST
     return SpanOpen(
         VERSION, writer, seq, span.started_ns, run.info.id, span.id, span.component, span.type,
-        span.name, span.parent_id, run.info.conversation_id if root else None, span.attributes,
-        links, body, info, span.redacted or None,
+        span.name, span.parent_id, run.info.conversation_id if root else None,
+        span.attributes if told else {}, links, body, info, span.redacted or None,
     )  # fmt: skip
 
 
@@ -198,7 +203,7 @@ def _close(run: Run, span: SpanInfo, numbers: _Numbers, describe: Describe) -> S
     assert span.status is not None
     return SpanClose(
         VERSION, writer, seq, _ended_ns(run, span), run.info.id, span.id, span.status,
-        span.duration_ns or 0, {}, body, info,
+        span.duration_ns or 0, span.attributes, body, info,
     )  # fmt: skip
 
 
