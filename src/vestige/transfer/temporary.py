@@ -9,13 +9,17 @@ Elsewhere: which of these a path needs, transfer/opening.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vestige.clock import SYSTEM
 from vestige.errors import UnreadableError
 from vestige.home import Home
+from vestige.locks import hold, is_held
 from vestige.transfer.importing import find_format, import_path, take_source
 
 if TYPE_CHECKING:
@@ -23,6 +27,11 @@ if TYPE_CHECKING:
     from vestige.record.types import BodyInfo
     from vestige.store.ingest import ReadSpill
     from vestige.store.sqlite import SqliteStore
+
+_PREFIX = "vestige-"
+_LOCK = "in-use"
+_LEFT_NS = 3600 * 10**9
+"""A folder that is younger may be one whose lock is about to be taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +124,35 @@ def _filled(fill: Callable[[SqliteStore], object], read_spill: ReadSpill = _no_s
 
     from vestige.store.sqlite import SqliteStore
 
-    folder = Path(tempfile.mkdtemp(prefix="vestige-"))
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+    lock = (folder / _LOCK).open("wb")
+    hold(lock.fileno())
+
+    def remove() -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+        lock.close()
+
     try:
+        for left in _left_behind(folder.parent):
+            shutil.rmtree(left, ignore_errors=True)
         with SqliteStore.open(folder / "store.db", read_spill=read_spill, lasting=False) as store:
             fill(store)
         reader = SqliteStore.open(folder / "store.db", readonly=True)
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove()
         raise
-    return Temporary(reader, lambda: shutil.rmtree(folder, ignore_errors=True))
+    return Temporary(reader, remove)
+
+
+def _left_behind(parent: Path) -> Iterator[Path]:
+    """Ours, of processes that were killed: nobody holds their locks any more."""
+    with suppress(OSError), os.scandir(parent) as entries:
+        for entry in entries:
+            if not entry.name.startswith(_PREFIX) or not entry.is_dir(follow_symlinks=False):
+                continue
+            lock = Path(entry.path, _LOCK)
+            with suppress(OSError):
+                told = lock.lstat()
+                old = SYSTEM.now_ns() - told.st_mtime_ns > _LEFT_NS
+                if old and told.st_uid == os.getuid() and not is_held(lock):
+                    yield Path(entry.path)
