@@ -12,7 +12,7 @@ import pytest
 from wink_samples import BUNDLE, DATA, SESSION, make_bundle, members_of, seed_members, write_zip
 
 from vestige.debug import BundleCorruptedError, BundleVersionError, BundleWarning, DebugBundle
-from vestige.errors import DebugBundleError
+from vestige.errors import DebugBundleError, UnreadableError
 from vestige.formats import NAMES, get_format
 from vestige.formats.wink import check, find, read, sniff
 from vestige.formats.wink.entries import parse_snapshot
@@ -301,6 +301,37 @@ def test_the_later_format_is_trusted_no_more_than_ours(
 
     with pytest.raises(error):
         DebugBundle.load(path)
+
+
+def test_the_later_format_is_read_through_though_it_has_no_checksums(tmp_path: Path) -> None:
+    """Damage is seen before the first record is taken: half a run would be worse than none."""
+    members = members_of(DATA / "later.zip")
+    manifest = json.loads(members["debug_bundle/manifest.json"])
+    manifest["files"] = [name.removeprefix("debug_bundle/") for name in members]
+    del manifest["integrity"]
+    members["debug_bundle/manifest.json"] = json.dumps(manifest).encode()
+    path = tmp_path / "x.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    whole = path.read_bytes()
+    assert read(path).records
+    path.write_bytes(whole.replace(b"app.failed", b"app.fooled", 1))
+
+    with pytest.raises(BundleCorruptedError, match="is damaged"):
+        read(path)
+
+
+def test_what_cannot_be_read_is_told_with_its_path_once(tmp_path: Path) -> None:
+    path = tmp_path / "x.wink"
+    path.write_bytes(b"junk")
+    with SqliteStore.open(tmp_path / "a.db") as store:
+        (imported,) = import_path(store, path)
+    with pytest.raises(UnreadableError) as caught:
+        open_path(path)
+
+    for said in (str(imported.problems[0]), str(caught.value)):
+        assert said.startswith(f"{path}: not a zip") and said.count(str(path)) == 1
 
 
 def test_a_bare_file_of_snapshots_is_read() -> None:

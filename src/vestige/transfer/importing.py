@@ -170,7 +170,7 @@ def _import_one(
 
 
 def _unread(place: Path, error: UnreadableError, before: Sequence[Problem]) -> Imported:
-    problem = Problem(str(place), "", "unreadable", str(error))
+    problem = Problem(str(place), "", "unreadable", str(error).removeprefix(f"{place}: "))
     return Imported(place, None, 0, False, [*before, problem])
 
 

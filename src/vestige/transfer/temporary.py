@@ -63,8 +63,9 @@ def _take(store: SqliteStore, path: Path) -> list[str]:
     imported = list(import_path(store, path))
     found = [one.run_id for one in imported if one.run_id is not None]
     if not found:
-        problems = [problem for one in imported for problem in one.problems]
-        raise UnreadableError(problems[0].message if problems else f"{path}: no run in it.")
+        # Of each, what was wrong in the end comes last, after what was only passed over.
+        reasons = [str(one.problems[-1]) for one in imported if one.problems]
+        raise UnreadableError(reasons[0] if reasons else f"{path}: no run in it.")
     return found
 
 

@@ -80,18 +80,21 @@ class LaterContent(Members):
         return iter(())
 
     def verify(self, keep: int = 0) -> None:
-        """Compare every checksum that the manifest has."""
-        checksums = _mapping(_mapping(self._found.get("integrity")).get("checksums"))
-        for path, expected in checksums.items():
-            if self.has(LATER_ROOT + path) and self.digest(LATER_ROOT + path) != expected:
+        """Read all of it, and compare every checksum that the manifest has."""
+        for name in self.names():
+            digest, expected = self.digest(name), self._checksum(name)
+            if expected is not None and digest != expected:
                 raise BundleCorruptedError(
-                    f"{self.path}: {LATER_ROOT}{path} does not have the sha256 that the manifest gives."
+                    f"{self.path}: {name[:100]} does not have the sha256 that the manifest gives."
                     " It was changed or damaged."
                 )
 
-    def expected(self, name: str) -> str | None:
+    def _checksum(self, name: str) -> Any:
         checksums = _mapping(_mapping(self._found.get("integrity")).get("checksums"))
-        digest = checksums.get(name.removeprefix(LATER_ROOT))
+        return checksums.get(name.removeprefix(LATER_ROOT))
+
+    def expected(self, name: str) -> str | None:
+        digest = self._checksum(name)
         return digest if isinstance(digest, str) else None
 
     def _check_listed(self) -> None:
