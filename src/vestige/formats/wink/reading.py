@@ -341,8 +341,8 @@ class _WithRecords(_Parts):
             self._logged[hash(render_log(entry))] += 1
 
     def _note_body(self, told: tuple[str, str], data: bytes) -> None:
-        type, path = told
-        if type == "file":
+        kind, path = told
+        if kind == "file":
             self._bodies.add(_key(path, data))
         elif (line := one_line(data)) is not None:
             self._bodies.add(_key("", line.encode(errors="surrogateescape")))
