@@ -209,6 +209,9 @@ BUNDLE_MEMBERS_MAX = 100_000
 BUNDLE_DIRECTORY_MAX = 32 * MIB
 """Of a zip's own list of its members."""
 
+BUNDLE_PIECES_MAX = 5_000_000
+"""Bodies of a bundle and the stretches that they are made of: each costs memory before any is read."""
+
 BUNDLE_NAME_MAX = 1_024
 """Bytes of a member's name: no file system takes a longer path from a bundle in any case."""
 

@@ -259,6 +259,29 @@ def test_a_name_too_long_for_the_disk_costs_only_its_own_file(home: Home, tmp_pa
     assert (tmp_path / "files" / "artifacts" / "z.txt").read_bytes() == b"2"
 
 
+def test_half_a_file_is_not_left_behind(home: Home, tmp_path: Path) -> None:
+    """Where the disk is full: what is there is whole, and the next try is not told that it exists."""
+    made = make_bundle(
+        _files={"large": b"x" * 300_000, "small": b"1"},
+        _logs=[json.dumps({"timestamp": "", "message": "m" * 300_000})],
+    )
+    path, files, logs = made.export(tmp_path / "x.wink"), tmp_path / "files", tmp_path / "l.jsonl"
+    limited = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))"
+    command = f"{limited}; from vestige.doors.cli.main import main; main()"
+
+    def attempt(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        told = [sys.executable, "-c", command, "debug", *map(str, arguments)]
+        return subprocess.run(told, capture_output=True, text=True, check=False)
+
+    refused = attempt(path, "--export-files", files)
+    failed = attempt(path, "--export-logs", logs)
+
+    assert (refused.returncode, failed.returncode) == (1, 3), refused.stderr + failed.stderr
+    assert "large: File too large; not written" in refused.stderr
+    assert [each.name for each in files.iterdir()] == ["small"]
+    assert not logs.exists()
+
+
 def test_nothing_of_a_damaged_bundle_is_written(bundle: Path, tmp_path: Path) -> None:
     members = members_of(bundle)
     members["files/workspace/.env"] = b"B=2\n"
@@ -305,6 +328,17 @@ def test_two_bundles_are_compared_side_by_side(bundle: Path, tmp_path: Path) -> 
     assert run("diff", bundle, other).exit_code in (0, 1)
     assert "index: 3 → 5" in run("diff", f"{bundle}#3", f"{other}#5").stdout
     assert run("compare", bundle, "--", other).exit_code == 0
+
+
+def test_two_bundles_are_compared_however_their_paths_are_spelled(
+    bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (bundle.parent / "y.wink").write_bytes(bundle.read_bytes())
+    monkeypatch.chdir(bundle.parent)
+    result = run("diff", "./x.wink#3", f"{bundle.parent}//y.wink#7")
+
+    assert result.exit_code == 1, result.output
+    assert "index: 3 → 7" in result.stdout
 
 
 def test_a_path_and_an_id_of_the_home_do_not_mix(bundle: Path, home: Home) -> None:

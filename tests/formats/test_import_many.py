@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from agentdbg_runs import RUN, call, make_run
+from wink_samples import make_bundle
 
 from vestige.artifacts import SuiteRecorder
 from vestige.clock import SYSTEM, FakeClock
 from vestige.home import Home
+from vestige.limits import MIB
 from vestige.store.base import RunFilter
 from vestige.store.retention import DEFAULT_RETENTION
 from vestige.store.sqlite import SqliteStore
@@ -107,3 +110,21 @@ def test_an_old_run_is_kept_for_as_long_as_a_new_one_once_it_was_imported(
     later = store.prune(DEFAULT_RETENTION, now_ns + 8 * day_ns)
 
     assert (soon.runs, later.runs) == (0, 2)
+
+
+@pytest.mark.slow
+def test_large_bodies_are_not_held_all_at_once(tmp_path: Path, store: SqliteStore) -> None:
+    """A run's first records are read before it is known whether it is small: only as far as it may be."""
+    files = {f"w/{number}": b"%d " % number * MIB for number in range(10, 40)}
+    path = make_bundle(_snapshots=[], _logs=[], _files=files).export(tmp_path / "x.wink")
+    size = sum(map(len, files.values()))
+    del files
+    tracemalloc.start()
+    try:
+        (imported,) = import_path(store, path)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert imported.records == 2 * 30 + 2
+    assert peak < size // 2

@@ -12,7 +12,7 @@ import pytest
 from wink_samples import seed_members, write_zip
 
 from vestige.errors import BundleCorruptedError
-from vestige.formats.wink import read
+from vestige.formats.wink import packing, read
 from vestige.formats.wink.packing import Recipe, Unpacker
 from vestige.formats.wink.unpack import ZipContent
 from vestige.limits import BUNDLE_ENTRY_MAX, BUNDLE_TOTAL_MAX
@@ -94,3 +94,18 @@ def test_bodies_that_are_made_of_the_same_pieces_over_and_over_are_bounded(tmp_p
 
     with pytest.raises(BundleCorruptedError, match="bytes of bodies in all"):
         Unpacker(ZipContent(path))
+
+
+def test_bodies_of_more_pieces_than_memory_holds_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Empty stretches add nothing to a size, and a line of them packs to nothing."""
+    monkeypatch.setattr(packing, "BUNDLE_PIECES_MAX", 1_000)
+    wide = [Recipe("a" * 64, 0, ranges=[(0, 0)] * 2_000)]
+    many = [Recipe(f"{number:064x}", 0) for number in range(1_001)]
+
+    for number, recipes in enumerate((wide, many)):
+        bodies = b"\n".join(map(msgspec.json.encode, recipes))
+        path = make_bundle(tmp_path / f"{number}.wink", bodies=bodies)
+        with pytest.raises(BundleCorruptedError, match="more than 1000 bodies and their pieces"):
+            Unpacker(ZipContent(path))

@@ -78,6 +78,39 @@ def test_a_name_with_a_nul_is_refused(tmp_path: Path) -> None:
     assert "control character" in refused(path)
 
 
+def test_a_name_that_the_library_reads_from_elsewhere_is_refused(tmp_path: Path) -> None:
+    """Newer ones take it from an extra field, and leave the plain one as it was."""
+    path = write_zip(tmp_path / "x.wink", seed_members())
+    info = zipfile.ZipInfo("files/x")
+    info.filename = "files/../../x"
+
+    with pytest.raises(BundleCorruptedError, match="leads out"):
+        unpack.check_members(path, [info])
+
+
+def test_a_name_in_a_manifest_cannot_command_the_terminal(tmp_path: Path) -> None:
+    evil = "x\x1b[2J\nvestige: all is well"
+    members = seed_members()
+    manifest = json.loads(members["manifest.json"])
+    manifest["components"][evil] = {"path": evil}
+    missing = members | {"manifest.json": json.dumps(manifest).encode()}
+    (problem,) = unpack.ZipContent(write_zip(tmp_path / "y.wink", missing)).problems
+    manifest["components"]["logs"]["path"] = evil
+    members |= {"manifest.json": json.dumps(manifest).encode()}
+    said = refused(write_zip(tmp_path / "x.wink", members), BundleComponentMissingError)
+
+    for text in (said, str(problem)):
+        assert "\\x1b[2J\\n" in text
+        assert "\x1b" not in text and "\n" not in text
+
+
+def test_a_file_that_lost_its_beginning_says_so(tmp_path: Path) -> None:
+    path = write_zip(tmp_path / "x.wink", seed_members())
+    path.write_bytes(path.read_bytes()[-100:])
+
+    assert "does not fit into it" in refused(path)
+
+
 def test_a_symlink_is_refused(tmp_path: Path) -> None:
     assert "link" in refused(
         with_name("files/x2", external_attr=0o120777 << 16)(tmp_path / "x.wink")
@@ -251,6 +284,20 @@ def test_a_directory_of_too_many_members_is_refused_before_it_is_read(
     monkeypatch.setattr(directory, "BUNDLE_MEMBERS_MAX", 20)
 
     assert "54 members" in refused(path)
+
+
+def test_a_listing_of_more_files_than_a_bundle_has_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    members = members_of(make_bundle().export(tmp_path / "x.wink"))
+    manifest = json.loads(members["manifest.json"])
+    members["files.sha256"] += b"".join(b"%064x  files/%d\n" % (1, n) for n in range(50))
+    manifest["components"]["files"]["sha256"] = None
+    members["manifest.json"] = json.dumps(manifest).encode()
+    path = write_zip(tmp_path / "y.wink", members)
+    monkeypatch.setattr(unpack, "BUNDLE_MEMBERS_MAX", 20)
+
+    assert "more than 20 lines" in refused(path)
 
 
 def test_a_directory_too_long_to_read_is_refused(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,12 @@ import pytest
 from wink_samples import BUNDLE, DATA, SESSION, make_bundle, members_of, seed_members, write_zip
 
 from vestige.debug import BundleCorruptedError, BundleVersionError, BundleWarning, DebugBundle
+from vestige.errors import DebugBundleError, UnreadableError
 from vestige.formats import NAMES, get_format
 from vestige.formats.wink import check, find, read, sniff
 from vestige.formats.wink.entries import parse_snapshot
 from vestige.formats.wink.manifest import nesting
+from vestige.formats.wink.places import find_latest
 from vestige.formats.wink.unpack import ZipContent
 from vestige.store.sqlite import SqliteStore
 from vestige.transfer import import_path
@@ -179,6 +182,32 @@ def test_components_of_others_are_carried_along(tmp_path: Path) -> None:
     assert members_of(again)["other/metrics.json"] == b"{}"
 
 
+@pytest.mark.parametrize("path", ["snapshots.jsonl", "manifest.json", "files/workspace/x"])
+def test_a_component_at_the_place_of_another_is_that_other(tmp_path: Path, path: str) -> None:
+    """A manifest may name a member twice: it goes on being one member."""
+    members = seed_members()
+    manifest = json.loads(members["manifest.json"])
+    manifest["components"] |= {"again": {"path": path}, "x": {"path": "x"}, "y": {"path": "x"}}
+    members |= {"manifest.json": json.dumps(manifest).encode(), "x": b"1"}
+    loaded = DebugBundle.load(write_zip(tmp_path / "a.wink", members))
+    exported = DebugBundle.load(loaded.export(tmp_path / "b.wink"))
+
+    assert set(exported.manifest.components) == {"snapshots", "logs", "files", "x"}
+    assert exported.list_files() == loaded.list_files()
+
+
+def test_a_component_at_the_place_of_a_missing_one_cannot_be_exported(tmp_path: Path) -> None:
+    """The seed's places are for the seed's parts: one line says so."""
+    members = seed_members()
+    manifest = json.loads(members["manifest.json"])
+    manifest["components"] |= {"x": {"path": "files.sha256"}}
+    members |= {"manifest.json": json.dumps(manifest).encode(), "files.sha256": b"1"}
+    loaded = DebugBundle.load(write_zip(tmp_path / "a.wink", members))
+
+    with pytest.raises(DebugBundleError, match=r"^'files.sha256' is the place of another"):
+        loaded.export(tmp_path / "b.wink")
+
+
 def test_a_damaged_bundle_leaves_no_half_run_in_the_store(tmp_path: Path) -> None:
     members = members_of(make_bundle().export(tmp_path / "a.wink"))
     members["files/artifacts/blob.bin"] = bytes(256)
@@ -274,6 +303,37 @@ def test_the_later_format_is_trusted_no_more_than_ours(
         DebugBundle.load(path)
 
 
+def test_the_later_format_is_read_through_though_it_has_no_checksums(tmp_path: Path) -> None:
+    """Damage is seen before the first record is taken: half a run would be worse than none."""
+    members = members_of(DATA / "later.zip")
+    manifest = json.loads(members["debug_bundle/manifest.json"])
+    manifest["files"] = [name.removeprefix("debug_bundle/") for name in members]
+    del manifest["integrity"]
+    members["debug_bundle/manifest.json"] = json.dumps(manifest).encode()
+    path = tmp_path / "x.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    whole = path.read_bytes()
+    assert read(path).records
+    path.write_bytes(whole.replace(b"app.failed", b"app.fooled", 1))
+
+    with pytest.raises(BundleCorruptedError, match="is damaged"):
+        read(path)
+
+
+def test_what_cannot_be_read_is_told_with_its_path_once(tmp_path: Path) -> None:
+    path = tmp_path / "x.wink"
+    path.write_bytes(b"junk")
+    with SqliteStore.open(tmp_path / "a.db") as store:
+        (imported,) = import_path(store, path)
+    with pytest.raises(UnreadableError) as caught:
+        open_path(path)
+
+    for said in (str(imported.problems[0]), str(caught.value)):
+        assert said.startswith(f"{path}: not a zip") and said.count(str(path)) == 1
+
+
 def test_a_bare_file_of_snapshots_is_read() -> None:
     bundle = DebugBundle.load(DATA / "snapshots_timeline.jsonl")
 
@@ -297,12 +357,41 @@ def test_a_file_of_snapshots_that_grew_adds_only_what_is_new(tmp_path: Path) -> 
     assert [span.attributes["index"] for span in run.spans if span.type == "snapshot"] == list(range(8))  # fmt: skip
 
 
+def test_a_snapshot_that_is_still_being_written_waits_for_the_next_import(tmp_path: Path) -> None:
+    """Half of it would take the place of the whole one; a last line without an end may be whole."""
+    lines = (DATA / "snapshots_timeline.jsonl").read_text().splitlines(keepends=True)
+    path = tmp_path / "s.jsonl"
+    path.write_text("".join(lines[:2]) + lines[2][:300])
+    with SqliteStore.open(tmp_path / "a.db") as store:
+        (first,) = import_path(store, path)
+        path.write_text("".join(lines).rstrip("\n"))
+        (second,) = import_path(store, path)
+        spans = store.load_run(second.run_id or "").spans
+        states = [span for span in spans if span.type == "snapshot"]
+        bodies = [store.read_body(span.output.id) for span in states if span.output]  # type: ignore[arg-type]  # it is there
+
+    assert [problem.place for problem in first.problems] == ["line 3"]
+    assert (first.records, second.records, second.problems) == (6, 12, [])
+    assert [span.status for span in states] == ["ok"] * 8
+    assert [body.decode() for body in bodies] == [line.rstrip("\n") for line in lines]
+
+
 def test_a_file_without_snapshots_says_so(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
     path.write_text('{"a":1}\n')
 
     with pytest.raises(BundleCorruptedError, match="no snapshot in it"):
         DebugBundle.load(path)
+
+
+def test_a_folder_may_hold_any_number_of_bundles(tmp_path: Path) -> None:
+    """How far a folder is looked through to tell what it is does not bound what is found in it."""
+    for number in range(2_100):
+        (tmp_path / f"{number}.wink").touch()
+        os.utime(tmp_path / f"{number}.wink", ns=(number, number))
+
+    assert [path.stem for path in find(tmp_path)] == [str(number) for number in range(2_100)]
+    assert find_latest(tmp_path) == tmp_path / "2099.wink"
 
 
 def test_paths_are_told_apart(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from wink_samples import BUNDLE, DATA, make_bundle, members_of
 
+from vestige.clock import SYSTEM
 from vestige.debug import DebugBundle
 from vestige.formats.wink.entries import parse_log, render_log
 from vestige.formats.wink.log_records import attributes_of, entry_of, our_level, to_ns
@@ -21,6 +22,7 @@ from vestige.home import Home
 from vestige.record.redact import Redactor
 from vestige.record.run import Run
 from vestige.recorder import Recorder
+from vestige.store.base import RetentionPolicy
 from vestige.store.sqlite import SqliteStore
 from vestige.transfer import export_run, import_path
 from vestige.transfer.opening import open_path
@@ -225,6 +227,110 @@ def _any() -> Any:
     from vestige.store.base import RunFilter
 
     return RunFilter(limit=1)
+
+
+STATE = json.dumps({"version": "1", "created_at": "2026-01-01T00:00:00+00:00", "slices": []})
+
+
+@pytest.mark.parametrize(
+    ("type", "path", "input", "output"),
+    [
+        ("snapshot", None, None, json.dumps(json.loads(STATE), indent=2)),
+        ("snapshot", None, None, STATE + "\n"),
+        ("snapshot", None, STATE, None),
+        ("file", "/srv/app\\.env", None, b"A=1"),
+        ("file", "w/a.txt", b"A=1", None),
+    ],
+    ids=["indented", "with a newline", "as input", "unsafe path", "file as input"],
+)
+def test_what_a_component_writes_in_another_form_is_not_taken_in_twice(
+    home: Home, tmp_path: Path, type: str, path: str | None, input: Any, output: Any
+) -> None:
+    """A state is put on one line, a file under a safe name: it is still the one of the record."""
+    with Recorder(home, last_words=False) as recorder:
+        run = recorder.run("triage")
+        run.span("it", type=type, attributes={"path": path} if path else {}, body=input).end(
+            body=output
+        )
+        run.end()
+    with open_path(home) as debugger:
+        run_id = debugger.store.list_runs(_any())[0].id
+        before = debugger.store.load_run(run_id)
+        first = export_run(debugger.store, run_id, "wink", tmp_path / "first.wink")
+    second = _through_a_store(first, tmp_path / "a.db", tmp_path / "second.wink")
+    with SqliteStore.open(tmp_path / "a.db", readonly=True) as store:
+        after = store.load_run(run_id)
+
+    assert [span.id for span in after.spans] == [span.id for span in before.spans]
+    assert second.read_bytes() == first.read_bytes()
+
+
+def test_a_log_entry_too_long_for_attributes_is_not_taken_in_twice(tmp_path: Path) -> None:
+    entry = {"timestamp": "2026-11-15T18:12:26+00:00", "level": "INFO", "logger": "a", "event": "e",
+             "message": "m", "context": {"text": "long " * 10_000}}  # fmt: skip
+    made = make_bundle(_logs=[json.dumps(entry)]).export(tmp_path / "first.wink")
+    second = _through_a_store(made, tmp_path / "a.db", tmp_path / "second.wink")
+    third = _through_a_store(second, tmp_path / "b.db", tmp_path / "third.wink")
+
+    assert [log.context for log in DebugBundle.load(third).logs] == [entry["context"]]
+    assert third.read_bytes() == second.read_bytes()
+
+
+def test_a_bundle_of_a_run_that_went_on_adds_how_it_ended(home: Home, tmp_path: Path) -> None:
+    """What a span said at its end is new, though the span was in an earlier bundle of the run."""
+    with Recorder(home, last_words=False) as recorder:
+        run = recorder.run("triage")
+        call = run.span("ask", type="llm", attributes={"model": "m-1"})
+        early = _export_latest(home, tmp_path / "early.wink")
+        call.end(body="answer", attributes={"output_tokens": 3})
+        run.end(error=ValueError("card refused"))
+    late = _export_latest(home, tmp_path / "late.wink")
+    with SqliteStore.open(tmp_path / "a.db") as store:
+        (first,) = import_path(store, early)
+        (second,) = import_path(store, late)
+        root, asked = store.load_run(second.run_id or "").spans
+
+    assert first.run_id == second.run_id
+    assert (root.status, root.attributes["error.message"]) == ("error", "card refused")
+    assert (asked.status, asked.attributes) == ("ok", {"model": "m-1", "output_tokens": 3})
+
+
+def _export_latest(home: Home, target: Path) -> Path:
+    with open_path(home) as debugger:
+        return export_run(debugger.store, debugger.store.list_runs(_any())[0].id, "wink", target)
+
+
+def test_a_root_that_says_much_is_found(home: Home, tmp_path: Path) -> None:
+    """Its line may be longer than what is unpacked at once; the records are still the run."""
+    with Recorder(home, last_words=False) as recorder:
+        told = {f"note {number}": "words " * 5_000 for number in range(12)}
+        run = recorder.run("triage", attributes=told)
+        run.span("search", type="tool").end()
+        run.end()
+    with open_path(home) as debugger:
+        run_id = debugger.store.list_runs(_any())[0].id
+        path = export_run(debugger.store, run_id, "wink", tmp_path / "x.wink")
+    with open_path(path) as debugger:
+        types = [span.type for span in debugger.store.load_run(run_id).spans]
+
+    assert types == ["run", "tool"]
+
+
+def test_a_file_that_retention_took_is_left_out(home: Home, tmp_path: Path) -> None:
+    """An empty one in its place would say that it was empty."""
+    with Recorder(home, last_words=False) as recorder:
+        run = recorder.run("triage")
+        run.span("f", type="file", attributes={"path": "w/a.txt"}).end(body="text " * 1_000)
+        run.span("f", type="file", attributes={"path": "w/empty"}).end(body="")
+        run.end()
+    with open_path(home) as debugger:
+        run_id = debugger.store.list_runs(_any())[0].id
+    with SqliteStore.open(home.store) as store:
+        store.prune(RetentionPolicy(None, 0), SYSTEM.now_ns())
+        path = export_run(store, run_id, "wink", tmp_path / "x.wink")
+
+    assert "w/a.txt" not in DebugBundle.load(path).list_files()
+    assert "files/w/a.txt" not in members_of(path)
 
 
 def test_what_the_seed_has_a_place_for_is_there(recorded: Home, tmp_path: Path) -> None:

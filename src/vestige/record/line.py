@@ -105,15 +105,14 @@ def parse_lines(data: bytes) -> tuple[list[AnyRecord], int]:
 def _parse(line: bytes) -> AnyRecord:
     try:
         record: KnownRecord = _known().decode(line)
+        # The strict decoder skips unknown fields silently; a count of the fields
+        # at top level would cost more than the rare second decode it saves, so the
+        # version decides: only another version has other fields. What was skipped
+        # may be nothing that a second decode can read.
+        return record if record.v == VERSION else _keep_extra(record, line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         # Not ours, or of a kind that is newer than we are.
         return _parse_unknown(line, error)
-    # The strict decoder skips unknown fields silently; a count of the fields
-    # at top level would cost more than the rare second decode it saves, so the
-    # version decides: only another version has other fields.
-    if record.v != VERSION:
-        return _keep_extra(record, line)
-    return record
 
 
 def _keep_extra(record: KnownRecord, line: bytes) -> KnownRecord:

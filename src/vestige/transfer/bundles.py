@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from vestige.errors import NotFoundError, UsageError
 from vestige.formats.artifacts.layout import BUNDLE, SEED_TIMESTAMP, TRACE
@@ -158,13 +159,27 @@ def export_logs(content: BundleContent, target: Path) -> int:
     target.parent.mkdir(parents=True, exist_ok=True)
     count = 0
     try:
-        with target.open("xb") as file:
+        with _new_file(target) as file:
             for line in content.logs():
                 file.write(line.encode(errors="surrogateescape") + b"\n")
                 count += 1
     except FileExistsError:
         raise UsageError(f"{target}: exists already. Give another name.") from None
     return count
+
+
+@contextmanager
+def _new_file(target: Path) -> Iterator[BinaryIO]:
+    """A file that was not there, and is not there either if not all of it could be written."""
+    file = target.open("xb")
+    try:
+        with file:
+            yield file
+    except BaseException as error:
+        target.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(target)  # a full disk does not say where
+        raise
 
 
 def export_files(content: BundleContent, folder: Path) -> ExportedFiles:
@@ -182,7 +197,7 @@ def export_files(content: BundleContent, folder: Path) -> ExportedFiles:
             refused.append((file.path, fault))
             continue
         try:
-            with target.open("xb") as out, file.open() as source:
+            with _new_file(target) as out, file.open() as source:
                 shutil.copyfileobj(source, out)
         except FileExistsError:
             refused.append((file.path, "exists already"))

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -113,12 +113,11 @@ class _Importing:
         source: Source | None = None
         try:
             source = self._reader.read(place)
-            beginning = list(islice(source.records, _SMALL_MAX))
+            beginning, small = _beginning(source.records)
         except UnreadableError as error:
             yield from self.flush()
             yield _unread(place, error, source.problems if source is not None else [])
             return
-        small = len(beginning) < _SMALL_MAX and sum(map(_size, beginning)) < _SMALL_BYTES_MAX
         if source.run_id in self._held_runs:
             yield from self.flush()  # the same run in two places: the second adds nothing
         if small and not self._is_known(source):
@@ -171,7 +170,7 @@ def _import_one(
 
 
 def _unread(place: Path, error: UnreadableError, before: Sequence[Problem]) -> Imported:
-    problem = Problem(str(place), "", "unreadable", str(error))
+    problem = Problem(str(place), "", "unreadable", str(error).removeprefix(f"{place}: "))
     return Imported(place, None, 0, False, [*before, problem])
 
 
@@ -224,6 +223,18 @@ def _take_notes(store: Store, source: Source) -> None:
             problem = Problem("notes", "", "note-not-taken", str(error), severity="warning")
             source.problems.append(problem)
             return
+
+
+def _beginning(records: Iterator[KnownRecord]) -> tuple[list[KnownRecord], bool]:
+    """The records of a small run, or no more than those of a large one; which of both it is."""
+    found: list[KnownRecord] = []
+    size = 0
+    for record in records:
+        found.append(record)
+        size += _size(record)
+        if len(found) >= _SMALL_MAX or size >= _SMALL_BYTES_MAX:
+            return found, False
+    return found, True
 
 
 def _batches(records: Iterator[KnownRecord]) -> Iterator[list[KnownRecord]]:

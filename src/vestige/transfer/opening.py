@@ -163,7 +163,7 @@ def _inside(runs: dict[str, str], text: str | None) -> str | None:
     if text is None:
         return None
     path, snapshot = split_source(text)
-    return runs[path] + snapshot
+    return runs[str(Path(path))] + snapshot  # `./x` is `x`
 
 
 def _is_home(path: Path) -> bool:

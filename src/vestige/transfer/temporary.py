@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from vestige.errors import StoreError, UnreadableError
 from vestige.home import Home
+from vestige.transfer.folder import make_folder
 from vestige.transfer.importing import find_format, import_path, take_source
 
 if TYPE_CHECKING:
@@ -54,8 +55,9 @@ def _take(store: SqliteStore, path: Path) -> list[str]:
     imported = list(import_path(store, path))
     found = [one.run_id for one in imported if one.run_id is not None]
     if not found:
-        problems = [problem for one in imported for problem in one.problems]
-        raise UnreadableError(problems[0].message if problems else f"{path}: no run in it.")
+        # Of each, what was wrong in the end comes last, after what was only passed over.
+        reasons = [str(one.problems[-1]) for one in imported if one.problems]
+        raise UnreadableError(reasons[0] if reasons else f"{path}: no run in it.")
     return found
 
 
@@ -105,38 +107,45 @@ def of_journal(path: Path) -> Temporary:
 
 
 def of_copy(home: Home) -> Temporary:
-    """A home in which nothing can be written, and what its journals hold beyond its store.
-
-    The copy's journals are links: the collector takes them in, and removes the links.
-    """
-    import shutil
-    import tempfile
-
+    """A home in which nothing can be written, and what its journals hold beyond its store."""
+    # Here, as below: most commands ask a home as it is, and would only start more slowly.
     from vestige.collector.loop import catch_up
     from vestige.store.sqlite import SqliteStore
 
-    copy = Home(Path(tempfile.mkdtemp(prefix="vestige-")))
+    remove: Callable[[], None] = _nothing
     try:
-        copy.make()
-        for name in ("store.db", "store.db-wal"):
-            if (home.root / name).exists():
-                shutil.copyfile(home.root / name, copy.root / name)
-        for folder in (home.journal, home.bodies, home.faults):
-            for path in folder.iterdir() if folder.is_dir() else ():
-                (copy.root / folder.name / path.name).symlink_to(path.absolute())
+        folder, remove = make_folder()
+        copy = _copy(home, Home(folder))
         behind = catch_up(copy)
         if behind is not None and not behind.can_write:
             raise OSError(0, behind.reason)
-        reader = SqliteStore.open(copy.store, readonly=True)
+        return Temporary(SqliteStore.open(copy.store, readonly=True), remove)
     except BaseException as error:
-        shutil.rmtree(copy.root, ignore_errors=True)
+        remove()
         if isinstance(error, OSError):
             raise StoreError(
-                f"{home.root}: nothing can be written there, and no copy made in"
-                f" {copy.root.parent} ({error.strerror}). Make room, or set TMPDIR."
+                f"{home.root}: nothing can be written there, and no copy could be made"
+                f" ({error.strerror}). Make room, or set TMPDIR."
             ) from error
         raise
-    return Temporary(reader, lambda: shutil.rmtree(copy.root, ignore_errors=True))
+
+
+def _copy(home: Home, copy: Home) -> Home:
+    """The store; of the journals links, which the collector removes once it took them in."""
+    import shutil
+
+    copy.make()
+    for name in ("store.db", "store.db-wal"):
+        if (home.root / name).exists():
+            shutil.copyfile(home.root / name, copy.root / name)
+    for folder in (home.journal, home.bodies, home.faults):
+        for path in folder.iterdir() if folder.is_dir() else ():
+            (copy.root / folder.name / path.name).symlink_to(path.absolute())
+    return copy
+
+
+def _nothing() -> None:
+    pass
 
 
 def _no_spill(writer: str, seq: int, info: object) -> bytes | None:
@@ -144,18 +153,14 @@ def _no_spill(writer: str, seq: int, info: object) -> bytes | None:
 
 
 def _filled(fill: Callable[[SqliteStore], object], read_spill: ReadSpill = _no_spill) -> Temporary:
-    # Here, as the store: most commands ask a home, and would only start more slowly.
-    import shutil
-    import tempfile
-
     from vestige.store.sqlite import SqliteStore
 
-    folder = Path(tempfile.mkdtemp(prefix="vestige-"))
+    folder, remove = make_folder()
     try:
         with SqliteStore.open(folder / "store.db", read_spill=read_spill, lasting=False) as store:
             fill(store)
         reader = SqliteStore.open(folder / "store.db", readonly=True)
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove()
         raise
-    return Temporary(reader, lambda: shutil.rmtree(folder, ignore_errors=True))
+    return Temporary(reader, remove)

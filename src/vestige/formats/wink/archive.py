@@ -260,4 +260,6 @@ def _read_chunks(source: IO[bytes]) -> Iterator[bytes]:
 
 def _check_extra(path: str) -> None:
     taken = path in (MANIFEST, SNAPSHOTS, LOGS, LISTING) or path.startswith(FILES)
-    assert find_fault(path) is None and not taken, f"{path}: no place for an extra component"
+    fault = find_fault(path) or ("is the place of another component" if taken else None)
+    if fault:
+        raise DebugBundleError(f"{path[:100]!r} {fault}. A bundle cannot have a component there.")

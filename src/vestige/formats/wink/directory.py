@@ -30,7 +30,11 @@ def check_directory(path: Path) -> None:
                 f"{path}: not a zip, or cut off before its end (expected a .wink bundle)."
             )
         begin, size = found
-        if size > BUNDLE_DIRECTORY_MAX or begin < 0:
+        if begin < 0:
+            raise BundleCorruptedError(
+                f"{path}: its directory of {size} bytes does not fit into it. The file is damaged."
+            )
+        if size > BUNDLE_DIRECTORY_MAX:
             raise BundleCorruptedError(
                 f"{path}: its directory has {size} bytes (expected at most {BUNDLE_DIRECTORY_MAX})."
             )

@@ -178,6 +178,20 @@ def render_log(entry: LogEntry) -> str:
     return msgspec.json.encode(values).decode()
 
 
+def one_line(data: bytes) -> str | None:
+    """A body that may stand in a file of lines: what looks like a JSON object, on one line."""
+    text = data.decode(errors="surrogateescape").strip()
+    if not text.startswith("{"):
+        return None
+    if "\n" not in text and "\r" not in text:
+        return text
+    try:
+        # Written over several lines: the same object on one.
+        return msgspec.json.format(text, indent=-1)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return None
+
+
 def _as_text(value: Any) -> str:
     if isinstance(value, str):
         return value

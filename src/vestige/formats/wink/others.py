@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import msgspec
 
@@ -80,18 +80,21 @@ class LaterContent(Members):
         return iter(())
 
     def verify(self, keep: int = 0) -> None:
-        """Compare every checksum that the manifest has."""
-        checksums = _mapping(_mapping(self._found.get("integrity")).get("checksums"))
-        for path, expected in checksums.items():
-            if self.has(LATER_ROOT + path) and self.digest(LATER_ROOT + path) != expected:
+        """Read all of it, and compare every checksum that the manifest has."""
+        for name in self.names():
+            digest, expected = self.digest(name), self._checksum(name)
+            if expected is not None and digest != expected:
                 raise BundleCorruptedError(
-                    f"{self.path}: {LATER_ROOT}{path} does not have the sha256 that the manifest gives."
+                    f"{self.path}: {name[:100]} does not have the sha256 that the manifest gives."
                     " It was changed or damaged."
                 )
 
-    def expected(self, name: str) -> str | None:
+    def _checksum(self, name: str) -> Any:
         checksums = _mapping(_mapping(self._found.get("integrity")).get("checksums"))
-        digest = checksums.get(name.removeprefix(LATER_ROOT))
+        return checksums.get(name.removeprefix(LATER_ROOT))
+
+    def expected(self, name: str) -> str | None:
+        digest = self._checksum(name)
         return digest if isinstance(digest, str) else None
 
     def _check_listed(self) -> None:
@@ -182,19 +185,26 @@ class JsonlContent:
     def snapshots(self) -> Iterator[str]:
         try:
             with self.path.open("rb") as file:
-                for number, line in split_lines(iter(lambda: file.read(256 * KIB), b"")):
-                    if line is not None:
-                        yield line.decode(errors="surrogateescape")
-                    elif len(self.problems) < BUNDLE_PROBLEMS_MAX:
+                chunks = _Chunks(file)
+                for number, line in split_lines(chunks):
+                    if line is None:
                         message = f"longer than {BUNDLE_ENTRY_MAX} bytes; passed over."
-                        self.problems.append(
-                            Problem(
-                                str(self.path), f"line {number}", "entry-too-long", message,
-                                severity="warning",
-                            )
-                        )  # fmt: skip
+                        self._warn(number, "entry-too-long", message)
+                        continue
+                    text = line.decode(errors="surrogateescape")
+                    # Taken as it is, it would stand for the whole one ever after.
+                    if chunks.torn and isinstance(parse_object(text), str):
+                        message = "cut off, or still being written; passed over."
+                        self._warn(number, "entry-torn", message)
+                        continue
+                    yield text
         except OSError as error:
             raise BundleCorruptedError(f"{self.path}: {error.strerror}.") from error
+
+    def _warn(self, number: int, rule: str, message: str) -> None:
+        problem = Problem(str(self.path), f"line {number}", rule, message, severity="warning")
+        if len(self.problems) < BUNDLE_PROBLEMS_MAX and problem not in self.problems:
+            self.problems.append(problem)
 
     def logs(self) -> Iterator[str]:
         return iter(())
@@ -231,6 +241,21 @@ class JsonlContent:
             Execution(first, last, _seconds(first, last), "success"),
             components={"snapshots": Component(self.path.name), "logs": Component("logs.jsonl")},
         )  # fmt: skip
+
+
+class _Chunks:
+    """A file in stretches; `torn` once it has been read, and its last line has no end."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.torn = False
+
+    def __iter__(self) -> Iterator[bytes]:
+        last = b"\n"
+        while chunk := self._file.read(256 * KIB):
+            yield chunk
+            last = chunk[-1:]
+        self.torn = last != b"\n"
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

@@ -24,7 +24,7 @@ import msgspec
 from vestige.errors import BundleCorruptedError
 from vestige.formats.wink.manifest import SNAPSHOTS
 from vestige.formats.wink.unpack import ZipContent
-from vestige.limits import BUNDLE_ENTRY_MAX, BUNDLE_TOTAL_MAX, KIB, MIB
+from vestige.limits import BUNDLE_ENTRY_MAX, BUNDLE_PIECES_MAX, BUNDLE_TOTAL_MAX, KIB, MIB
 from vestige.providers.split import split
 from vestige.record.types import Count
 
@@ -110,8 +110,14 @@ class Unpacker:
 
     def _read_index(self, sha256: str | None) -> None:
         decoder = msgspec.json.Decoder(Recipe)
-        total = 0
+        total = pieces = 0
         for number, line in self._content.lines(BODIES, sha256):
+            pieces += 1 + line.count(b"[")  # before it is an object of many
+            if pieces > BUNDLE_PIECES_MAX:
+                raise BundleCorruptedError(
+                    f"{self._content.path}: {BODIES}: more than {BUNDLE_PIECES_MAX} bodies and their"
+                    " pieces. A bomb?"
+                )
             try:
                 recipe = decoder.decode(line)
             except (msgspec.DecodeError, UnicodeDecodeError) as error:

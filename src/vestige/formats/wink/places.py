@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -15,14 +16,14 @@ LATER_MANIFEST: Final = LATER_ROOT + "manifest.json"
 
 _TAIL: Final = 66 * KIB
 _SEEN_MAX: Final = 2_000
-"""Entries of a folder that are looked at to tell what it is."""
+"""Entries of a folder that are looked at to tell what it is; all are, once bundles are wanted."""
 
 
 def sniff(path: Path) -> bool:
     """A bundle, a file of snapshots, or a folder of them. Never raises."""
     try:
         if path.is_dir():
-            return next(_inside(path), None) is not None
+            return next(_inside(path, _SEEN_MAX), None) is not None
         return path.is_file() and _is_bundle(path)
     except OSError:
         return False
@@ -41,11 +42,9 @@ def find_latest(folder: Path) -> Path | None:
     return max(_inside(folder), key=lambda each: (_modified(each), each.name), default=None)
 
 
-def _inside(folder: Path) -> Iterator[Path]:
+def _inside(folder: Path, most: int | None = None) -> Iterator[Path]:
     with os.scandir(folder) as entries:
-        for number, entry in enumerate(entries):
-            if number >= _SEEN_MAX:
-                return
+        for entry in islice(entries, most):
             path = Path(entry.path)
             if path.suffix in (".wink", ".jsonl", ".zip") and entry.is_file() and _is_bundle(path):
                 yield path

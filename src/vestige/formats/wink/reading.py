@@ -35,6 +35,7 @@ from vestige.formats.wink.entries import (
     LogEntry,
     SnapshotPayload,
     count_items,
+    one_line,
     parse_log,
     parse_snapshot,
     render_log,
@@ -306,7 +307,7 @@ class _WithRecords(_Parts):
         super().__init__(content, run_id, derived_writer(FORMAT, f"{bundle_id}\0components"))
         self._logged: Counter[int] = Counter()
         self._bodies: set[str] = set()
-        self._watched: dict[str, str] = {}
+        self._watched: dict[str, tuple[str, str]] = {}
 
     def records(self) -> Iterator[KnownRecord]:
         root: SpanOpen | None = None
@@ -321,18 +322,30 @@ class _WithRecords(_Parts):
         yield from self.components()
 
     def _note(self, record: KnownRecord) -> None:
+        """What the components say of this record, if the bundle was written from it (writing.py)."""
         if isinstance(record, SpanClose):
             if self._watched and record.span_id in self._watched:
-                path = self._watched.pop(record.span_id)
-                self._bodies.add(_key(path, _bytes_of(record)))
+                self._note_body(self._watched.pop(record.span_id), _bytes_of(record))
         elif isinstance(record, SpanOpen):
             if record.type in ("snapshot", "file"):
-                self._watched[record.span_id] = str(record.attributes.get("path", ""))
+                told = record.type, str(record.attributes.get("path", ""))
+                self._watched[record.span_id] = told
+                if record.body is not None:
+                    self._note_body(told, _bytes_of(record))
         elif isinstance(record, Log):
             entry = entry_of(
                 record.time_ns, record.level, record.component, record.message, record.attributes
             )
+            if record.attributes.get("entry.body") is True:
+                entry = parse_log(one_line(_bytes_of(record)) or "") or entry
             self._logged[hash(render_log(entry))] += 1
+
+    def _note_body(self, told: tuple[str, str], data: bytes) -> None:
+        kind, path = told
+        if kind == "file":
+            self._bodies.add(_key(path, data))
+        elif (line := one_line(data)) is not None:
+            self._bodies.add(_key("", line.encode(errors="surrogateescape")))
 
     def wants_snapshot(self, line: str) -> bool:
         return _key("", line.encode(errors="surrogateescape")) not in self._bodies
@@ -349,8 +362,13 @@ class _WithRecords(_Parts):
             return True
         if file.size_bytes > BUNDLE_ENTRY_MAX:
             return False
+        files = self.content.manifest.component("files")
+        renamed = (files.renamed if files else None) or {}
         with file.open() as stream:
-            return _key(file.path, stream.read()) not in self._bodies
+            data = stream.read()
+        # A record may know it by the path that it had, or by the one here.
+        paths = {file.path, renamed.get(file.path, file.path)}
+        return self._bodies.isdisjoint(_key(path, data) for path in paths)
 
     def _update_root(self, root: SpanOpen) -> Iterator[SpanUpdate]:
         """A bundle about a run, but not of its making: what it adds to what the run says."""
@@ -370,7 +388,7 @@ def _is_root(record: SpanOpen) -> bool:
     return record.type == "run" and record.parent_id is None
 
 
-def _bytes_of(record: SpanClose) -> bytes:
+def _bytes_of(record: SpanOpen | SpanClose | Log) -> bytes:
     import base64
 
     if record.body is None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, islice
 from typing import Any, Final
 
 import msgspec
@@ -47,7 +48,11 @@ INLINE_MAX: Final = 2 * KIB
 BATCH: Final = 2_000
 """Records encoded at once."""
 HEAD: Final = 200
-"""Lines in which the root of the run is looked for; it is the first, or follows its process."""
+"""Records among which the root of the run is looked for; it is the first, or follows its process."""
+
+TOLD_FIRST: Final = ("run", "snapshot", "file")
+"""Spans that open with their attributes, for who reads them in order (reading.py). All others close
+with them: a span that was open in an earlier bundle of the run is known, and its end is what is new."""
 
 Held = Callable[[int], tuple[str, int | None] | None]
 """Body id -> the member of the bundle (and the line of it) that holds these bytes anyway."""
@@ -184,10 +189,11 @@ def _open(
     writer, seq = numbers.next(span.writer)
     body, info = describe(span.input) if span.input is not None else (None, None)
     root = span.type == "run" and span.parent_id is None
+    told = span.status is None or span.type in TOLD_FIRST
     return SpanOpen(
         VERSION, writer, seq, span.started_ns, run.info.id, span.id, span.component, span.type,
-        span.name, span.parent_id, run.info.conversation_id if root else None, span.attributes,
-        links, body, info, span.redacted or None,
+        span.name, span.parent_id, run.info.conversation_id if root else None,
+        span.attributes if told else {}, links, body, info, span.redacted or None,
     )  # fmt: skip
 
 
@@ -197,7 +203,7 @@ def _close(run: Run, span: SpanInfo, numbers: _Numbers, describe: Describe) -> S
     assert span.status is not None
     return SpanClose(
         VERSION, writer, seq, _ended_ns(run, span), run.info.id, span.id, span.status,
-        span.duration_ns or 0, {}, body, info,
+        span.duration_ns or 0, span.attributes, body, info,
     )  # fmt: skip
 
 
@@ -225,7 +231,8 @@ def read_records(
     bodies = Unpacker(content)
     number = _Numbers(run_id).next
     unreadable = others = lost = 0
-    for records, malformed in _batches(content, component.sha256 if component else None):
+    chunks = content.hashed(RECORDS, component.sha256 if component else None)
+    for records, malformed in _batches(chunks):
         unreadable += malformed
         for record in records:
             # By exact type: this runs for every record there is.
@@ -247,10 +254,10 @@ def read_records(
             problems.append(Problem(where, "", rule, f"{count} {what}.", severity="warning"))
 
 
-def _batches(content: ZipContent, sha256: str | None) -> Iterator[tuple[Sequence[AnyRecord], int]]:
+def _batches(chunks: Iterator[bytes]) -> Iterator[tuple[Sequence[AnyRecord], int]]:
     """Records of many lines at once: taking them one by one would take twice as long."""
     rest = b""
-    for chunk in content.hashed(RECORDS, sha256):
+    for chunk in chunks:
         data = rest + chunk
         end = data.rfind(b"\n") + 1
         rest = data[end:]
@@ -286,9 +293,9 @@ def _fill(record: SpanOpen | SpanClose | Log, bodies: Unpacker) -> bool:
 def find_run_id(content: ZipContent) -> str | None:
     """Of which run the records are: that of the first run that a program opened."""
     first: str | None = None
-    head = next(content.chunks(RECORDS), b"").split(b"\n", HEAD)
-    records, _ = parse_lines(b"\n".join(head[:HEAD]))
-    for record in records:
+    # By stretches, for as many as are needed: a root with long attributes may fill several.
+    batches = (records for records, _ in _batches(content.chunks(RECORDS)))
+    for record in islice(chain.from_iterable(batches), HEAD):
         if isinstance(record, Unknown):
             continue
         if first is None:

@@ -36,6 +36,7 @@ from vestige.formats.wink.names import find_fault
 from vestige.limits import (
     BUNDLE_ENTRY_MAX,
     BUNDLE_MANIFEST_MAX,
+    BUNDLE_MEMBERS_MAX,
     BUNDLE_PROBLEMS_MAX,
     BUNDLE_RATIO_FREE,
     BUNDLE_RATIO_MAX,
@@ -184,9 +185,18 @@ class ZipContent(Members):
             yield ContentFile(name.removeprefix(self._root), self.size(name), self.opener(name))
 
     def extras(self) -> Iterator[Extra]:
+        """Each member once. One that is a part of the seed's too is handed out as that part."""
+        files = self._manifest.component("files")
+        seen = {MANIFEST, *(self._manifest.components[name].path for name in ("snapshots", "logs"))}
+        seen |= {files.listing} if files and files.listing else set()
         for name, component in self._manifest.components.items():
-            if name not in ("snapshots", "logs", "files") and self.has(component.path):
-                yield Extra(name, component.path, component.entry_count, self._again(component))
+            path = component.path
+            if name == "files" or not self.has(path) or path in seen:
+                continue
+            if path.startswith(self._root):
+                continue
+            seen.add(path)
+            yield Extra(name, path, component.entry_count, self._again(component))
 
     def _again(self, component: Component) -> Callable[[], Iterator[bytes]]:
         return lambda: self.hashed(component.path, component.sha256)
@@ -249,6 +259,8 @@ class ZipContent(Members):
             digest, separator, name = line.decode(errors="surrogateescape").partition("  ")
             if not separator or len(digest) != 64:
                 raise self._corrupted(f"{component.listing}: line {number} is no `sha256  name`")
+            if len(hashes) >= BUNDLE_MEMBERS_MAX:
+                raise self._corrupted(f"{component.listing}: more than {BUNDLE_MEMBERS_MAX} lines")
             hashes[name] = digest
         return hashes
 
@@ -280,10 +292,11 @@ class ZipContent(Members):
         if not self.has(component.path):
             if name in ("snapshots", "logs"):
                 raise BundleComponentMissingError(
-                    f"{self.path}: no {component.path[:100]} in it, though the manifest lists it"
+                    f"{self.path}: no {component.path[:100]!r} in it, though the manifest lists it"
                     f" as {name}."
                 )
-            self.warn(component.path, "", "component-missing", f"component {name} is not there.")
+            shown = f"component {name[:100]!r} ({component.path[:100]!r}) is not there."
+            self.warn(MANIFEST, "", "component-missing", shown)
         elif component.size_bytes is not None and self.size(component.path) != component.size_bytes:
             raise self._corrupted(
                 f"{component.path} has {self.size(component.path)} bytes"
@@ -389,7 +402,8 @@ def check_members(path: Path, infos: list[zipfile.ZipInfo]) -> dict[str, zipfile
 
 
 def _member_fault(info: zipfile.ZipInfo) -> str | None:
-    if fault := find_fault(info.orig_filename):
+    # Both: what the library makes of a name may come from elsewhere (a field for Unicode names).
+    if fault := find_fault(info.orig_filename) or find_fault(info.filename):
         return fault
     kind = stat.S_IFMT(info.external_attr >> 16)
     if kind not in (0, stat.S_IFREG, stat.S_IFDIR):

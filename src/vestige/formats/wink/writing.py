@@ -13,15 +13,13 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, Final
-
-import msgspec
+from typing import Any, Final
 
 from vestige.errors import NotFoundError
 from vestige.formats.base import RunToWrite
 from vestige.formats.wink.archive import name_files, write_bundle
 from vestige.formats.wink.content import ContentFile, Extra
-from vestige.formats.wink.entries import render_log
+from vestige.formats.wink.entries import one_line, render_log
 from vestige.formats.wink.log_records import entry_of, to_iso
 from vestige.formats.wink.manifest import (
     FILES,
@@ -55,6 +53,7 @@ class RunContent:
         self._manifest = manifest or manifest_of(source)
         self._lines: dict[int, int] | None = None
         self._places: dict[int, str] | None = None
+        self._there: dict[int, bool] = {}
 
     @property
     def manifest(self) -> Manifest:
@@ -68,7 +67,7 @@ class RunContent:
                 continue
             ref = span.output or span.input
             data = self._read(ref)
-            line = None if data is None else _one_line(data)
+            line = None if data is None else one_line(data)
             if line is not None and ref is not None and ref.id is not None:
                 number += 1
                 if line.encode(errors="surrogateescape") == data:
@@ -83,7 +82,7 @@ class RunContent:
     def _log_line(self, log: LogInfo) -> str:
         if log.attributes.get("entry.body") is True:
             data = self._read(log.body)
-            line = None if data is None else _one_line(data)
+            line = None if data is None else one_line(data)
             if line is not None:
                 return line
         return render_log(
@@ -123,44 +122,30 @@ class RunContent:
         for span in self._run.spans:
             path = span.attributes.get("path")
             ref = span.output or span.input
-            if span.type == "file" and isinstance(path, str) and path and self._is_there(ref):
-                assert ref is not None
+            if span.type != "file" or ref is None or ref.id is None:
+                continue
+            if isinstance(path, str) and path:
                 latest[path] = ref
         for path, ref in latest.items():
-            yield ContentFile(path, ref.size_bytes, self._opener(ref)), ref
+            if self._is_there(ref):
+                yield ContentFile(path, ref.size_bytes, self._opener(ref)), ref
 
-    def _is_there(self, ref: BodyRef | None) -> bool:
-        if ref is None or ref.id is None:
-            return False
-        if ref.size_bytes > 0:
-            return True
-        return self._read(ref) is not None
+    def _is_there(self, ref: BodyRef) -> bool:
+        """A body that retention took keeps its id and its size: only reading it tells."""
+        assert ref.id is not None
+        if ref.id not in self._there:
+            self._there[ref.id] = self._read(ref) is not None
+        return self._there[ref.id]
 
     def _opener(self, ref: BodyRef) -> Any:
-        def open_body() -> BinaryIO:
-            return io.BytesIO(self._read(ref) or b"")
-
-        return open_body
+        # Taken since we looked: an error, for an empty file would be a false one.
+        return lambda: io.BytesIO(self._source.body(ref) or b"")
 
     def _read(self, ref: BodyRef | None) -> bytes | None:
         try:
             return self._source.body(ref)
         except NotFoundError:  # retention took it
             return None
-
-
-def _one_line(data: bytes) -> str | None:
-    """A body that may stand in a file of lines: what looks like a JSON object, on one line."""
-    text = data.decode(errors="surrogateescape").strip()
-    if not text.startswith("{"):
-        return None
-    if "\n" not in text and "\r" not in text:
-        return text
-    try:
-        # Written over several lines: the same object on one.
-        return msgspec.json.format(text, indent=-1)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        return None
 
 
 # --- the manifest -----------------------------------------------------------------------------
