@@ -83,6 +83,8 @@ class Recorder:
         self.enabled = self.asked_for or not given.disabled
         self.wire = self.enabled and given.wire
         """Whether a process below `vestige run` records HTTP calls to model providers."""
+        self.logging = self.enabled and given.logs
+        """Whether it records what it logs (`logging`)."""
         self._closed = not self.enabled
         self._redactor: Redactor | None = None
         if not self.enabled:
@@ -392,7 +394,7 @@ class _UnusedRecorder(Recorder):
     """Records nothing."""
 
     def __init__(self) -> None:
-        self.enabled = self.wire = False
+        self.enabled = self.wire = self.logging = False
         self._closed = True
         self._redactor = None
 

@@ -14,19 +14,23 @@ from pathlib import Path
 PATH = Path(__file__).parent / "path"
 START_VARIABLE = "VESTIGE_START"
 WIRE_VARIABLE = "VESTIGE_WIRE"
+LOGS_VARIABLE = "VESTIGE_LOGS"
 REPLAY_VARIABLE = "VESTIGE_REPLAY"
 
 
-def boot_environment(env: Mapping[str, str], *, wire: bool = True) -> dict[str, str]:
+def boot_environment(
+    env: Mapping[str, str], *, wire: bool = True, logs: bool = True
+) -> dict[str, str]:
     """An environment in which Python programs record from their first moment.
 
-    `wire=False`: HTTP calls to model providers are not recorded."""
+    `wire=False`: HTTP calls to model providers are not recorded. `logs=False`: nor what is logged."""
     rest = env.get("PYTHONPATH")
     return {
         **env,
         "PYTHONPATH": os.pathsep.join([str(PATH), rest]) if rest else str(PATH),
         START_VARIABLE: "1",
         **({} if wire else {WIRE_VARIABLE: "0"}),
+        **({} if logs else {LOGS_VARIABLE: "0"}),
     }
 
 
@@ -35,8 +39,13 @@ def start() -> None:
     try:
         from vestige.recorder import default_recorder
 
+        recorder = default_recorder()
+        if recorder.logging:
+            from vestige.boot.logs import capture_logs
+
+            capture_logs()
         replayed = os.environ.get(REPLAY_VARIABLE)
-        if default_recorder().wire or replayed:
+        if recorder.wire or replayed:
             from vestige.wire.capture import capture_http
 
             capture_http()

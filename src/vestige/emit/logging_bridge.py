@@ -3,12 +3,14 @@
     logging.getLogger().addHandler(vestige.LoggingHandler())
 
 An ordinary log line lands in the ambient span, its logger's name as the component,
-with its `extra` fields and its traceback.
+with its `extra` fields and its traceback. Below `vestige run` that happens by itself (boot/logs.py).
 """
 
 from __future__ import annotations
 
 import logging
+import threading
+from collections.abc import Callable
 from typing import Any
 
 from vestige.emit import current
@@ -26,15 +28,44 @@ class LoggingHandler(logging.Handler):
         self._recorder = recorder
 
     def emit(self, record: logging.LogRecord) -> None:
+        if getattr(_told, "record", None) is not record:
+            tell(record, self._recorder)
+
+
+def tell(record: logging.LogRecord, recorder: current.Opener | None = None) -> None:
+    """Record a log line. Never raises: it must not break the program that logs."""
+    try:
+        # Asked every time: the process's recorder may be closed and made anew.
+        logger = (recorder or current.default()).logger(record.name)
+        logger.say(_level(record.levelno), _message(record), _attributes(record))
+    except Exception:  # noqa: BLE001  # its arguments run the program's code
+        pass
+
+
+_told = threading.local()
+"""The line that was recorded on its way to the handlers: one of ours among them need not do it again."""
+
+CallHandlers = Callable[[logging.Logger, logging.LogRecord], None]
+
+
+def telling(call_handlers: CallHandlers) -> CallHandlers:
+    """`Logger.callHandlers`, with the line recorded before any handler gets it."""
+
+    def tell_and_call(logger: logging.Logger, record: logging.LogRecord) -> None:
+        tell(record)
+        before = getattr(_told, "record", None)
+        _told.record = record
         try:
-            # Asked every time: the process's recorder may be closed and made anew.
-            logger = (self._recorder or current.default()).logger(record.name)
-            logger.say(_level(record.levelno), _message(record), _attributes(record))
-        except Exception:  # noqa: BLE001  # a log line must never break the program that logs
-            pass
+            call_handlers(logger, record)
+        finally:
+            _told.record = before
+
+    return tell_and_call
 
 
-def _level(number: int) -> str:
+def _level(number: object) -> str:
+    if not isinstance(number, int):
+        return "info"  # a record that was made by hand
     if number >= logging.ERROR:
         return "error"
     if number >= logging.WARNING:
