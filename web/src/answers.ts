@@ -40,19 +40,25 @@ export function useAnswer<T>(verb: Verb, params: Params | null, version = ""): A
   });
   const key = params ? keyOf(verb, params) : "";
   const last = useRef(0);
+  /** The question that is open, by its number, and the last one whose answer is shown. */
+  const now = useRef({ key, asked: 0, shown: 0 });
+  now.current.key = key;
   useEffect(() => {
     if (!params) return;
-    let gone = false;
+    const mine = ++now.current.asked;
     const fresh = turn !== last.current;
     last.current = turn;
     ask<T>(verb, params, fresh, version).then(
-      (data) => !gone && setState({ key, data, error: null }),
-      (error: unknown) => !gone && setState({ key, data: null, error: asApiError(error) }),
+      (data) => {
+        // Of an older version, it is still better than none: a busy run has a newer one all the time.
+        if (now.current.key !== key || mine < now.current.shown) return;
+        now.current.shown = mine;
+        setState({ key, data, error: null });
+      },
+      (error: unknown) => mine === now.current.asked && now.current.key === key && setState({ key, data: null, error: asApiError(error) }),
     );
-    return () => {
-      gone = true;
-    };
   }, [key, turn, version]);
+  useEffect(() => () => void (now.current.key = "gone"), []);
   const current = state.key === key;
   return {
     data: params ? state.data : null,
