@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -197,3 +199,50 @@ def test_a_server_that_is_gone_is_told_beside_the_run(
         expect(page.get_by_role("treeitem").filter(has_text="second")).to_be_visible()
         expect(page.get_by_role("alert")).to_have_count(0)
         visit.context.close()
+
+
+def test_rows_that_come_in_above_the_chosen_one_do_not_move_the_reader(
+    browser: Browser, home: Home, recorder: Recorder
+) -> None:
+    """The chosen span is far below, the reader looks at the top: there he stays."""
+    run = recorder.run("busy")
+    branch = run.child("a branch", "step")
+    for number in range(100):
+        run.child(f"step {number}", "step").end()
+    catch_up(home)
+    with served(home.root) as url:
+        visit = look(browser, url, "#/run/r2?view=tree&span=s102")
+        page = visit.page
+        expect(page.get_by_role("treeitem").filter(has_text="step 99")).to_be_visible()
+        rows = page.get_by_role("tree")
+        rows.evaluate("at => { at.scrollTop = 0 }")
+        expect(page.get_by_role("treeitem").filter(has_text="a branch")).to_be_visible()
+        branch.child("a leaf", "step").end()
+        catch_up(home)
+        expect(page.get_by_role("treeitem").filter(has_text="a leaf")).to_have_count(1)
+        page.evaluate("() => new Promise(done => setTimeout(done, 300))")  # to move, if it does
+
+        assert rows.evaluate("at => at.scrollTop") == 0
+        visit.done()
+
+
+def test_sums_of_all_runs_are_not_those_of_long_ago(
+    browser: Browser, home: Home, recorder: Recorder
+) -> None:
+    """Who comes back to the list a minute later sees what it adds up to now."""
+    recorder.run("one").end()
+    catch_up(home)
+    with served(home.root) as url:
+        visit = look(browser, url, "#/")
+        page = visit.page
+        sums = page.get_by_role("region", name="Lately")
+        expect(sums).to_contain_text(re.compile(r"Runs\s*1"))
+        page.get_by_role("link", name="one").click()
+        expect(page.get_by_role("region", name="Verdict")).to_contain_text("one")
+        recorder.run("two").end()
+        catch_up(home)
+        page.clock.set_fixed_time(datetime.now() + timedelta(minutes=1))
+        page.get_by_role("link", name="Runs").click()
+
+        expect(sums).to_contain_text(re.compile(r"Runs\s*2"))
+        visit.done()

@@ -51,6 +51,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
             call = run.child("messages.create", "llm", body=json.dumps(request))
             call.end(body=json.dumps(_answer("Seen.", ())))
         with recorder.run("long numbers") as run:
+            run.log.info("hid\U000e0041den\u061c")
+            run.child("write", "tool").end(body="x" * 3_000_000 + " the end")
             run.child("look", "tool").end(body=f'{{"id": {LONG}, "10": 1, "2": 1}}')
     catch_up(home)
     add_cycle(home, clock.now_ns())
@@ -58,7 +60,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
 
 
 def add_cycle(home: Home, now_ns: int) -> None:
-    """Two calls that name each other as parents, and one that began before the run."""
+    """Two calls that name each other as parents, and one that began before the run, of a status
+    that nobody knows."""
     writer, run = "c" * 16, "f" * 32
     cached = {"model": "m", "cache_read_tokens": 5, "input_tokens": 9}
     spans = [("root", "run", None, 0), ("a", "llm", "b", 0), ("b", "llm", "a", 0), ("c", "tool", "root", -5)]  # fmt: skip
@@ -67,7 +70,7 @@ def add_cycle(home: Home, now_ns: int) -> None:
         at_ns = now_ns + at_s * SECOND_NS
         records += [
             SpanOpen(1, writer, len(records), at_ns, run, name, "agent", kind, f"span {name}", parent, attributes=cached if kind == "llm" else {}),
-            SpanClose(1, writer, len(records) + 1, at_ns + SECOND_NS, run, name, "ok", SECOND_NS),
+            SpanClose(1, writer, len(records) + 1, at_ns + SECOND_NS, run, name, "constructor" if name == "c" else "ok", SECOND_NS),
         ]  # fmt: skip
     with SqliteStore.open(home.store) as store:
         store.append(records)
@@ -135,7 +138,7 @@ def test_a_view_that_cannot_be_drawn_says_so_and_the_others_work(visit: Visit, u
 
 def test_a_body_laid_out_is_what_was_recorded(visit: Visit, url: str) -> None:
     """Long numbers are not rounded, keys stay where they were."""
-    page = at(visit, url, "#/run/r3?view=tree&span=s2")
+    page = at(visit, url, "#/run/r3?view=tree&span=s3")
     page.get_by_role("tab", name="Output").click()
     body = page.get_by_label("Body")
 
@@ -149,6 +152,7 @@ def test_spans_that_are_their_own_ancestors_are_shown(visit: Visit, url: str) ->
     expect(page.get_by_role("treeitem")).to_have_count(4)
     expect(page.get_by_role("treeitem").filter(has_text="span b")).to_be_visible()
     expect(page.get_by_role("treeitem").filter(has_text="span c")).to_contain_text("-5.000")
+    expect(page.get_by_role("treeitem").filter(has_text="span c")).to_contain_text("constructor")
     page.get_by_role("tab", name="Timeline").click()
 
     expect(page.locator(".timeline-bar")).to_contain_text("-5.000 to +1.0")
@@ -250,3 +254,21 @@ def test_an_exported_page_has_no_empty_home(visit: Visit, home: Home, browser: B
 
     expect(page.get_by_role("region", name="Verdict")).to_contain_text("an older talk")
     page.close()
+
+
+def test_the_whole_of_a_text_is_the_whole(visit: Visit, url: str) -> None:
+    """A body of several pages, asked for where the transcript cuts it."""
+    page = at(visit, url, "#/run/r3")
+    page.get_by_role("button", name="see the body").click()
+    page.get_by_role("button", name="Less").click()
+
+    expect(page.get_by_role("button", name="All 3,000,008 characters")).to_be_visible()
+    visit.done()
+
+
+def test_what_only_a_model_reads_is_seen(visit: Visit, url: str) -> None:
+    """Letters that have no look, and marks that turn the direction of writing."""
+    page = at(visit, url, "#/run/r3?view=logs")
+
+    expect(page.get_by_role("list", name="Log lines")).to_contain_text("hid⟨U+E0041⟩den⟨U+061C⟩")
+    visit.done()

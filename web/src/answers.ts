@@ -11,20 +11,21 @@ export interface Asked<T> {
 }
 
 const KEPT_MAX = 200;
-const kept = new Map<string, Promise<unknown>>();
+/** So long an answer is fresh: runs come in, also while nobody looks. */
+const FRESH_MS = 30_000;
+const kept = new Map<string, { at: number; answer: Promise<unknown> }>();
 
 /** The same promise for the same question about the same `version`; `fresh` asks anew. */
 export function ask<T>(verb: Verb, params: Params = {}, fresh = false, version = ""): Promise<T> {
   const key = `${keyOf(verb, params)} ${version}`;
-  let answer = fresh ? undefined : kept.get(key);
-  if (!answer) {
-    answer = get<T>(verb, params);
-    kept.delete(key);
-    kept.set(key, answer);
-    answer.catch(() => kept.delete(key));
-    if (kept.size > KEPT_MAX) kept.delete(kept.keys().next().value as string);
-  }
-  return answer as Promise<T>;
+  const known = kept.get(key);
+  if (known && !fresh && Math.abs(Date.now() - known.at) < FRESH_MS) return known.answer as Promise<T>;
+  const answer = get<T>(verb, params);
+  kept.delete(key);
+  kept.set(key, { at: Date.now(), answer });
+  answer.catch(() => kept.delete(key));
+  if (kept.size > KEPT_MAX) kept.delete(kept.keys().next().value as string);
+  return answer;
 }
 
 /**
