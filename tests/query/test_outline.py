@@ -16,7 +16,7 @@ from vestige.home import Home
 from vestige.query.debugger import Debugger
 from vestige.query.outline import outline_answer
 from vestige.query.shape import draw_shape
-from vestige.record.types import Link, SpanOpen
+from vestige.record.types import Link, SpanClose, SpanOpen
 from vestige.recorder import Recorder
 from vestige.store.outlines import OPEN_MAX, Cursor, parse_cursor
 from vestige.store.sqlite import SqliteStore
@@ -223,3 +223,25 @@ def test_more_links_than_a_page_holds_are_told_on_the_next(tmp_path: Path) -> No
             after, more = page["next"], page["more"]
 
     assert found == [link.span_id for link in links]
+
+
+def test_a_cursor_gives_again_what_an_opening_tells_that_came_after_the_end(tmp_path: Path) -> None:
+    """Two files of one run are read in any order: the end of a span may be known before its begin,
+    and a span before its parent."""
+    now, writer = 10**18, "a" * 16
+    close = SpanClose(1, writer, 3, now, "a run", "child", "ok", 5)
+    opened = SpanOpen(1, writer, 2, now, "a run", "child", "agent", "tool", "look", "root")
+    root = SpanOpen(1, "b" * 16, 1, now, "a run", "root", "agent", "run", "agent")
+    seen: list[tuple[str, int]] = []
+    with SqliteStore.open(tmp_path / "store.db") as store:
+        after = None
+        for record in (close, opened, root):
+            store.append([record])
+            (info,) = store.find_runs("r1")
+            data = outline_answer(store, info, after).data()
+            after = data["next"]
+            seen += [(row["name"], row["parent"]) for row in rows(data).values() if row["id"] == "child"]  # fmt: skip
+            quiet = outline_answer(store, info, after).data()
+
+    assert seen == [("?", 0), ("look", 0), ("look", 2)]
+    assert [row["id"] for row in rows(quiet).values()] == ["root"]  # the others are settled

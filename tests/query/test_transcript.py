@@ -178,3 +178,55 @@ def test_bodies_of_no_known_form_are_shown_as_they_are(home: Home) -> None:
     assert told[0]["text"]["body"] == {"span": told[0]["span"], "which": "input"}
     assert told[1]["text"]["text"] == "because"
     assert told[3]["text"]["text"] == "told once"
+
+
+def test_calls_without_ids_get_each_its_own_result(home: Home) -> None:
+    """Gemini's results name their tool only: of two calls of one tool the first has the first one."""
+    paris, rome = ({"functionCall": {"name": "weather", "args": {"in": city}}} for city in ("Paris", "Rome"))  # fmt: skip
+    sunny, rainy = ({"functionResponse": {"name": "weather", "response": {"output": told}}} for told in ("sunny", "rainy"))  # fmt: skip
+    asked = {"role": "user", "parts": [{"text": "How is it there?"}]}
+    called = {"role": "model", "parts": [paris, rome]}
+    given = {"role": "user", "parts": [sunny, rainy]}
+    about = {"provider": "gemini"}
+    with Recorder(home, last_words=False, clock=FakeClock()) as recorder, recorder.run("agent") as run:  # fmt: skip
+        first = run.child("c", "llm", body=json.dumps({"contents": [asked]}), attributes=about)
+        first.end(body=json.dumps({"candidates": [{"content": called}]}))
+        body = json.dumps({"contents": [asked, called, given]})
+        run.child("c", "llm", body=body, attributes=about).end(body="{}")
+    catch_up(home)
+    with vestige.open(home.root) as debugger:
+        told = items(debugger, debugger.resolve(None).run.short_id)
+    tools = [item for item in told if item["kind"] == "tool"]
+
+    assert [(item["arguments"]["text"], item["result"]["text"]) for item in tools] == [
+        ('{"in":"Paris"}', '{"output":"sunny"}'), ('{"in":"Rome"}', '{"output":"rainy"}'),
+    ]  # fmt: skip
+
+
+def test_calls_without_ids_are_each_told_at_a_tool_span_of_their_own(home: Home) -> None:
+    calls = [{"functionCall": {"name": "weather", "args": {"in": city}}} for city in ("Paris", "Rome")]  # fmt: skip
+    asked = {"contents": [{"role": "user", "parts": [{"text": "How is it there?"}]}]}
+    with Recorder(home, last_words=False, clock=FakeClock()) as recorder, recorder.run("agent") as run:  # fmt: skip
+        call = run.child("c", "llm", body=json.dumps(asked), attributes={"provider": "gemini"})
+        call.end(body=json.dumps({"candidates": [{"content": {"role": "model", "parts": calls}}]}))
+        tools = [run.child("weather", "tool") for _ in calls]
+        for tool in tools:
+            tool.end()
+    catch_up(home)
+    with vestige.open(home.root) as debugger:
+        told = items(debugger, debugger.resolve(None).run.short_id)
+    (made,) = [item["calls"] for item in told if item["kind"] == "call"]
+
+    assert len({call["span"] for call in made}) == 2
+
+
+def test_what_is_told_as_a_text_is_one_whatever_the_program_recorded(home: Home) -> None:
+    """Attributes are of any kind: a page that is promised a name of a model must not meet a number."""
+    about = {"model": 5, "finish_reason": 7}
+    with Recorder(home, last_words=False, clock=FakeClock()) as recorder, recorder.run("agent") as run:  # fmt: skip
+        run.child("c", "llm", body="why?", attributes=about).end(body="so")
+    catch_up(home)
+    with vestige.open(home.root) as debugger:
+        told = items(debugger, debugger.resolve(None).run.short_id)
+
+    assert (told[-1]["model"], told[-1]["finish_reason"]) == ("5", "7")

@@ -146,6 +146,23 @@ def test_what_is_no_snapshot_is_refused(desk: Debugger, bundle: Debugger) -> Non
         bundle.state(f"{run}#1", than=7)
 
 
+def test_a_flag_that_became_a_number_is_a_change(home: Home) -> None:
+    """Python takes 1 and true for equal; whoever looks for a bug does not."""
+    with Recorder(home, last_words=False) as recorder, recorder.run("agent") as run:
+        for value in (1, True, [0, {"x": 1}], [False, {"x": 1}], [False, {"x": True}]):
+            run.child("s", "state", body=json.dumps({"paid": value})).end()
+    catch_up(home)
+    with vestige.open(home.root) as debugger:
+        snapshots = debugger.state().data()["snapshots"]
+
+    assert [change["told"] for each in snapshots[1:] for change in each["changes"]] == [
+        ["~ [0].paid: 1 → true"],
+        ['~ [0].paid: true → [0,{"x":1}]'],
+        ["~ [0].paid[0]: 0 → false"],
+        ["~ [0].paid[1].x: 1 → true"],
+    ]
+
+
 def test_files_of_a_bundle_are_listed_with_their_beginnings(bundle: Debugger) -> None:
     files = {file["path"]: file for file in bundle.files().data()["files"]}
 
@@ -174,6 +191,16 @@ def test_files_are_those_of_the_moment(home: Home) -> None:
         ("a.txt", "new", False), ("b.bin", None, True),
     ]  # fmt: skip
     assert [file["preview"] for file in at_span["files"]] == ["new"]
+
+
+def test_a_hash_that_is_no_text_is_none(home: Home) -> None:
+    with Recorder(home, last_words=False) as recorder, recorder.run("agent") as run:
+        run.child("a", "file", attributes={"path": "a", "sha256": 5}).end(body="x")
+    catch_up(home)
+    with vestige.open(home.root) as debugger:
+        (file,) = debugger.files().data()["files"]
+
+    assert file["sha256"] is None
 
 
 def test_a_cut_list_of_files_names_the_moment_again(home: Home) -> None:

@@ -11,20 +11,21 @@ export interface Asked<T> {
 }
 
 const KEPT_MAX = 200;
-const kept = new Map<string, Promise<unknown>>();
+/** So long an answer is fresh: runs come in, also while nobody looks. */
+const FRESH_MS = 30_000;
+const kept = new Map<string, { at: number; answer: Promise<unknown> }>();
 
 /** The same promise for the same question about the same `version`; `fresh` asks anew. */
 export function ask<T>(verb: Verb, params: Params = {}, fresh = false, version = ""): Promise<T> {
   const key = `${keyOf(verb, params)} ${version}`;
-  let answer = fresh ? undefined : kept.get(key);
-  if (!answer) {
-    answer = get<T>(verb, params);
-    kept.delete(key);
-    kept.set(key, answer);
-    answer.catch(() => kept.delete(key));
-    if (kept.size > KEPT_MAX) kept.delete(kept.keys().next().value as string);
-  }
-  return answer as Promise<T>;
+  const known = kept.get(key);
+  if (known && !fresh && Math.abs(Date.now() - known.at) < FRESH_MS) return known.answer as Promise<T>;
+  const answer = get<T>(verb, params);
+  kept.delete(key);
+  kept.set(key, { at: Date.now(), answer });
+  answer.catch(() => kept.delete(key));
+  if (kept.size > KEPT_MAX) kept.delete(kept.keys().next().value as string);
+  return answer;
 }
 
 /**
@@ -40,19 +41,25 @@ export function useAnswer<T>(verb: Verb, params: Params | null, version = ""): A
   });
   const key = params ? keyOf(verb, params) : "";
   const last = useRef(0);
+  /** The question that is open, by its number, and the last one whose answer is shown. */
+  const now = useRef({ key, asked: 0, shown: 0 });
+  now.current.key = key;
   useEffect(() => {
     if (!params) return;
-    let gone = false;
+    const mine = ++now.current.asked;
     const fresh = turn !== last.current;
     last.current = turn;
     ask<T>(verb, params, fresh, version).then(
-      (data) => !gone && setState({ key, data, error: null }),
-      (error: unknown) => !gone && setState({ key, data: null, error: asApiError(error) }),
+      (data) => {
+        // Of an older version, it is still better than none: a busy run has a newer one all the time.
+        if (now.current.key !== key || mine < now.current.shown) return;
+        now.current.shown = mine;
+        setState({ key, data, error: null });
+      },
+      (error: unknown) => mine === now.current.asked && now.current.key === key && setState({ key, data: null, error: asApiError(error) }),
     );
-    return () => {
-      gone = true;
-    };
   }, [key, turn, version]);
+  useEffect(() => () => void (now.current.key = "gone"), []);
   const current = state.key === key;
   return {
     data: params ? state.data : null,

@@ -114,10 +114,13 @@ export interface LiveEvent {
   data: Record<string, unknown>;
 }
 
+const AGAIN_MS = 5_000;
+
 /** Calls `hear` for every event of the live stream, of one run or of all, until the returned function is called. */
 export function listen(hear: (event: LiveEvent) => void, run?: string): () => void {
   if (exported) return () => undefined;
-  const source = new EventSource(`/api/v1/${keyOf("live", { run })}`, { withCredentials: true });
+  let source: EventSource;
+  let timer = 0;
   const take = (event: MessageEvent<string>): void => {
     try {
       hear({ type: event.type as LiveEvent["type"], data: JSON.parse(event.data) as Record<string, unknown> });
@@ -125,8 +128,23 @@ export function listen(hear: (event: LiveEvent) => void, run?: string): () => vo
       // A torn event: the next one tells the same.
     }
   };
-  for (const name of ["span", "log", "run", "reset"]) {
-    source.addEventListener(name, take as EventListener);
-  }
-  return () => source.close();
+  const open = (): void => {
+    source = new EventSource(`/api/v1/${keyOf("live", { run })}`, { withCredentials: true });
+    for (const name of ["span", "log", "run", "reset"]) {
+      source.addEventListener(name, take as EventListener);
+    }
+    source.addEventListener("error", () => {
+      // Refused (too many streams, say), a browser gives up for good; cut off, it comes back by itself.
+      if (source.readyState === EventSource.CLOSED) timer = window.setTimeout(again, AGAIN_MS);
+    });
+  };
+  const again = (): void => {
+    open();
+    source.addEventListener("open", () => hear({ type: "reset", data: {} }), { once: true });
+  };
+  open();
+  return () => {
+    clearTimeout(timer);
+    source.close();
+  };
 }

@@ -3,6 +3,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { aboutExport, exported, get } from "./api";
 import { Help, helpOpen, useKeys } from "./keys";
+import { Boundary } from "./parts/boundary";
 import { bytes, count } from "./parts/format";
 import { Palette, paletteOpen, useCommands, type Command } from "./palette";
 import { Compare } from "./pages/compare";
@@ -87,10 +88,12 @@ export function App() {
         <button type="button" class="plain" onClick={() => (helpOpen.value = true)} aria-label="Keyboard">?</button>
       </header>
       <main class="column grow">
-        {page === "home" && <Home />}
-        {page === "run" && <Run key={route.value.id} />}
-        {page === "compare" && <Compare />}
-        {page === "sql" && <Sql />}
+        <Boundary what="this page" of={`${page} ${route.value.id}`}>
+          {page === "home" && <Home />}
+          {page === "run" && <Run key={route.value.id} />}
+          {page === "compare" && <Compare />}
+          {page === "sql" && <Sql />}
+        </Boundary>
       </main>
       <Palette />
       <Help />

@@ -38,12 +38,17 @@ export function useKeys(keys: Key[]): void {
   }, []);
 }
 
+/** Enter and the space bar press what has the focus. */
+function isPressing(event: KeyboardEvent): boolean {
+  return /^(?:Enter| )$/.test(event.key) && !event.ctrlKey && !event.metaKey && event.target instanceof Element && event.target.closest("a, button, summary") !== null;
+}
+
 function isTyping(target: EventTarget | null): boolean {
   return target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName));
 }
 
 window.addEventListener("keydown", (event) => {
-  if (event.altKey || event.defaultPrevented) return;
+  if (event.altKey || event.defaultPrevented || isPressing(event)) return;
   const held = event.ctrlKey || event.metaKey;
   const name = held ? `ctrl+${event.key.toLowerCase()}` : event.key;
   if (isTyping(event.target)) {

@@ -22,42 +22,73 @@ export function useRun(id: string): Loaded {
   const [run, setRun] = useState<RunModel | null>(null);
   const [error, setError] = useState<ApiError | null>(null);
   const [paused, pause] = useState(false);
-  const [turn, setTurn] = useState(0);
-  const known = useRef<RunModel | null>(null);
-  const again = (): void => setTurn((value) => value + 1);
+  const look = useRef<() => Promise<void>>(() => Promise.resolve());
+  const again = (): void => void look.current();
   useEffect(() => {
-    let gone = false;
-    const before = known.current;
-    get<OutlineData>("outline", { id, after: before?.next }).then(
-      (data) => {
-        if (gone) return;
-        known.current = before ? before.and(data) : new RunModel(data);
-        setRun(known.current);
-        setError(null);
-        if (data.more) again();
-      },
-      (problem: unknown) => !gone && setError(asApiError(problem)),
-    );
+    const reader = new Reader(id, setRun, setError);
+    look.current = () => reader.read();
+    again();
     return () => {
-      gone = true;
+      reader.gone = true;
     };
-  }, [id, turn]);
+  }, [id]);
   const live = run?.run.outcome === "running" && !exported && !paused;
   useEffect(() => {
     if (!live) return;
     let timer = 0;
-    const look = (): void => {
+    const soon = (): void => {
       timer ||= window.setTimeout(() => {
         timer = 0;
         again();
       }, QUIET_MS);
     };
-    look(); // what came between the first answer and now
-    const stop = listen(look, run.run.short_id);
+    soon(); // what came between the first answer and now
+    const stop = listen(soon, run.run.short_id);
     return () => {
       stop();
       clearTimeout(timer);
     };
   }, [live, run?.run.id]);
   return { run, error, paused, pause, again };
+}
+
+/**
+ * Reads a run, and what is new in it. One question at a time, and each is heard to its end: were a
+ * slow answer thrown away because there is something newer, a busy run would never be seen to move.
+ */
+class Reader {
+  gone = false;
+  private known: RunModel | null = null;
+  private busy = false;
+  private asked = false;
+
+  constructor(
+    private readonly id: string,
+    private readonly tell: (run: RunModel) => void,
+    private readonly fail: (error: ApiError | null) => void,
+  ) {}
+
+  async read(): Promise<void> {
+    this.asked = true;
+    if (this.busy) return;
+    this.busy = true;
+    try {
+      while (this.asked && !this.gone) await this.page();
+    } catch (problem) {
+      if (!this.gone) this.fail(asApiError(problem));
+    } finally {
+      this.busy = false;
+    }
+  }
+
+  private async page(): Promise<void> {
+    this.asked = false;
+    const before = this.known;
+    const data = await get<OutlineData>("outline", { id: this.id, after: before?.next });
+    if (this.gone) return;
+    this.known = before ? before.and(data) : new RunModel(data);
+    this.asked ||= data.more;
+    this.tell(this.known);
+    this.fail(null);
+  }
 }

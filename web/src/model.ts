@@ -65,6 +65,13 @@ function take(rows: Rows, data: OutlineData): void {
   }
 }
 
+/** The run's own begin may be read after what another process wrote of it. */
+function moveBase(rows: Rows, by_us: number): void {
+  if (!by_us) return;
+  rows.numbers.start_us = rows.numbers.start_us.map((start) => (start ?? 0) + by_us);
+  for (const log of rows.logs) log.time_us += by_us;
+}
+
 /** Where each of these spans stands; new ones come at the end. */
 function placesOf(rows: Rows, numbers: number[]): Int32Array {
   const places = new Int32Array(numbers.length);
@@ -96,6 +103,8 @@ export class RunModel {
   readonly logCount: number;
   /** The run's length so far, at least 1. */
   readonly length_us: number;
+  /** Where the first of it began: before 0 where another clock says so. */
+  readonly begin_us: number;
   /** Index by span id. */
   readonly byId = new Map<string, number>();
   /** Of each span: its children's indices, in order. */
@@ -105,9 +114,12 @@ export class RunModel {
   /** Indices of spans that did not end well, in order. */
   readonly failures: number[] = [];
   private readonly rows: Rows;
+  /** Spans that are their own ancestors by what they say: they stand at the top. */
+  private readonly torn = new Set<number>();
 
   constructor(data: OutlineData, before?: RunModel) {
     this.rows = before && !data.reset ? before.rows : noRows();
+    if (before) moveBase(this.rows, before.base_us - data.base_us);
     take(this.rows, data);
     this.run = data.run;
     this.losses = data.losses;
@@ -118,10 +130,12 @@ export class RunModel {
     this.logCount = this.rows.logs.length;
     this.depth = new Int32Array(this.count);
     let end = 1;
+    let begin = 0;
     for (let index = 0; index < this.count; index++) {
       this.byId.set(this.rows.id[index]!, index);
       this.children.push([]);
       end = Math.max(end, this.start(index) + (this.duration(index) ?? 0));
+      begin = Math.min(begin, this.start(index));
       if (this.failed(index)) this.failures.push(index);
     }
     for (let index = 0; index < this.count; index++) {
@@ -131,6 +145,7 @@ export class RunModel {
     }
     for (const log of this.rows.logs) end = Math.max(end, log.time_us);
     this.length_us = end;
+    this.begin_us = begin;
     this.measureDepth();
   }
 
@@ -140,10 +155,25 @@ export class RunModel {
 
   /** Parents may stand behind their children, so this walks down from the roots. */
   private measureDepth(): void {
-    const open = [...this.roots];
+    const reached = new Uint8Array(this.count);
+    this.walkDown([...this.roots], reached);
+    for (let index = 0; index < this.count; index++) {
+      if (reached[index]) continue;
+      // A hostile run may name a span as its own ancestor; it must not hide by that.
+      const parent = this.parent(index)!;
+      this.children[parent] = this.children[parent]!.filter((child) => child !== index);
+      this.torn.add(index);
+      this.roots.push(index);
+      this.walkDown([index], reached);
+    }
+  }
+
+  private walkDown(open: number[], reached: Uint8Array): void {
+    for (const index of open) reached[index] = 1;
     while (open.length) {
       const index = open.pop()!;
       for (const child of this.children[index]!) {
+        reached[child] = 1;
         this.depth[child] = this.depth[index]! + 1;
         open.push(child);
       }
@@ -182,7 +212,7 @@ export class RunModel {
     return this.at(Number(found[2]));
   }
   parent(index: number): number | null {
-    const at = this.at(this.rows.parent[index]!);
+    const at = this.torn.has(index) ? undefined : this.at(this.rows.parent[index]!);
     return at === undefined || at === index ? null : at;
   }
   type = (index: number): string => this.text("type", index);

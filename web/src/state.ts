@@ -32,6 +32,7 @@ export function parse(hash: string): Route {
   const params = new URLSearchParams(query);
   if (page === "run" && id) return { page: "run", id: decode(id), params };
   if (page === "compare" || page === "sql") return { page, id: "", params };
+  if (exported) return { page: "run", id: exportedRun, params: new URLSearchParams() };
   return { page: "home", id: "", params };
 }
 

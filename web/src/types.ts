@@ -176,7 +176,8 @@ export interface CallItem extends ItemBase {
 }
 export interface ToolItem extends ItemBase {
   kind: "tool";
-  name: string;
+  /** Null: of a call from before what was recorded. */
+  name: string | null;
   call_id: string | null;
   asked_by: string | null;
   status: string;

@@ -44,6 +44,11 @@ class File:
             return told
         return None if self.span.output is None else self.span.output.size_bytes
 
+    @property
+    def sha256(self) -> str | None:
+        told = self.span.attributes.get("sha256")
+        return told if isinstance(told, str) else None
+
 
 @dataclass
 class FilesAnswer(Asked):
@@ -95,7 +100,7 @@ class FilesAnswer(Asked):
                     "span": file.span.short_id,
                     "at_us": (file.span.started_ns - base) // 1000,
                     "size_bytes": file.size_bytes,
-                    "sha256": file.span.attributes.get("sha256"),
+                    "sha256": file.sha256,
                     "versions": file.versions,
                     "binary": file.binary,
                     "preview": file.preview,

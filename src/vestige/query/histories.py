@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from vestige.providers.shapes import Message, Request, Response, ToolCall, ToolResult
@@ -105,8 +106,11 @@ class Histories:
 
     # --- who asked for what -----------------------------------------------------------------------
 
-    def execution(self, span: SpanInfo, call: ToolCall) -> SpanInfo | None:
-        """The tool span of a call in this span's answer: by its id, else by name, before the next call."""
+    def execution(self, span: SpanInfo, call: ToolCall, nth: int = 0) -> SpanInfo | None:
+        """The tool span of a call in this span's answer: by its id, else by name, before the next call.
+
+        `nth`: how many calls before it in the answer have its name.
+        """
         begin = self._order[span.id]
         if call.id is not None:
             later = (t for t in self._by_call_id.get(call.id, ()) if self._order[t.id] > begin)
@@ -115,10 +119,12 @@ class Histories:
                 return found
         following = self._after(span)
         end = self._order[following[0].id] if following else len(self._order)
-        for tool in self.evidence.run.spans[begin + 1 : min(end, begin + 1 + 1000)]:
-            if tool.type == "tool" and call_id_of(tool) is None and tool_name_of(tool) == call.name:
-                return tool
-        return None
+        named = (
+            tool
+            for tool in self.evidence.run.spans[begin + 1 : min(end, begin + 1 + 1000)]
+            if tool.type == "tool" and call_id_of(tool) is None and tool_name_of(tool) == call.name
+        )
+        return next(islice(named, nth, None), None)
 
     def asker(self, tool: SpanInfo) -> tuple[SpanInfo, ToolCall] | None:
         """The call near before it whose answer asked for this tool."""
@@ -143,14 +149,21 @@ class Histories:
     def was_executed(self, call_id: str | None) -> bool:
         return call_id is not None and call_id in self._by_call_id
 
-    def result_of(self, span: SpanInfo, call: ToolCall) -> ToolResult | None:
-        """What a later request says that a call of this span's answer gave."""
+    def result_of(
+        self, span: SpanInfo, call: ToolCall, nth: int = 0, alike: int = 1
+    ) -> ToolResult | None:
+        """What a later request says that a call of this span's answer gave.
+
+        `nth` of `alike` calls of that name in the answer: results that name only their tool stand
+        in the order of the calls.
+        """
         for later in self._after(span):
             request = self.request(later)
-            for message in reversed(request.messages if request is not None else ()):
-                for result in message.results:
-                    if result.call_id in (call.id, call.name) and result.call_id is not None:
-                        return result
+            results = [each for message in request.messages for each in message.results] if request else []  # fmt: skip
+            own = [each for each in results if each.call_id is not None and each.call_id == call.id]
+            named = [each for each in results if each.call_id and each.call_id == call.name]
+            if own or named:
+                return own[-1] if own else next(iter(named[-alike:][nth:]), None)
         return None
 
     def was_answered_here(self, span: SpanInfo, call_id: str | None) -> bool:

@@ -70,12 +70,12 @@ def _items(slice: SnapshotSlice | None) -> Sequence[Any]:
 
 def _diff_slice(name: str, old: Sequence[Any], new: Sequence[Any]) -> SliceChange | None:
     same = 0
-    while same < min(len(old), len(new)) and old[same] == new[same]:
+    while same < min(len(old), len(new)) and is_same(old[same], new[same]):
         same += 1
     if same == len(old) == len(new):
         return None
     pairs = list(zip(old[same:], new[same:], strict=False))
-    changed = [place for place, (a, b) in enumerate(pairs, same) if a != b]
+    changed = [place for place, (a, b) in enumerate(pairs, same) if not is_same(a, b)]
     added, removed = max(0, len(new) - len(old)), max(0, len(old) - len(new))
     told = [
         *(f"~ [{at}]{_first_difference(old[at], new[at])}" for at in changed[:TOLD_MAX]),
@@ -83,6 +83,22 @@ def _diff_slice(name: str, old: Sequence[Any], new: Sequence[Any]) -> SliceChang
         *(f"- [{at}] {_shown(old[at])}" for at in range(len(old))[len(new) :][:TOLD_MAX]),
     ]
     return SliceChange(name, len(old), len(new), added, removed, len(changed), tuple(told))
+
+
+def is_same(a: Any, b: Any) -> bool:
+    """As JSON has it: to Python, 1 and true are equal. Without recursion, as deep as it likes."""
+    if a != b:
+        return False
+    stack = [(a, b)]
+    while stack:
+        one, other = stack.pop()
+        if isinstance(one, dict):
+            stack.extend((value, other[key]) for key, value in one.items())
+        elif isinstance(one, list):
+            stack.extend(zip(one, other, strict=True))
+        elif isinstance(one, bool) != isinstance(other, bool):
+            return False
+    return True
 
 
 def _first_difference(a: Any, b: Any) -> str:
@@ -100,12 +116,12 @@ def _first_difference(a: Any, b: Any) -> str:
 def _steps(a: Any, b: Any) -> Iterator[tuple[str, Any, Any]]:
     if isinstance(a, dict) and isinstance(b, dict):
         for key in [*a, *(key for key in b if key not in a)]:
-            if a.get(key) != b.get(key):
+            if not is_same(a.get(key), b.get(key)):
                 yield f".{key}", a.get(key), b.get(key)
     elif isinstance(a, list) and isinstance(b, list):
         for at in range(max(len(a), len(b))):
             pair = (a[at] if at < len(a) else None, b[at] if at < len(b) else None)
-            if pair[0] != pair[1]:
+            if not is_same(*pair):
                 yield f"[{at}]", *pair
 
 

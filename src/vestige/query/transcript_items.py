@@ -11,6 +11,7 @@ Elsewhere: what is new in a request, in query/histories.py; the words, in query/
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -219,10 +220,16 @@ class Items:
         attributes = span.attributes
         text = self._body(span, "output") if response is None else _cut(response.text, span.short_id, "output")  # fmt: skip
         calls = list(response.calls) if response is not None else []
-        made = [(call, self.histories.execution(span, call)) for call in calls]
+        # Of calls that have no id, one is told from another of its name by the order alone.
+        alike: Counter[str] = Counter()
+        nth = []
+        for call in calls:
+            nth.append(alike[call.name])
+            alike[call.name] += 1
+        made = [(call, self.histories.execution(span, call, n)) for call, n in zip(calls, nth, strict=True)]  # fmt: skip
         yield "call", {
             "name": span.name,
-            "model": attributes.get("model") or (response.model if response else None),
+            "model": _text(attributes, "model") or (response.model if response else None),
             "status": span.status or "open",
             "duration_us": _us(span.duration_ns),
             **{
@@ -233,13 +240,13 @@ class Items:
             "repeated": None if told is None else told.repeated,
             "text": text,
             "calls": [_call_facts(call, tool) for call, tool in made],
-            "finish_reason": attributes.get("finish_reason")
+            "finish_reason": _text(attributes, "finish_reason")
             or (response.finish_reason if response else None),
             "error": _error(span) or (response.error if response else None),
         }  # fmt: skip
-        for call, tool in made:
+        for (call, tool), n in zip(made, nth, strict=True):
             if tool is None:
-                yield "tool", self._unrecorded(span, call)
+                yield "tool", self._unrecorded(span, call, n, alike[call.name])
 
     def _tell_message(
         self, span: SpanInfo, message: Message
@@ -290,9 +297,9 @@ class Items:
             "error": _error(span),
         }
 
-    def _unrecorded(self, span: SpanInfo, call: ToolCall) -> dict[str, Any]:
+    def _unrecorded(self, span: SpanInfo, call: ToolCall, nth: int, alike: int) -> dict[str, Any]:
         """A tool that ran unseen: what it was asked is in the answer, what it gave in a later request."""
-        result = self.histories.result_of(span, call)
+        result = self.histories.result_of(span, call, nth, alike)
         return {
             "name": call.name,
             "call_id": call.id,
@@ -378,6 +385,12 @@ def _error(span: SpanInfo) -> str | None:
     kind, message = (span.attributes.get(f"error.{part}") for part in ("type", "message"))
     told = ": ".join(str(part)[:1_000] for part in (kind, message) if part)
     return told or None
+
+
+def _text(attributes: dict[str, Any], name: str) -> str | None:
+    """Programs put anything into an attribute: what is told as a text is one."""
+    value = attributes.get(name)
+    return None if value is None else str(value)
 
 
 def _us(ns: int | None) -> int | None:

@@ -1,7 +1,8 @@
 """The rows of one run as a page needs them: no bodies, no objects, only what is new since a cursor.
 
-A cursor is where the tables ended when they were last read, and which spans were open then: a
-span's row changes in place when it ends, and only those can.
+A cursor is where the tables ended when they were last read, and which spans were not settled then:
+a span's row changes in place when it ends, when its opening is read after its end, and what is told
+of it changes when its parent comes after it (two processes write one run).
 
     rows = read_rows(connection, run_number, Cursor(), limit)
     later = read_rows(connection, run_number, rows.cursor, limit)
@@ -35,7 +36,7 @@ class Cursor:
     log: int = 0
     link: int = 0
     open: tuple[int, ...] | None = ()
-    """Rows of spans that had not ended; None: too many to name."""
+    """Rows of spans that were not settled; None: too many to name."""
 
     def __str__(self) -> str:
         held = "x" if self.open is None else "-".join(f"{row:x}" for row in self.open)
@@ -84,7 +85,7 @@ def read_rows(
     more |= len(links) > limit
     links = links[:limit]
     rows = [*known, *spans]
-    unfinished = tuple(row[0] for row in rows if row[10] is None)
+    unfinished = tuple(row[0] for row in rows if row[10] is None or row[16] or row[17])
     cursor = Cursor(
         spans[-1][0] if spans else after.span,
         logs[-1][0] if logs else after.log,
@@ -156,7 +157,8 @@ def writer_names(connection: sqlite3.Connection, rows: set[int]) -> dict[int, st
 _SPANS = """
 SELECT s.id, s.number, s.span_id, s.parent_id, s.writer, coalesce(s.seq, 0), s.started_ns, s.type,
   s.name, s.component, s.status, s.duration_ns, s.attributes, s.input_body, s.input_bytes,
-  s.output_bytes
+  s.output_bytes, s.seq IS NULL, s.parent_id IS NOT NULL AND NOT EXISTS (
+    SELECT 1 FROM spans p WHERE p.span_id = s.parent_id AND p.run = s.run)
 FROM spans s WHERE s.run = ?
 """
 _LOGS = """

@@ -1,6 +1,6 @@
 /** Full-text search: where words stand, in any run's bodies, attributes and log lines. */
 
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { asApiError } from "../answers";
 import { get, type ApiError } from "../api";
 import { visible } from "../parts/format";
@@ -15,24 +15,25 @@ export function Hits({ words }: { words: string }) {
   const [hits, setHits] = useState<Hit[] | null>(null);
   const [next, setNext] = useState<string | null>(null);
   const [error, setError] = useState<ApiError | null>(null);
-  const load = async (after: string | null, gone: () => boolean): Promise<void> => {
+  const turn = useRef(0);
+  const load = async (after: string | null): Promise<void> => {
+    const mine = ++turn.current;
     try {
       const data = await get<GrepData>("grep", { pattern: words, ignore_case: true, after });
-      if (gone()) return;
+      if (mine !== turn.current) return;
       setHits((before) => (after && before ? [...before, ...data.hits] : data.hits));
       setNext(data.next);
       setError(null);
     } catch (problem) {
-      if (!gone()) setError(asApiError(problem));
+      if (mine === turn.current) setError(asApiError(problem));
     }
   };
   useEffect(() => {
-    let gone = false;
     setHits(null);
-    if (words) void load(null, () => gone);
-    return () => {
-      gone = true;
-    };
+    setNext(null);
+    setError(null);
+    if (words) void load(null);
+    return () => void turn.current++; // answers to other words come too late
   }, [words]);
   if (!words) return <Empty>Type words into the field above: here is where they stand.</Empty>;
   if (error) return <div class="page-pad"><Failed error={error} /></div>;
@@ -48,7 +49,7 @@ export function Hits({ words }: { words: string }) {
       />
       {next && (
         <div class="list-foot">
-          <button type="button" onClick={() => void load(next, () => false)}>Look further</button>
+          <button type="button" onClick={() => void load(next)}>Look further</button>
         </div>
       )}
     </div>

@@ -6,6 +6,7 @@ import { useKeys } from "../keys";
 import { useRun } from "../loaded";
 import type { RunModel } from "../model";
 import { useCommands } from "../palette";
+import { Boundary } from "../parts/boundary";
 import { count, oneLine } from "../parts/format";
 import { Failed, Loading } from "../parts/state";
 import { Split } from "../parts/split";
@@ -42,7 +43,12 @@ export function Run() {
   }, [run?.run.name]);
   if (error && !run) return <div class="page-pad"><Failed error={error} again={again} /></div>;
   if (!run) return <Loading what="the run" />;
-  return <Shown run={run} paused={loaded.paused} pause={loaded.pause} />;
+  return (
+    <>
+      {error && <Failed error={error} again={again} />}
+      <Shown run={run} paused={loaded.paused} pause={loaded.pause} />
+    </>
+  );
 }
 
 function Shown({ run, paused, pause }: { run: RunModel; paused: boolean; pause: (on: boolean) => void }) {
@@ -75,7 +81,9 @@ function Shown({ run, paused, pause }: { run: RunModel; paused: boolean; pause: 
   const at = run.at(selected.value);
   const left = (
     <>
-      <Verdict run={run} paused={paused} pause={pause} />
+      <Boundary what="the verdict" of={run.next}>
+        <Verdict run={run} paused={paused} pause={pause} />
+      </Boundary>
       <div class="viewbar">
         <Tabs
           label="Views"
@@ -96,7 +104,9 @@ function Shown({ run, paused, pause }: { run: RunModel; paused: boolean; pause: 
           />
         </span>
       </div>
-      <TabPanel panel="view" current={view.value}><View run={run} /></TabPanel>
+      <TabPanel panel="view" current={view.value}>
+        <Boundary what={`the view ${TITLE(view.value)}`} of={view.value}><View run={run} /></Boundary>
+      </TabPanel>
     </>
   );
   return (
@@ -104,7 +114,11 @@ function Shown({ run, paused, pause }: { run: RunModel; paused: boolean; pause: 
       name="run"
       label="Detail"
       first={left}
-      second={at === undefined ? null : <Detail run={run} index={at} key={run.number(at)} />}
+      second={at === undefined ? null : (
+        <Boundary what={`span s${run.number(at)}`} of={run.number(at)} close={() => select(null)}>
+          <Detail run={run} index={at} key={run.number(at)} />
+        </Boundary>
+      )}
     />
   );
 }

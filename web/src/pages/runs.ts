@@ -42,7 +42,7 @@ export function useRuns({ filter, group, all }: Wanted): Runs {
       const data = await get<ListData>("list", { ...params, after });
       if (mine !== turn.current) return;
       setError(null);
-      setRows((before) => merged(before, data.runs, after !== null, refresh));
+      setRows((before) => merged(before, data, after !== null, refresh));
       if (!refresh) setNext(data.more === false ? null : (data.next ?? null));
       // Some filters look at each run, a stretch at a time: an empty page is not the end.
       if (!refresh && data.more && data.next && data.runs.length < PAGE / 4) void load(data.next);
@@ -110,15 +110,17 @@ export function useTopFindings(rows: RunRow[]): Map<string, string> {
   return found;
 }
 
-function merged(before: RunRow[] | null, found: RunRow[], further: boolean, refresh: boolean): RunRow[] {
+function merged(before: RunRow[] | null, data: ListData, further: boolean, refresh: boolean): RunRow[] {
+  const found = data.runs;
   if (!before || (!further && !refresh)) return found;
   if (further) {
     const known = new Set(before.map((run) => run.id));
     return [...before, ...found.filter((run) => !known.has(run.id))];
   }
-  // The newest page again: what is new stands first, what is known is replaced where it stands.
-  const fresh = new Map(found.map((run) => [run.id, run]));
-  const kept = before.map((run) => fresh.get(run.id) ?? run);
-  const known = new Set(before.map((run) => run.id));
-  return [...found.filter((run) => !known.has(run.id)), ...kept];
+  // The newest page again: as far as it reaches, what it does not have is not there any more
+  // (a run that has ended, among those that are running); what is older stays.
+  const fresh = new Set(found.map((run) => run.id));
+  const goesOn = data.more || data.next;
+  const reaches = goesOn ? before.reduce((last, run, place) => (fresh.has(run.id) ? place + 1 : last), 0) : before.length;
+  return [...found, ...before.slice(reaches).filter((run) => !fresh.has(run.id))];
 }

@@ -1,6 +1,6 @@
 /** The table of runs: one row each, only the visible ones exist. */
 
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 import { useKeys } from "../keys";
 import { Status } from "../parts/badges";
 import { ago, cost, count, durationMs, moment, oneLine, short } from "../parts/format";
@@ -30,7 +30,8 @@ function useRowHeight(): number {
 const NONE: RunRow[] = [];
 
 export function RunTable({ runs, filtered, grouped }: { runs: Runs; filtered: boolean; grouped: boolean }) {
-  const [at, setAt] = useState(-1);
+  // By its id: rows come in above it.
+  const [chosen, choose] = useState<string | null>(null);
   const [marked, setMarked] = useState<string[]>([]);
   const [, tick] = useState(0);
   const height = useRowHeight();
@@ -39,8 +40,10 @@ export function RunTable({ runs, filtered, grouped }: { runs: Runs; filtered: bo
     return () => clearInterval(timer);
   }, []);
   const rows = runs.rows ?? NONE;
+  const at = useMemo(() => (chosen === null ? -1 : rows.findIndex((run) => run.id === chosen)), [rows, chosen]);
+  const setAt = (place: number): void => choose(rows[place]?.id ?? null);
   const tops = useTopFindings(rows);
-  const move = (by: number): void => setAt((before) => Math.max(0, Math.min(rows.length - 1, before + by)));
+  const move = (by: number): void => setAt(Math.max(0, Math.min(rows.length - 1, at + by)));
   const mark = (id: string): void =>
     setMarked((before) => (before.includes(id) ? before.filter((one) => one !== id) : [...before, id].slice(-2)));
   const nextFailed = (): void => {

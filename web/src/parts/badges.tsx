@@ -1,6 +1,6 @@
 /** Signs with words: outcome, severity, kind of span. */
 
-const OUTCOMES: Record<string, [string, string, string]> = {
+const OUTCOMES = new Map<string, [string, string, string]>(Object.entries({
   ok: ["ok", "✓", "ok"],
   error: ["bad", "✕", "error"],
   timeout: ["warn", "◷", "timeout"],
@@ -8,11 +8,11 @@ const OUTCOMES: Record<string, [string, string, string]> = {
   interrupted: ["gone", "◼", "interrupted"],
   running: ["live", "●", "running"],
   open: ["live", "●", "open"],
-};
+}));
 
 /** A run's outcome or a span's status; null is an open span. */
 export function Status({ value, brief = false }: { value: string | null; brief?: boolean }) {
-  const [mood, sign, word] = OUTCOMES[value ?? "open"] ?? ["", "·", String(value).slice(0, 20)];
+  const [mood, sign, word] = OUTCOMES.get(value ?? "open") ?? ["", "·", String(value).slice(0, 20)];
   return (
     <span class={`badge ${mood}`} title={word}>
       <span class="sign" aria-hidden="true">{sign}</span>

@@ -71,6 +71,7 @@ export function moment(iso: string | number): string {
 
 /** Time into a run: +1.234 s. */
 export function offset(us: number): string {
+  if (us < 0) return `-${offset(-us).slice(1)}`; // before the run itself began
   const s = us / 1e6;
   if (s < 60) return `+${s.toFixed(3)}`;
   const minutes = Math.floor(s / 60);
@@ -79,13 +80,13 @@ export function offset(us: number): string {
 }
 
 /**
- * Text from a trace, made safe to look at: control characters and those that turn the direction
- * of writing become visible signs. Line breaks and tabs stay.
+ * Text from a trace, made safe to look at: control characters, those that turn the direction of
+ * writing and those that nobody sees but a model reads become visible signs. Line breaks and tabs stay.
  */
 export function visible(text: string): string {
   // eslint-disable-next-line no-control-regex
-  return text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g, (one) => {
-    const code = one.charCodeAt(0);
+  return text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\u061c\u00ad\u180e\u{e0000}-\u{e007f}]/gu, (one) => {
+    const code = one.codePointAt(0)!;
     // By number: few fonts have pictures of control characters.
     return `⟨U+${code.toString(16).toUpperCase().padStart(4, "0")}⟩`;
   });

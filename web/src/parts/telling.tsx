@@ -4,9 +4,9 @@
  */
 
 import { useState } from "preact/hooks";
-import { get } from "../api";
 import { asApiError } from "../answers";
-import type { BodyData, Text } from "../types";
+import { readBody } from "../bodies";
+import type { Text } from "../types";
 import { Code, pretty } from "./code";
 import { Copy } from "./copy";
 import { bytes, visible } from "./format";
@@ -37,9 +37,10 @@ export function Telling({ text, code = false, more = "" }: Props) {
   const fetchWhole = async (): Promise<void> => {
     if (!text.body) return;
     try {
-      const data = await get<BodyData>("body", { id: text.body.span, [text.body.which === "input" ? "in" : "out"]: true });
-      setWhole(data.text);
+      const body = await readBody(text.body.span, text.body.which);
+      setWhole(body.text);
       setOpen(true);
+      if (body.bytes.length < body.size_bytes) setProblem(`The first ${bytes(body.bytes.length)} of ${bytes(body.size_bytes)}.`);
     } catch (error) {
       setProblem(asApiError(error).message);
     }

@@ -12,7 +12,7 @@ export interface VirtualProps {
   /** Height in px; with `measured`, a guess. */
   height?: number;
   measured?: boolean;
-  /** Scrolled into view when it changes. */
+  /** Scrolled into view when it is another row; not when rows come in above it. */
   active?: number | null;
   /** Stays at the end while rows are added, unless the reader has scrolled up. */
   follow?: boolean;
@@ -55,9 +55,10 @@ export function VirtualList(props: VirtualProps) {
   list.setOptions(options);
   useLayoutEffect(() => list._didMount(), []);
   useLayoutEffect(() => list._willUpdate());
+  const shown = active !== null && active >= 0 && active < count ? options.getItemKey(active) : null;
   useLayoutEffect(() => {
-    if (active !== null && active >= 0 && active < count) list.scrollToIndex(active, { align: "auto" });
-  }, [active]);
+    if (active !== null && shown !== null) list.scrollToIndex(active, { align: "auto" });
+  }, [shown]);
   useLayoutEffect(() => {
     if (follow && atEnd.current && count) list.scrollToIndex(count - 1, { align: "end" });
   }, [count, follow]);

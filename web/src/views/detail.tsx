@@ -48,7 +48,7 @@ export default function Detail({ run, index }: { run: RunModel; index: number })
         {shown === "facts" && data && <Facts run={run} index={index} data={data} />}
         {(shown === "input" || shown === "output") && <BodyView key={shown} span={id} which={shown} compared={isCall || !exported} />}
         {shown === "prompt" && <Segments span={id} />}
-        {shown === "why" && <Why run={run} id={id} />}
+        {shown === "why" && <Why run={run} id={id} version={run.status(index) ?? run.next} />}
       </TabPanel>
     </>
   );
@@ -169,8 +169,8 @@ function LinkTo({ run, runId, spanId }: { run: RunModel; runId: string | null; s
   return <span class="mono">{spanId}</span>;
 }
 
-function Why({ run, id }: { run: RunModel; id: string }) {
-  const { data, error } = useAnswer<WhyData>("why", { id });
+function Why({ run, id, version }: { run: RunModel; id: string; version: string }) {
+  const { data, error } = useAnswer<WhyData>("why", { id }, version);
   if (error) return <Failed error={error} />;
   if (!data) return <Loading what="the causes" />;
   return (

@@ -47,7 +47,7 @@ export function layOut(run: RunModel): Layout {
     if (at === undefined) {
       at = lanes.push({ component, rows: [], count: 0, failed: 0, crowded: 0 }) - 1;
       byName.set(component, at);
-      ends.push(new Float64Array(ROWS_MAX).fill(-1));
+      ends.push(new Float64Array(ROWS_MAX).fill(-Infinity));
     }
     const lane = lanes[at]!;
     const parent = run.parent(index);

@@ -16,7 +16,7 @@ export default function Metadata({ run }: ViewProps) {
   const id = run.run.short_id;
   const { data, error, again } = useAnswer<OverviewData>("overview", { id }, run.run.outcome);
   const root = run.roots[0];
-  const about = useAnswer<SpanData>("span", root === undefined ? null : { id: run.shortId(root) });
+  const about = useAnswer<SpanData>("span", root === undefined ? null : { id: run.shortId(root) }, run.run.outcome);
   if (error) return <Failed error={error} again={again} />;
   if (!data) return <Loading />;
   const process = processOf(run);
@@ -67,7 +67,7 @@ export default function Metadata({ run }: ViewProps) {
 }
 
 function Process({ run, index }: { run: RunModel; index: number }) {
-  const { data } = useAnswer<SpanData>("span", { id: run.shortId(index) });
+  const { data } = useAnswer<SpanData>("span", { id: run.shortId(index) }, run.run.outcome);
   return data ? <Card title="Process"><Pairs of={data.span.attributes} /></Card> : null;
 }
 

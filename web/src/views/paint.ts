@@ -264,6 +264,8 @@ function paintCache(ink: CanvasRenderingContext2D, scene: Scene, colour: (name: 
 }
 
 const STEPS = [1, 2, 5];
+/** More lines than any screen has room for. */
+const MARKS_MAX = 500;
 
 /** The smallest round step that leaves room for its words. */
 export function stepFor(span_us: number, width: number): number {
@@ -278,7 +280,9 @@ function ruled(scene: Scene): { at: number[]; fine: boolean } {
   const { from_us, to_us } = scene.window;
   const step = stepFor(to_us - from_us, scene.width);
   const at: number[] = [];
-  for (let next = Math.ceil(from_us / step) * step; next <= to_us; next += step) at.push(next);
+  const first = Math.ceil(from_us / step);
+  // Counted: far enough out, one more step is no other number.
+  for (let place = 0; place < MARKS_MAX && (first + place) * step <= to_us; place++) at.push((first + place) * step);
   return { at, fine: step < 1000 };
 }
 

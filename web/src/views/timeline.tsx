@@ -62,7 +62,7 @@ export default function Timeline({ run }: ViewProps) {
     paint(ink, scene.current, colours(at));
   };
   useLayoutEffect(draw);
-  useEffect(() => theme.subscribe(() => requestAnimationFrame(draw)), []);
+  useRepaint(draw);
   useEffect(() => {
     if (chosen !== undefined) reveal(box.current!, run, layout, placed.strips, chosen, seen, show);
   }, [chosen]);
@@ -98,19 +98,37 @@ export default function Timeline({ run }: ViewProps) {
   );
 }
 
+const DARK = matchMedia("(prefers-color-scheme: dark)");
+
+/** A canvas does not follow the page's colours by itself. */
+function useRepaint(draw: () => void): void {
+  const latest = useRef(draw);
+  latest.current = draw;
+  useEffect(() => {
+    const again = (): void => void requestAnimationFrame(() => latest.current());
+    const stop = theme.subscribe(again);
+    DARK.addEventListener("change", again);
+    return () => {
+      stop();
+      DARK.removeEventListener("change", again);
+    };
+  }, []);
+}
+
 /** The window that is seen: the run's range, told to the other views when the hand rests. */
 function useWindow(run: RunModel): [Window_, (to: Window_ | null) => void] {
   const [own, setOwn] = useState<Window_ | null>(range.peek());
   const timer = useRef<number | undefined>(undefined);
   const told = range.value;
   useEffect(() => setOwn(told), [told?.from_us, told?.to_us]);
-  const all = { from_us: 0, to_us: run.length_us * 1.01 };
+  const all = { from_us: run.begin_us, to_us: run.length_us + (run.length_us - run.begin_us) * 0.01 };
   const show = (to: Window_ | null): void => {
     const held = to && bounded(to, all);
     setOwn(held);
     clearTimeout(timer.current);
     timer.current = setTimeout(() => setRange(held), WAIT_MS);
   };
+  useEffect(() => () => clearTimeout(timer.current), []); // it would change the next page's range
   return [own ?? all, show];
 }
 
@@ -267,9 +285,9 @@ function Minimap({ run, seen, show }: { run: RunModel; seen: Window_; show: (to:
   const grip = useRef<number | null>(null);
   const at = (event: PointerEvent): number => {
     const edge = (event.currentTarget as SVGElement).getBoundingClientRect();
-    return ((event.clientX - edge.left) / edge.width) * run.length_us;
+    return run.begin_us + ((event.clientX - edge.left) / edge.width) * (run.length_us - run.begin_us);
   };
-  const x = (us: number): number => (us / run.length_us) * BINS;
+  const x = (us: number): number => ((us - run.begin_us) / (run.length_us - run.begin_us)) * BINS;
   return (
     <svg
       class="minimap"
@@ -300,7 +318,7 @@ function density(run: RunModel): { all: number[]; failed: number[] } {
   const all = new Array<number>(BINS).fill(0);
   const failed = new Array<number>(BINS).fill(0);
   for (let index = 0; index < run.count; index++) {
-    const bin = Math.min(BINS - 1, Math.max(0, Math.floor((run.start(index) / run.length_us) * BINS)));
+    const bin = Math.min(BINS - 1, Math.max(0, Math.floor(((run.start(index) - run.begin_us) / (run.length_us - run.begin_us)) * BINS)));
     all[bin]!++;
     if (run.failed(index)) failed[bin]!++;
   }

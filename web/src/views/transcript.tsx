@@ -19,7 +19,7 @@ export default function Transcript({ run }: ViewProps) {
   const time = range.value;
   const at = run.at(selected.value);
   const narrowed = words !== "" || time !== null || run.run.outcome === "running";
-  const { items, read, error, whole, more } = useItems(run, narrowed, at);
+  const { items, read, error, whole, more, again } = useItems(run, narrowed, at);
   const shown = useMemo(
     () => (!words && !time ? items.slice() : items.filter((item) => (!words || textOf(item).includes(words)) && (!time || (item.at_us >= time.from_us && item.at_us <= time.to_us)))),
     [read, words, time?.from_us, time?.to_us],
@@ -28,23 +28,26 @@ export default function Transcript({ run }: ViewProps) {
   const keyOf = useCallback((row: number) => shown[row]!.cursor, [shown]);
   useSteps(run, spans);
   const active = useMemo(() => (at === undefined ? -1 : shown.findIndex((item) => run.ofShortId(item.span) === at)), [shown, at]);
-  if (error && !items.length) return <Failed error={error} />;
+  if (error && !items.length) return <Failed error={error} again={again} />;
   if (!items.length && !whole) return <Loading what="the transcript" />;
   if (!shown.length) return <Empty>{items.length ? "Nothing here matches the filter." : "Nothing was said."}</Empty>;
   return (
-    <VirtualList
-      label="Transcript"
-      class="grow transcript"
-      count={shown.length}
-      height={90}
-      measured
-      keyOf={keyOf}
-      active={active < 0 ? null : active}
-      follow={run.run.outcome === "running"}
-      onEnd={whole ? undefined : more}
-      rowProps={(row) => ({ class: `say ${run.ofShortId(shown[row]!.span) === at && at !== undefined ? "chosen" : ""}` })}
-      row={(row) => <Said run={run} item={shown[row]!} />}
-    />
+    <>
+      <VirtualList
+        label="Transcript"
+        class="grow transcript"
+        count={shown.length}
+        height={90}
+        measured
+        keyOf={keyOf}
+        active={active < 0 ? null : active}
+        follow={run.run.outcome === "running"}
+        onEnd={whole || error ? undefined : more}
+        rowProps={(row) => ({ class: `say ${run.ofShortId(shown[row]!.span) === at && at !== undefined ? "chosen" : ""}` })}
+        row={(row) => <Said run={run} item={shown[row]!} />}
+      />
+      {error && <Failed error={error} again={again} />}
+    </>
   );
 }
 
@@ -108,7 +111,7 @@ function Who({ item }: { item: Item }) {
     case "tool":
       return (
         <>
-          <b class="trace"><span class="quiet">tool </span>{oneLine(item.name, 80)}</b>
+          <b class="trace"><span class="quiet">tool </span>{oneLine(item.name ?? item.call_id ?? "", 80)}</b>
           {item.status !== "ok" && <Status value={item.status} />}
           <span class="quiet">{duration(item.duration_us)}</span>
         </>
