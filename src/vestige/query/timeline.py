@@ -37,6 +37,8 @@ NOT_SHOWN = frozenset(
         "cache_read_tokens",
         "cache_write_tokens",
         "implicit",
+        "code.file",
+        "code.function",
         "sampled",
     ]
 )
@@ -307,7 +309,10 @@ def _say_log(log: LogInfo) -> str:
         fault = log.attributes.get("fault")
         said = f": {words.one_line(str(fault), MESSAGE_SHOWN)}" if fault else ""
         return f"!! {words.one_line(log.message, MESSAGE_SHOWN)}{said}"
-    parts = [words.one_line(log.level, 20), words.one_line(log.message, MESSAGE_SHOWN)]
+    parts = [words.one_line(log.level, 20)]
+    if "code.file" in log.attributes:  # by `logging`, whose loggers have telling names
+        parts.append(f"{words.one_line(log.component, NAME_SHOWN)}:")
+    parts.append(words.one_line(log.message, MESSAGE_SHOWN))
     error = log.attributes.get("error.type")
     if error is not None:
         message = words.one_line(str(log.attributes.get("error.message") or ""), MESSAGE_SHOWN)
