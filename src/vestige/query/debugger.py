@@ -327,8 +327,13 @@ class Debugger:
         opened, span = self._span(id)
         return reproduce(opened.run, span, self.store.read_body, format)
 
-    def why(self, id: str) -> WhyAnswer:
+    def why(self, id: str | None = None) -> WhyAnswer:
+        """Of a span; of a run, where its first finding sees the cause; the latest one's by default."""
         opened, span = self._span(id)
+        if self.resolve(id, "span").span_id is None:
+            causes = (finding.cause for finding in self._examine(opened.run).findings)
+            cause = next((each for each in causes if each in opened.spans), None)
+            span = opened.spans[cause] if cause is not None else span
         return self._placed(why_answer(opened, span.id, self._open_run, self._examine))
 
     # --- text and tables --------------------------------------------------------------------

@@ -14,6 +14,7 @@ from vestige.query.evidence import Evidence
 from vestige.query.layout import Asked, fit, quoted
 from vestige.query.notes import note_data, note_lines
 from vestige.query.show import log_data, span_data
+from vestige.query.stacks import say_frames
 from vestige.record.note import Note
 from vestige.record.run import BodyRef, LinkInfo, LogInfo, Run, SpanInfo
 from vestige.store.base import Place, Store
@@ -58,6 +59,9 @@ class SpanAnswer(Asked):
     def _attributes(self) -> list[str]:
         rows = []
         for key, value in self.span.attributes.items():
+            if key == "error.stack" and (frames := say_frames(value)):
+                rows += ["  error.stack:", *(f"    {frame}" for frame in frames)]
+                continue
             text = words.value(value, VALUE_SHOWN)
             cut = isinstance(value, str) and len(value) > VALUE_SHOWN
             size = f"  ({len(value)} characters)" if cut and isinstance(value, str) else ""
@@ -101,10 +105,14 @@ class SpanAnswer(Asked):
         return f"links to: {words.one_line(link.target_span, 20)}{run}{_why(link.reason)}"
 
     def _log_lines(self) -> list[str]:
-        rows = [
-            f"{words.one_line(log.level, 10)}: {quoted(log.message, 160)}"
-            for log in self.logs[:NEIGHBOURS_SHOWN]
-        ]
+        rows = []
+        for log in _telling(self.logs):
+            rows.append(f"{words.one_line(log.level, 10)}: {quoted(log.message, 160)}")
+            error = log.attributes.get("error.type")
+            if error is not None:
+                said = words.one_line(str(log.attributes.get("error.message") or ""), 160)
+                rows.append(f"  {words.one_line(str(error), 60)}: {said}")
+                rows += [f"    {frame}" for frame in say_frames(log.attributes.get("error.stack"))]
         if len(self.logs) > NEIGHBOURS_SHOWN:
             rest = len(self.logs) - NEIGHBOURS_SHOWN
             rows.append(
@@ -164,6 +172,15 @@ def span_answer(store: Store, evidence: Evidence, span_id: str) -> SpanAnswer:
         notes=[note for note in store.notes(run.info.id) if note.span_id == span_id],
         cost_usd=span_costs([span], evidence.prices).dollars if span.type == "llm" else None,
     )
+
+
+def _telling(logs: Sequence[LogInfo]) -> list[LogInfo]:
+    """The few that are shown, in their order: the last bad ones first of all, then the last."""
+    bad = [log for log in logs if log.level in ("error", "warn")][-NEIGHBOURS_SHOWN:]
+    others = [log for log in logs if log.level not in ("error", "warn")]
+    room = NEIGHBOURS_SHOWN - len(bad)
+    shown = {id(log) for log in (*bad, *(others[-room:] if room else ()))}
+    return [log for log in logs if id(log) in shown]
 
 
 def say(span: SpanInfo) -> str:

@@ -14,6 +14,7 @@ from vestige.limits import GIB
 from vestige.query import words
 from vestige.query.checks import check, make_finding
 from vestige.query.evidence import Evidence
+from vestige.query.stacks import say_place
 from vestige.record.finding import Finding
 from vestige.record.run import LogInfo, Node, SpanInfo
 from vestige.record.types import OWN_COMPONENT, Attributes
@@ -123,6 +124,7 @@ def _rss_bytes(evidence: Evidence, writer: str) -> int:
     severity="error",
     confidence=0.95,
     false_positives="an exception that leaves its run and is caught outside of it, as a program's way to say no",
+    version=2,
 )
 def uncaught_exception(evidence: Evidence) -> Iterator[Finding]:
     told: set[tuple[object, object]] = set()
@@ -153,6 +155,8 @@ def _uncaught(
         kind = "crash/exit"
     said = words.one_line(str(attributes.get("error.message") or ""), 160)
     where = f", raised in {words.one_line(chain[0].name, 60)}" if chain else ""
+    place = say_place(attributes.get("error.stack"))
+    where += f" at {place}" if place else ""
     return make_finding(
         evidence,
         "uncaught-exception",

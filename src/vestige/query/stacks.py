@@ -1,0 +1,92 @@
+"""A Python traceback as its frames: where an exception was raised, and where in the program's own code.
+
+    frames = read_frames(attributes["error.stack"])
+    say_place(attributes["error.stack"])        # 'agent.py:8 in search'
+
+Of exceptions that were chained, the last traceback counts: it is the one that was not caught. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from vestige.query import words
+
+FRAMES_SHOWN = 5
+"""Of a stack, the innermost: what is outside of them is rarely the cause."""
+
+_FRAME: Final = re.compile(
+    r'^ {2,10}(?:[|+] {1,10})?File "(?P<file>[^"\n]{1,4096})", line (?P<line>\d{1,9})'
+    r"(?:, in (?P<function>[^\n]{1,200}))?$"
+    r"(?:\n {4,14}(?:[|+] {1,10})?(?P<code>[^\n]{1,2000})$)?",
+    re.MULTILINE,
+)
+_START: Final = "Traceback (most recent call last):"
+_FOREIGN: Final = re.compile(
+    r"[\\/](?:site-packages|dist-packages|lib[\\/]python3[^\\/]*)[\\/]|^<frozen"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One step of a stack."""
+
+    file: str
+    line: int
+    function: str
+    code: str
+
+    @property
+    def is_own(self) -> bool:
+        """Is it the program's, not a library's?"""
+        return _FOREIGN.search(self.file) is None
+
+    def __str__(self) -> str:
+        """`agent.py:8 in search`."""
+        function = f" in {words.one_line(self.function, 60)}" if self.function else ""
+        return f"{words.one_line(_short(self.file), 80)}:{self.line}{function}"
+
+
+def read_frames(stack: object) -> list[Frame]:
+    """The frames of the last traceback in a text, outermost first; none if it has none."""
+    if not isinstance(stack, str):
+        return []
+    last = stack[max(0, stack.rfind(_START)) :]
+    return [
+        Frame(found["file"], int(found["line"]), found["function"] or "", (found["code"] or "").strip(" ^~"))
+        for found in _FRAME.finditer(last)
+    ]  # fmt: skip
+
+
+def say_place(stack: object) -> str:
+    """Where it was raised; and if that is in a library, from where in the program. Or nothing."""
+    frames = read_frames(stack)
+    if not frames:
+        return ""
+    own = next((frame for frame in reversed(frames) if frame.is_own), None)
+    if own is None or own is frames[-1]:
+        return str(frames[-1])
+    return f"{frames[-1]}, called from {own}"
+
+
+def say_frames(stack: object) -> list[str]:
+    """The innermost frames, a line each, with their code."""
+    frames = read_frames(stack)
+    told = []
+    if len(frames) > FRAMES_SHOWN:
+        told.append(f"… {words.counted(len(frames) - FRAMES_SHOWN, 'frame')} outside")
+    for frame in frames[-FRAMES_SHOWN:]:
+        code = f": {words.one_line(frame.code, 100)}" if frame.code else ""
+        told.append(f"{frame}{code}")
+    return told
+
+
+def _short(path: str) -> str:
+    """A library's file from its package on; another's last two parts."""
+    parts = re.split(r"[\\/]", path)
+    for mark in ("site-packages", "dist-packages"):
+        if mark in parts:
+            return "/".join(parts[parts.index(mark) + 1 :])
+    return "/".join(parts[-2:]) if len(parts) > 2 and parts[-1] == "__init__.py" else parts[-1]

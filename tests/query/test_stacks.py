@@ -1,0 +1,135 @@
+"""A traceback as its frames: where it was raised, and from where in the program's own code."""
+
+from __future__ import annotations
+
+import traceback
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vestige import Recorder
+from vestige.home import Home
+from vestige.query.stacks import FRAMES_SHOWN, read_frames, say_frames, say_place
+from vestige.transfer import open_path
+
+FOREIGN = (
+    "Traceback (most recent call last):\n"
+    '  File "/app/agent.py", line 17, in main\n'
+    "    answer = client.ask(question)\n"
+    "             ^^^^^^^^^^^^^^^^^^^^\n"
+    '  File "/venv/lib/python3.11/site-packages/shop/client.py", line 4, in ask\n'
+    "    raise TimeoutError()\n"
+    "TimeoutError\n"
+)
+
+
+def failing(depth: int) -> str:
+    def dig(left: int) -> None:
+        if left:
+            again(left)  # by turns: Python tells the same line again and again only three times
+        raise KeyError("index")
+
+    def again(left: int) -> None:
+        dig(left - 1)
+
+    try:
+        dig(depth)
+    except KeyError as error:
+        return "".join(traceback.format_exception(error))
+    raise AssertionError
+
+
+def test_the_frames_are_python_s_own() -> None:
+    """File, line, function and code of each, whatever marks Python puts below it."""
+    frames = read_frames(failing(1))
+
+    assert [frame.function for frame in frames] == ["failing", "dig", "again", "dig"]
+    assert frames[-1].code == 'raise KeyError("index")'
+    assert str(frames[-1]) == say_place(failing(1))
+    assert str(frames[-1]) == f"test_stacks.py:{frames[-1].line} in dig"
+
+
+def test_of_a_library_s_error_the_program_s_line_is_told_too() -> None:
+    assert say_place(FOREIGN) == "shop/client.py:4 in ask, called from agent.py:17 in main"
+
+
+def test_of_chained_exceptions_the_last_counts() -> None:
+    """The one that nobody caught."""
+    try:
+        try:
+            raise KeyError("first")
+        except KeyError as error:
+            raise ValueError("second") from error
+    except ValueError as error:
+        text = "".join(traceback.format_exception(error))
+
+    (frame,) = read_frames(text)
+
+    assert frame.code.startswith("raise ValueError")
+
+
+def test_a_deep_stack_is_told_from_its_inner_end() -> None:
+    told = say_frames(failing(40))
+
+    assert len(told) == FRAMES_SHOWN + 1
+    assert told[0] == "… 77 frames outside"
+    assert told[-1].endswith('raise KeyError("index")')
+
+
+@given(st.text("File \"/a.py, line 3in\n ^|+'", max_size=300))
+def test_any_text_is_read(text: str) -> None:
+    assert len(read_frames(text)) <= text.count("File")
+    assert all(map(str, say_frames(text)))
+
+
+def test_a_long_text_made_to_hurt_is_read_in_linear_time() -> None:
+    """Nothing backtracks: quadratic work on this much text would take many minutes."""
+    for part in (
+        '  File "',
+        '  File "a", line 1, in b\n',
+        " ",
+        "  |  ",
+        '  File "a", line 1\n    ',
+    ):
+        read_frames(part * (300_000 // len(part)))
+
+
+def test_the_proof_of_a_crash_shows_where_it_was(home: Home) -> None:
+    """In the finding, in the span that proves it, and from the run alone."""
+    with (
+        pytest.raises(KeyError),
+        Recorder(home, last_words=False) as recorder,
+        recorder.run("agent") as run,
+        run.span("search", type="tool"),
+    ):
+        raise KeyError("index")
+
+    with open_path(home) as debugger:
+        finding = debugger.check().text(None)
+        why = debugger.why().text(None)
+        span = debugger.span("r2.s2").text(None)
+
+    assert "raised in search at test_stacks.py:" in finding
+    assert why.startswith("r2.s2 tool search")
+    assert "  error.stack:\n    test_stacks.py:" in span
+    assert 'raise KeyError("index")' in span
+
+
+def test_the_log_lines_of_a_span_that_are_shown_are_the_bad_and_the_last(home: Home) -> None:
+    with Recorder(home, last_words=False) as recorder, recorder.run("agent") as run:
+        run.log.warn("odd")
+        for number in range(20):
+            run.log.info(f"step {number}")
+        run.log.error("no index", error=KeyError("a-17"))
+
+    with open_path(home) as debugger:
+        text = debugger.span("r2.s1").text(None)
+
+    assert [line for line in text.splitlines() if line.startswith(("warn", "info", "error:"))] == [
+        'warn: "odd"',
+        *(f'info: "step {number}"' for number in range(14, 20)),
+        'error: "no index"',
+    ]
+    assert "  KeyError: 'a-17'" in text
+    assert "… 14 more log lines" in text
