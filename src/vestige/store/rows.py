@@ -30,6 +30,7 @@ class WriterRow:
     """A writer's row while a batch is taken in."""
 
     __slots__ = (
+        "carries",
         "dropped",
         "ended",
         "first_ns",
@@ -44,6 +45,8 @@ class WriterRow:
     def __init__(self, id: int, seen: SeenSet, first_ns: int, last_ns: int) -> None:
         self.id, self.seen, self.first_ns, self.last_ns = id, seen, first_ns, last_ns
         self.dropped = 0
+        self.carries = False
+        """It is a carrier: see carried.py."""
         self.pid: int | None = None
         self.supervisor: str | None = None
         self.process_span: str | None = None

@@ -17,14 +17,15 @@ from vestige.formats.otlp.names import (
     MADE,
     SEQ,
     TRACE_ID,
-    made_writer_of,
+    carrier_of_trace,
     own_run_of,
+    rank_of,
     run_of,
-    span_writer_of,
 )
 from vestige.formats.otlp.shape import Root
 from vestige.formats.otlp.spans import Event, OtelSpan
 from vestige.formats.otlp.values import Object, text_of
+from vestige.record.carried import STAND_IN, seq_of
 from vestige.record.types import VERSION, Attributes, KnownRecord, Link, Log, SpanClose, SpanOpen
 from vestige.record.values import clean_attributes, clean_message, clean_name
 
@@ -53,19 +54,16 @@ def records_of_span(span: OtelSpan, root: Root | None) -> Iterator[KnownRecord]:
 
 
 def made_run(trace_id: str, root: Root) -> Iterator[KnownRecord]:
-    """A run that is no span of its trace. Its end has a writer for each time at which it may be:
-    what has grown since has a later one, and the last counts."""
-    top, run_id = root.top, run_of(trace_id)
-    writer = made_writer_of(trace_id, "run")
+    """A run that is no span of its trace: it stands in for the first one, and grows with the trace."""
+    top, run_id, writer = root.top, run_of(trace_id), carrier_of_trace(trace_id)
     yield SpanOpen(
-        VERSION, writer, 1, top.start_ns, run_id, root.id, clean_name(top.component), RUN,
+        VERSION, writer, seq_of(STAND_IN, 1), top.start_ns, run_id, root.id, clean_name(top.component), RUN,
         clean_name(top.name or FORMAT), None,
         None if root.conversation is None else clean_name(root.conversation),
         clean_attributes({TRACE_ID: trace_id, MADE: True} | _resource(top.resource)),
     )  # fmt: skip
-    writer = made_writer_of(trace_id, f"end {top.end_ns} {top.failed}")
     yield SpanClose(
-        VERSION, writer, 1, top.end_ns, run_id, root.id, "error" if top.failed else "ok",
+        VERSION, writer, seq_of(STAND_IN, 2), top.end_ns, run_id, root.id, "error" if top.failed else "ok",
         top.end_ns - top.start_ns,
     )  # fmt: skip
 
@@ -88,8 +86,8 @@ class _Mapped:
         self._is_run = root is not None and root.id == span.id
         self._type = RUN if self._is_run else type_of(span)
         self._component = clean_name(component_of(span.resource, span.scope, FORMAT))
-        self._writer = span_writer_of(span.trace_id, span.id, span.duration_ns, self._is_run)
-        self._seq = 0
+        self._writer = carrier_of_trace(span.trace_id)
+        self._seq = seq_of(rank_of(span.duration_ns, self._is_run), 0)
 
     def records(self) -> Iterator[KnownRecord]:
         span = self._span

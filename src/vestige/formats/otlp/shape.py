@@ -16,9 +16,8 @@ from typing import Final
 
 import msgspec
 
-from vestige.formats.base import derived_span_id
 from vestige.formats.otlp.kinds import STEP, component_of, conversation_of, type_of
-from vestige.formats.otlp.names import FORMAT
+from vestige.formats.otlp.names import FORMAT, made_id_of, run_of
 from vestige.formats.otlp.spans import OtelSpan
 from vestige.formats.otlp.values import Object
 
@@ -85,8 +84,7 @@ class Shape:
         top = self._call or self._entry or (self._any if whole else None)
         if top is None:
             return None
-        made = derived_span_id(FORMAT, trace_id, "run")
-        return Root(made, top, True, top is self._call, conversation)
+        return Root(made_id_of(run_of(trace_id)), top, True, top is self._call, conversation)
 
 
 def _top(span: OtelSpan) -> Top:
