@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from vestige import clock, locks
-from vestige.collector.crash import stamp_dead, stamp_silent
+from vestige.collector.crash import stamp_dead, stamp_headless, stamp_silent
 from vestige.collector.take import Taken, delete_leftovers, read_spill, take
 from vestige.errors import StoreError, UnreadableError, VestigeError
 from vestige.home import Home
@@ -40,6 +40,7 @@ class Collector:
         taken = take(self.home, self.store)
         stamp_dead(self.home, self.store)
         stamp_silent(self.store, clock.SYSTEM.now_ns())
+        stamp_headless(self.store, clock.SYSTEM.now_ns())
         now = clock.monotonic()
         if now >= self._prune_at:
             if self._prune_at:

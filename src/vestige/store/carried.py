@@ -21,11 +21,14 @@ import msgspec
 
 from vestige.record.carried import is_carrier, is_line, is_stand_in
 from vestige.record.types import AnyRecord, Log, SpanClose, SpanOpen
+from vestige.store.base import Headless
 from vestige.store.rows import SELECT_SPAN, RunRow, SpanRow, WriterRow, load_span
 
 LINES = """
--- Lines that are known by what they say; and traces whose first span has not come.
-CREATE INDEX logs_carried ON logs(run, seq) WHERE seq >= 4503599627370496;
+-- Lines that are known by what they say; model calls by what they stand in, and traces whose first
+-- span has not come.
+CREATE INDEX logs_carried ON logs(run, seq - 4503599627370496) WHERE seq >= 4503599627370496;
+CREATE INDEX spans_calls ON spans(run, parent_id) WHERE type = 'llm' AND parent_id IS NOT NULL;
 CREATE INDEX runs_headless ON runs(imported_ns) WHERE root_span IS NULL AND imported_ns IS NOT NULL;
 """
 
@@ -41,19 +44,6 @@ class _Root(msgspec.Struct):
     span_id: str
     started_ns: int
     stands_in: bool
-
-
-class Headless(msgspec.Struct, frozen=True):
-    """A trace of which nothing came for long, and never its first span."""
-
-    run_id: str
-    writer: str
-    tenant: str
-    name: str | None
-    """Of its earliest span; None: only lines came."""
-    component: str | None
-    started_ns: int
-    last_ns: int
 
 
 class Carried:
@@ -230,7 +220,11 @@ def find_headless(connection: sqlite3.Connection, before_ns: int) -> list[Headle
 
 _SPAN = "SELECT seq, status FROM spans WHERE span_id = ? AND run = ?"
 _EVENTS = "SELECT seq FROM logs WHERE run = ? AND span_id = ?"
-_LINE = "SELECT 1 FROM logs WHERE run = ? AND seq = ? AND seq >= 4503599627370496"
+# As the index has it: of the bare column, SQLite would read all that is above the bound.
+_LINE = """
+SELECT 1 FROM logs WHERE run = ? AND seq - 4503599627370496 = ? - 4503599627370496
+  AND seq >= 4503599627370496
+"""
 _ROOT = """
 SELECT s.span_id, s.started_ns, s.seq, w.writer FROM runs r
 JOIN spans s ON s.span_id = r.root_span AND s.run = r.id JOIN writers w ON w.id = s.writer
@@ -240,7 +234,7 @@ _FREE = "UPDATE spans SET parent_id = NULL WHERE run = ? AND parent_id = ?"
 # Of each run the earliest span: SQLite takes the other columns from the row that has the least.
 _HEADLESS = """
 SELECT r.run_id, w.writer, r.tenant, s.name, s.component, min(coalesce(s.started_ns, r.started_ns)), r.last_ns
-FROM runs r LEFT JOIN spans s ON s.run = r.id
+FROM runs r INDEXED BY runs_headless LEFT JOIN spans s ON s.run = r.id
 JOIN writers w ON w.id = coalesce(s.writer, (SELECT writer FROM logs WHERE run = r.id LIMIT 1))
 WHERE r.root_span IS NULL AND r.imported_ns IS NOT NULL AND r.imported_ns < ?
   AND w.writer LIKE 'carried-%' GROUP BY r.id

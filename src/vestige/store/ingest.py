@@ -357,7 +357,8 @@ class Ingest:
             self._refuse_foreign(row[8], record.run_id or "?", f"writer {record.writer}")
             writer = WriterRow(row[0], SeenSet.parse(row[1]), row[2], row[3])
             writer.pid, writer.supervisor, writer.process_span, writer.ended = row[4:8]
-        writer.carries = is_carrier(record.writer)
+        if is_carrier(record.writer):
+            writer.carries = self._nested.any_order = True
         self._writers[record.writer] = writer
         return writer
 

@@ -142,6 +142,7 @@ WHERE run = ? AND id > ? AND parent_id = ? AND type = 'llm' AND status IS NOT NU
 """
 """Model calls inside a span, of the rows after it: an index of a run ends with the row's id, so
 that nothing before it is read."""
+SELECT_INNER_ANY = SELECT_INNER.replace("spans_run", "spans_calls")
 INSERT_SPAN = f"INSERT INTO spans({_COLUMNS}) VALUES ({_values(_COLUMNS)})"
 INSERT_SPAN_AT = f"INSERT INTO spans(id, {_COLUMNS}) VALUES (?, {_values(_COLUMNS)})"
 UPDATE_SPAN = (

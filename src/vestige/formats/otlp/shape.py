@@ -54,8 +54,8 @@ class Shape:
 
     def __init__(self) -> None:
         self._first: Top | None = None
-        self._call: Top | None = None
-        self._entry: Top | None = None
+        self._begun: Top | None = None
+        self._around = False
         self._any: Top | None = None
         self._conversation: str | None = None
         self._own_conversation: str | None = None
@@ -70,10 +70,10 @@ class Shape:
                     self._first = _top(span)
                     self._own_conversation = conversation_of(span)
             else:
-                self._call = _joined(self._call, span)
+                self._begun, self._around = _joined(self._begun, span), True
         elif span.remote or span.kind in _ENTRIES:
-            self._entry = _earlier(self._entry, span)
-        elif self._first is None and self._call is None:
+            self._begun = _joined(self._begun, span)
+        elif self._first is None and self._begun is None:
             self._any = _joined(self._any, span)
 
     def root(self, trace_id: str, *, whole: bool) -> Root | None:
@@ -81,10 +81,10 @@ class Shape:
         conversation = self._own_conversation or self._conversation
         if self._first is not None:
             return Root(self._first.id, self._first, False, False, conversation)
-        top = self._call or self._entry or (self._any if whole else None)
+        top = self._begun or (self._any if whole else None)
         if top is None:
             return None
-        return Root(made_id_of(run_of(trace_id)), top, True, top is self._call, conversation)
+        return Root(made_id_of(run_of(trace_id)), top, True, self._around, conversation)
 
 
 def _top(span: OtelSpan) -> Top:
