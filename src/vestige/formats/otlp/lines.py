@@ -76,7 +76,11 @@ def _level(line: OtelLine) -> str:
     if line.severity == 0:
         text = line.severity_text.lower()
         return {"warning": "warn", "warn": "warn", "error": "error", "fatal": "error", "critical": "error", "debug": "debug", "trace": "debug"}.get(text, "info")  # fmt: skip
-    return "debug" if line.severity <= 8 else "info" if line.severity <= 12 else "warn" if line.severity <= 16 else "error"  # fmt: skip
+    return level_of(line.severity)
+
+
+def level_of(severity: int) -> str:
+    return "debug" if severity <= 8 else "info" if severity <= 12 else "warn" if severity <= 16 else "error"  # fmt: skip
 
 
 def _message(line: OtelLine) -> tuple[str, str | None]:

@@ -7,10 +7,12 @@ so they are the same whichever file or request brings it, and however often.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from hashlib import sha256
 from typing import Final
 
 from vestige.formats.otlp import own
-from vestige.formats.otlp.kinds import RUN, TOOL, component_of, named, type_of
+from vestige.formats.otlp.kinds import RUN, TOOL, component_of, is_log, named, type_of
+from vestige.formats.otlp.lines import level_of
 from vestige.formats.otlp.messages import Content, content_of
 from vestige.formats.otlp.names import (
     FORMAT,
@@ -25,7 +27,7 @@ from vestige.formats.otlp.names import (
 from vestige.formats.otlp.shape import Root
 from vestige.formats.otlp.spans import Event, OtelSpan
 from vestige.formats.otlp.values import Object, text_of
-from vestige.record.carried import STAND_IN, seq_of
+from vestige.record.carried import STAND_IN, line_seq, seq_of
 from vestige.record.types import VERSION, Attributes, KnownRecord, Link, Log, SpanClose, SpanOpen
 from vestige.record.values import clean_attributes, clean_message, clean_name
 
@@ -34,6 +36,7 @@ _STATUSES: Final = {
     "CancelledError": "cancelled", "Cancelled": "cancelled", "KeyboardInterrupt": "cancelled",
     "TimeoutError": "timeout", "APITimeoutError": "timeout", "timeout": "timeout",
 }  # fmt: skip
+_LOGGED: Final = frozenset(("logfire.span_type", "logfire.level_num", "logfire.msg"))
 _RESOURCE_SKIPPED: Final = ("telemetry.sdk.",)
 """Says which library sent it, of every run the same."""
 
@@ -49,6 +52,8 @@ def run_of_span(span: OtelSpan) -> str:
 def records_of_span(span: OtelSpan, root: Root | None) -> Iterator[KnownRecord]:
     if is_own(span):
         yield from own.records_of(span)
+    elif is_log(span):
+        yield _logged(span)
     else:
         yield from _Mapped(span, root).records()
 
@@ -65,6 +70,22 @@ def made_run(trace_id: str, root: Root) -> Iterator[KnownRecord]:
     yield SpanClose(
         VERSION, writer, seq_of(STAND_IN, 2), top.end_ns, run_id, root.id, "error" if top.failed else "ok",
         top.end_ns - top.start_ns,
+    )  # fmt: skip
+
+
+def _logged(span: OtelSpan) -> Log:
+    """A line of the span that it was logged in. Its span's id is what it is known by."""
+    told = {key: value for key, value in span.attributes.items() if key not in _LOGGED}
+    for event in span.events:
+        if event.name == _EXCEPTION:
+            told |= _error(event.attributes)
+    severity = span.attributes.get("logfire.level_num")
+    message = text_of(span.attributes.get("logfire.msg")) or span.name
+    return Log(
+        VERSION, carrier_of_trace(span.trace_id), line_seq(sha256(span.id.encode()).digest()), span.start_ns,
+        run_of(span.trace_id), clean_name(component_of(span.resource, span.scope, FORMAT)),
+        level_of(severity if isinstance(severity, int) else 9), clean_message(message),
+        span.parent_id, _kept(told),
     )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from vestige.formats.otlp.kinds import STEP, component_of, conversation_of, type_of
+from vestige.formats.otlp.kinds import STEP, component_of, conversation_of, is_log, type_of
 from vestige.formats.otlp.names import FORMAT, made_id_of, run_of
 from vestige.formats.otlp.spans import OtelSpan
 from vestige.formats.otlp.values import Object
@@ -59,11 +59,11 @@ class Shape:
         self._any: Top | None = None
         self._conversation: str | None = None
         self._own_conversation: str | None = None
-        self.spans = 0
 
     def add(self, span: OtelSpan) -> None:
-        self.spans += 1
         self._conversation = self._conversation or conversation_of(span)
+        if is_log(span):
+            return
         if not span.parent_id:
             if type_of(span) == STEP:
                 if self._first is None or span.start_ns < self._first.start_ns:
