@@ -260,7 +260,7 @@ ALTER TABLE runs ADD COLUMN imported_ns INTEGER; -- when it came from a file; NU
 
 STEPS: tuple[str, ...] = (
     _RUNS + bodies.TABLES, _FINDINGS, _BUNDLES, _TENANTS, _NOTES, _CLOSES,
-    remote.TABLES, bodies.ROWS, _IMPORTED, remote.HEARD, carried.LINES,
+    remote.TABLES, bodies.ROWS, _IMPORTED, remote.HEARD, carried.INDEXES,
 )  # fmt: skip
 """Step n brings a store from version n to n + 1."""
 
