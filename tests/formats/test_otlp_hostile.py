@@ -131,11 +131,15 @@ def field(number: int, data: bytes) -> bytes:
 
 
 EMPTY_SPANS = field(1, field(2, b"\x12\x00" * 1_000_000))
+GROUP = b"\x7b\x08\x01\x7c"
+"""An old kind of field, number 15, with a number in it."""
 CALL = field(9, field(1, b"gen_ai.input.messages") + field(2, field(1, b"[" + b"[]," * 4_000_001)))
 
 
 @pytest.mark.parametrize(
-    "data", [EMPTY_SPANS, field(1, field(2, field(2, CALL)))], ids=["spans", "JSON in a text"]
+    "data",
+    [EMPTY_SPANS, GROUP + EMPTY_SPANS, field(1, field(2, field(2, CALL)))],
+    ids=["spans", "after a group", "JSON in a text"],
 )
 def test_a_small_binary_request_is_not_taken_apart_into_gigabytes(data: bytes) -> None:
     """An empty span is two bytes, and packed next to nothing."""

@@ -69,10 +69,8 @@ def _refuse_too_many(data: bytes, messages: dict[str, dict[int, str]]) -> None:
                 at += size
             elif kind == 0:
                 _, at = _read_varint(data, at)
-            elif kind in (1, 5):
-                at += 8 if kind == 1 else 4
-            else:
-                break
+            else:  # so many bytes; of a group, none: what is in it counts as if it stood here
+                at += {1: 8, 5: 4}.get(kind, 0)
             if spans > OTLP_SPANS_MAX or parts > OTLP_PARTS_MAX:
                 raise UnreadableError(
                     f"request: more than {OTLP_SPANS_MAX} spans or log records, or {OTLP_PARTS_MAX}"
