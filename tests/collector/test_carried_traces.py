@@ -176,12 +176,15 @@ def test_a_first_span_that_comes_late_has_the_number_of_the_one_that_stood_in(
     """`r1.s1` is the run's first span before and after, and nothing made up is left."""
     keep(store, span(2, told=CHAT))
     (before, call) = store.load_run(run_of(TRACE)).spans
+    cursor = store.cursor()
     keep(store, span(1, status={"code": 2}))
     run = store.load_run(run_of(TRACE))
+    (live,) = store.changes(cursor).spans
 
     assert (before.short_id, before.attributes["otel.made"], call.parent_id) == ("r1.s1", True, before.id)  # fmt: skip
     assert [(each.short_id, each.name, each.type, each.parent_id) for each in run.spans] == [("r1.s1", "span 1", "run", None), ("r1.s2", "span 2", "llm", None)]  # fmt: skip
     assert "otel.made" not in run.spans[0].attributes
+    assert (live.number, live.name, live.status) == (1, "span 1", "error")
     assert (run.info.name, run.info.outcome, run.info.error_count) == ("span 1", "error", 1)
 
 

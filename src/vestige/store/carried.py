@@ -138,6 +138,11 @@ class Carried:
             self._spans[run.run_id, span_id] = span
         return span
 
+    def _tell(self, span: SpanRow) -> None:
+        """A live view hears of rows that are new, and of these."""
+        if span.id is not None:
+            self._connection.execute("INSERT INTO closes(span) VALUES (?)", (span.id,))
+
     def _demote(self, root: _Root, run: RunRow, writer: WriterRow) -> None:
         """An earlier one is here: this one is some work of the run."""
         span = self._load(run, root.span_id)
@@ -146,6 +151,7 @@ class Carried:
         if with_end:
             self._take_back(span, run)
         span.type = _STEP
+        self._tell(span)
         if with_end:
             self._add_again(span, run, writer)
 
@@ -160,6 +166,7 @@ class Carried:
             "?", "?", "?", {},
         )  # fmt: skip
         row.id = made.id
+        self._tell(row)
         self._spans[run.run_id, first.span_id] = row
         for span in self._spans.values():
             if span.run == run.id and span.parent_id == root.span_id:
@@ -201,6 +208,7 @@ class Carried:
         if (started_ns, ended_ns - started_ns, status) == (span.started_ns, span.duration_ns, span.status):  # fmt: skip
             return
         self._take_back(span, run)
+        self._tell(span)
         if begun.time_ns < span.started_ns:
             span.name, span.component = begun.name, begun.component
             run.changes |= {"name": begun.name, "component": begun.component, "started_ns": started_ns}  # fmt: skip
