@@ -69,7 +69,7 @@ def kept(store: SqliteStore) -> dict[str, Any]:
     query = "SELECT type, name, count, errors, duration_ns, input_tokens FROM rollups WHERE count ORDER BY 1, 2"
     own = store._connection.execute("SELECT own_count FROM runs").fetchone()
     return {
-        "run": (info.name, info.outcome, info.started_ns, info.ended_ns, info.duration_ns, info.span_count, info.log_count, info.error_count, info.input_tokens, own),
+        "run": (info.name, info.conversation_id, info.outcome, info.started_ns, info.ended_ns, info.duration_ns, info.span_count, info.log_count, info.error_count, info.input_tokens, own),
         "spans": [(each.id, each.parent_id, each.type, each.name, each.started_ns, each.duration_ns, each.status) for each in run.spans],
         "numbers": sorted(each.short_id for each in run.spans),
         "lines": [(line.span_id, line.message, line.time_ns) for line in run.logs],
@@ -81,11 +81,11 @@ def kept(store: SqliteStore) -> dict[str, Any]:
 ERROR = {"status": {"code": 2}}
 TRACES = {
     "a tree": [span(1), *[span(number, number // 2, CHAT if number % 3 else None) for number in range(2, 9)]],
-    "two without a parent": [span(1), span(2), span(3, 1), span(4, 2, CHAT), span(5, 2, **ERROR)],
-    "calls that stand alone": [span(1, told=CHAT), span(2, told=CHAT, **ERROR), span(3, 1), span(4, told=CHAT)],
+    "two without a parent": [span(1), span(2), span(3, 1, {"session.id": "conv-7"}), span(4, 2, CHAT), span(5, 2, **ERROR)],
+    "calls that stand alone": [span(1, told=CHAT), span(2, told=CHAT, **ERROR), span(3, 1, {"session.id": "conv-7"}), span(4, told=CHAT)],
     "a call beside the first": [span(1, told=CHAT), span(2), span(3, 2), span(4, told=CHAT)],
     "a server's part": [span(2, 1, kind=2), span(3, 2, CHAT), span(4, 1, kind=2, **ERROR)],
-    "a server's part, and the first": [span(2, 1, kind=2), span(3, 2), span(4, 1, kind=2), span(1)],
+    "a server's part, and the first": [span(2, 1, {"session.id": "theirs"}, kind=2), span(3, 2), span(4, 1, kind=2), span(1, told={"session.id": "conv-7"})],
 }  # fmt: skip
 
 

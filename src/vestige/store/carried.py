@@ -66,6 +66,8 @@ class Carried:
         self._roots: dict[int, _Root | None] = {}
         self._begun: dict[int, SpanOpen] = {}
         """Of stand-ins that are here: another opening, whose close is next."""
+        self._joined: set[int] = set()
+        """Runs of which a conversation is known."""
         self._gone: dict[int, str] = {}
         """Stand-ins whose place is taken: nothing is inside them."""
 
@@ -108,6 +110,8 @@ class Carried:
     # --- which span is the run ------------------------------------------------------------------
 
     def _placed(self, record: SpanOpen, run: RunRow, writer: WriterRow) -> SpanOpen:
+        if record.conversation_id is not None:
+            self._join(run, record.conversation_id)
         if record.parent_id is not None:
             if record.parent_id == self._gone.get(run.id):
                 return msgspec.structs.replace(record, parent_id=None)
@@ -117,12 +121,20 @@ class Carried:
         root = self._root(run)
         if root is not None and not root.stands_in:
             if root.started_ns <= record.time_ns:
-                return msgspec.structs.replace(record, type=_STEP, conversation_id=None)
+                return msgspec.structs.replace(record, type=_STEP)
             self._demote(root, run, writer)
         elif root is not None:
             self._give_place(root, record, run)
         self._roots[run.id] = _Root(record.span_id, record.time_ns, False)
         return record
+
+    def _join(self, run: RunRow, conversation_id: str) -> None:
+        """Any span may say which conversation this is; what the first one says counts (ingest.py)."""
+        if run.id not in self._joined:
+            self._joined.add(run.id)
+            (known,) = self._connection.execute(_CONVERSATION, (run.id,)).fetchone()
+            if known is None:
+                run.changes.setdefault("conversation_id", conversation_id)
 
     def _root(self, run: RunRow) -> _Root | None:
         if run.id not in self._roots:
@@ -233,6 +245,7 @@ def find_headless(connection: sqlite3.Connection, before_ns: int) -> list[Headle
 
 
 _SPAN = "SELECT seq, status FROM spans WHERE span_id = ? AND run = ?"
+_CONVERSATION = "SELECT conversation_id FROM runs WHERE id = ?"
 _EVENTS = "SELECT seq FROM logs WHERE run = ? AND span_id = ?"
 # As the index has it: of the bare column, SQLite would read all that is above the bound.
 _LINE = """

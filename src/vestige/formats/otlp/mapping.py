@@ -11,7 +11,15 @@ from hashlib import sha256
 from typing import Final
 
 from vestige.formats.otlp import own
-from vestige.formats.otlp.kinds import RUN, TOOL, component_of, is_log, named, type_of
+from vestige.formats.otlp.kinds import (
+    RUN,
+    TOOL,
+    component_of,
+    conversation_of,
+    is_log,
+    named,
+    type_of,
+)
 from vestige.formats.otlp.lines import level_of
 from vestige.formats.otlp.messages import Content, content_of
 from vestige.formats.otlp.names import (
@@ -136,7 +144,7 @@ class _Mapped:
             name = span.attributes.get("traceloop.entity.name")
             told.setdefault("tool_name", name if isinstance(name, str) else span.name)
         told |= self._aside()
-        conversation = None
+        conversation = conversation_of(span)
         if self._is_run and self._root is not None:
             conversation = self._root.conversation
             told |= {TRACE_ID: span.trace_id} | _resource(span.resource)
