@@ -17,6 +17,7 @@ from vestige.transfer.opening import open_path
 
 RECORDED = Path(__file__).parents[1] / "data" / "otlp"
 NAMES = sorted(path.stem for path in RECORDED.glob("*.jsonl"))
+REDACTOR = Redactor()
 QUESTION = "How long do refunds take?"
 
 
@@ -93,7 +94,7 @@ def test_received_request_by_request_it_is_the_same_run_as_from_a_file(
     lines = (RECORDED / f"{name}.jsonl").read_bytes().splitlines()
     with SqliteStore.open(tmp_path / "store.db") as store:
         for line in lines + lines[:3]:
-            keep_spans(store, open_spans(line, "otlp-traces-json", Redactor()), "default")
+            keep_spans(store, open_spans(line, "otlp-traces-json", REDACTOR), "default")
         (info,) = store.list_runs(RunFilter())
         received = store.load_run(info.id)
     with open_path(RECORDED / f"{name}.jsonl") as debugger:
