@@ -307,6 +307,12 @@ OTLP_LINE_MAX = 96 * MIB
 OTLP_BRACKETS_MAX = 4_000_000
 """Objects and arrays of one line: `[[],[],…` costs thirty times its size when it is decoded."""
 
+OTLP_PARTS_MAX = 2_000_000
+"""Messages inside a binary request: an empty one is two bytes of it, and hundreds in memory."""
+
+OTLP_SPANS_MAX = 100_000
+"""Spans, or log records, of one request: exporters send some hundred, and whoever sends more at once makes all others wait."""
+
 OTLP_LINE_BYTES = 4 * MIB
 """What is written as one line, unless a single span is longer."""
 

@@ -12,12 +12,17 @@ from wink_samples import make_bundle
 
 from vestige.artifacts import SuiteRecorder
 from vestige.clock import SYSTEM, FakeClock
+from vestige.collector.crash import stamp_dead
+from vestige.formats.base import Source
 from vestige.home import Home
-from vestige.limits import MIB
+from vestige.limits import IMPORT_BATCH, MIB
+from vestige.record.redact import Redactor
+from vestige.record.types import VERSION, KnownRecord, Log, SpanOpen
 from vestige.store.base import RunFilter
 from vestige.store.retention import DEFAULT_RETENTION
 from vestige.store.sqlite import SqliteStore
 from vestige.transfer import import_path
+from vestige.transfer.importing import take_source
 
 SECRET = "sk-ant-api03-" + "q9Zr7Lk2" * 8
 
@@ -128,3 +133,27 @@ def test_large_bodies_are_not_held_all_at_once(tmp_path: Path, store: SqliteStor
 
     assert imported.records == 2 * 30 + 2
     assert peak < size // 2
+
+
+def test_a_collector_that_looks_between_two_batches_takes_an_import_for_no_dead_process(
+    home: Home,
+) -> None:
+    """Its stamp would have the numbers of the records that are yet to come, and those would be lost."""
+    home.make()
+    own, writer, root = run_id(1), "a" * 16, "1" * 16
+    stamped = []
+
+    def records() -> Iterator[KnownRecord]:
+        yield SpanOpen(VERSION, writer, 1, 10, own, root, "c", "run", "big")
+        for seq in range(2, IMPORT_BATCH + 4):
+            if seq == IMPORT_BATCH + 1:
+                with SqliteStore.open(home.store) as collecting:
+                    stamped.append(stamp_dead(home, collecting))
+            yield Log(VERSION, writer, seq, 10 + seq, own, "c", "info", f"line {seq}", root)
+
+    with SqliteStore.open(home.store) as store:
+        taken = take_source(store, Source(own, writer, records()), Redactor())
+        last = store.load_run(own).logs[-1]
+
+    assert (stamped, taken) == ([0], IMPORT_BATCH + 3)
+    assert last.message == f"line {IMPORT_BATCH + 3}"

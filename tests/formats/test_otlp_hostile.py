@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from vestige.collector.traces import open_spans
 from vestige.errors import ParcelError, UnreadableError
 from vestige.formats import otlp
+from vestige.formats.otlp.requests import read_request
 from vestige.record.redact import Redactor
 from vestige.transfer.opening import open_path
 
@@ -118,3 +119,50 @@ def test_a_trace_whose_spans_are_each_other_s_parents_is_shown(tmp_path: Path) -
     done = subprocess.run([sys.executable, "-m", "vestige", "show", str(path)], capture_output=True, text=True, timeout=60)  # fmt: skip
 
     assert done.returncode == 0 and done.stdout.count(" x ") >= 2, done
+
+
+def field(number: int, data: bytes) -> bytes:
+    """Of a binary message: one that has a length."""
+    size, made = len(data), bytearray((number << 3 | 2,))
+    while size > 0x7F:
+        made.append(size & 0x7F | 0x80)
+        size >>= 7
+    return bytes(made) + bytes((size,)) + data
+
+
+EMPTY_SPANS = field(1, field(2, b"\x12\x00" * 1_000_000))
+GROUP = b"\x7b\x08\x01\x7c"
+"""An old kind of field, number 15, with a number in it."""
+CALL = field(9, field(1, b"gen_ai.input.messages") + field(2, field(1, b"[" + b"[]," * 4_000_001)))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [EMPTY_SPANS, GROUP + EMPTY_SPANS, field(1, field(2, field(2, CALL)))],
+    ids=["spans", "after a group", "JSON in a text"],
+)
+def test_a_small_binary_request_is_not_taken_apart_into_gigabytes(data: bytes) -> None:
+    """An empty span is two bytes, and packed next to nothing."""
+    with pytest.raises(UnreadableError, match="request: more than"):
+        read_request(data, "traces", "protobuf")
+
+
+def test_a_request_has_no_more_spans_than_can_be_read_while_others_wait() -> None:
+    spans = b'{"resourceSpans":[{"scopeSpans":[{"spans":[' + b"{}," * 100_001 + b"{}]}]}]}"
+    with pytest.raises(UnreadableError, match="more than 100000 spans"):
+        read_request(spans, "traces", "json")
+
+
+def test_a_long_binary_request_is_read_as_before() -> None:
+    """Its lengths are looked at first; texts, numbers and what is nested are passed over rightly."""
+    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+    sent = ExportTraceServiceRequest()
+    into = sent.resource_spans.add().scope_spans.add()
+    for number in range(1, 40):
+        span = into.spans.add(trace_id=b"\x0e" * 16, span_id=number.to_bytes(8, "big"), name="s" * 200, start_time_unix_nano=10**18, end_time_unix_nano=10**18 + 1, flags=0x300)  # fmt: skip
+        span.attributes.add(key="text").value.string_value = "x" * 40_000
+        span.attributes.add(key="list").value.array_value.values.add().double_value = 0.5
+    taken = read_request(sent.SerializeToString(), "traces", "protobuf")
+
+    assert (taken.accepted, taken.rejected) == (39, 0)

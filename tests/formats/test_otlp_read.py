@@ -340,6 +340,17 @@ def test_a_trace_over_several_files_of_a_folder_is_one_run(
     assert {each.name for each in store.load_run(run_of(TRACE)).spans} >= {"span 1", "span 2"}
 
 
+def test_all_files_of_a_folder_are_read_however_many_they_are(
+    tmp_path: Path, store: SqliteStore
+) -> None:
+    folder = tmp_path / "traces"
+    folder.mkdir()
+    for number in range(1, 252):
+        write(folder / f"{number}.jsonl", request(span(1, traceId=f"{number:032x}")))
+
+    assert len(list(import_path(store, folder))) == 251
+
+
 def test_messages_that_came_as_log_records_are_the_call_s_bodies(tmp_path: Path) -> None:
     """The older way of the GenAI conventions; other lines are lines of the run."""
     call = {key: value for key, value in GEN_AI.items() if "messages" not in key and "system_i" not in key}  # fmt: skip

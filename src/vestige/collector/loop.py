@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from vestige import clock, locks
-from vestige.collector.crash import stamp_dead, stamp_silent
+from vestige.collector.crash import stamp_dead, stamp_headless, stamp_silent
 from vestige.collector.take import Taken, delete_leftovers, read_spill, take
 from vestige.errors import StoreError, UnreadableError, VestigeError
 from vestige.home import Home
@@ -49,6 +49,7 @@ class Collector:
             failed = error  # it may never be readable, and the others must not wait for it
         stamp_dead(self.home, self.store)
         stamp_silent(self.store, clock.SYSTEM.now_ns())
+        stamp_headless(self.store, clock.SYSTEM.now_ns())
         now = clock.monotonic()
         if now >= self._prune_at:
             if self._prune_at:

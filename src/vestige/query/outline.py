@@ -28,6 +28,7 @@ from vestige.query.layout import Asked, fit
 from vestige.query.shape import draw_shape
 from vestige.query.show import run_data
 from vestige.query.timeline import NOT_SHOWN, say_attributes
+from vestige.record.carried import voice
 from vestige.record.run import RunInfo, put_in_order
 from vestige.store import outlines
 from vestige.store.base import Store
@@ -126,10 +127,16 @@ def outline_answer(
         connection, {row[4] for row in found.spans} | {row[3] for row in found.logs}
     )
     spans = put_in_order(
-        found.spans, lambda row: writers.get(row[4], ""), itemgetter(5), itemgetter(6)
+        found.spans,
+        lambda row: voice(writers.get(row[4], ""), row[2], row[5]),
+        itemgetter(5),
+        itemgetter(6),
     )
     logs = put_in_order(
-        found.logs, lambda row: writers.get(row[3], ""), itemgetter(1), itemgetter(4)
+        found.logs,
+        lambda row: voice(writers.get(row[3], ""), row[2], row[1]),
+        itemgetter(1),
+        itemgetter(4),
     )
     arguments = _read_arguments(store, spans)
     return OutlineAnswer(

@@ -135,6 +135,19 @@ class Pruned(msgspec.Struct, frozen=True):
     freed_bytes: int
 
 
+class Headless(msgspec.Struct, frozen=True):
+    """A trace of which nothing came for long, and never its first span."""
+
+    run_id: str
+    writer: str
+    tenant: str
+    name: str | None
+    """Of its earliest span; None: only lines came."""
+    component: str | None
+    started_ns: int
+    last_ns: int
+
+
 class Place(msgspec.Struct, frozen=True):
     """Where something was found: a span of a run; or the run itself, span_id None."""
 
@@ -228,6 +241,9 @@ class Store(Protocol):
 
     def remote_silent(self, before_ns: int) -> set[str]:
         """Of them, those with open spans of which nothing came since."""
+
+    def headless(self, before_ns: int) -> Sequence[Headless]:
+        """Carried traces whose first span has not come, and nothing else since."""
 
     def find_remote_fault(self, writer: str) -> str | None:
         """What faulthandler left on another machine."""

@@ -1,7 +1,8 @@
 """Take a batch of records into the tables: all of it, once, whatever order it comes in.
 
 Spans are folded in memory first (an opening and its close in one batch are one row),
-then written with few statements. What was seen before, by (writer, seq), is passed over.
+then written with few statements. What was seen before, by (writer, seq), is passed over; what a
+carrier brings is known by its span (carried.py).
 The caller owns the transaction: rows and the journal's offset are committed together.
 """
 
@@ -18,6 +19,7 @@ import msgspec
 
 from vestige.errors import ForeignRunError, UsageError
 from vestige.limits import MIB, SUM_MAX
+from vestige.record.carried import is_carrier
 from vestige.record.line import render_line
 from vestige.record.tenant import DEFAULT_TENANT, is_tenant
 from vestige.record.types import (
@@ -33,6 +35,7 @@ from vestige.record.types import (
     Unknown,
 )
 from vestige.store.bodies import Bodies
+from vestige.store.carried import Carried
 from vestige.store.nested import NestedCalls
 from vestige.store.rollups import Rollups, count_of
 from vestige.store.rows import (
@@ -90,6 +93,7 @@ class Ingest:
         self._unknown: list[tuple[Any, ...]] = []
         self._rollups = Rollups(tenant)
         self._nested = NestedCalls(connection, self._spans, self._rollups)
+        self._carried = Carried(connection, self._spans, self._take_back, self._ended)
         self._waiting: list[list[int | str | None]] = []
         self._texts: list[tuple[bytes, int]] = []
         self._waiting_bytes = 0
@@ -108,9 +112,20 @@ class Ingest:
         }
         for record in records:
             writer = writers.get(record.writer) or self._load_writer(record)
-            if writer.seen.add(record.seq):
+            if writer.carries:
+                sifted = self._sift(record, writer)
+                if sifted is not None:
+                    self.taken += 1
+                    kinds[type(sifted)](sifted, writer)
+            elif writer.seen.add(record.seq):
                 self.taken += 1
                 kinds[type(record)](record, writer)
+
+    def _sift(self, record: AnyRecord, writer: WriterRow) -> AnyRecord | None:
+        if isinstance(record, Unknown):
+            return record
+        run = self._runs.get(record.run_id) or self._load_run(record.run_id, record.time_ns)
+        return self._carried.sift(record, run, writer)
 
     # --- the kinds ----------------------------------------------------------------------------
 
@@ -327,18 +342,23 @@ class Ingest:
             (record.writer,),
         ).fetchone()
         if row is None:
+            # No carrier is a process that could have died.
+            ended = "imported" if is_carrier(record.writer) else None
             cursor = self._connection.execute(
-                "INSERT INTO writers(writer, first_ns, last_ns, seen, tenant)"
-                " VALUES (?, ?, ?, '[]', ?)",
-                (record.writer, time_ns, time_ns, self._tenant),
+                "INSERT INTO writers(writer, first_ns, last_ns, seen, tenant, ended)"
+                " VALUES (?, ?, ?, '[]', ?, ?)",
+                (record.writer, time_ns, time_ns, self._tenant, ended),
             )
             assert cursor.lastrowid is not None
             writer = WriterRow(cursor.lastrowid, SeenSet(), time_ns, time_ns)
+            writer.ended = ended
         else:
             # Else one tenant could say that it has brought what another is about to bring.
             self._refuse_foreign(row[8], record.run_id or "?", f"writer {record.writer}")
             writer = WriterRow(row[0], SeenSet.parse(row[1]), row[2], row[3])
             writer.pid, writer.supervisor, writer.process_span, writer.ended = row[4:8]
+        if is_carrier(record.writer):
+            writer.carries = self._nested.any_order = True
         self._writers[record.writer] = writer
         return writer
 

@@ -16,6 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from vestige.limits import SUM_MAX
+from vestige.record.carried import voice
 from vestige.record.run import BodyRef, LinkInfo, LogInfo, Run, RunInfo, SpanInfo, in_order
 from vestige.record.tenant import DEFAULT_TENANT
 from vestige.record.types import OWN_COMPONENT
@@ -231,7 +232,7 @@ def _run_info(row: Sequence[Any]) -> RunInfo:
 
 def _span_info(run: str, row: Sequence[Any], writers: Mapping[int, str]) -> SpanInfo:
     return SpanInfo(
-        id=row[0], short_id=f"{run}.s{row[1]}", parent_id=row[2], writer=writers[row[3]], seq=row[4],
+        id=row[0], short_id=f"{run}.s{row[1]}", parent_id=row[2], writer=voice(writers[row[3]], row[0], row[4]), seq=row[4],
         started_ns=row[5], type=row[6], name=row[7], component=row[8], status=row[9],
         duration_ns=row[10], attributes=_decode(row[11]) if row[11] else {},
         redacted=_decode(row[12]) if row[12] else {},
@@ -242,7 +243,7 @@ def _span_info(run: str, row: Sequence[Any], writers: Mapping[int, str]) -> Span
 
 def _log_info(row: Sequence[Any], writers: Mapping[int, str]) -> LogInfo:
     return LogInfo(
-        span_id=row[0], writer=writers[row[1]], seq=row[2], time_ns=row[3], level=row[4], component=row[5],
+        span_id=row[0], writer=voice(writers[row[1]], row[0], row[2]), seq=row[2], time_ns=row[3], level=row[4], component=row[5],
         message=row[6], attributes=_decode(row[7]) if row[7] else {},
         redacted=_decode(row[8]) if row[8] else {}, body=_body_ref(row[9], row[10], row[11]),
     )  # fmt: skip
@@ -250,7 +251,7 @@ def _log_info(row: Sequence[Any], writers: Mapping[int, str]) -> LogInfo:
 
 def _log_place(row: Sequence[Any], writers: Mapping[int, str]) -> LogInfo:
     return LogInfo(
-        span_id=row[0], writer=writers[row[1]], seq=row[2], time_ns=row[3], level=row[4], component=row[5],
+        span_id=row[0], writer=voice(writers[row[1]], row[0], row[2]), seq=row[2], time_ns=row[3], level=row[4], component=row[5],
         message="", attributes={}, redacted={}, body=None, row=row[6],
     )  # fmt: skip
 

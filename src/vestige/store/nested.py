@@ -8,9 +8,9 @@ when an end is taken back.
     nested = NestedCalls(connection, spans, rollups)
     nested.fold(span, run, 1)       # a call was just added up; -1: it is being taken back
 
-The common case, a call that stands in no other, costs one look into a dict. Not seen: an inner call
-that was taken in by an earlier batch than the opening of the outer one, which no writer's own order
-allows.
+The common case, a call that stands in no other, costs one look into a dict. An inner call that was
+taken in by an earlier batch than the opening of the outer one, which no writer's own order allows, is
+looked for only where spans come in any order (carried.py).
 """
 
 from __future__ import annotations
@@ -23,7 +23,14 @@ import msgspec
 
 from vestige.limits import SUM_MAX
 from vestige.store.rollups import Rollups, count_of
-from vestige.store.rows import SELECT_ABOVE, SELECT_INNER, RunRow, SpanRow, load_span
+from vestige.store.rows import (
+    SELECT_ABOVE,
+    SELECT_INNER,
+    SELECT_INNER_ANY,
+    RunRow,
+    SpanRow,
+    load_span,
+)
 
 Key = tuple[str, str]
 """A run's id and a span's."""
@@ -44,6 +51,8 @@ class NestedCalls:
         """Of spans that are in the table and not in the batch: is it a model call, does it count."""
         self._inner: dict[Key, list[SpanRow]] = {}
         """Calls of the batch that stand in a model call, or in a span that is not known yet."""
+        self.any_order = False
+        """Spans come before those that they stand in, too."""
 
     def fold(self, span: SpanRow, run: RunRow, times: int) -> None:
         """A model call was added up (1) or is taken back (-1): see to those above and inside it."""
@@ -84,9 +93,10 @@ class NestedCalls:
         """The model calls in this one that were added up."""
         key = (run.run_id, span.span_id)
         found = {each.span_id: each for each in self._inner.get(key, ())}
-        if span.id is not None:
-            rows = self._connection.execute(SELECT_INNER, (run.id, span.id, span.span_id))
-            for row in rows.fetchall():
+        if span.id is not None or self.any_order:
+            after = 0 if self.any_order else span.id
+            query = SELECT_INNER_ANY if self.any_order else SELECT_INNER
+            for row in self._connection.execute(query, (run.id, after, span.span_id)).fetchall():
                 inner = load_span(row)
                 found.setdefault(inner.span_id, self._spans.get((run.run_id, inner.span_id), inner))
         return [each for each in found.values() if each.status is not None]

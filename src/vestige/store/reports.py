@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from vestige.errors import UsageError
+from vestige.record.carried import voice
 from vestige.record.run import PARTIAL, put_in_order
 from vestige.record.types import OWN_COMPONENT
 from vestige.store.base import Store
@@ -356,7 +357,12 @@ def find_places(
     rows = connection.execute(
         _PLACES, {"run": run_id, "spans": msgspec.json.encode(list(span_ids)).decode()}
     ).fetchall()
-    ordered = put_in_order(rows, lambda row: row[2], lambda row: row[3] or 0, lambda row: row[4])
+    ordered = put_in_order(
+        rows,
+        lambda row: voice(row[2], row[0], row[3]),
+        lambda row: row[3] or 0,
+        lambda row: row[4],
+    )
     return [(row[0], row[1]) for row in ordered]
 
 

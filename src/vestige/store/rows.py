@@ -30,6 +30,7 @@ class WriterRow:
     """A writer's row while a batch is taken in."""
 
     __slots__ = (
+        "carries",
         "dropped",
         "ended",
         "first_ns",
@@ -44,6 +45,8 @@ class WriterRow:
     def __init__(self, id: int, seen: SeenSet, first_ns: int, last_ns: int) -> None:
         self.id, self.seen, self.first_ns, self.last_ns = id, seen, first_ns, last_ns
         self.dropped = 0
+        self.carries = False
+        """It is a carrier: see carried.py."""
         self.pid: int | None = None
         self.supervisor: str | None = None
         self.process_span: str | None = None
@@ -139,6 +142,10 @@ WHERE run = ? AND id > ? AND parent_id = ? AND type = 'llm' AND status IS NOT NU
 """
 """Model calls inside a span, of the rows after it: an index of a run ends with the row's id, so
 that nothing before it is read."""
+SELECT_INNER_ANY = SELECT_INNER.replace("spans_run", "spans_carried").replace(
+    "seq IS NOT NULL", "seq >= 4294967296"
+)
+"""Of all rows, where spans come in any order: see carried.py."""
 INSERT_SPAN = f"INSERT INTO spans({_COLUMNS}) VALUES ({_values(_COLUMNS)})"
 INSERT_SPAN_AT = f"INSERT INTO spans(id, {_COLUMNS}) VALUES (?, {_values(_COLUMNS)})"
 UPDATE_SPAN = (

@@ -26,10 +26,22 @@ from vestige.record.note import Note
 from vestige.record.run import LogInfo, Run, RunInfo
 from vestige.record.tenant import DEFAULT_TENANT
 from vestige.record.types import AnyRecord, BodyInfo
-from vestige.store import ask, changes, loading, notes, remote, retention, schema, search, tenancy
+from vestige.store import (
+    ask,
+    carried,
+    changes,
+    loading,
+    notes,
+    remote,
+    retention,
+    schema,
+    search,
+    tenancy,
+)
 from vestige.store.base import (
     CheckResult,
     ConversationInfo,
+    Headless,
     Listed,
     OpenSpan,
     Place,
@@ -213,6 +225,9 @@ class SqliteStore:
 
     def remote_silent(self, before_ns: int) -> set[str]:
         return remote.silent(self._connection, before_ns)
+
+    def headless(self, before_ns: int) -> Sequence[Headless]:
+        return carried.find_headless(self._connection, before_ns)
 
     def find_remote_fault(self, writer: str) -> str | None:
         return remote.find_fault(self._connection, writer)

@@ -196,8 +196,13 @@ def take_source(store: Store, source: Source, redactor: Redactor, tell: Tell | N
     runs: set[str] = set()
     with calm():
         for batch in _batches(source.records):
-            taken += store.append(masked(batch, redactor))
-            writers.update({record.writer for record in batch})
+            own = {record.writer for record in batch}
+            with store.together():
+                taken += store.append(masked(batch, redactor))
+                # At once: a collector that looks between two batches would take it for dead.
+                for writer in own:
+                    store.end_writer(writer, "imported")
+            writers |= own
             runs.update({record.run_id for record in batch})
             if tell is not None:
                 tell(len(batch))

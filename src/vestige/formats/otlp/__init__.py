@@ -9,7 +9,8 @@ requests.py  a request of OTLP/HTTP as records                protobuf.py  binar
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 from vestige.formats.base import Problem, RunToWrite, Source
@@ -17,14 +18,14 @@ from vestige.formats.base import Problem, RunToWrite, Source
 _SNIFFED = 64 * 1024
 _SIGNS = (b'"resourceSpans"', b'"resourceLogs"', b'"resource_spans"', b'"resource_logs"')
 _FILES_MAX = 200
-"""Files of a folder that are looked at: a collector keeps a hundred of its own."""
+"""Files of a folder that are looked at to tell what it is: a collector keeps a hundred of its own."""
 
 
 def sniff(path: Path) -> bool:
     """JSON that names what OTLP begins with; or a folder with such files."""
     try:
         if path.is_dir():
-            return any(_sniff_file(each) for each in _files(path))
+            return any(_sniff_file(each) for each in _files(islice(path.iterdir(), _FILES_MAX)))
         return _sniff_file(path)
     except OSError:
         return False
@@ -39,9 +40,8 @@ def _sniff_file(path: Path) -> bool:
     return begins and any(sign in start for sign in _SIGNS)
 
 
-def _files(folder: Path) -> list[Path]:
+def _files(found: Iterable[Path]) -> list[Path]:
     """By name: a collector's older files carry a time."""
-    found = [each for _, each in zip(range(_FILES_MAX), folder.iterdir(), strict=False)]
     return sorted(each for each in found if each.suffix in (".json", ".jsonl"))
 
 
@@ -50,7 +50,7 @@ def find(path: Path) -> Iterator[Path]:
     from vestige.formats.otlp.files import places
 
     if path.is_dir():
-        for each in _files(path):
+        for each in _files(path.iterdir()):
             if _sniff_file(each):
                 yield from places(each)
     else:

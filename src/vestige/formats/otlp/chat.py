@@ -100,7 +100,7 @@ def parts_text(parts: Any) -> str:
 def tools_of(attributes: Object, definitions: Any) -> list[Any]:
     """The tools that were offered."""
     if isinstance(definitions, list):
-        return [each if "function" in each else {"type": "function", "function": {key: value for key, value in each.items() if key != "type"}} for each in objects_of(definitions)]  # fmt: skip
+        return [each if "function" in each else {"type": "function", "function": _function(each)} for each in objects_of(definitions)]  # fmt: skip
     tools: list[Any] = []
     for each in unflattened(attributes, "llm.tools."):
         schema = object_of(each.get("tool")).get("json_schema")
@@ -117,6 +117,15 @@ def tools_of(attributes: Object, definitions: Any) -> list[Any]:
                 del each["parameters"]
         tools.append({"type": "function", "function": each})
     return tools
+
+
+def _function(told: Object) -> Object:
+    """A provider's own definition of a tool: only Anthropic has another name for its parameters."""
+    return {
+        "parameters" if key == "input_schema" else key: value
+        for key, value in told.items()
+        if key != "type"
+    }
 
 
 # --- keys that count up ---------------------------------------------------------------------------

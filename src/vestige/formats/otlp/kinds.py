@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from vestige.formats.otlp.spans import OtelSpan
-from vestige.formats.otlp.values import Object, int_of, text_of
+from vestige.formats.otlp.values import Object, decoded, int_of, text_of
 
 RUN: Final = "run"
 STEP: Final = "step"
@@ -50,9 +50,9 @@ ALIASES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "cache_write_tokens": (
         "gen_ai.usage.cache_creation.input_tokens", "gen_ai.usage.cache_creation_input_tokens",
-        "gen_ai.usage.details.cache_write_tokens", "llm.token_count.prompt_details.cache_write",
+        "gen_ai.usage.cache_write.input_tokens", "gen_ai.usage.details.cache_write_tokens", "llm.token_count.prompt_details.cache_write",
     ),
-    "finish_reason": ("gen_ai.response.finish_reasons", "llm.finish_reason", "gen_ai.completion.0.finish_reason"),
+    "finish_reason": ("gen_ai.response.finish_reasons", "llm.finish_reason", "gen_ai.completion.0.finish_reason", "anthropic.message.stop_reason"),
     "tool_name": ("gen_ai.tool.name", "tool.name"),
     "tool_call_id": ("gen_ai.tool.call.id", "tool_call.id", "tool.id"),
     "status_code": ("http.response.status_code", "http.status_code"),
@@ -82,6 +82,13 @@ def type_of(span: OtelSpan) -> str:
     if span.kind == "CLIENT" and ("http.request.method" in told or "http.method" in told):
         return "http"
     return STEP
+
+
+def is_log(span: OtelSpan) -> bool:
+    """Logfire sends what was logged as a span without a duration. One that nothing is around is all
+    that there is of its trace, and stays one."""
+    told = span.attributes.get("logfire.span_type") == "log"
+    return told and bool(span.parent_id) and type_of(span) == STEP
 
 
 def conversation_of(span: OtelSpan) -> str | None:
@@ -121,6 +128,7 @@ def _value(ours: str, value: Any) -> Any:
         count = int_of(value)
         return count if count is not None and count >= 0 else None
     if ours == "finish_reason":
+        value = decoded(value)
         if isinstance(value, list):
             value = next((each for each in value if isinstance(each, str)), None)
         return {"tool_call": "tool_calls"}.get(value, value) if isinstance(value, str) else None

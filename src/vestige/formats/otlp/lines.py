@@ -12,12 +12,12 @@ from typing import Any
 
 import msgspec
 
-from vestige.formats.base import derived_writer
 from vestige.formats.otlp.chat import Told
 from vestige.formats.otlp.kinds import component_of
-from vestige.formats.otlp.names import FORMAT, run_of
+from vestige.formats.otlp.names import FORMAT, carrier_of_trace, run_of
 from vestige.formats.otlp.spans import Event, OtelLine
 from vestige.formats.otlp.values import Object, any_value, object_of, text_of
+from vestige.record.carried import line_seq
 from vestige.record.types import VERSION, Log
 from vestige.record.values import clean_attributes, clean_message, clean_name, clean_text, cut
 
@@ -43,12 +43,12 @@ class Lines:
     """Makes lines; counts those that are alike."""
 
     def __init__(self) -> None:
-        self._times: Counter[str] = Counter()
+        self._times: Counter[bytes] = Counter()
 
     def record_of(self, line: OtelLine) -> Log:
         digest = _digest(line)
         self._times[digest] += 1
-        writer = derived_writer(FORMAT, f"{line.trace_id}\0line {digest} {self._times[digest]}")
+        again = hashlib.sha256(digest + str(self._times[digest]).encode()).digest()
         message, body = _message(line)
         told: Object = {_EXCEPTION.get(key, key): value for key, value in line.attributes.items()}
         if line.event_name:
@@ -57,25 +57,30 @@ class Lines:
         if line.scope and line.scope != component:
             told["otel.scope"] = line.scope
         return Log(
-            VERSION, writer, 1, line.time_ns, run_of(line.trace_id), component, _level(line),
-            clean_message(message), line.span_id or None, clean_attributes(told), body,
+            VERSION, carrier_of_trace(line.trace_id), line_seq(again), line.time_ns,
+            run_of(line.trace_id), component, _level(line), clean_message(message),
+            line.span_id or None, clean_attributes(told), body,
         )  # fmt: skip
 
 
-def _digest(line: OtelLine) -> str:
+def _digest(line: OtelLine) -> bytes:
     said = (line.span_id, line.time_ns, line.severity, line.event_name, line.body, line.attributes)
     try:
         raw = msgspec.json.encode(said, order="deterministic", enc_hook=repr)
     except (UnicodeEncodeError, OverflowError, RecursionError, TypeError):
         raw = repr(said).encode(errors="backslashreplace")
-    return hashlib.sha256(raw).hexdigest()
+    return hashlib.sha256(raw).digest()
 
 
 def _level(line: OtelLine) -> str:
     if line.severity == 0:
         text = line.severity_text.lower()
         return {"warning": "warn", "warn": "warn", "error": "error", "fatal": "error", "critical": "error", "debug": "debug", "trace": "debug"}.get(text, "info")  # fmt: skip
-    return "debug" if line.severity <= 8 else "info" if line.severity <= 12 else "warn" if line.severity <= 16 else "error"  # fmt: skip
+    return level_of(line.severity)
+
+
+def level_of(severity: int) -> str:
+    return "debug" if severity <= 8 else "info" if severity <= 12 else "warn" if severity <= 16 else "error"  # fmt: skip
 
 
 def _message(line: OtelLine) -> tuple[str, str | None]:

@@ -7,24 +7,35 @@ so they are the same whichever file or request brings it, and however often.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from hashlib import sha256
 from typing import Final
 
 from vestige.formats.otlp import own
-from vestige.formats.otlp.kinds import RUN, TOOL, component_of, named, type_of
+from vestige.formats.otlp.kinds import (
+    RUN,
+    TOOL,
+    component_of,
+    conversation_of,
+    is_log,
+    named,
+    type_of,
+)
+from vestige.formats.otlp.lines import level_of
 from vestige.formats.otlp.messages import Content, content_of
 from vestige.formats.otlp.names import (
     FORMAT,
     MADE,
     SEQ,
     TRACE_ID,
-    made_writer_of,
+    carrier_of_trace,
     own_run_of,
+    rank_of,
     run_of,
-    span_writer_of,
 )
 from vestige.formats.otlp.shape import Root
 from vestige.formats.otlp.spans import Event, OtelSpan
 from vestige.formats.otlp.values import Object, text_of
+from vestige.record.carried import STAND_IN, line_seq, seq_of
 from vestige.record.types import VERSION, Attributes, KnownRecord, Link, Log, SpanClose, SpanOpen
 from vestige.record.values import clean_attributes, clean_message, clean_name
 
@@ -33,6 +44,7 @@ _STATUSES: Final = {
     "CancelledError": "cancelled", "Cancelled": "cancelled", "KeyboardInterrupt": "cancelled",
     "TimeoutError": "timeout", "APITimeoutError": "timeout", "timeout": "timeout",
 }  # fmt: skip
+_LOGGED: Final = frozenset(("logfire.span_type", "logfire.level_num", "logfire.msg"))
 _RESOURCE_SKIPPED: Final = ("telemetry.sdk.",)
 """Says which library sent it, of every run the same."""
 
@@ -48,25 +60,40 @@ def run_of_span(span: OtelSpan) -> str:
 def records_of_span(span: OtelSpan, root: Root | None) -> Iterator[KnownRecord]:
     if is_own(span):
         yield from own.records_of(span)
+    elif is_log(span):
+        yield _logged(span)
     else:
         yield from _Mapped(span, root).records()
 
 
 def made_run(trace_id: str, root: Root) -> Iterator[KnownRecord]:
-    """A run that is no span of its trace. Its end has a writer for each time at which it may be:
-    what has grown since has a later one, and the last counts."""
-    top, run_id = root.top, run_of(trace_id)
-    writer = made_writer_of(trace_id, "run")
+    """A run that is no span of its trace: it stands in for the first one, and grows with the trace."""
+    top, run_id, writer = root.top, run_of(trace_id), carrier_of_trace(trace_id)
     yield SpanOpen(
-        VERSION, writer, 1, top.start_ns, run_id, root.id, clean_name(top.component), RUN,
+        VERSION, writer, seq_of(STAND_IN, 1), top.start_ns, run_id, root.id, clean_name(top.component), RUN,
         clean_name(top.name or FORMAT), None,
         None if root.conversation is None else clean_name(root.conversation),
         clean_attributes({TRACE_ID: trace_id, MADE: True} | _resource(top.resource)),
     )  # fmt: skip
-    writer = made_writer_of(trace_id, f"end {top.end_ns} {top.failed}")
     yield SpanClose(
-        VERSION, writer, 1, top.end_ns, run_id, root.id, "error" if top.failed else "ok",
+        VERSION, writer, seq_of(STAND_IN, 2), top.end_ns, run_id, root.id, "error" if top.failed else "ok",
         top.end_ns - top.start_ns,
+    )  # fmt: skip
+
+
+def _logged(span: OtelSpan) -> Log:
+    """A line of the span that it was logged in. Its span's id is what it is known by."""
+    told = {key: value for key, value in span.attributes.items() if key not in _LOGGED}
+    for event in span.events:
+        if event.name == _EXCEPTION:
+            told |= _error(event.attributes)
+    severity = span.attributes.get("logfire.level_num")
+    message = text_of(span.attributes.get("logfire.msg")) or span.name
+    return Log(
+        VERSION, carrier_of_trace(span.trace_id), line_seq(sha256(span.id.encode()).digest()), span.start_ns,
+        run_of(span.trace_id), clean_name(component_of(span.resource, span.scope, FORMAT)),
+        level_of(severity if isinstance(severity, int) else 9), clean_message(message),
+        span.parent_id, _kept(told),
     )  # fmt: skip
 
 
@@ -88,8 +115,8 @@ class _Mapped:
         self._is_run = root is not None and root.id == span.id
         self._type = RUN if self._is_run else type_of(span)
         self._component = clean_name(component_of(span.resource, span.scope, FORMAT))
-        self._writer = span_writer_of(span.trace_id, span.id, span.duration_ns, self._is_run)
-        self._seq = 0
+        self._writer = carrier_of_trace(span.trace_id)
+        self._seq = seq_of(rank_of(span.duration_ns, self._is_run), 0)
 
     def records(self) -> Iterator[KnownRecord]:
         span = self._span
@@ -117,7 +144,7 @@ class _Mapped:
             name = span.attributes.get("traceloop.entity.name")
             told.setdefault("tool_name", name if isinstance(name, str) else span.name)
         told |= self._aside()
-        conversation = None
+        conversation = conversation_of(span)
         if self._is_run and self._root is not None:
             conversation = self._root.conversation
             told |= {TRACE_ID: span.trace_id} | _resource(span.resource)

@@ -79,6 +79,8 @@ def _request(attributes: Object, told: chat.Told, model: str | None) -> str | No
     if system:
         messages = [{"role": "system", "content": system}, *messages]
     tools = chat.tools_of(attributes, decoded(attributes.get("gen_ai.tool.definitions")))
+    for message in messages:
+        message.pop("finish_reason", None)  # of an answer that was given before
     request: Object = {"model": model} if model else {}
     request["messages"] = messages
     return _json(request | ({"tools": tools} if tools else {}))

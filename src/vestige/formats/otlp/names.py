@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from vestige.formats.base import derived_uuid, derived_writer, is_uuid4
+from vestige.formats.base import derived_span_id, derived_uuid, derived_writer, is_uuid4
+from vestige.record.carried import RANK_MAX, carrier_of
 
 FORMAT: Final = "otlp"
 
@@ -34,20 +35,21 @@ def own_writer_of(trace_id: str) -> str:
     return derived_writer(FORMAT, f"{trace_id}\0own")
 
 
-def made_writer_of(trace_id: str, what: str) -> str:
-    """Of a run that is no span; it comes before all that began at the same moment."""
-    name = derived_writer(FORMAT, f"{trace_id}\0{what}")
-    return f"00{name[:14]}"
+def carrier_of_trace(trace_id: str) -> str:
+    """Spans come in any order and any number of times: they are known by their ids, and no writer
+    could have counted them."""
+    return carrier_of(derived_writer(FORMAT, trace_id))
 
 
-def span_writer_of(trace_id: str, span_id: str, duration_ns: int, is_run: bool) -> str:
-    """One writer for each span: spans come in any order and any number of times, and a writer's
-    numbers would have to know them all. The clock orders writers, and of those that began at the
-    same moment the name does: so it begins with how long the span took, the longest first, as what
-    is around another takes longer."""
-    rank = 0 if is_run else 0x7F - min(duration_ns.bit_length(), 0x7E)
-    name = derived_writer(FORMAT, f"{trace_id}\0{span_id}")
-    return f"{rank:02x}{name[:14]}"
+def made_id_of(run_id: str) -> str:
+    """The span that stands in for a run's first one."""
+    return derived_span_id(FORMAT, run_id, "run")
+
+
+def rank_of(duration_ns: int, is_run: bool) -> int:
+    """Of spans that began at the same moment the longer one is first: what is around another takes
+    longer."""
+    return 1 if is_run else RANK_MAX - min(duration_ns.bit_length(), RANK_MAX - 2)
 
 
 class Keys:

@@ -14,7 +14,7 @@ from vestige.formats.base import Problem, Source
 from vestige.formats.otlp.files import Trace, TraceFile, open_file, split_place
 from vestige.formats.otlp.lines import Lines, message_of
 from vestige.formats.otlp.mapping import made_run, records_of_span
-from vestige.formats.otlp.names import made_writer_of, own_run_of, own_writer_of, run_of
+from vestige.formats.otlp.names import carrier_of_trace, own_run_of, own_writer_of, run_of
 from vestige.formats.otlp.spans import (
     Event,
     OtelLine,
@@ -48,7 +48,7 @@ def read_trace(place: Path) -> Source:
     records = _Reader(file, wanted, trace, problems).records()
     if trace.own:
         return Source(own_run_of(wanted), own_writer_of(wanted), records, problems)
-    return Source(run_of(wanted), made_writer_of(wanted, "run"), records, problems, adds=True)
+    return Source(run_of(wanted), carrier_of_trace(wanted), records, problems, adds=True)
 
 
 class _Reader:

@@ -10,6 +10,7 @@ trace whose first span is yet to come has no run until then, and is `running`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import NoneType
 from typing import Any
 
@@ -23,6 +24,7 @@ from vestige.formats.otlp.names import own_run_of, own_writer_of
 from vestige.formats.otlp.shape import Shape
 from vestige.formats.otlp.spans import (
     OtelSpan,
+    Raw,
     is_pending,
     parse_line,
     parse_span,
@@ -30,6 +32,7 @@ from vestige.formats.otlp.spans import (
     raw_spans,
 )
 from vestige.formats.otlp.values import get
+from vestige.limits import OTLP_SPANS_MAX
 from vestige.record.types import KnownRecord
 
 
@@ -79,7 +82,7 @@ def _decode(data: bytes, signal: str, encoding: str) -> Any:
 
 def _take_spans(document: Any, taken: Taken) -> None:
     traces: dict[str, list[OtelSpan]] = {}
-    for raw, resource, scope in raw_spans(document):
+    for raw, resource, scope in _bounded(raw_spans(document)):
         faults: list[str] = []
         span = parse_span(raw, resource, scope, lambda rule, message, severity, faults=faults: faults.append(message))  # type: ignore[misc]  # a default that binds it  # fmt: skip
         if span is None:
@@ -103,9 +106,16 @@ def _take_spans(document: Any, taken: Taken) -> None:
             taken.records += records_of_span(span, root)
 
 
+def _bounded(items: Iterator[Raw]) -> Iterator[Raw]:
+    for count, item in enumerate(items):
+        if count >= OTLP_SPANS_MAX:
+            raise UnreadableError(f"request: more than {OTLP_SPANS_MAX} spans or log records. Send it in several.")  # fmt: skip
+        yield item
+
+
 def _take_lines(document: Any, taken: Taken) -> None:
     lines = Lines()
-    for raw, resource, scope in raw_lines(document):
+    for raw, resource, scope in _bounded(raw_lines(document)):
         line = parse_line(raw, resource, scope, taken.tell)
         if line is None:
             taken.rejected += 1

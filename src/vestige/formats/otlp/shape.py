@@ -16,9 +16,8 @@ from typing import Final
 
 import msgspec
 
-from vestige.formats.base import derived_span_id
-from vestige.formats.otlp.kinds import STEP, component_of, conversation_of, type_of
-from vestige.formats.otlp.names import FORMAT
+from vestige.formats.otlp.kinds import STEP, component_of, conversation_of, is_log, type_of
+from vestige.formats.otlp.names import FORMAT, made_id_of, run_of
 from vestige.formats.otlp.spans import OtelSpan
 from vestige.formats.otlp.values import Object
 
@@ -55,26 +54,26 @@ class Shape:
 
     def __init__(self) -> None:
         self._first: Top | None = None
-        self._call: Top | None = None
-        self._entry: Top | None = None
+        self._begun: Top | None = None
+        self._around = False
         self._any: Top | None = None
         self._conversation: str | None = None
         self._own_conversation: str | None = None
-        self.spans = 0
 
     def add(self, span: OtelSpan) -> None:
-        self.spans += 1
         self._conversation = self._conversation or conversation_of(span)
+        if is_log(span):
+            return
         if not span.parent_id:
             if type_of(span) == STEP:
                 if self._first is None or span.start_ns < self._first.start_ns:
                     self._first = _top(span)
                     self._own_conversation = conversation_of(span)
             else:
-                self._call = _joined(self._call, span)
+                self._begun, self._around = _joined(self._begun, span), True
         elif span.remote or span.kind in _ENTRIES:
-            self._entry = _earlier(self._entry, span)
-        elif self._first is None and self._call is None:
+            self._begun = _joined(self._begun, span)
+        elif self._first is None and self._begun is None:
             self._any = _joined(self._any, span)
 
     def root(self, trace_id: str, *, whole: bool) -> Root | None:
@@ -82,11 +81,10 @@ class Shape:
         conversation = self._own_conversation or self._conversation
         if self._first is not None:
             return Root(self._first.id, self._first, False, False, conversation)
-        top = self._call or self._entry or (self._any if whole else None)
+        top = self._begun or (self._any if whole else None)
         if top is None:
             return None
-        made = derived_span_id(FORMAT, trace_id, "run")
-        return Root(made, top, True, top is self._call, conversation)
+        return Root(made_id_of(run_of(trace_id)), top, True, self._around, conversation)
 
 
 def _top(span: OtelSpan) -> Top:
