@@ -216,9 +216,15 @@ def _is_worth_a_copy(home: Home) -> bool:
     """Is there more than its store can tell, and the store not too large?"""
     from vestige.store.sqlite import unwritten_bytes
 
-    size = home.store.stat().st_size if home.store.exists() else 0
-    journals = (path.stat().st_size for _, _, path in home.journal_files())
-    return size <= COPY_MAX and bool(unwritten_bytes(home.store) or any(journals))
+    more = unwritten_bytes(home.store) or any(_size(path) for _, _, path in home.journal_files())
+    return bool(more) and _size(home.store) <= COPY_MAX
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0  # not there, or no more
 
 
 def open_tenant(home: Home, tenant: str) -> Debugger:
