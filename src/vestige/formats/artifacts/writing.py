@@ -173,7 +173,8 @@ class _Finisher:
         counts: Counts,
         files: dict[str, tuple[int, str]],
     ) -> None:
-        self.root, self.facts, self.cases, self.counts, self.files = root, facts, cases, counts, files  # fmt: skip
+        self.root, self.facts, self.counts, self.files = root, facts, counts, files
+        self.last = list(_last_attempts(cases).values())
         self.started = render_time(facts.started_ns)
         self.ended = render_time(facts.ended_ns)
         self.name = (1, facts.suite, facts.timestamp)
@@ -223,13 +224,10 @@ class _Finisher:
     def _write_later(self) -> None:
         """What later eras want: the same facts, case by case."""
         facts = self.facts
-        told = list(_last_attempts(self.cases).values())
         cases = [
             types.ManifestCase(case.name, case.outcome, case.assertions, case.duration_ms, self._artifacts(case))
-            for case in told
+            for case in self.last
         ]  # fmt: skip
-        replay = {"command": facts.command, "environment": "repro.env", "metadata": "repro.json"}
-        diagnostics = {"env_redacted": "diagnostics/env_redacted.txt"}
         self._json(
             "manifest.json",
             types.Manifest(
@@ -237,27 +235,51 @@ class _Finisher:
                 dict(facts.runner), {},
             ),
         )  # fmt: skip
+        replay = {"command": facts.command, "environment": "repro.env", "metadata": "repro.json"}
+        diagnostics = {"env_redacted": "diagnostics/env_redacted.txt"}
+        self._bytes("scenarios/scenarios.jsonl", self._scenarios(cases, replay, diagnostics))
         statuses: dict[str, int] = {}
-        lines = []
-        for case, entry in zip(told, cases, strict=True):
+        for entry in cases:
             statuses[entry.status] = statuses.get(entry.status, 0) + 1
-            failures = [{"message": message, "artifact": None} for message in case.failures]
-            command = facts.case_command(case.name) if facts.case_command else facts.command
-            scenario = types.Scenario(
-                *self.name, case.name, entry.status, entry.assertion_count, entry.duration_ms,
-                [{"path": path} for path in entry.artifacts], failures,
-                artifact_dir=str(facts.paths.get("artifact_dir", "")), diagnostics=diagnostics,
-                replay={**replay, "command": command}, trace={"events": layout.TRACE},
-            )  # fmt: skip
-            lines.append(_encode(scenario) + b"\n")
-        self._bytes("scenarios/scenarios.jsonl", b"".join(lines))
         index = types.ScenariosIndex(
             *self.name, len(cases), statuses, "scenarios/scenarios.jsonl", replay, diagnostics,
             {"manifest": "manifest.json", "trace": layout.TRACE},
         )  # fmt: skip
         self._json("scenarios/index.json", index)
 
+    def _scenarios(
+        self,
+        cases: Sequence[types.ManifestCase],
+        replay: Mapping[str, str],
+        diagnostics: Mapping[str, str],
+    ) -> bytes:
+        """A line for each case. What is the same in all of them is encoded once: a suite has thousands."""
+        facts = self.facts
+        folder, found, trace, whole = (
+            _raw(value)
+            for value in (
+                str(facts.paths.get("artifact_dir", "")), diagnostics, {"events": layout.TRACE}, replay
+            )
+        )  # fmt: skip
+        rest = _encode({key: replay[key] for key in replay if key != "command"})[1:]
+        lines = []
+        for case, entry in zip(self.last, cases, strict=True):
+            failures: list[dict[str, Any]] = [
+                {"message": message, "artifact": None} for message in case.failures
+            ]
+            again = whole
+            if facts.case_command is not None:
+                again = msgspec.Raw(b'{"command":%b,%b' % (_encode(facts.case_command(case.name)), rest))  # fmt: skip
+            scenario = types.Scenario(
+                *self.name, case.name, entry.status, entry.assertion_count, entry.duration_ms,
+                [{"path": path} for path in entry.artifacts], failures, folder, found, again, trace,
+            )  # fmt: skip
+            lines.append(_encode(scenario))
+        return b"".join([line + b"\n" for line in lines])
+
     def _artifacts(self, case: Told) -> list[str]:
+        if not case.attachments:
+            return []
         return [path for path in dict.fromkeys(case.attachments) if path in self.files]
 
     def _transcript(self) -> list[str]:
@@ -272,7 +294,7 @@ class _Finisher:
             f"repro_command: {facts.command}",
         ]
         told += [f"note: {note}" for note in facts.notes]
-        for case in _last_attempts(self.cases).values():
+        for case in self.last:
             if case.outcome in ("fail", "unknown"):
                 message = f": {case.failures[0]}" if case.failures else ""
                 told.append(f"{case.outcome}: {case.name}{message}")
@@ -310,12 +332,17 @@ class _Finisher:
         self.files[path] = (len(data), hashlib.sha256(data).hexdigest())
 
 
+def _raw(value: Any) -> Any:
+    """Of any type that a field has: encoded already."""
+    return msgspec.Raw(_encode(value))
+
+
 def _last_attempts(cases: Sequence[Told]) -> dict[str, Told]:
     """One a name, as later eras want it; what earlier attempts attached stays with the case."""
     found: dict[str, Told] = {}
     for case in cases:
         earlier = found.get(case.name)
-        if earlier is not None and earlier is not case:
+        if earlier is not None and earlier is not case and earlier.attachments:
             case.attachments = [*dict.fromkeys((*earlier.attachments, *case.attachments))]
         found[case.name] = case
     return found
