@@ -29,7 +29,8 @@ ATTACHED = 2_000
 FILE_BYTES = 4096
 TESTS = 2_000
 ROUNDS = 2
-SESSIONS = 4
+SESSIONS = 8
+"""Of those with a target: what is compared is less than how much one session differs from the next."""
 
 _TESTS = f"""
 import pytest
@@ -140,7 +141,7 @@ def _overhead() -> list[Figure]:
         seconds: dict[str, list[float]] = {name: [] for name in arguments}
         for turn in range(SESSIONS):
             for name, more in arguments.items():
-                if turn >= SESSIONS // 2 and name in ("reportlog", "allure"):
+                if turn >= ROUNDS and name in ("reportlog", "allure"):
                     continue  # they have no target, and take their time
                 spent = _pytest(folder, more)
                 if spent is not None:
