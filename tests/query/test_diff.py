@@ -458,6 +458,17 @@ def test_large_and_hostile_runs_stay_within_the_budget(home: Home) -> None:
     assert answer.text() == answer.text()
 
 
+def test_a_very_long_list_is_compared_as_far_as_is_bearable() -> None:
+    """That is said; whether there is a difference, the bytes tell anyway."""
+    long = list(range(120_000))
+    found = diff_bodies(json.dumps(long), json.dumps([*long[:-1], -1]))
+
+    assert not found.alike
+    (told,) = found.differences
+    assert told.b == "120000 elements, not all compared"
+    assert found.parting is not None
+
+
 # --- attributes ----------------------------------------------------------------------------------
 
 

@@ -38,6 +38,8 @@ VALUE_KEPT = 400
 
 DEPTH_MAX = 40
 LINES_MAX = 50_000
+ELEMENTS_MAX = 50_000
+"""Of a list, those that are compared one by one: each is rendered and looked at for ids."""
 NORMALISE_MAX = 2 * MIB
 """Characters. In longer bodies volatile values are compared like all others, and that is said."""
 
@@ -349,6 +351,8 @@ def diff_json(
 def _diff_lists(
     a: list[Any], b: list[Any], path: str, rules: tuple[str, ...], found: Differences, depth: int
 ) -> None:
+    sizes = len(a), len(b)
+    a, b = a[:ELEMENTS_MAX], b[:ELEMENTS_MAX]
     changes, complete = find_changes(
         [normalise(_json(value), rules) for value in a],
         [normalise(_json(value), rules) for value in b],
@@ -364,8 +368,8 @@ def _diff_lists(
             found.note("-", f"{path}[{a_at}]", _json(a[a_at]))
         elif b_at is not None:
             found.note("+", f"{path}[{b_at}]", None, _json(b[b_at]))
-    if not complete:
-        found.note("~", path, f"{len(a)} elements", f"{len(b)} elements, not all compared")
+    if not complete or sizes != (len(a), len(b)):
+        found.note("~", path, f"{sizes[0]} elements", f"{sizes[1]} elements, not all compared")
 
 
 def _shape(value: Any) -> str:
