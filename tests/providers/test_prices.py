@@ -25,6 +25,8 @@ SOME = Usage(input_tokens=1000, output_tokens=100)
         ("models/gemini-2.5-flash", "google"),
         ("openai/gpt-4o", "openai"),
         ("claude-sonnet-4-5", "openai"),
+        ("us.anthropic.claude-3-5-sonnet-20241022-v2:0", "openai"),
+        ("anthropic.claude-3-5-sonnet-20241022-v2:0", None),
     ],
 )
 def test_a_known_model_has_a_price(model: str, provider: str | None) -> None:
@@ -35,7 +37,9 @@ def test_a_known_model_has_a_price(model: str, provider: str | None) -> None:
     assert 0 < cost < 1
 
 
-@pytest.mark.parametrize(("model", "provider"), [("my-llama", "openai"), ("", None), ("nope", "x")])
+@pytest.mark.parametrize(
+    ("model", "provider"), [("my-llama", "openai"), ("my.llama", None), ("", None), ("nope", "x")]
+)
 def test_an_unknown_model_has_none(model: str, provider: str | None) -> None:
     assert price(model, provider, SOME) is None
 

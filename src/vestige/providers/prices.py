@@ -85,6 +85,8 @@ def _find_model(model: str, provider: str | None) -> tuple[Any, Any, Any] | None
     if "/" in name:  # `anthropic/claude-…`: the way of OpenRouter and LiteLLM
         first, rest = name.split("/", 1)
         tries += [(rest, first), (rest, None)]
+    if "." in name:  # `us.anthropic.claude-…-v1:0`: of Bedrock, whoever passed it on
+        tries.append((name, "aws"))
     snapshot = get_snapshot()
     for ref, provider_id in tries:
         try:
