@@ -44,14 +44,16 @@ class Collecting:
     def close(self) -> None:
         """Let it take in the rest and go; offsets stay with the rows in the store."""
         self._stop.set()
+        if self._thread.ident is None:
+            return  # never started
         process = self._process
         if process is not None and process.stdin is not None:
             process.stdin.close()
-            try:
-                process.wait(DRAIN_S)
-            except subprocess.TimeoutExpired:
-                process.terminate()
-        self._thread.join()
+        self._thread.join(DRAIN_S)
+        if self._thread.is_alive() and self._process is not None:
+            # To be told to end is what it does not hear. Nothing is lost: the journals are there.
+            self._process.kill()
+            self._thread.join()
 
     def _watch(self) -> None:
         pause_s = RESTART_BACKOFF_S
