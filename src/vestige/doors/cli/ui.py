@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -52,8 +53,9 @@ def open_viewer(home: Home, id: str | None, *, port: int = 0, browser: bool = Tr
         def ready(url: str) -> None:
             address = url + anchor
             click.echo(f"serving {address}; Ctrl-C stops", err=True)
-            if browser and not _open(address):
-                click.echo("no browser here: open the address yourself", err=True)
+            if browser:
+                # Beside us: some return only when they are closed, and need our answers till then.
+                threading.Thread(target=_show, args=(address,), daemon=True).start()
 
         serve(server, "127.0.0.1", port, collect=collect, ready=ready)
 
@@ -83,6 +85,11 @@ def _served(home: Home, id: str | None) -> Iterator[tuple[Home, str, bool]]:
 def _span_number(debugger: Any, id: str) -> str:
     short: str = debugger.span(id).span.short_id
     return f"?span={short.rpartition('.')[2]}"
+
+
+def _show(address: str) -> None:
+    if not _open(address):
+        click.echo("no browser here: open the address yourself", err=True)
 
 
 def _open(address: str) -> bool:
