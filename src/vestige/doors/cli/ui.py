@@ -67,19 +67,32 @@ def _served(home: Home, id: str | None) -> Iterator[tuple[Home, str, bool]]:
     from vestige.transfer.opening import as_home
 
     if id is not None and is_source(id):
-        with as_home(id) as (place, lasting):
+        with as_home(id) as (found, lasting), _told(found) as (place, lasts):
             with open_path(place) as debugger:
                 runs = debugger.list(limit=2).runs
-            yield place, f"#/run/{runs[0].short_id}" if len(runs) == 1 else "", lasting
+            anchor = f"#/run/{runs[0].short_id}" if len(runs) == 1 else ""
+            yield place, anchor, lasting and lasts
         return
-    if id is None:
-        yield home, "", True
-        return
-    with open_path(home) as debugger:
-        target: Any = debugger.resolve(id, "any")
-        run = target.run.short_id
-        span = _span_number(debugger, id) if target.span_id is not None else ""
-    yield home, f"#/run/{quote(run)}{span}", True
+    with _told(home) as (place, lasts):
+        if id is None:
+            yield place, "", lasts
+            return
+        with open_path(place) as debugger:
+            target: Any = debugger.resolve(id, "any")
+            run = target.run.short_id
+            span = _span_number(debugger, id) if target.span_id is not None else ""
+        yield place, f"#/run/{quote(run)}{span}", lasts
+
+
+@contextmanager
+def _told(home: Home) -> Iterator[tuple[Home, bool]]:
+    """The home, or a copy of one in which nothing can be written; whether it lasts."""
+    from vestige.transfer.opening import as_written
+
+    with as_written(home) as (place, lasting, notice):
+        if notice:
+            click.echo(f"vestige: {notice}", err=True)
+        yield place, lasting
 
 
 def _span_number(debugger: Any, id: str) -> str:
