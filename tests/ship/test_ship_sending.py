@@ -21,7 +21,7 @@ from vestige.collector.gather import Gathering
 from vestige.collector.loop import catch_up
 from vestige.collector.outbox import bound_outbox, is_shipped, read_lost
 from vestige.collector.sending import Answer, Link
-from vestige.collector.ship import hold_ship
+from vestige.collector.ship import hold_ship, stop_shipping
 from vestige.collector.shipped import Shipped, write_shipped
 from vestige.errors import ShipError
 from vestige.home import Home
@@ -177,6 +177,22 @@ def test_stop_forgets_what_waits(shared: Serving, home: Home) -> None:
 
     assert result.returncode == 0
     assert list(home.outbox.iterdir()) == []
+    assert not is_shipped(home)
+
+
+def test_stop_is_refused_while_somebody_ships(shared: Serving, home: Home) -> None:
+    """Who sends writes down what was sent: the home would be a shipped one again."""
+    record(home)
+    link = Link(shared.url, shared.key())
+    with hold_ship(home, link, print) as held:
+        assert held is not None
+        with pytest.raises(ShipError, match="end it first"):
+            stop_shipping(home)
+        held.run(lambda seconds: True, once=True)
+        while_it_ships = is_shipped(home)
+    stop_shipping(home)
+
+    assert while_it_ships
     assert not is_shipped(home)
 
 
