@@ -130,6 +130,49 @@ def test_a_signal_to_the_parent_reaches_the_command(
     assert the_command(read_runs()).spans[0].attributes["exit_code"] == 42
 
 
+TOLD_AT_ONCE = """
+import os, signal, subprocess, sys
+from vestige.doors.cli.main import main
+
+class Told(subprocess.Popen):
+    def __init__(self, command, **more):
+        if WHEN == "before":
+            os.kill(os.getpid(), signal.SIGTERM)
+        super().__init__(command, **more)
+        if WHEN == "after" and os.getpid() == ME:
+            os.kill(ME, signal.SIGTERM)
+
+ME, WHEN = os.getpid(), sys.argv.pop(1)
+subprocess.Popen = Told
+main()
+"""
+"""`vestige` that is told to end right before or right after it starts a command."""
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_signal_that_comes_while_the_command_is_started_reaches_it(
+    home: Home, read_runs: ReadRuns, when: str
+) -> None:
+    """Else the parent would die, and leave a program running that nobody waits for."""
+    done = subprocess.run(
+        [sys.executable, "-c", TOLD_AT_ONCE, when, "run", "--", "sleep", "60"], timeout=50
+    )
+
+    assert done.returncode == 128 + signal.SIGTERM
+    assert the_command(read_runs()).spans[0].attributes["signal"] == "SIGTERM"
+
+
+def test_what_vestige_was_started_to_ignore_the_command_ignores_too(home: Home) -> None:
+    """`nohup vestige run -- ...` outlives its terminal."""
+    program = "import signal; print(signal.getsignal(signal.SIGHUP) == signal.SIG_IGN)"
+    done = subprocess.run(
+        ["sh", "-c", 'trap "" HUP; exec "$@"', "sh", *PYTHON_RUN, "-c", program],
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+
+    assert done.stdout == "True\n"
+
+
 def test_ctrl_c_comes_once_also_where_the_input_is_redirected(home: Home) -> None:
     """The terminal tells the command itself. Told twice, its cleanup would be interrupted, too."""
     done = subprocess.run(

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,9 @@ from typing import Any
 import pytest
 
 from vestige.collector.loop import catch_up, hold
+from vestige.doors.http import viewer
 from vestige.home import Home
-from vestige.limits import BODY_INLINE_MAX
+from vestige.limits import BODY_INLINE_MAX, HTTP_THREADS
 from vestige.recorder import Recorder
 from vestige.store.sqlite import SqliteStore
 
@@ -177,3 +179,76 @@ def test_a_log_that_cannot_be_read_is_no_silence(disk: Path) -> None:
 
     with pytest.raises(Exception, match="Copy the folder"):
         SqliteStore.open(home.store, readonly=True)
+
+
+def serving(command: str, home: Home) -> tuple[subprocess.Popen[str], list[str], str]:
+    """A server as a process, what it said till it served, and its address."""
+    more = ["--no-browser"] if command == "ui" else ["--no-log"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "vestige", command, *more, "--port", "0", "--home", str(home.root)],
+        stderr=subprocess.PIPE, text=True, env={**os.environ, **_temporary(home)},
+    )  # fmt: skip
+    assert process.stderr is not None
+    said = []
+    for line in process.stderr:
+        said.append(line)
+        if line.startswith("serving "):
+            return process, said, line.split()[1].rstrip(";")
+    raise AssertionError(said)
+
+
+def served_names(address: str) -> list[str]:
+    base, _, token = address.partition("?token=")
+    request = urllib.request.Request(
+        f"{base}api/v1/list", headers={"Authorization": f"Bearer {token}"}
+    )
+    with urllib.request.urlopen(request, timeout=120) as answer:
+        return [f"{run['name']} {run['outcome']}" for run in json.load(answer)["runs"]]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not viewer.is_built(), reason="run `python hatch_build.py`")
+@pytest.mark.parametrize("spoil", [fill, make_read_only])
+def test_the_viewer_shows_a_copy(disk: Path, spoil: Any) -> None:
+    """With what no collector has seen; it says so, and the copy is gone with it."""
+    home = Home(disk / "home")
+    record(home, "stored")
+    catch_up(home)
+    python(KILLED, home)
+    spoil(disk)
+    process, said, address = serving("ui", home)
+    try:
+        listed = served_names(address)
+    finally:
+        process.terminate()
+        process.communicate(timeout=120)
+
+    assert listed == ["killed interrupted", "stored ok"]
+    assert "cannot be written" in said[0]
+    assert process.returncode == 0
+    assert not list((disk.parent / "temporary").iterdir())
+
+
+@pytest.mark.slow
+def test_a_server_on_a_full_disk_serves_what_is_stored_and_goes_on_when_there_is_room(
+    disk: Path,
+) -> None:
+    """What it reads while nobody can write is not what it goes on reading when somebody does."""
+    home = Home(disk / "home")
+    record(home, "stored")
+    catch_up(home)
+    fill(disk)
+    process, _, address = serving("serve", home)
+    try:
+        full = served_names(address)
+        (disk / "ballast").unlink()
+        record(home, "next")
+        catch_up(home)
+        room = [served_names(address) for _ in range(2 * HTTP_THREADS)]  # whichever thread it is
+    finally:
+        process.terminate()
+        process.communicate(timeout=120)
+
+    assert full == ["stored ok"]
+    assert room == [["next ok", "stored ok"]] * len(room)
+    assert process.returncode == 0

@@ -12,6 +12,7 @@ import urllib.error
 import urllib.request
 from http.cookiejar import CookieJar
 from pathlib import Path
+from time import monotonic, sleep
 
 import pytest
 
@@ -104,3 +105,33 @@ def test_ui_serves_what_is_at_a_path_to_whoever_has_the_address(tmp_path: Path) 
     assert process.returncode == 0
     assert list(temporary.iterdir()) == []
     assert not Home(tmp_path / "home").store.exists()
+
+
+@built
+@pytest.mark.slow
+def test_a_browser_that_stays_in_the_foreground_is_served(tmp_path: Path) -> None:
+    """`BROWSER` may name a program that returns only when it is closed, and shows the page till then."""
+    browser, seen = tmp_path / "browser.py", tmp_path / "seen"
+    browser.write_text(
+        f"#!{sys.executable}\n"
+        "import sys, urllib.request\n"
+        "from http.cookiejar import CookieJar\n"
+        "cookies = urllib.request.HTTPCookieProcessor(CookieJar())\n"
+        "answer = urllib.request.build_opener(cookies).open(sys.argv[1], timeout=30)\n"
+        f"open({str(seen)!r}, 'w').write(str(answer.status))\n"
+    )
+    browser.chmod(0o700)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "vestige", "ui", "--home", str(tmp_path / "home")],
+        stderr=subprocess.PIPE, env={**os.environ, "BROWSER": str(browser)},
+    )  # fmt: skip
+    try:
+        deadline = monotonic() + 60
+        while not (seen.exists() and seen.read_text()) and monotonic() < deadline:
+            sleep(0.05)  # another process does it
+    finally:
+        process.terminate()
+        process.communicate(timeout=120)
+
+    assert seen.exists() and seen.read_text() == "200"
+    assert process.returncode == 0

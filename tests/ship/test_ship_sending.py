@@ -17,13 +17,15 @@ from ship_support import Serving, runs_in, ship, start_ship
 
 from conftest import run_in
 from vestige.access import Keys
+from vestige.collector.gather import Gathering
 from vestige.collector.loop import catch_up
 from vestige.collector.outbox import bound_outbox, is_shipped, read_lost
 from vestige.collector.sending import Answer, Link
-from vestige.collector.ship import hold_ship
+from vestige.collector.ship import hold_ship, stop_shipping
+from vestige.collector.shipped import Shipped, write_shipped
 from vestige.errors import ShipError
 from vestige.home import Home
-from vestige.limits import SHIP_PAUSE_S, SHIP_TRIES
+from vestige.limits import PARCEL_BYTES, SHIP_PAUSE_S, SHIP_TRIES
 from vestige.recorder import Recorder
 
 AGENT = """
@@ -175,6 +177,22 @@ def test_stop_forgets_what_waits(shared: Serving, home: Home) -> None:
 
     assert result.returncode == 0
     assert list(home.outbox.iterdir()) == []
+    assert not is_shipped(home)
+
+
+def test_stop_is_refused_while_somebody_ships(shared: Serving, home: Home) -> None:
+    """Who sends writes down what was sent: the home would be a shipped one again."""
+    record(home)
+    link = Link(shared.url, shared.key())
+    with hold_ship(home, link, print) as held:
+        assert held is not None
+        with pytest.raises(ShipError, match="end it first"):
+            stop_shipping(home)
+        held.run(lambda seconds: True, once=True)
+        while_it_ships = is_shipped(home)
+    stop_shipping(home)
+
+    assert while_it_ships
     assert not is_shipped(home)
 
 
@@ -449,3 +467,47 @@ class Narrow(Link):
         if len(packed) > 600:
             return Answer(413, {}, None)
         return super().send(packed)
+
+
+class Measured(Link):
+    """With something between that lets through so many bytes, and counts what it lets through."""
+
+    bytes_max = 600
+    passed = 0
+
+    def send(self, packed: bytes) -> Answer:
+        if len(packed) > self.bytes_max:
+            return Answer(413, {}, None)
+        self.passed += 1
+        return super().send(packed)
+
+
+def test_the_ends_of_many_writers_are_sent_in_parcels_that_fit(shared: Serving, home: Home) -> None:
+    """Each with what its process said at its end: together they may be more than a server takes."""
+    home.make()
+    link = Measured(shared.url, shared.key())
+    writers = [f"{n:016x}" for n in range(8)]
+    write_shipped(home, Shipped(link.url, writers=list(writers)))  # all else was sent before
+    for number, writer in enumerate(writers):
+        home.fault_file(writer).write_text(random.Random(number).randbytes(150).hex())
+    said: list[str] = []
+
+    with hold_ship(home, link, said.append) as held:
+        assert held is not None
+        sent = held.run(lambda seconds: True, once=True)
+
+    assert sent.too_large == 0
+    assert said == []
+    assert link.passed > 1
+
+
+def test_the_ends_of_many_writers_are_gathered_up_to_the_bound(home: Home) -> None:
+    home.make()
+    shipped = Shipped("https://vestige.example", writers=[f"{n:016x}" for n in range(50)])
+    for writer in shipped.writers:
+        home.fault_file(writer).write_text("x" * 200_000)
+
+    parcels = list(Gathering(home, shipped).parcels())
+
+    assert [writer for one in parcels for writer in one.ends] == shipped.writers
+    assert max(len(one.data) for one in parcels) <= PARCEL_BYTES

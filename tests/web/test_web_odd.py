@@ -25,6 +25,8 @@ from vestige.store.sqlite import SqliteStore
 pytestmark = pytest.mark.slow
 
 LONG = "12345678901234567890"
+LONG_64 = "9007199254740993"
+"""What a number of a browser cannot be."""
 SHADE = """() => {
     const copy = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
     copy.drawImage(document.querySelector('canvas'), -600, -10);
@@ -54,6 +56,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
             run.log.info("hid\U000e0041den\u061c")
             run.child("write", "tool").end(body="x" * 3_000_000 + " the end")
             run.child("look", "tool").end(body=f'{{"id": {LONG}, "10": 1, "2": 1}}')
+            run.child("count", "tool", {"rows": int(LONG_64)}).end()
+            run.child("basket", "state", body=f'{{"order": {LONG_64}}}').end()
     catch_up(home)
     add_cycle(home, clock.now_ns())
     return home
@@ -143,6 +147,44 @@ def test_a_body_laid_out_is_what_was_recorded(visit: Visit, url: str) -> None:
     body = page.get_by_label("Body")
 
     expect(body).to_contain_text(re.compile(rf'"id": {LONG},\s*3?\s*"10": 1,\s*4?\s*"2": 1'))
+    visit.done()
+
+
+def test_long_numbers_are_shown_as_they_were_recorded(visit: Visit, url: str) -> None:
+    """In attributes and in states, too: an id that is another one is worse than none."""
+    page = at(visit, url, "#/run/r3?view=tree&span=s4")
+    expect(page.get_by_role("region", name="Facts")).to_contain_text(LONG_64)
+    page.get_by_role("tab", name="State").click()
+    page.get_by_role("list", name="Snapshots").get_by_role("button").first.click()
+
+    expect(page.get_by_role("region", name="Snapshot")).to_contain_text(f'"order": {LONG_64}')
+    visit.done()
+
+
+def test_an_exported_page_has_long_numbers_as_they_were_recorded(
+    home: Home, browser: Browser, tmp_path: Path
+) -> None:
+    path = tmp_path / "r3.html"
+    subprocess.run(
+        [sys.executable, "-m", "vestige", "export", "r3", "--format", "html", "--home", str(home.root), "-o", str(path)],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    page = browser.new_page()
+    page.goto(f"{path.as_uri()}#/run/r3?view=tree&span=s4")
+
+    expect(page.get_by_role("region", name="Facts")).to_contain_text(LONG_64)
+    page.close()
+
+
+def test_not_each_letter_is_a_search(visit: Visit, url: str) -> None:
+    """A search reads all there is: it begins when one stops typing."""
+    asked: list[str] = []
+    page = at(visit, url, "#/?tab=text")
+    page.on("request", lambda one: asked.append(one.url) if "/grep?" in one.url else None)
+    page.get_by_role("searchbox").press_sequentially("older result", delay=10)
+    expect(page.get_by_role("list", name="Where older result stands")).to_be_visible()
+
+    assert len(asked) < 6  # of twelve: we may be slow at typing ourselves
     visit.done()
 
 

@@ -39,6 +39,28 @@ export function keyOf(verb: Verb, params: Params = {}): string {
   return told.length ? `${verb}?${told.join("&")}` : verb;
 }
 
+// --- numbers ---------------------------------------------------------------------------------
+
+/** Verbs whose answers hold values of a trace, which are shown and not reckoned with. */
+const EXACT = /^(span|state)(\?|$)/;
+/** A whole number that may be longer than a number here can be. A false alarm costs time only. */
+const LONG = /[:,[]\s*-?\d{16,}\s*[,\]}]/;
+
+/** As it was written: a whole number that would be rounded is a bigint, where the browser tells us. */
+function parseExact(text: string): unknown {
+  if (!LONG.test(text)) return JSON.parse(text);
+  return JSON.parse(text, (_key, value: unknown, context?: { source?: string }) => {
+    const rounded = typeof value === "number" && !Number.isSafeInteger(value);
+    return rounded && /^-?\d+$/.test(context?.source ?? "") ? BigInt(context!.source!) : value;
+  });
+}
+
+/** JSON of what an answer held. A browser that gave us bigints can write them, too. */
+export function exactJson(value: unknown, indent?: number): string {
+  const raw = (JSON as unknown as { rawJSON?: (text: string) => unknown }).rawJSON ?? String;
+  return JSON.stringify(value, (_key, one: unknown) => (typeof one === "bigint" ? raw(String(one)) : one), indent);
+}
+
 // --- answers that came with the page ---------------------------------------------------------
 
 type Answers = Record<string, unknown>;
@@ -48,20 +70,22 @@ const parts = [...document.querySelectorAll<HTMLScriptElement>("script[data-answ
 export const exported = parts.length > 0;
 /** The run that it shows. */
 export const exportedRun = parts.find((part) => part.dataset.run)?.dataset.run ?? "";
-const opened = new Map<HTMLScriptElement, Promise<Answers>>();
+const opened = new Map<HTMLScriptElement, Promise<{ plain: Answers; exact: Answers }>>();
 
-async function unpack(part: HTMLScriptElement): Promise<Answers> {
+async function unpack(part: HTMLScriptElement): Promise<{ plain: Answers; exact: Answers }> {
   const packed = Uint8Array.from(atob((part.textContent ?? "").trim()), (one) => one.charCodeAt(0));
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
-  return (await new Response(stream).json()) as Answers;
+  const text = await new Response(stream).text();
+  const plain = JSON.parse(text) as Answers;
+  return { plain, exact: LONG.test(text) ? (parseExact(text) as Answers) : plain };
 }
 
 async function embedded(key: string): Promise<unknown> {
   for (const part of parts) {
     let answers = opened.get(part);
     if (!answers) opened.set(part, (answers = unpack(part)));
-    const found = await answers;
-    if (Object.hasOwn(found, key)) return found[key];
+    const { plain, exact } = await answers;
+    if (Object.hasOwn(plain, key)) return (EXACT.test(key) ? exact : plain)[key];
   }
   throw new ApiError(404, "not_in_export", "This was not taken into the export.");
 }
@@ -91,7 +115,7 @@ export async function get<T>(verb: Verb, params: Params = {}, signal?: AbortSign
     signal: signal ?? null,
   });
   if (!response.ok) throw await refusal(response);
-  return (await response.json()) as T;
+  return (EXACT.test(key) ? parseExact(await response.text()) : await response.json()) as T;
 }
 
 export async function post<T>(path: string, body: unknown): Promise<T> {

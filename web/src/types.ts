@@ -334,7 +334,7 @@ export interface SpanData {
     status: string | null;
     started_at: string;
     duration_ms: number | null;
-    attributes: Record<string, string | number | boolean | null>;
+    attributes: Record<string, string | number | bigint | boolean | null>;
     links: { run_id: string | null; span_id: string; reason: string | null }[];
     input: BodyRef | null;
     output: BodyRef | null;

@@ -94,10 +94,9 @@ class Gathering:
             self.writers.add(writer)
             yield from self._file(writer, generation, path)
         for writer in self._over():
-            fault = self._read_fault(writer)
-            yield from self._room(len(fault or ""))
-            self._next.lines.append(end_line(writer, fault))
-            self._next.ends.append(writer)
+            line = end_line(writer, self._read_fault(writer))
+            yield from self._room(len(line))
+            self._add_end(writer, line)
         yield from self._room(None)
 
     def _file(self, writer: str, generation: int, path: Path) -> Iterator[Outgoing]:
@@ -131,6 +130,13 @@ class Gathering:
         outgoing.offsets[key] = piece.after
         outgoing.spilled += piece.spilled
         outgoing.refused += piece.refused
+
+    def _add_end(self, writer: str, line: bytes) -> None:
+        outgoing = self._next
+        outgoing.single = not outgoing.lines
+        outgoing.lines.append(line)
+        outgoing.size_bytes += len(line)
+        outgoing.ends.append(writer)
 
     # --- lines ----------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from vestige import locks
 from vestige.clock import SYSTEM
@@ -312,8 +313,7 @@ def hold_ship(home: Home, link: Link, say: Say, remove: bool = False) -> Iterato
             " the capture."
         )
     home.make()
-    path = home.shipped.with_suffix(".lock")
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fd = os.open(_lock(home), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         yield Ship(home, link, say, remove) if locks.hold(fd) else None
     finally:
@@ -321,8 +321,14 @@ def hold_ship(home: Home, link: Link, say: Say, remove: bool = False) -> Iterato
         os.close(fd)
 
 
+def _lock(home: Home) -> Path:
+    return home.shipped.with_suffix(".lock")
+
+
 def stop_shipping(home: Home) -> None:
     """Keep nothing for a ship any more, and forget what was sent."""
+    if locks.is_held(_lock(home)):  # it would write down again what it sends
+        raise ShipError(f"{home.root}: another process ships this home: end it first.")
     home.shipped.unlink(missing_ok=True)
     for _, _, path in home.journal_files(home.outbox):
         path.unlink(missing_ok=True)

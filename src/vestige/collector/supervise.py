@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
+from typing import Self
 
 from vestige.clock import SYSTEM
 from vestige.collector.crash import Exit
@@ -43,8 +44,8 @@ def run_command(
         raise UsageError("run: no command given. Write `vestige run -- COMMAND ...`.")
     with Recorder(home, last_words=False) as recorder:
         if not recorder.enabled:
-            child = _spawn(command, env)
-            with _passing_signals(child):
+            with _passing_signals() as passing:
+                child = passing.to(_spawn(command, env))
                 return _shell_code(child.wait())
         masked = recorder.redact_argv(command)
         run = recorder.run(
@@ -75,12 +76,12 @@ def _label(command: Sequence[str], masked: Sequence[str]) -> str:
 
 
 def _supervise(home: Home, command: Sequence[str], env: Mapping[str, str], run: Span) -> int:
-    try:
-        child = _spawn(command, env)
-    except VestigeError as error:
-        run.end(error)
-        raise
-    with _passing_signals(child):
+    with _passing_signals() as passing:
+        try:
+            child = passing.to(_spawn(command, env))
+        except VestigeError as error:
+            run.end(error)
+            raise
         _collect_until_exit(home, child)
     ended = Exit(child.returncode, SYSTEM.now_ns())
     status = "ok" if ended.code == 0 else "interrupted" if ended.code < 0 else "error"
@@ -136,18 +137,32 @@ def _collect_rest(home: Home) -> None:
 
 
 class _passing_signals:  # noqa: N801  # reads as a phrase
-    """Hand signals on to the child while it runs.
+    """Hand signals on to the child while it runs; those that come before it is there, too.
 
     Ctrl-C and Ctrl-\\ at a terminal go to the whole foreground group, the child included:
     those are not handed on a second time.
     """
 
-    def __init__(self, child: subprocess.Popen[bytes]) -> None:
-        self._child = child
+    def __init__(self) -> None:
+        self._child: subprocess.Popen[bytes] | None = None
+        self._early: list[int] = []
         self._previous: dict[int, object] = {}
 
-    def __enter__(self) -> None:
-        for name in FORWARDED:
+    def __enter__(self) -> Self:
+        # What we were started to ignore (`nohup`) the child must, too: it inherits that alone.
+        self._hear([name for name in FORWARDED if _handler(name) != signal.SIG_IGN])
+        return self
+
+    def to(self, child: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
+        """The child is there."""
+        self._child = child
+        self._hear([name for name in FORWARDED if _handler(name) == signal.SIG_IGN])
+        for number in self._early:
+            self._send(child, number)
+        return child
+
+    def _hear(self, names: Sequence[str]) -> None:
+        for name in names:
             number = getattr(signal, name)
             try:
                 self._previous[number] = signal.signal(number, self._pass)
@@ -159,12 +174,20 @@ class _passing_signals:  # noqa: N801  # reads as a phrase
             signal.signal(number, previous)  # type: ignore[arg-type]  # what signal() gave us
 
     def _pass(self, number: int, frame: FrameType | None) -> None:
-        if number in (signal.SIGINT, signal.SIGQUIT) and _is_foreground():
-            return
+        if self._child is None:
+            self._early.append(number)
+        elif number not in (signal.SIGINT, signal.SIGQUIT) or not _is_foreground():
+            self._send(self._child, number)
+
+    def _send(self, child: subprocess.Popen[bytes], number: int) -> None:
         try:
-            self._child.send_signal(number)
+            child.send_signal(number)
         except OSError:
             pass
+
+
+def _handler(name: str) -> object:
+    return signal.getsignal(getattr(signal, name))
 
 
 def _is_foreground() -> bool:

@@ -32,7 +32,9 @@ def pulse(store: Path) -> bytes:
     except OSError:
         return b"none"
     try:
-        return state + os.pread(_index(f"{store}-shm"), _HEADER, 0)
+        # Where the path is only a link, SQLite keeps it beside the file itself.
+        path = os.path.realpath(store) if os.path.islink(store) else store
+        return state + os.pread(_index(f"{path}-shm"), _HEADER, 0)
     except OSError:
         return state  # nobody has it open
 

@@ -85,6 +85,8 @@ class SqliteStore:
         self._synced = connection.total_changes
         """How many changes were known to be on disk when `sync` was last asked."""
         self._file = _identity(path)
+        self.frozen = False
+        """Read where nobody could write: what is written later is not seen here, nor looked for."""
 
     @classmethod
     def open(
@@ -104,9 +106,10 @@ class SqliteStore:
         `tenant`: in every query there are only its runs, and what belongs to them.
         """
         assert readonly or tenant is None, "a writer says with each batch whose it is"
+        frozen = False
         try:
             if readonly:
-                connection = _connect_to_read(path)
+                connection, frozen = _connect_to_read(path)
                 _require_version(connection, path)
                 if tenant is not None:
                     tenancy.cover(connection, tenant)
@@ -121,7 +124,9 @@ class SqliteStore:
                 schema.migrate(connection, path)
         except sqlite3.Error as error:
             raise StoreError(f"{path}: cannot be opened as a store ({error}).") from error
-        return cls(connection, path, read_spill, tenant)
+        store = cls(connection, path, read_spill, tenant)
+        store.frozen = frozen
+        return store
 
     def close(self) -> None:
         self._connection.close()
@@ -396,7 +401,7 @@ class SqliteStore:
 
     def query_here(self, sql: str, skip: int, limit: int, seconds: float | None = None) -> Rows:
         """In this process; see `ask.query`."""
-        connection = _connect_to_read(self.path)
+        connection, _ = _connect_to_read(self.path)
         try:
             shadow = None if self.tenant is None else tenancy.cover(connection, self.tenant)
             return ask.query(connection, sql, skip, limit, self.read_body, shadow, seconds)
@@ -458,7 +463,8 @@ def _connect(uri: str) -> sqlite3.Connection:
     return connection
 
 
-def _connect_to_read(path: Path) -> sqlite3.Connection:
+def _connect_to_read(path: Path) -> tuple[sqlite3.Connection, bool]:
+    """And whether it is frozen."""
     uri = f"{path.absolute().as_uri()}?mode=ro"
     try:
         connection = _connect(uri)
@@ -472,8 +478,8 @@ def _connect_to_read(path: Path) -> sqlite3.Connection:
                 f"{path}: what was last written is in its log, which can be read only where files"
                 " can be made. Copy the folder, and ask the copy."
             ) from error
-        connection = _connect(f"{uri}&immutable=1")
-    return connection
+        return _connect(f"{uri}&immutable=1"), True
+    return connection, False
 
 
 _CANNOT_MAKE = frozenset((sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY))

@@ -117,6 +117,18 @@ def as_home(text: str) -> Iterator[tuple[Home, bool]]:
 
 
 @contextmanager
+def as_written(home: Home) -> Iterator[tuple[Home, bool, str | None]]:
+    """The home, whether it lasts, and what is to be said of it: where nothing can be written to it,
+    a copy is served, which has what its journals hold."""
+    if _can_write(home):
+        yield home, True, None
+        return
+    with open_path(home) as debugger:
+        place = Home(Path(debugger.store.path).parent)  # type: ignore[attr-defined]  # a file
+        yield place, place.root == home.root, debugger.notice
+
+
+@contextmanager
 def open_ids(
     home: Home, *ids: str | None, glance: bool = False
 ) -> Iterator[tuple[Debugger, list[str | None]]]:
@@ -210,6 +222,17 @@ def _open_home(home: Home) -> Debugger:
     if behind is not None and home.journal_files():
         debugger.notice = f"{home.root}: not all of it could be taken in ({behind.reason})."
     return debugger
+
+
+def _can_write(home: Home) -> bool:
+    from vestige.collector.loop import hold
+    from vestige.errors import StoreError
+
+    try:
+        with hold(home):
+            return True
+    except (OSError, StoreError):
+        return False
 
 
 def _is_worth_a_copy(home: Home) -> bool:

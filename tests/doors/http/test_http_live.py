@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import socket
 import subprocess
@@ -252,3 +253,22 @@ def test_what_another_process_collects_is_told_too(home: Home, tmp_path: Path) -
         found = events.until("run", name="elsewhere", outcome="ok")
 
     assert found
+
+
+def test_who_asks_only_for_the_head_of_a_stream_can_ask_on(home: Home) -> None:
+    """On the same connection: no stream is begun, and none is counted."""
+    record(home)
+    with served(home) as site:
+        link = http.client.HTTPConnection("127.0.0.1", site.port, timeout=20)
+        link.request(
+            "HEAD", "/api/v1/live", headers={"Authorization": f"Bearer {site.server.token}"}
+        )
+        head = link.getresponse()
+        head.read()
+        link.request("GET", "/healthz")
+        health = link.getresponse().status
+        link.close()
+
+    assert head.status == 200
+    assert str(head.getheader("content-type")).startswith("text/event-stream")
+    assert health == 200

@@ -12,6 +12,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from time import monotonic, sleep
 from urllib.parse import urlencode
 
 import pytest
@@ -21,7 +22,7 @@ import vestige
 from vestige.access import SCOPES, Keys
 from vestige.clock import FakeClock
 from vestige.collector.loop import catch_up
-from vestige.doors.http import guard, serving
+from vestige.doors.http import guard, live, serving
 from vestige.doors.http.app import make_app
 from vestige.doors.http.guard import Door
 from vestige.doors.http.server import Server
@@ -530,3 +531,66 @@ def test_a_connection_that_is_reset_is_no_bug(home: Home) -> None:
 
     assert health.status == 200
     assert not [line for line in lines if "bug" in line]
+
+
+def test_garbage_after_an_answer_closes_the_connection_and_is_no_traceback(
+    home: Home, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A stranger's body that is no body: it was answered already, and nothing is written for it
+    to a stderr that nobody may read."""
+    with (
+        served(home) as site,
+        socket.create_connection(("127.0.0.1", site.port), timeout=WAIT_S) as connection,
+    ):
+        connection.sendall(
+            b"POST /api/v1/ingest HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+        )
+        answer = b""
+        while b"unauthenticated" not in answer:
+            answer += connection.recv(65536)
+        connection.sendall(b"zzz\r\n")
+        rest = b"".join(iter(lambda: connection.recv(65536), b""))
+        health = site.ask("/healthz", key=None)
+
+    assert answer.startswith(b"HTTP/1.1 401")
+    assert b"HTTP/1.1" not in rest
+    assert health.status == 200
+    assert not [line for line in site.lines if "Fatal" in str(line.get("server", ""))]
+    assert "Traceback" not in caplog.text
+
+
+def test_who_hangs_up_while_they_send_is_no_bug(home: Home) -> None:
+    """Not even a stranger can make the log tell of one."""
+    with served(home) as site:
+        with socket.create_connection(("127.0.0.1", site.port), timeout=WAIT_S) as connection:
+            connection.sendall(
+                b"POST /login HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\nkey="
+            )
+            while not site.server.connections:
+                sleep(0.01)  # the server does it
+        while site.server.connections:
+            sleep(0.01)
+
+    assert [line.get("status") for line in site.lines] == [400]
+
+
+def test_an_answer_that_nobody_takes_is_let_go(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection whose client does not read would else be there for ever, with all its bytes."""
+    monkeypatch.setattr(serving, "LIVE_SEND_S", 0.2)
+    monkeypatch.setattr(live, "LIVE_SEND_S", 0.2)
+    record(home, spans=2_000, message="x" * 1_500)
+    with served(home) as site, socket.socket() as stuck:
+        stuck.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        stuck.connect(("127.0.0.1", site.port))
+        stuck.sendall(
+            b"GET /api/v1/live?after=0-0-0 HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer "
+            + str(site.server.token).encode()
+            + b"\r\n\r\n"
+        )
+        stuck.recv(12)
+        deadline = monotonic() + 30
+        while site.server.connections and monotonic() < deadline:
+            sleep(0.05)  # the server does it
+        left = len(site.server.connections)
+
+    assert left == 0

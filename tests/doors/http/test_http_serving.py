@@ -110,6 +110,44 @@ def test_sigterm_ends_it_in_good_order_and_kill_leaves_no_process(home: Home) ->
 
 
 @pytest.mark.slow
+def test_a_collector_that_hears_nothing_does_not_hold_up_the_end(home: Home) -> None:
+    """It has its time for a last pass; what it leaves stands in the journals."""
+    with _command(home) as (process, _, _):
+        _wait_for(lambda: psutil.Process(process.pid).children())
+        (collector,) = psutil.Process(process.pid).children()
+        collector.suspend()
+        process.send_signal(signal.SIGTERM)
+        try:
+            code = process.wait(60)
+        finally:
+            if collector.is_running():
+                collector.kill()
+
+    assert code == 0
+
+
+@pytest.mark.slow
+def test_who_is_told_the_address_can_end_it(home: Home) -> None:
+    """The signal may come as soon as the address is told: also then the end is in good order."""
+    source = (
+        "import os, signal, sys\n"
+        "from vestige.doors.http.serving import make_server, serve\n"
+        "from vestige.home import get_home\n"
+        "server = make_server(get_home(sys.argv[1]), '127.0.0.1')\n"
+        "serve(server, '127.0.0.1', 0, ready=lambda url: os.kill(os.getpid(), signal.SIGTERM))\n"
+        "print('ended')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", source, str(home.root)],
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ended\n", "")
+
+
+@pytest.mark.slow
 def test_a_log_that_nobody_reads_holds_up_nobody(home: Home) -> None:
     """Lines that find no room in the pipe are dropped, and counted in the next that finds some."""
     record(home)

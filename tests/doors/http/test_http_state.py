@@ -6,11 +6,13 @@ import os
 import sqlite3
 import subprocess
 import sys
+from pathlib import Path
 
 from http_support import record
 
 from vestige.doors.http.server import Server
 from vestige.home import Home
+from vestige.store.sqlite import SqliteStore
 
 CHECKPOINT = """
 import sqlite3, sys
@@ -78,3 +80,20 @@ def test_a_store_that_is_replaced_is_another_state(home: Home) -> None:
     server.close()
 
     assert len(set(states)) == 3
+
+
+def test_a_store_that_is_linked_to_is_seen_to_change(home: Home, tmp_path: Path) -> None:
+    """`vestige ui PATH/store.db` serves a link to it. The file itself stays as it is while a
+    collector has it open: a page would be told that nothing is new."""
+    record(home)
+    linked = Home(tmp_path / "linked")
+    linked.root.mkdir()
+    linked.store.symlink_to(home.store)
+    server = Server(linked)
+    with SqliteStore.open(home.store):  # as a collector does: the log is not emptied
+        before = server.state()
+        record(home, "next")
+        after = server.state()
+    server.close()
+
+    assert before != after

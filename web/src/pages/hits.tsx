@@ -9,6 +9,8 @@ import { VirtualList } from "../parts/virtual";
 import { href } from "../state";
 import type { GrepData } from "../types";
 
+const TYPING_MS = 200;
+
 type Hit = GrepData["hits"][number];
 
 export function Hits({ words }: { words: string }) {
@@ -32,8 +34,12 @@ export function Hits({ words }: { words: string }) {
     setHits(null);
     setNext(null);
     setError(null);
-    if (words) void load(null);
-    return () => void turn.current++; // answers to other words come too late
+    // While one types, not each letter is a question: a search reads all there is.
+    const timer = words ? setTimeout(() => void load(null), TYPING_MS) : 0;
+    return () => {
+      clearTimeout(timer);
+      turn.current++; // answers to other words come too late
+    };
   }, [words]);
   if (!words) return <Empty>Type words into the field above: here is where they stand.</Empty>;
   if (error) return <div class="page-pad"><Failed error={error} /></div>;

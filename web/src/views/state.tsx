@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 import { useAnswer } from "../answers";
-import { exported } from "../api";
+import { exactJson, exported } from "../api";
 import { Code } from "../parts/code";
 import { bytes, count, offset, oneLine, visible } from "../parts/format";
 import { Empty, Failed, Loading } from "../parts/state";
@@ -70,7 +70,7 @@ function Whole({ id, index }: { id: string; index: number }) {
       {snapshot.slices.map((slice, at) => (
         <details key={at} open={snapshot.slices.length < 6}>
           <summary><b class="trace">{oneLine(slice.slice_type, 120)}</b> <span class="quiet">{count(slice.item_count)} items</span></summary>
-          <Code text={JSON.stringify(slice.items ?? [], null, 2)} label={oneLine(slice.slice_type, 60)} />
+          <Code text={exactJson(slice.items ?? [], 2)} label={oneLine(slice.slice_type, 60)} />
           {slice.cut && <p class="quiet">Cut here.</p>}
         </details>
       ))}
@@ -100,7 +100,7 @@ function Lines({ id, from, to }: { id: string; from: number; to: number }) {
 
 /** Slices by their type, so that a line says where it stands. */
 const asJson = (snapshot: NonNullable<StateData["snapshot"]>): string =>
-  JSON.stringify(Object.fromEntries(snapshot.slices.map((slice) => [slice.slice_type, slice.items ?? []])));
+  exactJson(Object.fromEntries(snapshot.slices.map((slice) => [slice.slice_type, slice.items ?? []])));
 
 function Asked({ id, from, to }: { id: string; from: number; to: number }) {
   const { data, error } = useAnswer<StateData>("state", { id: `${id}#${to}`, than: from });

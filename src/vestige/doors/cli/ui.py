@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -52,8 +53,9 @@ def open_viewer(home: Home, id: str | None, *, port: int = 0, browser: bool = Tr
         def ready(url: str) -> None:
             address = url + anchor
             click.echo(f"serving {address}; Ctrl-C stops", err=True)
-            if browser and not _open(address):
-                click.echo("no browser here: open the address yourself", err=True)
+            if browser:
+                # Beside us: some return only when they are closed, and need our answers till then.
+                threading.Thread(target=_show, args=(address,), daemon=True).start()
 
         serve(server, "127.0.0.1", port, collect=collect, ready=ready)
 
@@ -65,24 +67,42 @@ def _served(home: Home, id: str | None) -> Iterator[tuple[Home, str, bool]]:
     from vestige.transfer.opening import as_home
 
     if id is not None and is_source(id):
-        with as_home(id) as (place, lasting):
+        with as_home(id) as (found, lasting), _told(found) as (place, lasts):
             with open_path(place) as debugger:
                 runs = debugger.list(limit=2).runs
-            yield place, f"#/run/{runs[0].short_id}" if len(runs) == 1 else "", lasting
+            anchor = f"#/run/{runs[0].short_id}" if len(runs) == 1 else ""
+            yield place, anchor, lasting and lasts
         return
-    if id is None:
-        yield home, "", True
-        return
-    with open_path(home) as debugger:
-        target: Any = debugger.resolve(id, "any")
-        run = target.run.short_id
-        span = _span_number(debugger, id) if target.span_id is not None else ""
-    yield home, f"#/run/{quote(run)}{span}", True
+    with _told(home) as (place, lasts):
+        if id is None:
+            yield place, "", lasts
+            return
+        with open_path(place) as debugger:
+            target: Any = debugger.resolve(id, "any")
+            run = target.run.short_id
+            span = _span_number(debugger, id) if target.span_id is not None else ""
+        yield place, f"#/run/{quote(run)}{span}", lasts
+
+
+@contextmanager
+def _told(home: Home) -> Iterator[tuple[Home, bool]]:
+    """The home, or a copy of one in which nothing can be written; whether it lasts."""
+    from vestige.transfer.opening import as_written
+
+    with as_written(home) as (place, lasting, notice):
+        if notice:
+            click.echo(f"vestige: {notice}", err=True)
+        yield place, lasting
 
 
 def _span_number(debugger: Any, id: str) -> str:
     short: str = debugger.span(id).span.short_id
     return f"?span={short.rpartition('.')[2]}"
+
+
+def _show(address: str) -> None:
+    if not _open(address):
+        click.echo("no browser here: open the address yourself", err=True)
 
 
 def _open(address: str) -> bool:

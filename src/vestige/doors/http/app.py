@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -137,6 +137,8 @@ class Gate:
                 503, "busy", "Too many questions wait. Ask again soon.",
                 headers={"retry-after": "1"},
             )  # fmt: skip
+        if isinstance(error, ClientDisconnect):
+            return Refusal(400, "disconnected", "The body did not arrive.")
         known = refusal_of(error, self._server.home)
         if known is not None:
             return known

@@ -12,10 +12,11 @@ import sys
 import threading
 
 from vestige import clock, locks
-from vestige.collector.loop import hold
-from vestige.errors import UnreadableError
+from vestige.collector.loop import catch_up, hold
+from vestige.errors import StoreError
 from vestige.home import Home
 from vestige.limits import DRAIN_S, RESTART_BACKOFF_S, RESTART_PAUSE_MAX_S, TICK_PAUSE_MAX_S
+from vestige.store.sqlite import SqliteStore
 
 
 def prepare(home: Home) -> None:
@@ -23,10 +24,24 @@ def prepare(home: Home) -> None:
     try:
         with hold(home):
             pass
-    except UnreadableError:
-        raise
+    except StoreError:
+        behind = catch_up(home)  # raises what is wrong with the store itself
+        if behind is None or behind.can_write:
+            return
+        _check_readable(home, behind.reason)
     except OSError:
         return  # a home that we may only read: what is stored is served
+
+
+def _check_readable(home: Home, reason: str) -> None:
+    """What is stored is served, where it can be read though nothing can be written beside it."""
+    try:
+        SqliteStore.open(home.store, readonly=True).close()
+    except StoreError:
+        raise StoreError(
+            f"{home.root}: nothing can be written there ({reason}), so its store cannot be served."
+            " Make room; until then `vestige ui` shows a copy."
+        ) from None
 
 
 class Collecting:
@@ -44,14 +59,16 @@ class Collecting:
     def close(self) -> None:
         """Let it take in the rest and go; offsets stay with the rows in the store."""
         self._stop.set()
+        if self._thread.ident is None:
+            return  # never started
         process = self._process
         if process is not None and process.stdin is not None:
             process.stdin.close()
-            try:
-                process.wait(DRAIN_S)
-            except subprocess.TimeoutExpired:
-                process.terminate()
-        self._thread.join()
+        self._thread.join(DRAIN_S)
+        if self._thread.is_alive() and self._process is not None:
+            # To be told to end is what it does not hear. Nothing is lost: the journals are there.
+            self._process.kill()
+            self._thread.join()
 
     def _watch(self) -> None:
         pause_s = RESTART_BACKOFF_S

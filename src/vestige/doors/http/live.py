@@ -44,6 +44,8 @@ from vestige.query.show import run_data
 from vestige.store.changes import Changes, Cursor, LogChange, SpanChange
 
 PATH = "/api/v1/live"
+_TYPE = "text/event-stream"
+_HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
 
 
 def routes(server: Server) -> list[BaseRoute]:
@@ -52,6 +54,8 @@ def routes(server: Server) -> list[BaseRoute]:
     async def live(request: Request) -> Response:
         who = principal(request)
         given = _arguments(request)
+        if request.method == "HEAD":  # a stream of nothing would hold up what comes after it
+            return Response(media_type=_TYPE, headers=_HEADERS)
         if clients.total() >= LIVE_CLIENTS_MAX or clients[who.key_id] >= LIVE_KEY_CLIENTS_MAX:
             raise Refusal(
                 429, "rate_limited", "Too many live streams are open. Close one, or come later.",
@@ -201,10 +205,7 @@ class _Stream(StreamingResponse):
     """Lets a client go that takes nothing, and always says when it is over."""
 
     def __init__(self, events: AsyncIterator[bytes], over: Any) -> None:
-        super().__init__(
-            events, media_type="text/event-stream",
-            headers={"cache-control": "no-store", "x-accel-buffering": "no"},
-        )  # fmt: skip
+        super().__init__(events, media_type=_TYPE, headers=_HEADERS)
         self._over = over
 
     async def stream_response(self, send: Send) -> None:

@@ -180,6 +180,8 @@ def _is_current(debugger: Debugger) -> bool:
     """Its store is still the one in the home, and was not migrated by a newer version meanwhile."""
     store = debugger.store
     assert isinstance(store, SqliteStore)
+    if store.frozen:
+        return False  # there may be room again, and somebody who writes
     try:
         return store.is_in_place() and schema.version(store._connection) == schema.VERSION
     except sqlite3.Error:

@@ -37,6 +37,7 @@ from vestige.limits import (
     HTTP_HEADER_BYTES_MAX,
     HTTP_HEADER_S,
     HTTP_SHUTDOWN_S,
+    LIVE_SEND_S,
 )
 
 LOOPBACK_NAMES = frozenset(("localhost", "127.0.0.1", "::1"))
@@ -106,15 +107,16 @@ def serve(
             timeout_graceful_shutdown=HTTP_SHUTDOWN_S,
         )  # fmt: skip
         collecting = Collecting(server.home) if collect else None
-        if collecting is not None:
-            collecting.start()
         try:
             running = _Uvicorn(config, server)
             server.connections = running.server_state.connections
             server.connections_max = _connections_max()
             server.stop = running.stop
-            ready(url(server, host, secure=cert is not None))
-            running.run(sockets=[listening])
+            with running.capture_signals():  # before anybody is told where we are
+                if collecting is not None:
+                    collecting.start()
+                ready(url(server, host, secure=cert is not None))
+                running.run(sockets=[listening])
         finally:
             if collecting is not None:
                 collecting.close()
@@ -128,16 +130,17 @@ def _connections_max() -> int:
 
 
 def _log_by(server: Server) -> None:
-    """What uvicorn has to say goes where our lines go, without the bytes that it is about."""
+    """What uvicorn and asyncio have to say goes where our lines go, without the bytes that it is about."""
 
     class Told(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             text = str(record.msg).strip().partition("\n")[0]
             server.log({"at_ns": server.clock.now_ns(), "server": text})
 
-    logger = logging.getLogger("uvicorn.error")
-    logger.handlers[:] = [Told(logging.WARNING)]
-    logger.propagate = False
+    for name in ("uvicorn.error", "asyncio"):
+        logger = logging.getLogger(name)
+        logger.handlers[:] = [Told(logging.WARNING)]
+        logger.propagate = False
 
 
 def url(server: Server, host: str, *, secure: bool) -> str:
@@ -210,19 +213,27 @@ class _Uvicorn(uvicorn.Server):
 
 
 class _Protocol(H11Protocol):
-    """Lets go of a connection whose request does not arrive; what is no HTTP gets our envelope."""
+    """Lets go of a connection whose request does not arrive, or whose answer is not taken; what is
+    no HTTP gets our envelope."""
 
     _late: asyncio.TimerHandle | None = None
+    _look: asyncio.TimerHandle | None = None
+    _left_bytes = 0
+    """Of what was sent, not taken at the last look."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as there
         super().connection_made(transport)
         self._watch()
+        self._look = self.loop.call_later(LIVE_SEND_S, self._look_again)
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         self._watch()
 
     def send_400_response(self, msg: str) -> None:
+        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            self.transport.close()  # the answer is given, or begun: what follows it is of no use
+            return
         body = encode({"error": "validation_error", "message": "This is no HTTP/1.1 request."})
         headers = [
             (b"content-type", b"application/json"),
@@ -240,6 +251,8 @@ class _Protocol(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._unwatch()
+        if self._look is not None:
+            self._look.cancel()
         super().connection_lost(exc)
 
     def _watch(self) -> None:
@@ -253,3 +266,12 @@ class _Protocol(H11Protocol):
         if self._late is not None:
             self._late.cancel()
             self._late = None
+
+    def _look_again(self) -> None:
+        """A client that took nothing since the last look: to close would be to wait for it."""
+        left = self.transport.get_write_buffer_size()
+        if left and left == self._left_bytes:
+            self.transport.abort()
+            return
+        self._left_bytes = left
+        self._look = self.loop.call_later(LIVE_SEND_S, self._look_again)
