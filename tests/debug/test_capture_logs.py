@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import io
 import json
 import logging
@@ -116,6 +117,75 @@ def test_logging_is_as_it_was_after_the_capture() -> None:
     assert before == (
         logging.Logger.isEnabledFor, logging.Logger.makeRecord, logging.Logger.callHandlers,
     )  # fmt: skip
+
+
+@pytest.fixture
+def _logger_class() -> Iterator[None]:
+    """`logging.Logger` put back as it was, whoever wraps what."""
+    names = ("isEnabledFor", "makeRecord", "handle", "callHandlers")
+    before = {name: getattr(logging.Logger, name) for name in names}
+    yield
+    for name, method in before.items():
+        setattr(logging.Logger, name, method)
+
+
+def wrap(name: str, *, told: bool) -> Any:
+    """Put something over a method of all loggers, as other tools do."""
+    before = getattr(logging.Logger, name)
+
+    def theirs(*given: Any) -> Any:
+        return before(*given)
+
+    after = functools.update_wrapper(theirs, before) if told else theirs
+    setattr(logging.Logger, name, after)
+    return after
+
+
+@pytest.mark.usefixtures("_logger_class")
+def test_after_another_tool_wrapped_the_loggers_a_later_capture_is_as_the_first(
+    printed: io.StringIO,
+) -> None:
+    """What it keeps of the first capture's does nothing any more: no line twice, none printed."""
+    with builder().capture():
+        wrap("callHandlers", told=False)
+        wrap("isEnabledFor", told=False)
+    made = builder()
+    with made.capture():
+        LOG.warning("once")
+        LOG.debug("quiet")
+
+    assert [entry.message for entry in entries(made)] == ["once", "quiet"]
+    assert printed.getvalue() == "once\n"
+
+
+@pytest.mark.usefixtures("_logger_class")
+def test_what_another_tool_put_over_ours_stays_when_the_capture_ends() -> None:
+    """Also if it took over our attributes, as `functools.wraps` does."""
+    with builder().capture():
+        theirs = wrap("callHandlers", told=True)
+
+    assert logging.Logger.callHandlers is theirs
+
+
+def test_a_filter_that_fails_for_a_line_that_only_a_capture_wants_does_not_reach_the_program(
+    printed: io.StringIO,
+) -> None:
+    """Without the capture the program's filter would not have seen the line."""
+
+    def of_a_user(record: logging.LogRecord) -> bool:
+        return bool(record.__dict__["user"])
+
+    LOG.addFilter(of_a_user)
+    made = builder()
+    try:
+        with made.capture():
+            LOG.debug("quiet")
+            with pytest.raises(KeyError):
+                LOG.warning("as without a capture")
+    finally:
+        LOG.removeFilter(of_a_user)
+
+    assert [entry.message for entry in entries(made)] == ["quiet"]
 
 
 def test_a_higher_level_can_be_asked_for() -> None:
