@@ -30,7 +30,7 @@ from vestige.debug import (
 )
 from vestige.debug.logs import SHARED
 from vestige.home import Home
-from vestige.limits import MESSAGE_MAX
+from vestige.limits import LINE_MAX, MESSAGE_MAX
 
 LOG = logging.getLogger("app.work")
 SECRET = "sk-ant-REDACTED"
@@ -425,3 +425,18 @@ def test_a_record_that_nobody_would_have_made_raises_nothing(
 
     assert json.loads(path.read_text(encoding="utf-8"))["message"] == "hello"
     assert printed.getvalue() == ""
+
+
+def test_a_secret_in_a_line_that_is_cut_is_masked_too(home: Home) -> None:
+    """An event's or a logger's name of megabytes is shortened, and that of the masked line."""
+    made = builder()
+    with made.capture():
+        LOG.info("one", extra={"event": f"{SECRET} {'e' * LINE_MAX}"})
+        logging.getLogger(f"{SECRET} {'n' * LINE_MAX}").info("two")
+        (spool,) = home.spool.iterdir()
+        written = b"".join(path.read_bytes() for path in spool.rglob("*") if path.is_file())
+
+    assert SECRET.encode() not in written
+    found = entries(made)
+    assert [entry.message for entry in found] == ["one", "two"]
+    assert not any(SECRET in entry.event + entry.logger for entry in found)

@@ -321,7 +321,8 @@ class SpoolRecorder(Recorder):
             return False
         if self._suspicious(line):
             assert self._redactor is not None
-            line = encode((self._redactor.record(record),))
+            record = self._redactor.record(record)  # type: ignore[assignment]  # as above
+            line = encode((record,))
         if len(line) > LINE_MAX:
             line = encode((clean.shrink_record(record),))
         if self._rotation is not None:

@@ -172,8 +172,8 @@ def _overview(content: ReadContent) -> Iterator[Line]:
             errors.append(entry)
     snapshots = 0
     last = None
-    for snapshots, line in enumerate(content.snapshots(), 1):
-        last = line  # one at a time: together they may be larger than memory
+    for line in content.snapshots():  # one at a time: together they may be larger than memory
+        snapshots, last = snapshots + 1, line
     files = list(content.files())
     counts = ", ".join(
         f"{count} {words.one_line(level, 20) or 'without level'}"
