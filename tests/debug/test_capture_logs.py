@@ -11,7 +11,7 @@ import threading
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 
@@ -440,3 +440,18 @@ def test_a_secret_in_a_line_that_is_cut_is_masked_too(home: Home) -> None:
     found = entries(made)
     assert [entry.message for entry in found] == ["one", "two"]
     assert not any(SECRET in entry.event + entry.logger for entry in found)
+
+
+def test_two_that_write_the_same_archive_at_once_do_not_mix(tmp_path: Path) -> None:
+    """Workers of a test suite, say: whoever is last has it whole, and none of them fails."""
+
+    class Meanwhile(MemoryFilesystem):
+        def open_read(self, path: str) -> BinaryIO:
+            archive_filesystem(MemoryFilesystem({"b": b"2" * 100_000}), tmp_path)
+            return super().open_read(path)
+
+    made = archive_filesystem(Meanwhile({"a": b"1"}), tmp_path)
+
+    with zipfile.ZipFile(made) as archive:
+        assert (archive.testzip(), archive.namelist()) == (None, ["a"])
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["files.zip"]

@@ -190,6 +190,20 @@ def test_other_commands_do_not_take_a_capture_in(home: Home, run_program: RunPro
     assert recovered(home).execution.outcome == "interrupted"
 
 
+def test_a_bundle_that_was_made_is_told_of_though_its_spool_cannot_be_marked(
+    home: Home, run_program: RunProgram
+) -> None:
+    """As on a disk that the bundle filled: the others are recovered all the same."""
+    run_program(PROGRAM, "inside")
+    (first,) = home.spool.iterdir()
+    (first / ".exported").mkdir()  # in the way of what says where the bundle is
+    run_program(PROGRAM, "inside")
+    done = vestige("recover")
+
+    assert done.exit_code == 0, done.output
+    assert len(list(home.bundles.iterdir())) == 2
+
+
 def test_an_empty_spool_is_cleared_away(home: Home) -> None:
     """Killed before its first line: there is nothing to make a bundle of."""
     (home.spool / "x" / "journal").mkdir(parents=True)

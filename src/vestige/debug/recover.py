@@ -92,7 +92,7 @@ def _recover(spool: Spool, target: Path) -> Recovered:
         made = write_bundle(content, target / f"{content.manifest.bundle_id}.wink")
     except (OSError, UnreadableError) as error:
         return Recovered(folder, None, "failed", str(error))
-    spool.exported(made)
+    content.exported(made)
     return Recovered(folder, made, content.manifest.execution.shown_outcome)
 
 
