@@ -27,9 +27,11 @@ from vestige.debug import (
     archive_filesystem,
     collect_all_logs,
     dump_session,
+    spool,
 )
 from vestige.debug.logs import SHARED
 from vestige.home import Home
+from vestige.journal.writer import JournalWriter
 from vestige.limits import LINE_MAX, MESSAGE_MAX
 
 LOG = logging.getLogger("app.work")
@@ -345,6 +347,42 @@ def test_rotation_by_bytes() -> None:
 
     assert 0 < len(kept) < 20
     assert kept[-1].message.startswith("line 49 ")
+
+
+def test_rotation_counts_long_lines_in_full_and_takes_them_from_the_disk(home: Home) -> None:
+    """A prompt of megabytes in a context is not in its line, but it is in the bundle."""
+    rotation = LogRotationConfig(max_bytes=1_500_000, keep_rotations=2)
+    made = builder(log_rotation=rotation)
+    with made.capture():
+        for number in range(20):
+            LOG.info("call %d", number, extra={"prompt": f"{number} " * 200_000})
+        bodies = made._begun().spool.home.bodies
+        size = sum(path.stat().st_size for path in bodies.iterdir())
+    bundle = made.finalize()
+    kept = list(bundle.logs)
+    logs = bundle.manifest.component("logs")
+
+    assert size < 5_000_000
+    assert 2 <= len(kept) <= 8
+    assert kept[-1].context["prompt"].startswith("19 19 ")
+    assert logs is not None
+    assert logs.dropped_entries == 20 - len(kept)
+    assert (logs.dropped_bytes or 0) > 4_000_000
+
+
+def test_a_segment_is_full_when_the_rotation_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not when a journal would begin its next file: those are not what is kept and dropped."""
+    defaults = JournalWriter.__init__.__kwdefaults__
+    assert defaults is not None
+    monkeypatch.setitem(defaults, "rotate_bytes", 2_000)
+    monkeypatch.setattr(spool, "JOURNAL_ROTATE_BYTES", 2_000)
+    rotation = LogRotationConfig(max_entries=100, keep_rotations=2)
+    made = builder(log_rotation=rotation)
+    with made.capture():
+        for number in range(150):
+            LOG.info("line %d", number)
+
+    assert len(entries(made)) == 150
 
 
 def test_collect_all_logs_writes_json_lines_on_its_own(tmp_path: Path) -> None:

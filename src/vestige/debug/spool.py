@@ -30,12 +30,13 @@ from vestige import locks
 from vestige.clock import Clock
 from vestige.errors import UsageError
 from vestige.home import Home, get_home
+from vestige.journal.reader import read_lines
 from vestige.journal.spill import write_spill
 from vestige.journal.writer import JournalWriter, duplicate_high
-from vestige.limits import BODY_INLINE_MAX, LINE_MAX
+from vestige.limits import BODY_INLINE_MAX, JOURNAL_ROTATE_BYTES, LINE_MAX
 from vestige.record import clean
 from vestige.record.body import LongBody, texts_of
-from vestige.record.line import encode
+from vestige.record.line import encode, parse_lines
 from vestige.record.types import VERSION, BodyInfo, Log
 from vestige.recorder import Recorder
 from vestige.writer import Writer, join
@@ -224,7 +225,11 @@ class SpoolRecorder(Recorder):
         self._rotating = threading.RLock()  # a signal's handler may log meanwhile
         self._entries = self._bytes = 0
         # A kill costs nothing either way; syncing for power cuts would double what a line costs.
-        self._lane = _SpoolJournal(home, LOGS + self.writer, fsync="none", total_max=sys.maxsize)
+        self._lane = _SpoolJournal(
+            home, LOGS + self.writer, fsync="none", total_max=sys.maxsize,
+            # A generation is a segment: only `_count` may say that one is full.
+            rotate_bytes=JOURNAL_ROTATE_BYTES if rotation is None else sys.maxsize,
+        )  # fmt: skip
         _recorders.add(self)
 
     @property
@@ -326,7 +331,8 @@ class SpoolRecorder(Recorder):
         if len(line) > LINE_MAX:
             line = encode((clean.shrink_record(record),))
         if self._rotation is not None:
-            self._count(self._rotation, len(line) - _LINE_OVERHEAD)
+            spilled = record.body_info.spilled_bytes if record.body_info is not None else None
+            self._count(self._rotation, len(line) - _LINE_OVERHEAD + (spilled or 0))
         self._lane.write(line)
         return True
 
@@ -343,12 +349,32 @@ class SpoolRecorder(Recorder):
     def _drop_segments(self, keep: int) -> None:
         own = [path for writer, _, path in self.home.journal_files() if writer == self._lane.writer]
         for path in own[:-keep]:
-            entries, size = _count_lines(path)
+            entries, size, bodies = self._measure(path)
             # Said first: a reader believes it once the file is gone.
             self.write_fact(
                 "", SEGMENT_DROPPED, {"segment": path.name, "entries": entries, "size_bytes": size}
             )
             path.unlink(missing_ok=True)
+            for body in bodies:
+                body.unlink(missing_ok=True)
+
+    def _measure(self, segment: Path) -> tuple[int, int, list[Path]]:
+        """How many lines and bytes are in a segment, and the files of its long bodies."""
+        lines = size = offset = 0
+        bodies: list[Path] = []
+        while True:
+            data, after = read_lines(segment, offset, LINE_MAX + 1)
+            if after == offset:
+                return lines, size, bodies
+            lines += data.count(b"\n")
+            size += after - offset
+            if b'"spilled_bytes"' in data:
+                for record in parse_lines(data)[0]:
+                    info = getattr(record, "body_info", None)
+                    if isinstance(record, Log) and info is not None and info.spilled_bytes:
+                        size += info.spilled_bytes
+                        bodies.append(self.home.spilled_body(record.writer, record.seq))
+            offset = after
 
     # --- its end ------------------------------------------------------------------------------
 
@@ -367,15 +393,6 @@ class SpoolRecorder(Recorder):
 
     def _forked(self) -> None:
         self._lane.restart(LOGS + self.writer)
-
-
-def _count_lines(path: Path) -> tuple[int, int]:
-    lines = size = 0
-    with open(path, "rb") as file:
-        while step := file.read(LINE_MAX):
-            lines += step.count(b"\n")
-            size += len(step)
-    return lines, size
 
 
 _alive: weakref.WeakSet[Spool] = weakref.WeakSet()
