@@ -121,7 +121,7 @@ class Home(msgspec.Struct, frozen=True):
         found: list[tuple[str, int, Path]] = []
         try:
             names = os.listdir(folder)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
         for name in names:
             writer, _, rest = name.partition(".")

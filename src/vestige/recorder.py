@@ -221,8 +221,10 @@ class Recorder:
 
     def close(self) -> None:
         """Say goodbye: flush and let go. Happens by itself at exit."""
+        global _said_goodbye
         if self._closed:
             return
+        _said_goodbye = _said_goodbye or _is_exiting()  # first: another thread may look at once
         self._closed = True
         atexit.unregister(self.close)
         self._writer.detach(self._emitter)
@@ -384,10 +386,17 @@ def default_recorder() -> Recorder:
     return _default
 
 
+_said_goodbye = False
+"""By the program's exit (atexit): threads that nobody waits for may go on for a moment."""
+
+
 def _is_exiting() -> bool:
-    """Is this called by the program's exit (atexit)? Other threads may outlive the main one's code."""
+    """Is this called by the program's exit, or after it? Other threads may outlive the main one's
+    code: until goodbye is said, they are recorded."""
     main = threading.main_thread()
-    return threading.current_thread() is main and not main.is_alive()
+    if main.is_alive():
+        return False
+    return _said_goodbye or threading.current_thread() is main
 
 
 class _UnusedRecorder(Recorder):
@@ -400,9 +409,9 @@ class _UnusedRecorder(Recorder):
 
 
 def _after_fork() -> None:
-    global _default_lock, _is_making
+    global _default_lock, _is_making, _said_goodbye
     # A thread that does not exist here may have held it.
-    _default_lock, _is_making = threading.RLock(), False
+    _default_lock, _is_making, _said_goodbye = threading.RLock(), False, False
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import io
 import json
 import logging
@@ -10,7 +11,7 @@ import threading
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 
@@ -26,10 +27,12 @@ from vestige.debug import (
     archive_filesystem,
     collect_all_logs,
     dump_session,
+    spool,
 )
 from vestige.debug.logs import SHARED
 from vestige.home import Home
-from vestige.limits import MESSAGE_MAX
+from vestige.journal.writer import JournalWriter
+from vestige.limits import LINE_MAX, MESSAGE_MAX
 
 LOG = logging.getLogger("app.work")
 SECRET = "sk-ant-REDACTED"
@@ -116,6 +119,75 @@ def test_logging_is_as_it_was_after_the_capture() -> None:
     assert before == (
         logging.Logger.isEnabledFor, logging.Logger.makeRecord, logging.Logger.callHandlers,
     )  # fmt: skip
+
+
+@pytest.fixture
+def _logger_class() -> Iterator[None]:
+    """`logging.Logger` put back as it was, whoever wraps what."""
+    names = ("isEnabledFor", "makeRecord", "handle", "callHandlers")
+    before = {name: getattr(logging.Logger, name) for name in names}
+    yield
+    for name, method in before.items():
+        setattr(logging.Logger, name, method)
+
+
+def wrap(name: str, *, told: bool) -> Any:
+    """Put something over a method of all loggers, as other tools do."""
+    before = getattr(logging.Logger, name)
+
+    def theirs(*given: Any) -> Any:
+        return before(*given)
+
+    after = functools.update_wrapper(theirs, before) if told else theirs
+    setattr(logging.Logger, name, after)
+    return after
+
+
+@pytest.mark.usefixtures("_logger_class")
+def test_after_another_tool_wrapped_the_loggers_a_later_capture_is_as_the_first(
+    printed: io.StringIO,
+) -> None:
+    """What it keeps of the first capture's does nothing any more: no line twice, none printed."""
+    with builder().capture():
+        wrap("callHandlers", told=False)
+        wrap("isEnabledFor", told=False)
+    made = builder()
+    with made.capture():
+        LOG.warning("once")
+        LOG.debug("quiet")
+
+    assert [entry.message for entry in entries(made)] == ["once", "quiet"]
+    assert printed.getvalue() == "once\n"
+
+
+@pytest.mark.usefixtures("_logger_class")
+def test_what_another_tool_put_over_ours_stays_when_the_capture_ends() -> None:
+    """Also if it took over our attributes, as `functools.wraps` does."""
+    with builder().capture():
+        theirs = wrap("callHandlers", told=True)
+
+    assert logging.Logger.callHandlers is theirs
+
+
+def test_a_filter_that_fails_for_a_line_that_only_a_capture_wants_does_not_reach_the_program(
+    printed: io.StringIO,
+) -> None:
+    """Without the capture the program's filter would not have seen the line."""
+
+    def of_a_user(record: logging.LogRecord) -> bool:
+        return bool(record.__dict__["user"])
+
+    LOG.addFilter(of_a_user)
+    made = builder()
+    try:
+        with made.capture():
+            LOG.debug("quiet")
+            with pytest.raises(KeyError):
+                LOG.warning("as without a capture")
+    finally:
+        LOG.removeFilter(of_a_user)
+
+    assert [entry.message for entry in entries(made)] == ["quiet"]
 
 
 def test_a_higher_level_can_be_asked_for() -> None:
@@ -277,6 +349,42 @@ def test_rotation_by_bytes() -> None:
     assert kept[-1].message.startswith("line 49 ")
 
 
+def test_rotation_counts_long_lines_in_full_and_takes_them_from_the_disk(home: Home) -> None:
+    """A prompt of megabytes in a context is not in its line, but it is in the bundle."""
+    rotation = LogRotationConfig(max_bytes=1_500_000, keep_rotations=2)
+    made = builder(log_rotation=rotation)
+    with made.capture():
+        for number in range(20):
+            LOG.info("call %d", number, extra={"prompt": f"{number} " * 200_000})
+        bodies = made._begun().spool.home.bodies
+        size = sum(path.stat().st_size for path in bodies.iterdir())
+    bundle = made.finalize()
+    kept = list(bundle.logs)
+    logs = bundle.manifest.component("logs")
+
+    assert size < 5_000_000
+    assert 2 <= len(kept) <= 8
+    assert kept[-1].context["prompt"].startswith("19 19 ")
+    assert logs is not None
+    assert logs.dropped_entries == 20 - len(kept)
+    assert (logs.dropped_bytes or 0) > 4_000_000
+
+
+def test_a_segment_is_full_when_the_rotation_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not when a journal would begin its next file: those are not what is kept and dropped."""
+    defaults = JournalWriter.__init__.__kwdefaults__
+    assert defaults is not None
+    monkeypatch.setitem(defaults, "rotate_bytes", 2_000)
+    monkeypatch.setattr(spool, "JOURNAL_ROTATE_BYTES", 2_000)
+    rotation = LogRotationConfig(max_entries=100, keep_rotations=2)
+    made = builder(log_rotation=rotation)
+    with made.capture():
+        for number in range(150):
+            LOG.info("line %d", number)
+
+    assert len(entries(made)) == 150
+
+
 def test_collect_all_logs_writes_json_lines_on_its_own(tmp_path: Path) -> None:
     """The same entries as in a bundle, masked, into one file that grows."""
     path = tmp_path / "deep" / "all.log"
@@ -355,3 +463,33 @@ def test_a_record_that_nobody_would_have_made_raises_nothing(
 
     assert json.loads(path.read_text(encoding="utf-8"))["message"] == "hello"
     assert printed.getvalue() == ""
+
+
+def test_a_secret_in_a_line_that_is_cut_is_masked_too(home: Home) -> None:
+    """An event's or a logger's name of megabytes is shortened, and that of the masked line."""
+    made = builder()
+    with made.capture():
+        LOG.info("one", extra={"event": f"{SECRET} {'e' * LINE_MAX}"})
+        logging.getLogger(f"{SECRET} {'n' * LINE_MAX}").info("two")
+        (spool,) = home.spool.iterdir()
+        written = b"".join(path.read_bytes() for path in spool.rglob("*") if path.is_file())
+
+    assert SECRET.encode() not in written
+    found = entries(made)
+    assert [entry.message for entry in found] == ["one", "two"]
+    assert not any(SECRET in entry.event + entry.logger for entry in found)
+
+
+def test_two_that_write_the_same_archive_at_once_do_not_mix(tmp_path: Path) -> None:
+    """Workers of a test suite, say: whoever is last has it whole, and none of them fails."""
+
+    class Meanwhile(MemoryFilesystem):
+        def open_read(self, path: str) -> BinaryIO:
+            archive_filesystem(MemoryFilesystem({"b": b"2" * 100_000}), tmp_path)
+            return super().open_read(path)
+
+    made = archive_filesystem(Meanwhile({"a": b"1"}), tmp_path)
+
+    with zipfile.ZipFile(made) as archive:
+        assert (archive.testzip(), archive.namelist()) == (None, ["a"])
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["files.zip"]

@@ -190,6 +190,58 @@ def test_other_commands_do_not_take_a_capture_in(home: Home, run_program: RunPro
     assert recovered(home).execution.outcome == "interrupted"
 
 
+def test_a_bundle_that_was_made_is_told_of_though_its_spool_cannot_be_marked(
+    home: Home, run_program: RunProgram
+) -> None:
+    """As on a disk that the bundle filled: the others are recovered all the same."""
+    run_program(PROGRAM, "inside")
+    (first,) = home.spool.iterdir()
+    (first / ".exported").mkdir()  # in the way of what says where the bundle is
+    run_program(PROGRAM, "inside")
+    done = vestige("recover")
+
+    assert done.exit_code == 0, done.output
+    assert len(list(home.bundles.iterdir())) == 2
+
+
+def change_journal(spool: Path, before: bytes, after: bytes) -> None:
+    (path,) = (path for path in (spool / "journal").iterdir() if not path.name.startswith("logs-"))
+    text = path.read_bytes()
+    assert before in text
+    path.write_bytes(text.replace(before, after))
+
+
+def test_a_spool_that_somebody_changed_takes_no_file_from_elsewhere(
+    home: Home, run_program: RunProgram, tmp_path: Path
+) -> None:
+    """`vestige recover DIR` is told a folder, which may be from anywhere."""
+    run_program(PROGRAM, "inside")
+    (spool,) = home.spool.iterdir()
+    private = tmp_path / "private"
+    private.write_text("A=1")
+    (kept,) = (path for path in (spool / "bodies").iterdir() if len(path.name) == 64)
+    change_journal(spool, kept.name.encode(), str(private).encode())
+    bundle = recovered(home)
+
+    assert bundle.list_files() == []
+    assert len(list(bundle.snapshots)) == 6
+
+
+def test_a_spool_that_somebody_changed_makes_no_bundle_elsewhere(
+    home: Home, run_program: RunProgram
+) -> None:
+    """Its id is a name in the folder for bundles, or none."""
+    run_program(PROGRAM, "inside")
+    (spool,) = home.spool.iterdir()
+    change_journal(spool, spool.name.encode(), b"../../elsewhere")
+    done = vestige("recover")
+
+    assert done.exit_code != 0
+    assert "../../elsewhere" in done.output
+    assert not list(home.root.parent.rglob("*.wink"))
+    assert list(home.spool.iterdir()) == [spool]
+
+
 def test_an_empty_spool_is_cleared_away(home: Home) -> None:
     """Killed before its first line: there is nothing to make a bundle of."""
     (home.spool / "x" / "journal").mkdir(parents=True)

@@ -8,6 +8,7 @@ import pty
 import subprocess
 import sys
 import time
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,23 @@ def test_the_overview_says_what_happened_and_what_to_ask(bundle: Path) -> None:
     assert "82 log lines: 79 debug" in result.stdout
     assert "an exception record" in result.stdout
     assert f"vestige show {bundle}" in result.stdout
+
+
+def test_the_overview_holds_one_state_at_a_time(tmp_path: Path) -> None:
+    """A small file may hold thousands of states of megabytes: each tool call repeats all before it."""
+    items = ",".join(f'{{"n":{number}}}' for number in range(5_000))
+    state = json.dumps({"version": "1", "created_at": "2026-11-15T18:12:26+00:00", "slices": [0]})
+    state = state.replace("[0]", f'[{{"slice_type":"m:Item","items":[{items}]}}]')
+    path = make_bundle(_snapshots=[state] * 60).export(tmp_path / "x.wink")
+
+    tracemalloc.start()
+    shown = run("debug", path).stdout
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert "60 snapshots" in shown
+    assert "Item 5000" in shown
+    assert peak < 25_000_000
 
 
 def test_snapshots_show_what_changed_between_two(bundle: Path) -> None:
@@ -232,6 +250,16 @@ def test_what_is_there_stays(bundle: Path, tmp_path: Path) -> None:
     assert (files / "artifacts" / "empty").read_bytes() == b""
     assert run("debug", bundle, "--export-logs", logs).exit_code == 2
     assert logs.read_text() == "mine"
+
+
+def test_a_file_where_a_folder_should_be_is_in_the_way(bundle: Path, tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("mine")
+    files = run("debug", bundle, "--export-files", tmp_path / "taken")
+    logs = run("debug", bundle, "--export-logs", tmp_path / "taken" / "logs.jsonl")
+
+    assert (files.exit_code, logs.exit_code) == (2, 2)
+    assert "a file is in the way" in files.stderr
+    assert (tmp_path / "taken").read_text() == "mine"
 
 
 def test_a_link_in_the_folder_does_not_lead_out_of_it(bundle: Path, tmp_path: Path) -> None:

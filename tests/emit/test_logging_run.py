@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 from conftest import load, run_in
 from vestige.home import Home
@@ -97,6 +98,75 @@ def test_with_a_handler_of_ours_each_line_is_recorded_once(home: Home) -> None:
     run(home, agent)
 
     assert [line.message for line in logs(home)] == ["once", "by hand"]
+
+
+def test_with_a_queue_or_a_buffer_before_our_handler_each_line_is_recorded_once(
+    home: Home,
+) -> None:
+    """It gets a copy, in another thread, or the line itself when others have come since."""
+    agent = """
+        import logging, logging.handlers, queue, vestige
+
+        lines = queue.Queue()
+        logging.getLogger().addHandler(logging.handlers.QueueHandler(lines))
+        listener = logging.handlers.QueueListener(lines, vestige.LoggingHandler())
+        listener.start()
+        buffer = logging.handlers.MemoryHandler(100, target=vestige.LoggingHandler())
+        held = logging.getLogger("held")
+        held.propagate = False
+        held.addHandler(buffer)
+        logging.getLogger("queued").warning("one %s", 1)
+        held.warning("two")
+        held.warning("three")
+        buffer.flush()
+        listener.stop()
+    """
+    done = run(home, agent)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [line.message for line in logs(home)] == ["one 1", "two", "three"]
+
+
+def test_a_handler_with_a_recorder_in_another_home_still_gets_its_lines(
+    home: Home, tmp_path: Path
+) -> None:
+    """As it does without `vestige run`."""
+    agent = """
+        import logging, sys, vestige
+
+        with vestige.Recorder(sys.argv[1]) as apart:
+            logging.getLogger().addHandler(vestige.LoggingHandler(apart))
+            logging.getLogger("shop").warning("to both")
+    """
+    other = Home(tmp_path / "another")
+    command = [sys.executable, "-m", "vestige", "run", "--", sys.executable]
+    run_in(home, agent, str(other.root), command=command)
+
+    assert [line.message for line in logs(home)] == ["to both"]
+    assert [line.message for line in logs(other)] == ["to both"]
+
+
+def test_a_thread_that_logs_until_the_very_end_is_no_crash(home: Home) -> None:
+    """Goodbye was said by then; nobody waits for such a thread, and it would end without one."""
+    agent = """
+        import logging, threading
+
+        def work():
+            while True:
+                logging.getLogger("shop").warning("still here")
+                beat.wait(0.0005)
+
+        logging.getLogger("shop").addHandler(logging.NullHandler())
+        logging.getLogger("shop").propagate = False
+        beat = threading.Event()
+        threading.Thread(target=work, daemon=True).start()
+        beat.wait(0.05)  # some lines, before the program ends
+    """
+    done = run(home, agent)
+
+    spans = [span for found in load(home) for span in found.spans]
+    assert done.returncode == 0, done.stderr
+    assert {span.status for span in spans} == {"ok"}
 
 
 def test_a_handler_that_fails_fails_as_before(home: Home) -> None:

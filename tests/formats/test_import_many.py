@@ -157,3 +157,22 @@ def test_a_collector_that_looks_between_two_batches_takes_an_import_for_no_dead_
 
     assert (stamped, taken) == ([0], IMPORT_BATCH + 3)
     assert last.message == f"line {IMPORT_BATCH + 3}"
+
+
+def test_one_file_that_cannot_be_read_does_not_keep_the_others_out(
+    tmp_path: Path, store: SqliteStore
+) -> None:
+    """Neither one that fails when it is opened, nor one that fails when it is read, nor one that
+    is gone by then; each that was to be read says why."""
+    folder = tmp_path / "bundles"
+    folder.mkdir()
+    (folder / "circle.wink").symlink_to("circle.wink")
+    (folder / "memory.wink").symlink_to("/proc/self/mem")  # opens, and fails when it is read
+    (folder / "memory.jsonl").symlink_to("/proc/self/mem")
+    make_bundle().export(folder / "good.wink")
+
+    taken = list(import_path(store, folder))
+
+    assert {one.path.name for one in taken if one.run_id is None} == {"circle.wink", "memory.wink"}
+    assert [one.path.name for one in taken if one.run_id is not None] == ["good.wink"]
+    assert all(one.problems for one in taken if one.run_id is None)

@@ -109,3 +109,44 @@ def test_bodies_of_more_pieces_than_memory_holds_are_refused(
         path = make_bundle(tmp_path / f"{number}.wink", bodies=bodies)
         with pytest.raises(BundleCorruptedError, match="more than 1000 bodies and their pieces"):
             Unpacker(ZipContent(path))
+
+
+def test_one_body_that_many_records_refer_to_is_read_so_often_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A small file would be unpacked, hashed and masked for hours; the records themselves are kept."""
+    body = b"x" * 1_000
+    digest = hashlib.sha256(body).hexdigest()
+    monkeypatch.setattr(packing, "BUNDLE_TOTAL_MAX", 10 * len(body))
+    info = BodyInfo(spilled_bytes=len(body), sha256=digest)
+    records: list[KnownRecord] = [
+        SpanOpen(VERSION, WRITER, 1, 1, RUN_ID, ROOT, "c", "run", "r"),
+        *(
+            SpanOpen(VERSION, WRITER, 2 + number, 2, RUN_ID, f"{number:016x}", "c", "llm", "l", ROOT,
+                     body_info=info)
+            for number in range(50)
+        ),
+    ]  # fmt: skip
+    # It may say that it is small.
+    recipe = msgspec.json.encode(Recipe(digest, 1, member="files/workspace/x"))
+    made = make_bundle(tmp_path / "x.wink", records=encode(records), bodies=recipe)
+    source = read(_with_file(made, body))
+
+    found = list(source.records)
+
+    filled = [one for one in found if isinstance(one, SpanOpen) and one.type == "llm" and one.body]
+    assert len(found) >= 51
+    assert len(filled) == 11
+    assert [problem.rule for problem in source.problems] == ["body-beyond"]
+
+
+def _with_file(path: Path, body: bytes) -> Path:
+    """The one file of the bundle is another."""
+    import zipfile
+
+    with zipfile.ZipFile(path) as archive:
+        manifest = json.loads(archive.read("manifest.json"))
+    manifest["components"]["files"]["total_size_bytes"] = len(body)
+    return _changed(
+        path, {"files/workspace/x": body, "manifest.json": json.dumps(manifest).encode()}
+    )

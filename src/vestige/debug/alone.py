@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import os
+import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -119,12 +120,12 @@ def _place(target: str | os.PathLike[str], name: str) -> Path:
 
 @contextmanager
 def _replacing(path: Path) -> Iterator[Any]:
-    """A file that appears under its name only when it is whole."""
-    unfinished = path.with_name(f".{path.name}.part")
+    """A file that appears under its name only when it is whole, whoever else makes one there."""
+    handle, name = tempfile.mkstemp(prefix=f".{path.name[:100]}.", suffix=".part", dir=path.parent)
     try:
-        with open(unfinished, "wb") as file:
+        with os.fdopen(handle, "wb") as file:
             yield file
-        os.replace(unfinished, path)
+        os.replace(name, path)
     except BaseException:
-        unfinished.unlink(missing_ok=True)
+        Path(name).unlink(missing_ok=True)
         raise

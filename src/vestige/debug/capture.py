@@ -141,7 +141,8 @@ class Capture:
 
     def _failed(self, error: BaseException) -> None:
         self._error = error
-        self._guarded("error", lambda: self._tell_failure(error))
+        if self._is_ours():
+            self._guarded("error", lambda: self._tell_failure(error))
 
     def _tell_failure(self, error: BaseException) -> None:
         self._recorder.write_fact(self._run.run_id, FAILED, dict(error_attributes(error)))
@@ -150,7 +151,13 @@ class Capture:
 
     @contextmanager
     def _subscribed(self) -> Iterator[None]:
-        dispatcher: Any = getattr(self._session, "dispatcher", None)
+        dispatcher: Any = None
+        found: list[type] = []
+
+        def look() -> None:
+            nonlocal dispatcher
+            dispatcher = getattr(self._session, "dispatcher", None)
+            found.extend(find_event_types(dispatcher, self._session))
 
         def subscribe(kind: type) -> None:
             dispatcher.subscribe(kind, self._on_event)
@@ -158,7 +165,7 @@ class Capture:
         def unsubscribe(kind: type) -> None:
             dispatcher.unsubscribe(kind, self._on_event)
 
-        found = find_event_types(dispatcher, self._session)
+        self._guarded("dispatcher", look)
         subscribed = [
             kind for kind in found if self._guarded("subscribe", partial(subscribe, kind))
         ]
@@ -169,6 +176,10 @@ class Capture:
                 self._guarded("unsubscribe", partial(unsubscribe, kind))
 
     def _on_event(self, event: Any) -> None:
+        """A foreign dispatcher may hand on what its handlers raise."""
+        self._guarded("event", lambda: self._take_event(event))
+
+    def _take_event(self, event: Any) -> None:
         """Dispatchers are shared: only what concerns our session, or does not say whom."""
         whose = getattr(event, "session_id", None)
         if whose is not None:
@@ -206,7 +217,8 @@ class Capture:
             self._recorder.fault(f"log records lost: {self._sink.failed}")
         told = msgspec.json.encode(ending).decode()
         self.content.ending = _masked(self._recorder, told, Ending)
-        self._run.end(status=STATUS_OF.get(outcome, "error"), body=told)
+        if self._is_ours():  # else it is how a forked child ended, and not what its parent captures
+            self._run.end(status=STATUS_OF.get(outcome, "error"), body=told)
         self._recorder.close()
 
     # --- inside ---------------------------------------------------------------------------------
@@ -296,7 +308,7 @@ def _joined(prefix: str, path: str) -> str:
 
 def _matcher(patterns: Sequence[str]) -> Callable[[str], bool]:
     """`*.bin` fits a name anywhere, `node_modules/**` a place; `**` crosses folders, `*` does not."""
-    expressions = [re.compile(_expression(pattern)) for pattern in patterns]
+    expressions = [re.compile(_expression(pattern), re.DOTALL) for pattern in patterns]
 
     def matches(path: str) -> bool:
         return any(expression.fullmatch(path) for expression in expressions)

@@ -201,18 +201,20 @@ class FoundFile:
 def walk(fs: Any, path: str = ".", depth: int = 4 * NESTING_MAX) -> Iterator[FoundFile]:
     """Every file beneath a path, whichever library the filesystem is from."""
     try:
-        entries = list(fs.list(path))
+        entries = [
+            (str(entry.path), bool(entry.is_directory), bool(entry.is_file))
+            for entry in fs.list(path)
+        ]
     except Exception as error:  # noqa: BLE001  # a foreign filesystem's own code
         yield FoundFile(path, None, error)
         return
-    for entry in entries:
-        name = str(entry.path)
-        if entry.is_directory and depth:
+    for name, is_directory, is_file in entries:
+        if is_directory and depth:
             yield from walk(fs, name, depth - 1)
-        elif entry.is_file:
+        elif is_file:
             yield _found(fs, name)
         else:
-            reason = "nested too deep" if entry.is_directory else "neither a file nor a directory"
+            reason = "nested too deep" if is_directory else "neither a file nor a directory"
             yield FoundFile(name, None, OSError(reason))
 
 

@@ -8,6 +8,7 @@ What a kill or a full disk left out is missing here, and nothing else.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +26,7 @@ from vestige.record.line import BadLineError, parse_line
 from vestige.record.types import BodyInfo, KnownRecord, Log, SpanClose, SpanOpen
 
 T = TypeVar("T")
+_SHA256: Final = re.compile("[0-9a-f]{64}")
 BATCH: Final = LINE_MAX + 1
 """Bytes of a journal in memory at a time; one line always fits."""
 
@@ -106,12 +108,19 @@ def _note_close(index: Index, place: Place, record: SpanClose, home: Home) -> No
     elif record.span_id in index.open_files:
         path = index.open_files.pop(record.span_id)
         size, sha256 = record.attributes.get("size_bytes"), record.attributes.get("sha256")
-        if record.status == "ok" and isinstance(size, int) and isinstance(sha256, str):
+        if record.status == "ok" and isinstance(size, int) and _is_sha256(sha256):
             # Captured again, a file is as it was last.
-            index.files[path] = CapturedFile(size, sha256, bool(record.attributes.get("redacted")))
+            index.files[path] = CapturedFile(
+                size, str(sha256), bool(record.attributes.get("redacted"))
+            )
             index.last = f"file {path}"
     elif record.body is not None or record.body_info is not None:
         index.ending = decode_body(home, record, Ending) or index.ending
+
+
+def _is_sha256(value: object) -> bool:
+    """It is the name of a file in bodies/, and a spool may be from anywhere."""
+    return isinstance(value, str) and _SHA256.fullmatch(value) is not None
 
 
 def _note_fact(index: Index, record: Log) -> None:

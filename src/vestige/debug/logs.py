@@ -4,9 +4,9 @@
 
 Asking for DEBUG must not make the program's own handlers print more. So no logger's level is
 touched: while a capture is open, `Logger.isEnabledFor` also says yes to what a capture wants;
-`makeRecord` marks a record that the program itself would not have made; and `callHandlers` gives
-every record to the captures, and only unmarked ones to the program's handlers. With the last
-capture all three are as they were. That way a logger that does not propagate is heard too, and the
+`makeRecord` marks a record that the program itself would not have made; `handle` keeps what a filter
+raises of such a one to itself; and `callHandlers` gives every record to the captures, and only
+unmarked ones to the program's handlers. With the last capture all four are as they were. That way a logger that does not propagate is heard too, and the
 program may change levels and handlers while it runs.
 
 A record goes to the captures of its context (a thread or task is in the capture that it was started
@@ -208,22 +208,37 @@ def _change(changed: Callable[[tuple[Sink, ...]], tuple[Sink, ...]]) -> None:
 
 # --- between the program's loggers and its handlers --------------------------------------------
 
-_originals: dict[str, Callable[..., Any]] = {}
+_installed: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {}
+"""By name: what was there before, and ours."""
+_installation: _Installation | None = None
+
+
+class _Installation:
+    """Ours between the first capture and the last. One who wrapped ours meanwhile keeps it for good:
+    from then on it only hands on, also while later captures have theirs."""
+
+    __slots__ = ("ended",)
+
+    def __init__(self) -> None:
+        self.ended = False
 
 
 def _install() -> None:
+    global _installation
     enabled = logging.Logger.isEnabledFor
     make = logging.Logger.makeRecord
+    handle = logging.Logger.handle
     call = logging.Logger.callHandlers
+    ours = _installation = _Installation()
 
     def is_enabled_for(self: logging.Logger, level: int) -> bool:
-        return level >= _floor or enabled(self, level)
+        return (level >= _floor and not ours.ended) or enabled(self, level)
 
     def make_record(
         self: logging.Logger, name: str, level: int, fn: str, lno: int, msg: object, args: Any,
         exc_info: Any, func: str | None = None, extra: Any = None, sinfo: str | None = None,
     ) -> logging.LogRecord:  # fmt: skip
-        if enabled(self, level):
+        if ours.ended or enabled(self, level):
             return make(self, name, level, fn, lno, msg, args, exc_info, func, extra, sinfo)
         try:
             record = make(self, name, level, fn, lno, msg, args, exc_info, func, extra, sinfo)
@@ -232,26 +247,40 @@ def _install() -> None:
         record.__dict__[_OURS_ONLY] = True
         return record
 
+    def handle_record(self: logging.Logger, record: logging.LogRecord) -> None:
+        if _OURS_ONLY not in record.__dict__:
+            handle(self, record)
+            return
+        try:
+            handle(self, record)
+        except Exception:  # noqa: BLE001  # a filter's own, which the program would not have met
+            if not ours.ended:
+                hear(record)
+
     def call_handlers(self: logging.Logger, record: logging.LogRecord) -> None:
-        hear(record)
+        if not ours.ended:
+            hear(record)
         if _OURS_ONLY not in record.__dict__:
             call(self, record)
 
     _put("isEnabledFor", is_enabled_for)
     _put("makeRecord", make_record)
+    _put("handle", handle_record)
     _put("callHandlers", call_handlers)
 
 
 def _put(name: str, new: Any) -> None:
     original = getattr(logging.Logger, name)
-    new.__wrapped__, new._vestige = original, True
-    _originals[name] = original
+    new.__wrapped__ = original
+    _installed[name] = (original, new)
     setattr(logging.Logger, name, new)
 
 
 def _uninstall() -> None:
-    """What was there before; but one who wrapped ours since keeps it: it does nothing any more."""
-    for name, original in _originals.items():
-        if getattr(getattr(logging.Logger, name), "_vestige", False):
+    """What was there before; but what somebody put over ours since stays."""
+    if _installation is not None:
+        _installation.ended = True
+    for name, (original, new) in _installed.items():
+        if getattr(logging.Logger, name) is new:
             setattr(logging.Logger, name, original)
-    _originals.clear()
+    _installed.clear()

@@ -16,6 +16,7 @@ import hashlib
 import inspect
 import json
 import threading
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -78,7 +79,10 @@ class SnapshotWriter:
         self._sessions: dict[str, _Known] = {}
         self._losses = recorder.losses
         self._secrets = recorder.secrets
-        self._lock = threading.Lock()
+        # Reentrant: a signal's handler may take a snapshot while this very thread writes one.
+        self._lock = threading.RLock()
+        self._waiting: deque[tuple[Any, str, str, Exception | None]] = deque()
+        self._writing = False
         self.count = 0
 
     def add(self, session: Any, reason: str) -> None:
@@ -90,7 +94,14 @@ class SnapshotWriter:
         # Not while we hold our lock: a session has one of its own, whose holder may wait for ours.
         text, error = take_snapshot(session, reason)
         with self._lock:
-            self._write(session, reason, text, error)
+            self._waiting.append((session, reason, text, error))
+            while self._waiting and not self._writing:  # else whoever writes does this one next
+                self._writing = True
+                try:
+                    while self._waiting:
+                        self._write(*self._waiting.popleft())
+                finally:
+                    self._writing = False
 
     def _write(self, session: Any, reason: str, text: str, error: Exception | None) -> None:
         session_id = safe_str(getattr(session, "session_id", ""))

@@ -89,10 +89,10 @@ def _recover(spool: Spool, target: Path) -> Recovered:
     except (VestigeError, OSError):
         pass  # its home is gone, or knows no such run: the capture itself is here
     try:
-        made = write_bundle(content, target / f"{content.manifest.bundle_id}.wink")
+        made = write_bundle(content, f"{target}/")  # a folder: its name in it is looked at
     except (OSError, UnreadableError) as error:
         return Recovered(folder, None, "failed", str(error))
-    spool.exported(made)
+    content.exported(made)
     return Recovered(folder, made, content.manifest.execution.shown_outcome)
 
 

@@ -30,12 +30,13 @@ from vestige import locks
 from vestige.clock import Clock
 from vestige.errors import UsageError
 from vestige.home import Home, get_home
+from vestige.journal.reader import read_lines
 from vestige.journal.spill import write_spill
-from vestige.journal.writer import JournalWriter
-from vestige.limits import BODY_INLINE_MAX, LINE_MAX
+from vestige.journal.writer import JournalWriter, duplicate_high
+from vestige.limits import BODY_INLINE_MAX, JOURNAL_ROTATE_BYTES, LINE_MAX
 from vestige.record import clean
 from vestige.record.body import LongBody, texts_of
-from vestige.record.line import encode
+from vestige.record.line import encode, parse_lines
 from vestige.record.types import VERSION, BodyInfo, Log
 from vestige.recorder import Recorder
 from vestige.writer import Writer, join
@@ -71,8 +72,9 @@ class Spool:
 
     def __init__(self, folder: Path, lock: int) -> None:
         self.home = Home(folder)
-        self._finalizer = weakref.finalize(self, _let_go, folder, lock, os.getpid())
-        self._lock = lock
+        self._owner = os.getpid()
+        self._lock = _Lock(lock)
+        self._finalizer = weakref.finalize(self, _let_go, folder, self._lock, self._owner)
         _alive.add(self)
 
     @property
@@ -81,6 +83,8 @@ class Spool:
 
     def exported(self, target: Path) -> None:
         """The bundle is safe elsewhere: nobody needs to recover this."""
+        if os.getpid() != self._owner:
+            return  # a forked child's bundle ends with the fork; its parent captures on
         marker = self.home.exported
         unfinished = marker.with_name(f".{marker.name}")
         unfinished.write_text(str(target.absolute()), encoding="utf-8", errors="surrogateescape")
@@ -93,15 +97,39 @@ class Spool:
     def _forked(self) -> None:
         """In a forked child: the spool is the parent's, and lives no longer than the parent."""
         self._finalizer.detach()
-        os.close(self._lock)
+        self._lock.close()
+
+
+class _Lock:
+    """A descriptor, and of which file: a program that closes all it sees may since have got the
+    same number for a file of its own."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._stat = os.fstat(fd) if fd >= 0 else None
+
+    def close(self) -> None:
+        try:
+            if self._stat is not None and os.path.samestat(os.fstat(self._fd), self._stat):
+                os.close(self._fd)
+        except OSError:
+            pass  # closed already
+        self._stat = None
 
 
 def create_spool(bundle_id: str, within: str | os.PathLike[str] | None) -> Spool:
     """A new spool, locked before anyone can see it; in the temporary folder if nowhere else."""
+    parent = Path(os.devnull)
     try:
-        return _create(Path(within) if within is not None else get_home().spool, bundle_id)
+        parent = Path(within) if within is not None else get_home().spool
+        return _create(parent, bundle_id)
     except (OSError, UsageError):
+        pass
+    try:
         return _create(Path(tempfile.mkdtemp(prefix=_TEMPORARY)), bundle_id)
+    except OSError:
+        # Nowhere: the program goes on, and its bundle tells how much was lost.
+        return Spool(Path(os.path.abspath(parent / bundle_id)), -1)
 
 
 def _create(parent: Path, bundle_id: str) -> Spool:
@@ -142,17 +170,46 @@ def remove_spool(folder: Path) -> None:
     shutil.rmtree(hidden, ignore_errors=True)
 
 
-def _let_go(folder: Path, lock: int, owner: int) -> None:
+def _let_go(folder: Path, lock: _Lock, owner: int) -> None:
     if os.getpid() != owner:
         return
     if Home(folder).exported.exists():
         remove_spool(folder)
         if folder.parent.name.startswith(_TEMPORARY):
             shutil.rmtree(folder.parent, ignore_errors=True)
-    try:
-        os.close(lock)
-    except OSError:  # closed by a program that closes all it sees
-        pass
+    lock.close()
+
+
+class _SpoolJournal(JournalWriter):
+    """A forked child's may outlive the spool, which goes when its parent has the bundle, or when
+    somebody recovered it: what the child says then goes nowhere, and must not make it anew."""
+
+    _of_a_child = False
+
+    def restart(self, writer: str) -> None:
+        self._of_a_child = True
+        super().restart(writer)
+
+    def _open_next(self) -> None:
+        if not self._of_a_child or os.path.exists(self.home.capture):
+            super()._open_next()
+            return
+        try:
+            nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+        except OSError as error:
+            self.last_error = error
+            return
+        try:
+            if self._is_ours():
+                os.dup2(nowhere, self._fd, inheritable=False)
+            else:
+                self._fd = duplicate_high(nowhere)
+            self._stat = os.fstat(nowhere)
+            self.written_bytes = self._synced_bytes = 0
+        except OSError as error:
+            self.last_error = error
+        finally:
+            os.close(nowhere)
 
 
 class SpoolRecorder(Recorder):
@@ -165,10 +222,14 @@ class SpoolRecorder(Recorder):
         self.run_id = ""
         """Of the capture: its log lines belong to it."""
         self._rotation = rotation
-        self._rotating = threading.Lock()
+        self._rotating = threading.RLock()  # a signal's handler may log meanwhile
         self._entries = self._bytes = 0
         # A kill costs nothing either way; syncing for power cuts would double what a line costs.
-        self._lane = JournalWriter(home, LOGS + self.writer, fsync="none", total_max=sys.maxsize)
+        self._lane = _SpoolJournal(
+            home, LOGS + self.writer, fsync="none", total_max=sys.maxsize,
+            # A generation is a segment: only `_count` may say that one is full.
+            rotate_bytes=JOURNAL_ROTATE_BYTES if rotation is None else sys.maxsize,
+        )  # fmt: skip
         _recorders.add(self)
 
     @property
@@ -265,11 +326,13 @@ class SpoolRecorder(Recorder):
             return False
         if self._suspicious(line):
             assert self._redactor is not None
-            line = encode((self._redactor.record(record),))
+            record = self._redactor.record(record)  # type: ignore[assignment]  # as above
+            line = encode((record,))
         if len(line) > LINE_MAX:
             line = encode((clean.shrink_record(record),))
         if self._rotation is not None:
-            self._count(self._rotation, len(line) - _LINE_OVERHEAD)
+            spilled = record.body_info.spilled_bytes if record.body_info is not None else None
+            self._count(self._rotation, len(line) - _LINE_OVERHEAD + (spilled or 0))
         self._lane.write(line)
         return True
 
@@ -286,18 +349,38 @@ class SpoolRecorder(Recorder):
     def _drop_segments(self, keep: int) -> None:
         own = [path for writer, _, path in self.home.journal_files() if writer == self._lane.writer]
         for path in own[:-keep]:
-            entries, size = _count_lines(path)
+            entries, size, bodies = self._measure(path)
             # Said first: a reader believes it once the file is gone.
             self.write_fact(
                 "", SEGMENT_DROPPED, {"segment": path.name, "entries": entries, "size_bytes": size}
             )
             path.unlink(missing_ok=True)
+            for body in bodies:
+                body.unlink(missing_ok=True)
+
+    def _measure(self, segment: Path) -> tuple[int, int, list[Path]]:
+        """How many lines and bytes are in a segment, and the files of its long bodies."""
+        lines = size = offset = 0
+        bodies: list[Path] = []
+        while True:
+            data, after = read_lines(segment, offset, LINE_MAX + 1)
+            if after == offset:
+                return lines, size, bodies
+            lines += data.count(b"\n")
+            size += after - offset
+            if b'"spilled_bytes"' in data:
+                for record in parse_lines(data)[0]:
+                    info = getattr(record, "body_info", None)
+                    if isinstance(record, Log) and info is not None and info.spilled_bytes:
+                        size += info.spilled_bytes
+                        bodies.append(self.home.spilled_body(record.writer, record.seq))
+            offset = after
 
     # --- its end ------------------------------------------------------------------------------
 
     def _join(self, clock: Clock) -> Writer:
         def open_journal(joined: Writer) -> JournalWriter:
-            return JournalWriter(
+            return _SpoolJournal(
                 joined.home, joined.id, total_max=sys.maxsize, on_check=joined.report
             )
 
@@ -310,15 +393,6 @@ class SpoolRecorder(Recorder):
 
     def _forked(self) -> None:
         self._lane.restart(LOGS + self.writer)
-
-
-def _count_lines(path: Path) -> tuple[int, int]:
-    lines = size = 0
-    with open(path, "rb") as file:
-        while step := file.read(LINE_MAX):
-            lines += step.count(b"\n")
-            size += len(step)
-    return lines, size
 
 
 _alive: weakref.WeakSet[Spool] = weakref.WeakSet()

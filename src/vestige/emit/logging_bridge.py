@@ -9,13 +9,15 @@ with its `extra` fields and its traceback. Below `vestige run` that happens by i
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 from typing import Any
 
 from vestige.emit import current
 from vestige.emit.exceptions import error_attributes
 from vestige.record.values import safe_str
+
+TOLD_MAX = 5_000
+"""Lines by which one is known again, twice at most: more than queues and buffers hold as a rule."""
 
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 
@@ -28,8 +30,13 @@ class LoggingHandler(logging.Handler):
         self._recorder = recorder
 
     def emit(self, record: logging.LogRecord) -> None:
-        if getattr(_told, "record", None) is not record:
+        if not _told.has(record) or self._is_apart():
             tell(record, self._recorder)
+
+    def _is_apart(self) -> bool:
+        """Is ours another recorder than that of the process, in another home?"""
+        home = getattr(self._recorder, "home", None)
+        return home is not None and home != getattr(current.default(), "home", None)
 
 
 def tell(record: logging.LogRecord, recorder: current.Opener | None = None) -> None:
@@ -42,8 +49,38 @@ def tell(record: logging.LogRecord, recorder: current.Opener | None = None) -> N
         pass
 
 
-_told = threading.local()
-"""The line that was recorded on its way to the handlers: one of ours among them need not do it again."""
+class _Told:
+    """The lines that were recorded on their way to the handlers: one of ours among them need not do
+    it again, be it at once or, where a queue or a buffer is between, later in another thread.
+
+    Such a queue hands on copies, and a mark on the record would be printed by handlers that print
+    all that is in one: so a line is known by when and where it was logged, the last ones of them."""
+
+    def __init__(self) -> None:
+        self._last: dict[object, None] = {}
+        self._before: dict[object, None] = {}
+
+    def note(self, record: logging.LogRecord) -> None:
+        try:
+            self._last[_key(record)] = None
+        except (AttributeError, TypeError):  # made by hand, of anything
+            return
+        if len(self._last) >= TOLD_MAX:
+            self._before, self._last = self._last, {}
+
+    def has(self, record: logging.LogRecord) -> bool:
+        try:
+            key = _key(record)
+            return key in self._last or key in self._before
+        except (AttributeError, TypeError):
+            return False
+
+
+def _key(record: logging.LogRecord) -> object:
+    return record.created, record.thread, record.name, record.lineno, record.levelno
+
+
+_told = _Told()
 
 CallHandlers = Callable[[logging.Logger, logging.LogRecord], None]
 
@@ -53,12 +90,8 @@ def telling(call_handlers: CallHandlers) -> CallHandlers:
 
     def tell_and_call(logger: logging.Logger, record: logging.LogRecord) -> None:
         tell(record)
-        before = getattr(_told, "record", None)
-        _told.record = record
-        try:
-            call_handlers(logger, record)
-        finally:
-            _told.record = before
+        _told.note(record)
+        call_handlers(logger, record)
 
     return tell_and_call
 

@@ -170,18 +170,21 @@ def _overview(content: ReadContent) -> Iterator[Line]:
         levels[level] += 1
         if level == "error" and len(errors) < ERRORS_SHOWN:
             errors.append(entry)
-    states = list(_states(content))
+    snapshots = 0
+    last = None
+    for line in content.snapshots():  # one at a time: together they may be larger than memory
+        snapshots, last = snapshots + 1, line
     files = list(content.files())
     counts = ", ".join(
         f"{count} {words.one_line(level, 20) or 'without level'}"
         for level, count in levels.most_common(8)
     )
-    yield f"{words.counted(len(states), 'snapshot')}", "ok"
-    last = states[-1][0] if states else None
-    if last is not None and last.slices:
+    yield f"{words.counted(snapshots, 'snapshot')}", "ok"
+    slices = parse(last).slices if last is not None else ()
+    if slices:
         held = ", ".join(
             f"{words.one_line(one.slice_type.rpartition(':')[2], 40)} {len(one.items)}"
-            for one in last.slices
+            for one in slices
         )
         yield f"  at the end: {held}", "ok"
     yield f"{words.counted(levels.total(), 'log line')}{': ' if counts else ''}{counts}", "ok"

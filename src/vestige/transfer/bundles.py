@@ -156,7 +156,7 @@ class ExportedFiles:
 
 def export_logs(content: BundleContent, target: Path) -> int:
     """Write the log as JSON lines; how many. A file that is there stays."""
-    target.parent.mkdir(parents=True, exist_ok=True)
+    _make_folder(target.parent)
     count = 0
     try:
         with _new_file(target) as file:
@@ -166,6 +166,13 @@ def export_logs(content: BundleContent, target: Path) -> int:
     except FileExistsError:
         raise UsageError(f"{target}: exists already. Give another name.") from None
     return count
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise UsageError(f"{folder}: a file is in the way. Give another name.") from None
 
 
 @contextmanager
@@ -184,7 +191,7 @@ def _new_file(target: Path) -> Iterator[BinaryIO]:
 
 def export_files(content: BundleContent, folder: Path) -> ExportedFiles:
     """Write the files into a folder: never outside of it, never over what is there."""
-    folder.mkdir(parents=True, exist_ok=True)
+    _make_folder(folder)
     root = folder.resolve()
     written = size = 0
     refused: list[tuple[str, str]] = []

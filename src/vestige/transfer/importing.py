@@ -114,7 +114,7 @@ class _Importing:
         try:
             source = self._reader.read(place)
             beginning, small = _beginning(source.records)
-        except UnreadableError as error:
+        except _UNREAD as error:
             yield from self.flush()
             yield _unread(place, error, source.problems if source is not None else [])
             return
@@ -164,13 +164,20 @@ def _import_one(
         known = store.has_run(source.run_id)
     try:
         taken = take_source(store, source, redactor, tell)
-    except UnreadableError as error:
+    except _UNREAD as error:
         return _unread(place, error, source.problems)
     return Imported(place, source.run_id, taken, known, source.problems)
 
 
-def _unread(place: Path, error: UnreadableError, before: Sequence[Problem]) -> Imported:
-    problem = Problem(str(place), "", "unreadable", str(error).removeprefix(f"{place}: "))
+_UNREAD = (UnreadableError, NotFoundError, OSError)
+"""Of one file of many: it may be gone since they were found, or not be ours to read."""
+
+
+def _unread(place: Path, error: Exception, before: Sequence[Problem]) -> Imported:
+    message = str(error).removeprefix(f"{place}: ")
+    if isinstance(error, OSError) and error.strerror:
+        message = f"{error.strerror}."
+    problem = Problem(str(place), "", "unreadable", message)
     return Imported(place, None, 0, False, [*before, problem])
 
 

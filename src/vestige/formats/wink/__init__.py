@@ -4,6 +4,7 @@ manifest.py   what a bundle is about       content.py    what it holds, wherever
 archive.py    write one                    unpack.py     read one that anybody may have made
 reading.py    a bundle as a run            writing.py    a run as a bundle
 records.py    the run's own records in it  others.py     what else is read as a bundle
+fitting.py    stay within what is read
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ import msgspec
 
 from vestige.errors import DebugBundleError
 from vestige.formats.wink.content import BundleContent, ContentFile
+from vestige.formats.wink.fitting import Archive, fit_files, fit_manifest, tell_skipped
 from vestige.formats.wink.manifest import (
     FILES,
     LISTING,
@@ -31,7 +32,6 @@ from vestige.formats.wink.manifest import (
     MANIFEST,
     SNAPSHOTS,
     Component,
-    render_manifest,
 )
 from vestige.formats.wink.names import find_fault, safe_path
 from vestige.formats.wink.unpack import ZipContent
@@ -98,7 +98,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _write_zip(content: BundleContent, file: IO[bytes]) -> None:
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=LEVEL) as archive:
+    with Archive(file, LEVEL) as archive:
         told = content.manifest.components
         components = {
             "snapshots": _write_lines(archive, SNAPSHOTS, content.snapshots()),
@@ -123,7 +123,7 @@ def _write_zip(content: BundleContent, file: IO[bytes]) -> None:
             },
         )
         with archive.open(_member(MANIFEST), "w") as stream:
-            stream.write(render_manifest(manifest))
+            stream.write(fit_manifest(manifest))
 
 
 def _with_losses(made: Component, told: Component | None) -> Component:
@@ -136,7 +136,7 @@ def _with_losses(made: Component, told: Component | None) -> Component:
         dropped_entries=told.dropped_entries,
         dropped_bytes=told.dropped_bytes,
         lost_records=told.lost_records,
-        skipped=told.skipped,
+        skipped=[*(told.skipped or ()), *(made.skipped or ())] or None,
         redacted=told.redacted,
     )
 
@@ -150,14 +150,14 @@ def _member(name: str) -> zipfile.ZipInfo:
     return info
 
 
-def _open(archive: zipfile.ZipFile, name: str) -> IO[bytes]:
+def _open(archive: Archive, name: str) -> IO[bytes]:
     info = _member(name)
     # Its own attribute for this is younger than the oldest Python that we run on.
     info._compresslevel = archive.compresslevel  # type: ignore[attr-defined]
     return archive.open(info, "w", force_zip64=True)
 
 
-def _write_lines(archive: zipfile.ZipFile, name: str, lines: Iterable[str]) -> Component:
+def _write_lines(archive: Archive, name: str, lines: Iterable[str]) -> Component:
     count = 0
 
     def chunks() -> Iterator[bytes]:
@@ -184,14 +184,14 @@ def _encode(line: str) -> bytes:
         return line.encode(errors="backslashreplace")  # as JSON would write it
 
 
-def _write_chunks(archive: zipfile.ZipFile, name: str, chunks: Iterable[bytes]) -> Component:
+def _write_chunks(archive: Archive, name: str, chunks: Iterable[bytes]) -> Component:
     size = 0
     digest = hashlib.sha256()
     with _open(archive, name) as stream:
         for chunk in _gathered(chunks):
             size += len(chunk)
             digest.update(chunk)
-            stream.write(chunk)
+            archive.put(stream, chunk)
     return Component(name, size_bytes=size, sha256=digest.hexdigest())
 
 
@@ -209,9 +209,10 @@ def _gathered(chunks: Iterable[bytes]) -> Iterator[bytes]:
         yield b"".join(held)
 
 
-def _write_files(archive: zipfile.ZipFile, files: Iterable[ContentFile]) -> Component | None:
+def _write_files(archive: Archive, files: Iterable[ContentFile]) -> Component | None:
     """The files, sorted by name, and then the listing of their hashes."""
-    named = name_files(files)
+    every = _name_all(files)
+    named = fit_files(every)
     if not named:
         return None
     total = 0
@@ -230,11 +231,16 @@ def _write_files(archive: zipfile.ZipFile, files: Iterable[ContentFile]) -> Comp
         sha256=listed.sha256,
         listing=LISTING,
         renamed={name: renamed[name] for name in sorted(renamed)} or None,
+        skipped=tell_skipped(every[name] for name in sorted(every) if name not in named),
     )
 
 
 def name_files(files: Iterable[ContentFile]) -> dict[str, ContentFile]:
-    """Each file under a name that is safe and its own."""
+    """Each file that will be in the bundle, under a name that is safe and its own."""
+    return fit_files(_name_all(files))
+
+
+def _name_all(files: Iterable[ContentFile]) -> dict[str, ContentFile]:
     named: dict[str, ContentFile] = {}
     waiting: list[ContentFile] = []
     for file in files:

@@ -101,6 +101,9 @@ class Unpacker:
         self._pieces: tempfile.SpooledTemporaryFile[bytes] | None = None
         self._lines: dict[str, _LinesOf] = {}
         """Of members of which single lines are bodies."""
+        self._read_bytes = 0
+        self.beyond = 0
+        """Bodies that were not read: records ask for the same large one over and over."""
         if content.has(BODIES):
             self._read_index(self._sha256("bodies"))
 
@@ -137,11 +140,18 @@ class Unpacker:
         return {one.sha256 for one in self._recipes.values() if one.member == SNAPSHOTS}
 
     def read(self, sha256: str) -> bytes | None:
-        """A body; None if the bundle does not have it. BundleCorruptedError if it has another."""
+        """A body; None if the bundle does not have it, or too much was read of it already.
+
+        BundleCorruptedError if it has another.
+        """
         recipe = self._recipes.get(sha256)
         if recipe is None or recipe.size_bytes > BUNDLE_ENTRY_MAX:
             return None
+        if self._read_bytes > BUNDLE_TOTAL_MAX:
+            self.beyond += 1
+            return None
         data = self._read(recipe)
+        self._read_bytes += len(data or b"")  # not what it says: a member may be larger
         if data is None or hashlib.sha256(data).hexdigest() != sha256:
             raise BundleCorruptedError(
                 f"{self._content.path}: body {sha256[:16]} is not what its hash says. The file is"

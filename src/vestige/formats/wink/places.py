@@ -46,8 +46,15 @@ def _inside(folder: Path, most: int | None = None) -> Iterator[Path]:
     with os.scandir(folder) as entries:
         for entry in islice(entries, most):
             path = Path(entry.path)
-            if path.suffix in (".wink", ".jsonl", ".zip") and entry.is_file() and _is_bundle(path):
+            if path.suffix in (".wink", ".jsonl", ".zip") and _looks_like_one(entry, path):
                 yield path
+
+
+def _looks_like_one(entry: os.DirEntry[str], path: Path) -> bool:
+    try:
+        return entry.is_file() and _is_bundle(path)
+    except OSError:  # one that cannot be looked at is no reason to see none of the others
+        return path.suffix == ".wink"
 
 
 def _modified(path: Path) -> int:

@@ -23,6 +23,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from vestige.errors import BundleCorruptedError
 from vestige.formats.base import (
     Problem,
     Source,
@@ -86,7 +87,10 @@ def open_content(path: Path) -> ReadContent:
     """Whatever at a path is read as a bundle; raises if it is none."""
     if path.suffix == ".jsonl":
         return JsonlContent(path)
-    opened = Members(path)
+    try:
+        opened = Members(path)
+    except OSError as error:
+        raise BundleCorruptedError(f"{path}: {error.strerror or error}.") from error
     return LaterContent(opened) if opened.has(LATER_MANIFEST) else ZipContent(opened)
 
 

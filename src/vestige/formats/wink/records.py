@@ -25,7 +25,7 @@ from vestige.formats.base import Problem, RunToWrite, derived_writer
 from vestige.formats.wink.content import Extra
 from vestige.formats.wink.packing import BODIES, PIECES, Packer, Unpacker
 from vestige.formats.wink.unpack import ZipContent
-from vestige.limits import KIB, LINE_MAX
+from vestige.limits import BUNDLE_TOTAL_MAX, KIB, LINE_MAX
 from vestige.record.line import encode, parse_lines
 from vestige.record.run import BodyRef, LinkInfo, LogInfo, Node, Run, SpanInfo, in_order
 from vestige.record.types import (
@@ -247,7 +247,8 @@ def read_records(
     for count, rule, what in (
         (unreadable, "record-unreadable", "lines that hold no record"),
         (others, "record-not-of-the-run", "records of another run or an unknown kind"),
-        (lost, "body-missing", "bodies that are not in the bundle"),
+        (lost - bodies.beyond, "body-missing", "bodies that are not in the bundle"),
+        (bodies.beyond, "body-beyond", f"bodies behind {BUNDLE_TOTAL_MAX} bytes; passed over"),
     ):
         if count:
             where = f"{content.path}: {RECORDS}"
