@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 
 import pytest
@@ -148,3 +149,15 @@ def test_why_of_a_crashed_program_tells_what_else_was_found_in_it(
     assert "crash/uncaught" in text
     assert "also found in r" in text
     assert "[warning] output/cut at r" in text
+
+
+def test_why_of_a_run_begins_with_the_gravest_finding_or_with_what_failed(home: Home) -> None:
+    """A failure that the program caught, and that no check explains, is still the question."""
+    with Recorder(home, last_words=False) as recorder, recorder.run("crawl") as run:
+        for page in range(3):
+            step = run.child("step", type="tool", body={"page": page})
+            step.end(ValueError("empty") if page == 1 else None)
+    with vestige.open(home.root) as debugger:
+        text = debugger.why().text()
+
+    assert re.match(r"r\d+\.s3 tool step: error", text)

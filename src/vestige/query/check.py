@@ -116,15 +116,18 @@ def chains(places: Places, findings: Sequence[Finding]) -> list[list[Finding]]:
     return [chain for _, _, chain in sorted(zip(gravest, range(len(found)), found, strict=True), key=lambda each: each[:2])]  # fmt: skip
 
 
+def find_gravest(run: Run, findings: Sequence[Finding]) -> Finding | None:
+    """Where it hurts most: of the chain that `check` tells first, what weighs most."""
+    found = in_chains(run, findings)
+    return min(found[0], key=_weight) if found else None
+
+
 def frames(places: Places) -> set[str]:
-    """What everything of a run stands in: its root, and the process that `vestige run` started.
+    """What much stands in without a reason: the run's root, and processes (`vestige run`).
 
     To stand in one of them says nothing: a crash of the process would hide what led to it.
     """
-    roots = {span_id for span_id, parent, _ in places if parent is None}
-    return roots | {
-        span_id for span_id, parent, kind in places if kind == "process" and parent in roots
-    }
+    return {span_id for span_id, parent, kind in places if parent is None or kind == "process"}
 
 
 def _chain_above(
