@@ -56,6 +56,28 @@ def test_the_attribute_alone_tells_a_cut(home: Home) -> None:
 
 
 @pytest.mark.parametrize(
+    ("last", "cut"),
+    [
+        ("", True),
+        ('data: {"choices": [{"delta": {}, "finish_reason": "stop"}]}\n\n', False),
+        ("data: [DONE]\n\n", False),
+    ],
+)
+def test_a_stream_that_stops_without_its_end_may_be_cut(home: Home, last: str, cut: bool) -> None:
+    """A proxy that closes too early: the SDK gives the half answer as if it were whole."""
+    event = (
+        'data: {"object": "chat.completion.chunk", "choices": [{"delta": {"content": "So "}}]}\n\n'
+    )
+    agent = Agent(home)
+    agent.call({**ASK, "stream": True}, event * 3 + last, provider="openai", stream=True)
+    agent.done()
+
+    found = findings(home, output.output_cut)
+
+    assert [each.kind for each in found] == (["output/unfinished"] if cut else [])
+
+
+@pytest.mark.parametrize(
     ("answer", "empty"),
     [
         (openai_answer(""), True),

@@ -10,6 +10,7 @@ import msgspec
 
 from vestige.limits import KIB
 from vestige.providers.shapes import Response
+from vestige.providers.streams import has_ended
 from vestige.query.checks import check, make_finding
 from vestige.query.checks.calls import Asked, asked_calls
 from vestige.query.evidence import Evidence
@@ -53,10 +54,13 @@ _OTHER_CONTENT = re.compile(
 @check(
     "output-cut",
     title="The answer was cut at its length limit",
-    looks_at="finish_reason of llm spans: length, max_tokens; the arguments of its last tool call",
+    looks_at="finish_reason of llm spans: length, max_tokens; the arguments of its last tool call; streams "
+    "that stop without a finish reason and without the event that ends one",
     severity="error",
     confidence=0.95,
-    false_positives="a limit of one token that is meant, as in a warming or a probing call (`warm` is left alone)",
+    false_positives="a limit of one token that is meant, as in a warming or a probing call (`warm` is left alone); "
+    "a server whose streams never say that they end",
+    version=2,
 )
 def output_cut(evidence: Evidence) -> Iterator[Finding]:
     """A cut tool call is an error: what it asks for is not what was meant."""
@@ -66,7 +70,13 @@ def output_cut(evidence: Evidence) -> Iterator[Finding]:
 
 def _cut_calls(evidence: Evidence) -> Iterator[_Case]:
     for span in evidence.model_calls:
-        if _finish(evidence, span) not in LENGTH_WORDS or span.attributes.get("warm"):
+        finish = _finish(evidence, span)
+        if finish is None and _stops_short(evidence, span):
+            yield _Case(
+                span, "output/unfinished", "warning", 0.7,
+                "The stream stopped without a finish reason and without its last event: the answer may be cut",
+            )  # fmt: skip
+        if finish not in LENGTH_WORDS or span.attributes.get("warm"):
             continue
         response = evidence.response(span)
         request = evidence.request(span)
@@ -86,6 +96,17 @@ def _cut_calls(evidence: Evidence) -> Iterator[_Case]:
             yield _Case(
                 span, "output/cut", "warning", 0.95, f"The answer was cut by its length limit{after}{allowed}",
             )  # fmt: skip
+
+
+def _stops_short(evidence: Evidence, span: SpanInfo) -> bool:
+    """A connection that is closed too early looks like a good end to SDKs: they give what came."""
+    if span.status != "ok" or span.attributes.get("stream") is not True or span.output is None:
+        return False
+    response = evidence.response(span)
+    if response is None or not (response.text or response.calls) or span.output.cut:
+        return False
+    raw = evidence.raw(span.output)
+    return raw is not None and len(raw) == span.output.size_bytes and not has_ended(raw)
 
 
 def _find_broken_call(response: Response | None) -> str | None:
