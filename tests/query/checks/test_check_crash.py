@@ -167,3 +167,26 @@ def test_an_exception_in_a_thread_is_told_with_its_span(
 
     assert (found.kind, found.cause) == ("crash/uncaught", span_named(home, "fan out").id)
     assert "lost in a thread" in found.message
+
+
+REFUSED = """
+import vestige
+log = vestige.default_recorder().logger("agent")
+for code, said in [(500, "broken"), (429, "You exceeded your current quota")]:
+    with log.span("chat", type="llm", attributes={"status_code": code}) as span:
+        span.set_attributes(**{"error.type": f"HTTP {code}", "error.message": said})
+        span.end(status="error")
+raise RuntimeError("Error code: 500 - try later")
+"""
+
+
+def test_an_exception_about_a_model_call_names_that_call(
+    home: Home, run_program: RunProgram
+) -> None:
+    """What an SDK raises says the status code, and not which of the calls it was."""
+    run_program(REFUSED, command=VESTIGE_RUN)
+
+    (found,) = findings(home, crash.uncaught_exception, name="program.py")
+
+    first = span_named(home, "chat", run="program.py")
+    assert f"try later, after llm chat ({first.short_id}) failed, at program.py:" in found.message
