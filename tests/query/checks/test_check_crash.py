@@ -190,3 +190,34 @@ def test_an_exception_about_a_model_call_names_that_call(
 
     first = span_named(home, "chat", run="program.py")
     assert f"try later, after llm chat ({first.short_id}) failed, at program.py:" in found.message
+
+
+STOPS_ITS_CHILD = """
+import multiprocessing, signal, vestige
+
+def work(ready):
+    if BUSY:
+        vestige.default_recorder().logger("child").span("charge", type="tool")
+    ready.send(True)
+    signal.pause()
+
+here, there = multiprocessing.Pipe()
+child = multiprocessing.get_context("fork").Process(target=work, args=(there,))
+child.start()
+here.recv()
+child.terminate()
+child.join()
+"""
+
+
+@pytest.mark.parametrize(("busy", "severity"), [(False, "hint"), (True, "error")])
+def test_an_idle_child_that_its_parent_stops_is_a_hint(
+    home: Home, run_program: RunProgram, busy: bool, severity: str
+) -> None:
+    """Every `with Pool()` ends its workers so; one that was at work is another matter."""
+    done = run_program(STOPS_ITS_CHILD.replace("BUSY", str(busy)), command=VESTIGE_RUN)
+
+    (found,) = findings(home, crash.crash, name="program.py")
+
+    assert done.returncode == 0, done.stderr
+    assert (found.kind, found.severity) == ("crash/SIGTERM", severity)

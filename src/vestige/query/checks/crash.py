@@ -46,7 +46,9 @@ _FAULTS = {
     looks_at="the collector's stamp, and the process's last words",
     severity="error",
     confidence=0.98,
-    false_positives="a process that somebody stopped on purpose; whether a SIGKILL was the OOM killer is a guess",
+    false_positives="a process that somebody stopped on purpose (a hint, where an idle one is stopped by its parent); "
+    "whether a SIGKILL was the OOM killer is a guess",
+    version=2,
 )
 def crash(evidence: Evidence) -> Iterator[Finding]:
     stamps = (log for log in evidence.run.logs if _is_stamp(log, died=True))
@@ -61,10 +63,15 @@ def _died(evidence: Evidence, stamp: LogInfo) -> Finding:
     oom = " Probably out of memory." if kind == "crash/oom" else ""
     fault = stamp.attributes.get("fault")
     said = f" Fault: {words.one_line(str(fault), 120)}." if fault else ""
+    stopped = kind == "crash/SIGTERM" and _is_idle_child(evidence, stamp)
+    if stopped:
+        said += " Its parent outlived it, and probably stopped it, as pools do."
+        basis, confidence = "hypothesis", 0.5
     return make_finding(
         evidence,
         "crash",
         kind=kind,
+        severity="hint" if stopped else "error",
         basis=basis,
         confidence=confidence,
         cause=cause,
@@ -72,6 +79,15 @@ def _died(evidence: Evidence, stamp: LogInfo) -> Finding:
         message=f"{words.one_line(stamp.message, 200)}; "
         f"{words.counted(_count(stamp, 'open_spans'), 'span')} in flight.{oom}{said}",
     )
+
+
+def _is_idle_child(evidence: Evidence, stamp: LogInfo) -> bool:
+    """A process with nothing in flight but itself, whose parent in this run ended by itself."""
+    own = [span for span in evidence.of_type("process") if span.writer == stamp.writer]
+    if len(own) != 1 or _count(stamp, "open_spans") > 1:
+        return False
+    parent = evidence.spans.get(own[0].parent_id or "")
+    return parent is not None and parent.type == "process" and parent.status in ("ok", "error")
 
 
 def _kind(evidence: Evidence, stamp: LogInfo) -> tuple[str, str, float]:
