@@ -235,8 +235,13 @@ def list_answer(store: Store, asked: Listing, now_ns: int) -> ListAnswer:
         run_costs(store, ids) if asked.cost or _prices(asked) else None,
         groups, found.looked_at, found.next, _partial(store, runs),
         tops.unseen if asked.examine is not None else None,
-        not runs and bool(store.list_runs(replace(asked.wanted, with_implicit=True, limit=1))),
+        not (runs or asked.options or asked.wanted.terms) and _hides(store, asked.wanted),
     )  # fmt: skip
+
+
+def _hides(store: Store, wanted: RunFilter) -> bool:
+    """Whether there would be runs, were those listed that say no more than that a program ran."""
+    return bool(store.list_runs(replace(wanted, with_implicit=True, limit=1)))
 
 
 def _partial(store: Store, runs: Sequence[RunInfo]) -> set[str]:
