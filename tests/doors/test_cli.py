@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from conftest import RunProgram
 from vestige.doors.cli.main import cli
 from vestige.home import Home
 from vestige.recorder import Recorder
@@ -146,6 +147,18 @@ def test_list_says_how_to_see_more(recorded: Home) -> None:
         vestige("list", "--limit", "1").stdout.splitlines()[-1]
         == "… more: vestige list --limit 1 --after r3"
     )
+
+
+def test_a_program_that_said_nothing_was_recorded_all_the_same(
+    home: Home, run_program: RunProgram
+) -> None:
+    """Whoever just typed `vestige run` is not told to do it."""
+    run_program("print(1)", command=(sys.executable, "-m", "vestige", "run", "--", sys.executable))
+
+    listed = vestige("list").stdout
+
+    assert listed == "No model call, tool or log line was recorded. What ran: vestige list --all\n"
+    assert "program.py" in vestige("list", "--all").stdout
 
 
 def test_an_empty_home_lists_nothing_and_says_how_to_begin(home: Home) -> None:

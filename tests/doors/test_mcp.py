@@ -468,6 +468,13 @@ def test_every_option_of_a_command_is_an_argument_of_its_tool() -> None:
         assert here.isdisjoint({"home", "on"}), tool.name
 
 
+def test_why_without_an_id_is_asked_of_the_latest_run(recorded: Home) -> None:
+    """As on the command line: whoever comes after a crash has no id yet."""
+    text, is_error = call(recorded, "why", {})
+
+    assert not is_error and "crash/" in text
+
+
 def test_a_path_is_not_taken_for_an_id_of_this_home(recorded: Home) -> None:
     """The next steps of its answer would be taken for this home's."""
     call(recorded, "list", {})  # now there is a store

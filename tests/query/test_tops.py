@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import sys
+
 import pytest
 
 import vestige
+from conftest import RunProgram
 from vestige.home import Home
 from vestige.limits import LIST_CHECKED_ROWS
 from vestige.query.check import CheckResult, in_chains
@@ -12,6 +16,8 @@ from vestige.query.tops import tops_of
 from vestige.record.finding import Finding, Severity
 from vestige.recorder import Recorder
 from vestige.store.sqlite import SqliteStore
+
+VESTIGE_RUN = (sys.executable, "-m", "vestige", "run", "--", sys.executable)
 
 
 @pytest.fixture
@@ -98,3 +104,60 @@ def test_the_top_of_stored_findings_is_what_check_would_tell_first(home: Home) -
         told = in_chains(debugger._run(info.id), findings)[0][0]
 
     assert listed.kind == told.kind == "outer"
+
+
+def test_a_crash_of_the_whole_process_hides_nothing_that_was_found_in_it(home: Home) -> None:
+    """All that `vestige run` records stands in one process: that is no chain of causes."""
+    with Recorder(home, last_words=False) as recorder, recorder.run("agent.py") as run:
+        process = run.child("agent.py", type="process")
+        call = process.child("chat", type="llm")
+        call.end()
+        process.end(error=ValueError("not JSON"))
+    findings = [
+        found("cut", "warning", 0.95, call.id),
+        found("crash", "error", 0.95, process.id),
+    ]
+    with vestige.open(home.root) as debugger:
+        (info,) = debugger.list().runs
+        with SqliteStore.open(home.store) as store:
+            store.store_findings(info, [CheckResult(each.check, 1, [each]) for each in findings])
+        listed = debugger.list().findings[info.id]
+        led = [chain[0].kind for chain in in_chains(debugger._run(info.id), findings)]
+
+    assert led == ["crash", "cut"]
+    assert listed.kind == "crash"
+
+
+CUT = """
+import json, vestige
+answer = '{"choices": [{"finish_reason": "length", "message": {"content": "{"}}]}'
+log = vestige.default_recorder().logger("agent")
+with log.span("chat", type="llm", body='{"model": "m", "messages": []}') as span:
+    span.end(body=answer, attributes={"finish_reason": "length", "output_tokens": 1})
+json.loads("{")
+"""
+
+
+def test_why_of_a_crashed_program_tells_what_else_was_found_in_it(
+    run_program: RunProgram, home: Home
+) -> None:
+    """The process is where it hurts; upward from there stands nothing that says why."""
+    run_program(CUT, command=VESTIGE_RUN)
+    with vestige.open(home.root) as debugger:
+        text = debugger.why().text()
+
+    assert "crash/uncaught" in text
+    assert "also found in r" in text
+    assert "[warning] output/cut at r" in text
+
+
+def test_why_of_a_run_begins_with_the_gravest_finding_or_with_what_failed(home: Home) -> None:
+    """A failure that the program caught, and that no check explains, is still the question."""
+    with Recorder(home, last_words=False) as recorder, recorder.run("crawl") as run:
+        for page in range(3):
+            step = run.child("step", type="tool", body={"page": page})
+            step.end(ValueError("empty") if page == 1 else None)
+    with vestige.open(home.root) as debugger:
+        text = debugger.why().text()
+
+    assert re.match(r"r\d+\.s3 tool step: error", text)

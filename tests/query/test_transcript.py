@@ -230,3 +230,13 @@ def test_what_is_told_as_a_text_is_one_whatever_the_program_recorded(home: Home)
         told = items(debugger, debugger.resolve(None).run.short_id)
 
     assert (told[-1]["model"], told[-1]["finish_reason"]) == ("5", "7")
+
+
+def test_a_log_line_with_an_exception_says_which(home: Home) -> None:
+    """The last words of a program that died are one: without it, nobody knows what it died of."""
+    with Recorder(home, last_words=False) as recorder, recorder.run("agent") as run:
+        run.log.error("no total", error=ZeroDivisionError("division by zero"))
+    with vestige.open(home.root) as debugger:
+        text = debugger.transcript().text()
+
+    assert "error: no total  ZeroDivisionError: division by zero" in text

@@ -188,9 +188,9 @@ TOOLS: tuple[Tool, ...] = (
     ),
     Tool(
         "why", "The causal chain upward from a span, by parents and links, to the first finding.",
-        "you know where it hurts and want where it began.", "for all that is wrong with a run (check).",
+        "you know where it hurts and want where it began.", "to see all findings of a run (check).",
         {"id": "r7.s12"},
-        (_id(f"{_SPAN} Or a run: from its first finding's cause. Left out: the latest.", required=False),),
+        (_id(_SPAN + " Of a run: from its gravest finding. Left out: the latest run.", required=False),),
     ),
     Tool(
         "show", "How a run unfolded: one line per span or log line, repeats folded, open spans marked.",

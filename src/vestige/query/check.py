@@ -7,7 +7,7 @@ from it is counted. Of a finished run they are computed once and kept.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -80,29 +80,30 @@ def _weight(finding: Finding) -> tuple[int, float]:
     return SEVERITIES.index(finding.severity), -finding.confidence
 
 
-Places = Sequence[tuple[str, str | None]]
-"""Spans as they began: each one's id, and that of the span it stands in."""
+Places = Sequence[tuple[str, str | None, str]]
+"""Spans as they began: each one's id, that of the span it stands in, and its type."""
 
 
 def in_chains(run: Run, findings: Sequence[Finding]) -> list[list[Finding]]:
     """Findings by causal chain, each chain's earliest first; the gravest chain first."""
-    return chains([(span.id, span.parent_id) for span in run.spans], findings)
+    return chains([(span.id, span.parent_id, span.type) for span in run.spans], findings)
 
 
 def chains(places: Places, findings: Sequence[Finding]) -> list[list[Finding]]:
     """Findings by causal chain, each chain's earliest first; the gravest chain first.
 
     Two belong together when they name the same cause, when one's cause stands inside the
-    other's (the run's root aside, in which everything stands), or is among its evidence.
+    other's (what everything stands in aside), or is among its evidence.
     """
-    order = {span_id: number for number, (span_id, _) in enumerate(places)}
-    parents = dict(places)
+    order = {span_id: number for number, (span_id, _, _) in enumerate(places)}
+    parents = {span_id: parent for span_id, parent, _ in places}
+    around = frames(places)
     found: list[list[Finding]] = []
     chain_of: dict[str, list[Finding]] = {}
     for finding in sorted(
         findings, key=lambda each: (order.get(each.cause or "", -1), *_weight(each))
     ):
-        chain = _chain_above(finding, parents, chain_of)
+        chain = _chain_above(finding, parents, around, chain_of)
         if chain is None:
             chain = []
             found.append(chain)
@@ -115,15 +116,31 @@ def chains(places: Places, findings: Sequence[Finding]) -> list[list[Finding]]:
     return [chain for _, _, chain in sorted(zip(gravest, range(len(found)), found, strict=True), key=lambda each: each[:2])]  # fmt: skip
 
 
+def find_gravest(run: Run, findings: Sequence[Finding]) -> Finding | None:
+    """Where it hurts most: of the chain that `check` tells first, what weighs most."""
+    found = in_chains(run, findings)
+    return min(found[0], key=_weight) if found else None
+
+
+def frames(places: Places) -> set[str]:
+    """What much stands in without a reason: the run's root, and processes (`vestige run`).
+
+    To stand in one of them says nothing: a crash of the process would hide what led to it.
+    """
+    return {span_id for span_id, parent, kind in places if parent is None or kind == "process"}
+
+
 def _chain_above(
-    finding: Finding, parents: dict[str, str | None], chain_of: dict[str, list[Finding]]
+    finding: Finding,
+    parents: Mapping[str, str | None],
+    around: Set[str],
+    chain_of: Mapping[str, list[Finding]],
 ) -> list[Finding] | None:
     at, steps = finding.cause, 0
     while at is not None and steps < 100:
-        above = parents.get(at)
-        if at in chain_of and (steps == 0 or above is not None):
+        if at in chain_of and (steps == 0 or at not in around):
             return chain_of[at]
-        at, steps = above, steps + 1
+        at, steps = parents.get(at), steps + 1
     return None
 
 

@@ -20,7 +20,7 @@ from vestige.limits import FILTER_MAX, LIST_MAX, SECONDS_MAX, TRANSCRIPT_ITEMS
 from vestige.query import words
 from vestige.query.answer import Answer
 from vestige.query.bodies import BodyAnswer, Slice, Which, body_answer, parse_range
-from vestige.query.check import CheckAnswer, Examined, Keep, examine
+from vestige.query.check import CheckAnswer, Examined, Keep, examine, find_gravest
 from vestige.query.costs import run_costs
 from vestige.query.doctor import DoctorAnswer
 from vestige.query.evidence import Evidence, open_run
@@ -328,12 +328,18 @@ class Debugger:
         return reproduce(opened.run, span, self.store.read_body, format)
 
     def why(self, id: str | None = None) -> WhyAnswer:
-        """Of a span; of a run, where its first finding sees the cause; the latest one's by default."""
+        """Of a span; of a run, of its gravest finding, else of what failed last; the latest one's
+        by default."""
         opened, span = self._span(id)
         if self.resolve(id, "span").span_id is None:
-            causes = (finding.cause for finding in self._examine(opened.run).findings)
-            cause = next((each for each in causes if each in opened.spans), None)
-            span = opened.spans[cause] if cause is not None else span
+            placed = [
+                each for each in self._examine(opened.run).findings if each.cause in opened.spans
+            ]
+            gravest = find_gravest(opened.run, placed)
+            failed = (
+                each for each in reversed(opened.run.spans) if each.status not in ("ok", None)
+            )
+            span = next(failed, span) if gravest is None else opened.spans[gravest.cause or ""]
         return self._placed(why_answer(opened, span.id, self._open_run, self._examine))
 
     # --- text and tables --------------------------------------------------------------------

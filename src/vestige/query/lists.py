@@ -56,6 +56,8 @@ class ListAnswer(Asked):
     """Ids of runs that are not all here."""
     unseen: Sequence[str] | None = None
     """Ids of finished runs that nobody has examined; None: the list was not asked to look."""
+    hidden: bool = False
+    """There is nothing to list, but for runs that say no more than that a program ran."""
 
     def lines(self, budget: int) -> list[str]:
         if not self.runs:
@@ -63,6 +65,10 @@ class ListAnswer(Asked):
                 return [f"None of the newest {self.looked_at} runs. {self._go_on()}"]
             if self.options:
                 return [f"No such runs. All there are: {self.command('list')}"]
+            if self.hidden:
+                return [
+                    f"No model call, tool or log line was recorded. What ran: {self.command('list', '--all')}"
+                ]
             return ["No runs. Record one: vestige run -- python your_agent.py"]
         head, *rows = self._table()
 
@@ -229,7 +235,13 @@ def list_answer(store: Store, asked: Listing, now_ns: int) -> ListAnswer:
         run_costs(store, ids) if asked.cost or _prices(asked) else None,
         groups, found.looked_at, found.next, _partial(store, runs),
         tops.unseen if asked.examine is not None else None,
+        not (runs or asked.options or asked.wanted.terms) and _hides(store, asked.wanted),
     )  # fmt: skip
+
+
+def _hides(store: Store, wanted: RunFilter) -> bool:
+    """Whether there would be runs, were those listed that say no more than that a program ran."""
+    return bool(store.list_runs(replace(wanted, with_implicit=True, limit=1)))
 
 
 def _partial(store: Store, runs: Sequence[RunInfo]) -> set[str]:

@@ -252,8 +252,10 @@ def header(run: Run) -> list[str]:
     if any(span.attributes.get("sampled") is False for span in run.spans):
         facts.append("not sampled: only the run itself, warnings and errors were kept")
     partial = " (partial)" if partial_of(run) else ""
+    # One that hangs is silent: when it last said something is not how long it has been running.
+    heard = ", last heard of" if info.outcome == "running" else ""
     return [
-        f"{info.short_id} {words.one_line(info.name, 80)}: {words.one_line(info.outcome, 20)} after {spent}{partial}",
+        f"{info.short_id} {words.one_line(info.name, 80)}: {words.one_line(info.outcome, 20)}{heard} after {spent}{partial}",
         f"{info.id}  {words.timestamp(info.started_ns)}",
         " · ".join(facts),
     ]

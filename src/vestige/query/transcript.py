@@ -188,7 +188,7 @@ def _head_call(item: Item) -> Line:
         counts = "+".join("?" if count is None else words.value(count, 20) for count in tokens)
         parts.append(f"{counts} tokens")
     if facts["repeated"]:
-        parts.append(f"({facts['repeated']} messages as before)")
+        parts.append(f"({words.counted(facts['repeated'], 'message')} as before)")
     return "  ".join(parts), "head ok" if facts["status"] == "ok" else "error"
 
 
@@ -219,7 +219,7 @@ def _head_log(item: Item) -> Line:
     facts = item.facts
     told = f"{words.one_line(facts['level'], 10)}: {words.one_line(facts['text'].text, 160)}"
     mood = {"error": "error", "warn": "warn"}.get(facts["level"], "log")
-    label = words.one_line(facts["label"], 120)
+    label = words.one_line(facts["label"], 200)
     return f"{told}  {label}".rstrip(), mood
 
 

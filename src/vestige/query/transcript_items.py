@@ -27,6 +27,9 @@ from vestige.query.timeline import is_stamp, say_attributes, tree_of
 from vestige.record.run import BodyRef, LogInfo, Node, SpanInfo, time_ns
 from vestige.record.segments import SPAN_TYPE as ASSEMBLY
 
+ERROR_SHOWN = 160
+"""Characters of the exception that a log line carries."""
+
 Kind = Literal["message", "call", "tool", "step", "state", "log", "error"]
 _NOT_TOLD = (ASSEMBLY, "process", "run")
 """Spans that are no part of the talk; what is in them is."""
@@ -194,7 +197,9 @@ class Items:
     def _tell_log(self, log: LogInfo) -> tuple[Kind, dict[str, Any]]:
         if is_stamp(log):
             return "error", {"text": _cut(log.message), "type": None}
-        told = " ".join(say_attributes(log.attributes))
+        error = log.attributes.get("error.type")
+        said = words.one_line(f"{error}: {log.attributes.get('error.message') or ''}", ERROR_SHOWN)
+        told = " ".join([*([said] if error else []), *say_attributes(log.attributes)])
         return "log", {
             "level": log.level,
             "component": log.component,

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from vestige.errors import NotFoundError
 from vestige.query import words
-from vestige.query.check import Examined, data_of, tell
+from vestige.query.check import Examined, chains, data_of, frames, tell
 from vestige.query.evidence import Evidence
 from vestige.query.layout import Asked, fit
 from vestige.query.spans import say
@@ -18,6 +18,8 @@ from vestige.record.run import Run, SpanInfo
 STEPS_MAX = 100
 RUNS_MAX = 5
 """Runs that a chain may lead through: each is loaded and checked."""
+ALSO_MAX = 3
+"""Findings beside a chain that ends where everything stands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ class WhyAnswer(Asked):
         rows = [self._say(step) for step in self.steps[1:]]
         last = next((step for step in reversed(self.steps) if step.finding is not None), None)
         if last is not None and last.finding is not None:
-            end = tell(last.finding, last.run, self.placed)
+            end = tell(last.finding, last.run, self.placed) + self._also()
         elif self.others:
             end = ["no finding names a span of this chain as its cause; the run's first:"]
             end += tell(self.others[0], first.run, self.placed)
@@ -67,6 +69,19 @@ class WhyAnswer(Asked):
             head, rows, end, budget, lambda n: f"  … {n} steps left out; from the start: {again}",
             keep_end=True,
         )  # fmt: skip
+
+    def _also(self) -> list[str]:
+        """Of a whole process one asks what happened in it: the chain upward does not lead there."""
+        first = self.steps[0]
+        run, short = first.run, first.run.info.short_id
+        places = [(span.id, span.parent_id, span.type) for span in run.spans]
+        if not self.others or first.span.id not in frames(places):
+            return []
+        leads = [chain[0] for chain in chains(places, self.others)]
+        rows = [line for lead in leads[:ALSO_MAX] for line in tell(lead, run, self.placed)]
+        rest = len(self.others) - min(len(leads), ALSO_MAX)
+        more = [f"… {rest} more: {self.command('check', short)}"] if rest else []
+        return [f"also found in {short}:", *rows, *more]
 
     def _say(self, step: Step) -> str:
         reason = f" ({words.one_line(step.reason, 60)})" if step.reason else ""

@@ -352,8 +352,8 @@ WHERE r.run_id = ? AND s.parent_id IS NULL AND s.type = 'run' AND s.attributes L
 
 def find_places(
     connection: sqlite3.Connection, run_id: str, span_ids: Sequence[str]
-) -> list[tuple[str, str | None]]:
-    """These spans of a run and all they stand in, as they began: each one's id and its parent's."""
+) -> list[tuple[str, str | None, str]]:
+    """These spans of a run and all they stand in, as they began: id, parent's id and type."""
     rows = connection.execute(
         _PLACES, {"run": run_id, "spans": msgspec.json.encode(list(span_ids)).decode()}
     ).fetchall()
@@ -363,7 +363,7 @@ def find_places(
         lambda row: row[3] or 0,
         lambda row: row[4],
     )
-    return [(row[0], row[1]) for row in ordered]
+    return [(row[0], row[1], row[5]) for row in ordered]
 
 
 _PLACES = """
@@ -372,7 +372,7 @@ up(span_id) AS (
   SELECT value FROM json_each(:spans)
   UNION SELECT s.parent_id FROM up JOIN wanted JOIN spans s ON s.span_id = up.span_id AND s.run = wanted.run
   WHERE s.parent_id IS NOT NULL)
-SELECT s.span_id, s.parent_id, w.writer, s.seq, s.started_ns
+SELECT s.span_id, s.parent_id, w.writer, s.seq, s.started_ns, s.type
 FROM up JOIN wanted JOIN spans s ON s.span_id = up.span_id AND s.run = wanted.run
 JOIN writers w ON w.id = s.writer
 """

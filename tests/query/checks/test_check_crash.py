@@ -167,3 +167,57 @@ def test_an_exception_in_a_thread_is_told_with_its_span(
 
     assert (found.kind, found.cause) == ("crash/uncaught", span_named(home, "fan out").id)
     assert "lost in a thread" in found.message
+
+
+REFUSED = """
+import vestige
+log = vestige.default_recorder().logger("agent")
+for code, said in [(500, "broken"), (429, "You exceeded your current quota")]:
+    with log.span("chat", type="llm", attributes={"status_code": code}) as span:
+        span.set_attributes(**{"error.type": f"HTTP {code}", "error.message": said})
+        span.end(status="error")
+raise RuntimeError("Error code: 500 - try later")
+"""
+
+
+def test_an_exception_about_a_model_call_names_that_call(
+    home: Home, run_program: RunProgram
+) -> None:
+    """What an SDK raises says the status code, and not which of the calls it was."""
+    run_program(REFUSED, command=VESTIGE_RUN)
+
+    (found,) = findings(home, crash.uncaught_exception, name="program.py")
+
+    first = span_named(home, "chat", run="program.py")
+    assert f"try later, after llm chat ({first.short_id}) failed, at program.py:" in found.message
+
+
+STOPS_ITS_CHILD = """
+import multiprocessing, signal, vestige
+
+def work(ready):
+    if BUSY:
+        vestige.default_recorder().logger("child").span("charge", type="tool")
+    ready.send(True)
+    signal.pause()
+
+here, there = multiprocessing.Pipe()
+child = multiprocessing.get_context("fork").Process(target=work, args=(there,))
+child.start()
+here.recv()
+child.terminate()
+child.join()
+"""
+
+
+@pytest.mark.parametrize(("busy", "severity"), [(False, "hint"), (True, "error")])
+def test_an_idle_child_that_its_parent_stops_is_a_hint(
+    home: Home, run_program: RunProgram, busy: bool, severity: str
+) -> None:
+    """Every `with Pool()` ends its workers so; one that was at work is another matter."""
+    done = run_program(STOPS_ITS_CHILD.replace("BUSY", str(busy)), command=VESTIGE_RUN)
+
+    (found,) = findings(home, crash.crash, name="program.py")
+
+    assert done.returncode == 0, done.stderr
+    assert (found.kind, found.severity) == ("crash/SIGTERM", severity)

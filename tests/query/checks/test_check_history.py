@@ -52,6 +52,19 @@ def test_a_history_that_was_taken_is_a_warning_told_once(home: Home) -> None:
     assert "2 calls" in found.message
 
 
+def test_a_provider_that_was_never_reached_has_refused_nothing(home: Home) -> None:
+    """The wire saw the call leave, and no status come back."""
+    agent = Agent(home)
+    failed = {"error.type": "ConnectError", "error.message": "Connection refused"}
+    agent.call(BROKEN, status="error", url="http://127.0.0.1:9/v1/messages", **failed)
+    agent.done()
+
+    (found,) = findings(home, history.invalid_history)
+
+    assert (found.kind, found.severity) == ("history/invalid", "warning")
+    assert "the provider refused it" not in found.message
+
+
 @pytest.mark.parametrize("code", [429, 500, 401])
 def test_a_refusal_for_another_reason_does_not_count(home: Home, code: int) -> None:
     agent = Agent(home)

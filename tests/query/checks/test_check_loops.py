@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from planted import answer, call, findings, recording, request, think, use
+from planted import answer, asked, call, findings, recording, request, result, think, use
 
 from vestige.home import Home
 from vestige.query.checks import loops, repeats
@@ -91,6 +91,31 @@ def test_a_loop_shows_in_what_the_model_asks_for_where_tools_are_not_recorded(ho
     (found,) = findings(home, loops.loop)
 
     assert found.cause == spans[0].id
+
+
+@pytest.mark.parametrize(
+    ("results", "severity", "said"),
+    [
+        (["none", "none", "none"], "warning", "same results"),
+        (["1 of 3", "2 of 3", "3 of 3"], "hint", "results differ"),
+    ],
+)
+def test_what_the_tools_gave_stands_in_the_next_request(
+    home: Home, results: list[str], severity: str, said: str
+) -> None:
+    """A model's own answers always differ, by their ids: they do not tell a loop from polling."""
+    history: list[dict[str, Any]] = []
+    with recording(home) as run:
+        for n, gave in enumerate([*results, ""]):
+            made = call({"city": "Oslo"}, f"c{n}")
+            think(run, request(*history), answer(made))
+            history += [asked(made), result(gave, f"c{n}")]
+
+    (found,) = findings(home, loops.loop)
+
+    assert found.severity == severity
+    assert found.message.startswith("weather: the same call 4 times in a row")
+    assert said in found.message
 
 
 def test_the_same_error_three_times(home: Home) -> None:

@@ -56,6 +56,28 @@ def test_the_attribute_alone_tells_a_cut(home: Home) -> None:
 
 
 @pytest.mark.parametrize(
+    ("last", "cut"),
+    [
+        ("", True),
+        ('data: {"choices": [{"delta": {}, "finish_reason": "stop"}]}\n\n', False),
+        ("data: [DONE]\n\n", False),
+    ],
+)
+def test_a_stream_that_stops_without_its_end_may_be_cut(home: Home, last: str, cut: bool) -> None:
+    """A proxy that closes too early: the SDK gives the half answer as if it were whole."""
+    event = (
+        'data: {"object": "chat.completion.chunk", "choices": [{"delta": {"content": "So "}}]}\n\n'
+    )
+    agent = Agent(home)
+    agent.call({**ASK, "stream": True}, event * 3 + last, provider="openai", stream=True)
+    agent.done()
+
+    found = findings(home, output.output_cut)
+
+    assert [each.kind for each in found] == (["output/unfinished"] if cut else [])
+
+
+@pytest.mark.parametrize(
     ("answer", "empty"),
     [
         (openai_answer(""), True),
@@ -171,3 +193,28 @@ def test_a_soft_error_is_a_hint_told_once_for_each_tool(home: Home) -> None:
 
     assert (found.severity, found.basis, found.cause) == ("hint", "hypothesis", first.id)
     assert "2 times" in found.message
+
+
+@pytest.mark.parametrize("result", [{"content": "Error: 503"}, {"content": "x", "is_error": True}])
+def test_where_no_tools_are_recorded_a_result_that_says_error_is_told(
+    home: Home, result: dict[str, Any]
+) -> None:
+    """All that a program with no line of ours shows of its tools is what it sends to the model."""
+    use = {"type": "tool_use", "id": "t1", "name": "fetch", "input": {}}
+    made = {**anthropic_answer(""), "content": [use], "stop_reason": "tool_use"}
+    history = [
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "content": [use]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", **result}]},
+    ]
+    agent = Agent(home)
+    first = agent.call(anthropic_request(history[:1]), made)
+    agent.call(anthropic_request(history), anthropic_answer())
+    agent.call(anthropic_request(history), anthropic_answer())
+    agent.done()
+
+    (found,) = findings(home, output.soft_error)
+
+    assert found.command is not None and found.command.endswith(" --in")  # there the result stands
+    assert (found.kind, found.cause) == ("tool/soft-error", first.id)
+    assert found.message.startswith("fetch was asked for here, and its result says: ")

@@ -64,6 +64,16 @@ def test_a_call_that_never_ran_is_an_orphan(home: Home) -> None:
     assert "weather" in found.message
 
 
+def test_where_no_tools_are_recorded_nobody_knows_that_one_never_ran(home: Home) -> None:
+    """Seen from the wire, a tool that hung or raised looks like one that was never called."""
+    with recording(home) as run:
+        think(run, request(), answer(call(OSLO)))
+
+    (found,) = findings(home, tools.orphan_call)
+
+    assert "no result came back: it never ran, or did not return" in found.message
+
+
 def test_a_call_is_no_orphan_whose_result_is_in_the_next_request(home: Home) -> None:
     with recording(home) as run:
         think(run, request(), answer(call(OSLO)))

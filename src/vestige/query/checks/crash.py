@@ -13,6 +13,7 @@ from itertools import islice
 from vestige.limits import GIB
 from vestige.query import words
 from vestige.query.checks import check, make_finding
+from vestige.query.checks.saying import named
 from vestige.query.evidence import Evidence
 from vestige.query.stacks import say_place
 from vestige.record.finding import Finding
@@ -45,7 +46,9 @@ _FAULTS = {
     looks_at="the collector's stamp, and the process's last words",
     severity="error",
     confidence=0.98,
-    false_positives="a process that somebody stopped on purpose; whether a SIGKILL was the OOM killer is a guess",
+    false_positives="a process that somebody stopped on purpose (a hint, where an idle one is stopped by its parent); "
+    "whether a SIGKILL was the OOM killer is a guess",
+    version=2,
 )
 def crash(evidence: Evidence) -> Iterator[Finding]:
     stamps = (log for log in evidence.run.logs if _is_stamp(log, died=True))
@@ -60,10 +63,15 @@ def _died(evidence: Evidence, stamp: LogInfo) -> Finding:
     oom = " Probably out of memory." if kind == "crash/oom" else ""
     fault = stamp.attributes.get("fault")
     said = f" Fault: {words.one_line(str(fault), 120)}." if fault else ""
+    stopped = kind == "crash/SIGTERM" and _is_idle_child(evidence, stamp)
+    if stopped:
+        said += " Its parent outlived it, and probably stopped it, as pools do."
+        basis, confidence = "hypothesis", 0.5
     return make_finding(
         evidence,
         "crash",
         kind=kind,
+        severity="hint" if stopped else "error",
         basis=basis,
         confidence=confidence,
         cause=cause,
@@ -71,6 +79,15 @@ def _died(evidence: Evidence, stamp: LogInfo) -> Finding:
         message=f"{words.one_line(stamp.message, 200)}; "
         f"{words.counted(_count(stamp, 'open_spans'), 'span')} in flight.{oom}{said}",
     )
+
+
+def _is_idle_child(evidence: Evidence, stamp: LogInfo) -> bool:
+    """A process with nothing in flight but itself, whose parent in this run ended by itself."""
+    own = [span for span in evidence.of_type("process") if span.writer == stamp.writer]
+    if len(own) != 1 or _count(stamp, "open_spans") > 1:
+        return False
+    parent = evidence.spans.get(own[0].parent_id or "")
+    return parent is not None and parent.type == "process" and parent.status in ("ok", "error")
 
 
 def _kind(evidence: Evidence, stamp: LogInfo) -> tuple[str, str, float]:
@@ -124,7 +141,7 @@ def _rss_bytes(evidence: Evidence, writer: str) -> int:
     severity="error",
     confidence=0.95,
     false_positives="an exception that leaves its run and is caught outside of it, as a program's way to say no",
-    version=2,
+    version=3,
 )
 def uncaught_exception(evidence: Evidence) -> Iterator[Finding]:
     told: set[tuple[object, object]] = set()
@@ -135,7 +152,8 @@ def uncaught_exception(evidence: Evidence) -> Iterator[Finding]:
             found += 1
             told.add(_error(log.attributes))
             if found <= FINDINGS_MAX:
-                yield _uncaught(evidence, log.attributes, log.span_id, log.message, 0.95)
+                call = _failed_call(evidence, log)
+                yield _uncaught(evidence, log.attributes, log.span_id, log.message, 0.95, call)
     root = evidence.root
     if root is None or root.status not in ("error", "timeout"):
         return
@@ -145,7 +163,12 @@ def uncaught_exception(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _uncaught(
-    evidence: Evidence, attributes: Attributes, span_id: str | None, how: str, confidence: float
+    evidence: Evidence,
+    attributes: Attributes,
+    span_id: str | None,
+    how: str,
+    confidence: float,
+    call: SpanInfo | None = None,
 ) -> Finding:
     chain = _chain_of(evidence, _error(attributes))
     kind, error_type = "crash/uncaught", str(attributes["error.type"])
@@ -156,6 +179,9 @@ def _uncaught(
     said = words.one_line(str(attributes.get("error.message") or ""), 160)
     where = f", raised in {words.one_line(chain[0].name, 60)}" if chain else ""
     place = say_place(attributes.get("error.stack"))
+    if call is not None and not chain:
+        where = f", after {named(call)} failed,"
+        place = place.rpartition("called from ")[2]  # where in the SDK it was raised tells nothing
     where += f" at {place}" if place else ""
     return make_finding(
         evidence,
@@ -166,6 +192,23 @@ def _uncaught(
         evidence=[span.id for span in chain[:EVIDENCE_MAX]],
         message=f"{words.one_line(how, 80)}: {words.one_line(error_type, 60)}: {said}{where}.",
     )
+
+
+def _failed_call(evidence: Evidence, log: LogInfo) -> SpanInfo | None:
+    """The model call that an SDK's exception is about: the last that failed, if both say the same."""
+    failed = (span for span in reversed(evidence.model_calls) if span.status not in ("ok", None))
+    message = str(log.attributes.get("error.message") or "")
+    for call in failed:
+        if call.writer != log.writer or "error.type" not in call.attributes:
+            continue
+        code, said = call.attributes.get("status_code"), call.attributes.get("error.message")
+        same_code = isinstance(code, int) and code >= 400 and f"code: {code}" in message
+        text = str(said or "").rpartition(": ")[2]
+        same_text = len(text) >= 8 and text in message
+        same_cause = log.attributes.get("error.cause.type") == call.attributes["error.type"]
+        if same_code or same_text or same_cause:
+            return call
+    return None
 
 
 def _chain_of(evidence: Evidence, error: tuple[object, object]) -> list[SpanInfo]:

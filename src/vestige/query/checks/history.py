@@ -55,7 +55,7 @@ _CHANGES = re.compile(r"compact|summar|trim|repair", re.IGNORECASE)
     confidence=0.95,
     false_positives="a lenient server behind a compatible API may take what the original refuses: "
     "without a refusal it is a warning",
-    version=2,
+    version=3,
 )
 def invalid_history(evidence: Evidence) -> Iterator[Finding]:
     """One finding for each set of problems that first appears together."""
@@ -140,8 +140,8 @@ def find_refusal(evidence: Evidence, span: SpanInfo) -> str | None:
     if type(code) is int:
         if not 400 <= code < 500 or code in NOT_ABOUT_THE_BODY:
             return None
-    elif span.status in ("timeout", "cancelled", "interrupted"):
-        return None
+    elif span.status in ("timeout", "cancelled", "interrupted") or "url" in span.attributes:
+        return None  # seen at the wire, and without a status: it never got an answer
     response = evidence.response(span)
     if response is not None and response.error:
         return response.error

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from vestige.limits import KIB
 from vestige.query import words
@@ -36,8 +37,25 @@ FAILED = frozenset(["error", "timeout"])
 _NOT_ARGUMENTS = frozenset(["tool_call_id", "tool_name", "attempt", "provider", "model"])
 """Attributes of a tool span that do not say what was asked of it."""
 
-Call = tuple[SpanInfo, object]
-"""The span that shows a call, and what makes it the same as another."""
+REQUESTS_LOOKED_AT = 3
+"""The latest, for the results of calls that are not recorded themselves: each holds the history."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a tool, as the run shows it."""
+
+    span: SpanInfo
+    """The tool's own, or that of the model which asked for it."""
+    name: str
+    arguments: object
+    """Equal for calls that ask for the same."""
+    result: object | None
+    """Equal for calls that gave the same. None: it is not known."""
+
+    @property
+    def key(self) -> tuple[str, object]:
+        return self.name, self.arguments
 
 
 # --- loops ------------------------------------------------------------------------------------
@@ -51,12 +69,12 @@ Call = tuple[SpanInfo, object]
     confidence=0.9,
     false_positives="polling that is meant: where results differ from round to round, or arguments are "
     "not recorded, it is a hint",
-    version=2,
+    version=3,
 )
 def loop(evidence: Evidence) -> Iterator[Finding]:
     found = 0
     for calls in _sequences(evidence):
-        for repeat in find_repeats([key for _, key in calls], ROUNDS_MIN):
+        for repeat in find_repeats([call.key for call in calls], ROUNDS_MIN):
             if found < FINDINGS_MAX:
                 yield _loop(evidence, calls, repeat)
             found += 1
@@ -66,14 +84,11 @@ def loop(evidence: Evidence) -> Iterator[Finding]:
 
 def _sequences(evidence: Evidence) -> Iterator[list[Call]]:
     """All tool calls; then each component's own, which others may have interrupted."""
-    calls: list[Call] = _executed(evidence) or [
-        (asked.span, (asked.call.name, _normal(asked.call.arguments)))
-        for asked in asked_calls(evidence)
-    ]
+    calls = _executed(evidence) or _asked(evidence)
     yield calls
     by_component: dict[str, list[Call]] = {}
     for call in calls:
-        by_component.setdefault(call[0].component, []).append(call)
+        by_component.setdefault(call.span.component, []).append(call)
     if len(by_component) > 1:
         yield from by_component.values()
 
@@ -106,7 +121,25 @@ def _executed(evidence: Evidence) -> list[Call]:
             known[ref.id] = ref.id if text is None else _normal(text)
         return known[ref.id]
 
-    return [(span, (span.name, arguments(span))) for span in tools]
+    return [Call(span, span.name, arguments(span), _result(span)) for span in tools]
+
+
+def _asked(evidence: Evidence) -> list[Call]:
+    """What models asked for, where the program does not record its tools; and what they were given."""
+    given: dict[str, str] = {}
+    for call in evidence.model_calls[: -REQUESTS_LOOKED_AT - 1 : -1]:
+        request = evidence.request(call)
+        for message in request.messages if request is not None else ():
+            given.update((each.call_id, each.text) for each in message.results if each.call_id)
+    return [
+        Call(
+            asked.span,
+            asked.call.name,
+            _normal(asked.call.arguments),
+            given.get(asked.call.id or ""),
+        )
+        for asked in asked_calls(evidence)
+    ]
 
 
 def _told(span: SpanInfo) -> object:
@@ -126,17 +159,15 @@ def _normal(arguments: str) -> str:
 
 
 def _loop(evidence: Evidence, calls: Sequence[Call], repeat: Repeat) -> Finding:
-    spans = [span for span, _ in calls[repeat.begin : repeat.end]]
-    first = spans[: repeat.period]
-    same = all(
-        _result(span) == _result(spans[place % repeat.period]) for place, span in enumerate(spans)
-    )
-    names = " > ".join(words.one_line(span.name, 40) for span in first[:4])
+    looped = calls[repeat.begin : repeat.end]
+    spans = [call.span for call in looped]
+    first = looped[: repeat.period]
+    names = " > ".join(words.one_line(call.name, 40) for call in first[:4])
     if repeat.period > 4:
         names += f" > {repeat.period - 4} more"
     what = "the same call" if repeat.period == 1 else f"the same {repeat.period} calls"
-    results = "same results" if same else "results differ, so it may be polling"
-    told = all(span.type != "tool" or span.input is not None for span in first)
+    same, results = _say_results(looped, repeat.period)
+    told = all(call.span.type != "tool" or call.span.input is not None for call in first)
     arguments = "arguments included" if told else "as far as known: arguments are not recorded"
     sure = same and told
     return make_finding(
@@ -151,6 +182,17 @@ def _loop(evidence: Evidence, calls: Sequence[Call], repeat: Repeat) -> Finding:
         message=f"{names}: {what} {repeat.count} times in a row, {arguments} "
         f"({len(spans)} calls, {results}).",
     )
+
+
+def _say_results(looped: Sequence[Call], period: int) -> tuple[bool, str]:
+    """Whether every round gave what the one before gave. The last calls may have no result yet."""
+    rounds = [[call.result for call in looped[place::period]] for place in range(period)]
+    known = [[result for result in results if result is not None] for results in rounds]
+    if any(each != results[0] for results in known for each in results[1:]):
+        return False, "results differ, so it may be polling"
+    if any(len(results) < ROUNDS_MIN - 1 for results in known):
+        return False, "results not seen, so it may be polling"
+    return True, "same results"
 
 
 def _result(span: SpanInfo) -> object:

@@ -10,7 +10,9 @@ import msgspec
 
 from vestige.limits import KIB
 from vestige.providers.shapes import Response
+from vestige.providers.streams import has_ended
 from vestige.query.checks import check, make_finding
+from vestige.query.checks.calls import Asked, asked_calls
 from vestige.query.evidence import Evidence
 from vestige.query.words import one_line
 from vestige.record.finding import Finding, Severity
@@ -33,6 +35,9 @@ REPEATED_MIN = 4 * KIB
 SOFT_READ_MAX = 16 * KIB
 """A tool that failed politely says so briefly."""
 
+REQUESTS_LOOKED_AT = 3
+"""The latest, for results of tools that are not recorded: each holds the history."""
+
 EVIDENCE_MAX = 6
 
 _OTHER_CONTENT = re.compile(
@@ -49,10 +54,13 @@ _OTHER_CONTENT = re.compile(
 @check(
     "output-cut",
     title="The answer was cut at its length limit",
-    looks_at="finish_reason of llm spans: length, max_tokens; the arguments of its last tool call",
+    looks_at="finish_reason of llm spans: length, max_tokens; the arguments of its last tool call; streams "
+    "that stop without a finish reason and without the event that ends one",
     severity="error",
     confidence=0.95,
-    false_positives="a limit of one token that is meant, as in a warming or a probing call (`warm` is left alone)",
+    false_positives="a limit of one token that is meant, as in a warming or a probing call (`warm` is left alone); "
+    "a server whose streams never say that they end",
+    version=2,
 )
 def output_cut(evidence: Evidence) -> Iterator[Finding]:
     """A cut tool call is an error: what it asks for is not what was meant."""
@@ -62,7 +70,13 @@ def output_cut(evidence: Evidence) -> Iterator[Finding]:
 
 def _cut_calls(evidence: Evidence) -> Iterator[_Case]:
     for span in evidence.model_calls:
-        if _finish(evidence, span) not in LENGTH_WORDS or span.attributes.get("warm"):
+        finish = _finish(evidence, span)
+        if finish is None and _stops_short(evidence, span):
+            yield _Case(
+                span, "output/unfinished", "warning", 0.7,
+                "The stream stopped without a finish reason and without its last event: the answer may be cut",
+            )  # fmt: skip
+        if finish not in LENGTH_WORDS or span.attributes.get("warm"):
             continue
         response = evidence.response(span)
         request = evidence.request(span)
@@ -82,6 +96,17 @@ def _cut_calls(evidence: Evidence) -> Iterator[_Case]:
             yield _Case(
                 span, "output/cut", "warning", 0.95, f"The answer was cut by its length limit{after}{allowed}",
             )  # fmt: skip
+
+
+def _stops_short(evidence: Evidence, span: SpanInfo) -> bool:
+    """A connection that is closed too early looks like a good end to SDKs: they give what came."""
+    if span.status != "ok" or span.attributes.get("stream") is not True or span.output is None:
+        return False
+    response = evidence.response(span)
+    if response is None or not (response.text or response.calls) or span.output.cut:
+        return False
+    raw = evidence.raw(span.output)
+    return raw is not None and len(raw) == span.output.size_bytes and not has_ended(raw)
 
 
 def _find_broken_call(response: Response | None) -> str | None:
@@ -283,10 +308,12 @@ _SOFT_BEGIN = re.compile(
 @check(
     "soft-error",
     title="A tool that ended well says that it failed",
-    looks_at="short outputs of tool spans with status ok: an error at the beginning, or JSON that says so",
+    looks_at="short outputs of tool spans with status ok, or of a run without such spans the results in its "
+    "latest requests: an error at the beginning, or JSON that says so",
     severity="hint",
     confidence=0.6,
     false_positives="a tool whose subject is errors: a log search, a documentation page",
+    version=2,
 )
 def soft_error(evidence: Evidence) -> Iterator[Finding]:
     """One for each tool."""
@@ -315,6 +342,38 @@ def soft_error(evidence: Evidence) -> Iterator[Finding]:
             cause=span.id,
             evidence=[case[0].id for case in cases[:EVIDENCE_MAX]],
             command=f"vestige body {span.short_id}",
+        )
+    if not evidence.of_type("tool"):
+        yield from _given_errors(evidence)
+
+
+def _given_errors(evidence: Evidence) -> Iterator[Finding]:
+    """Where no tools are recorded: results that models were given, by the tool that was asked for."""
+    asked = {each.call.id: each for each in asked_calls(evidence) if each.call.id}
+    found: dict[str, list[tuple[Asked, str, SpanInfo]]] = {}
+    # The latest requests hold the results of those before.
+    for given in evidence.model_calls[: -REQUESTS_LOOKED_AT - 1 : -1]:
+        request = evidence.request(given)
+        messages = request.messages if request is not None else []
+        for result in (each for message in messages for each in message.results):
+            by = asked.pop(result.call_id or "", None)  # told once, however often it is sent again
+            said = result.text[:200] if result.is_error else None
+            if said is None and len(result.text) <= SOFT_READ_MAX:
+                said = find_soft_error(result.text)
+            if said is not None and by is not None:
+                found.setdefault(by.call.name, []).append((by, said, given))
+    for name, cases in found.items():
+        by, said, given = cases[0]
+        times = f" ({len(cases)} times)" if len(cases) > 1 else ""
+        yield make_finding(
+            evidence,
+            "soft-error",
+            kind="tool/soft-error",
+            basis="hypothesis",
+            message=f"{one_line(name, 60)} was asked for here, and its result says{times}: {one_line(said, 120)}",
+            cause=by.span.id,
+            evidence=[case[0].span.id for case in cases[:EVIDENCE_MAX]],
+            command=f"vestige body {given.short_id} --in",
         )
 
 

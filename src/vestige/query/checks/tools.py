@@ -85,20 +85,23 @@ def producer_blame(evidence: Evidence) -> Iterator[Finding]:
     severity="warning",
     confidence=0.7,
     false_positives="a call that is the answer (structured output, hand-over), or waits for a person",
-    version=2,
+    version=3,
 )
 def orphan_call(evidence: Evidence) -> Iterator[Finding]:
     if evidence.run.info.outcome == "running":
         return
     ran = _Ran(evidence)
     orphans = [asked for asked in asked_calls(evidence) if not ran.take(asked)]
+    what = "it never ran"
+    if not evidence.of_type("tool"):  # the wire alone does not see a tool that hangs or raises
+        what = "no result came back: it never ran, or did not return (this run records no tools)"
     for asked in orphans[:FINDINGS_MAX]:
         yield make_finding(
             evidence,
             "orphan-call",
             cause=asked.span.id,
             evidence=[asked.span.id],
-            message=f"{named(asked.span)} asked for {_say_call(asked)}, and it never ran "
+            message=f"{named(asked.span)} asked for {_say_call(asked)}, and {what} "
             f"({words.counted(len(orphans), 'such call')}; the run ended {say_outcome(evidence)}).",
         )
 
