@@ -353,7 +353,8 @@ def _encode(value: Any) -> bytes:
     try:
         return _quick(value)
     except UnicodeEncodeError:
-        return _quick(_cleaned(msgspec.to_builtins(value)))
+        # Parts that are encoded already are the values again that they were made of.
+        return _quick(_cleaned(msgspec.to_builtins(value, enc_hook=msgspec.json.decode)))
 
 
 def _cleaned(value: Any) -> Any:
