@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from vestige.collector.crash import stamp_dead, stamp_headless
+from vestige.collector.crash import stamp_dead
+from vestige.collector.headless import stamp_headless
 from vestige.collector.health import examine
 from vestige.collector.traces import Kept, keep_spans, open_spans
 from vestige.formats.otlp.names import run_of

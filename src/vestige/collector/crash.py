@@ -12,9 +12,6 @@ journal, and until it has, what it watches over is not stamped.
 A machine that vanished never tells of its dead. After a long silence what it left open is closed
 too, by a writer of our own: should it come back, its records find their numbers free, and the ends
 that they bring are the last ones, which stand.
-
-A program that sends OpenTelemetry's spans tells of each when it has ended, of the first one last. If
-it was killed, that one never comes; after as long a silence another stands in for it.
 """
 
 from __future__ import annotations
@@ -28,10 +25,8 @@ import msgspec
 
 from vestige import clock
 from vestige.collector.outbox import let_go
-from vestige.formats.otlp.names import FORMAT, MADE, made_id_of
 from vestige.home import Home
 from vestige.limits import BODY_INLINE_MAX, OPEN_SPANS_NAMED_MAX, REMOTE_SILENT_S
-from vestige.record.carried import STAND_IN, seq_of
 from vestige.record.types import (
     OWN_COMPONENT,
     VERSION,
@@ -39,9 +34,8 @@ from vestige.record.types import (
     KnownRecord,
     Log,
     SpanClose,
-    SpanOpen,
 )
-from vestige.store.base import Headless, OpenSpan, Store, WriterInfo
+from vestige.store.base import OpenSpan, Store, WriterInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,34 +111,6 @@ def stamp_silent(store: Store, now_ns: int) -> int:
                 store.append(_stamp(ours, spans, None, None), tenant=writer.tenant)
                 store.end_writer(ours.writer, "exited")
     return len(silent)
-
-
-def stamp_headless(store: Store, now_ns: int) -> int:
-    """Give traces whose first span never came a run that was interrupted; how many."""
-    before_ns = now_ns - int(REMOTE_SILENT_S * 1e9)
-    if not store.headless(before_ns):
-        return 0
-    with store.together():
-        headless = store.headless(before_ns)
-        for trace in headless:
-            store.append(_stand_in(trace), tenant=trace.tenant)
-    return len(headless)
-
-
-def _stand_in(trace: Headless) -> list[KnownRecord]:
-    span_id = made_id_of(trace.run_id)
-    component = trace.component or FORMAT
-    return [
-        SpanOpen(
-            VERSION, trace.writer, seq_of(STAND_IN, 1), trace.started_ns, trace.run_id, span_id,
-            component, "run", trace.name or FORMAT, attributes={MADE: True},
-        ),
-        SpanClose(
-            VERSION, trace.writer, seq_of(STAND_IN, 2), trace.last_ns, trace.run_id, span_id,
-            "interrupted", max(0, trace.last_ns - trace.started_ns),
-            {"error.message": "its first span never came (was its program killed?)"},
-        ),
-    ]  # fmt: skip
 
 
 def _find_exit(store: Store, writer: WriterInfo) -> Exit | None:

@@ -15,7 +15,8 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from vestige import clock, locks
-from vestige.collector.crash import stamp_dead, stamp_headless, stamp_silent
+from vestige.collector.crash import stamp_dead, stamp_silent
+from vestige.collector.headless import stamp_headless
 from vestige.collector.take import Taken, delete_leftovers, read_spill, take
 from vestige.errors import StoreError, UnreadableError, VestigeError
 from vestige.home import Home

@@ -32,7 +32,7 @@ from vestige.errors import UsageError
 from vestige.home import Home, get_home
 from vestige.journal.reader import read_lines
 from vestige.journal.spill import write_spill
-from vestige.journal.writer import JournalWriter, duplicate_high
+from vestige.journal.writer import JournalWriter
 from vestige.limits import BODY_INLINE_MAX, JOURNAL_ROTATE_BYTES, LINE_MAX
 from vestige.record import clean
 from vestige.record.body import LongBody, texts_of
@@ -200,12 +200,7 @@ class _SpoolJournal(JournalWriter):
             self.last_error = error
             return
         try:
-            if self._is_ours():
-                os.dup2(nowhere, self._fd, inheritable=False)
-            else:
-                self._fd = duplicate_high(nowhere)
-            self._stat = os.fstat(nowhere)
-            self.written_bytes = self._synced_bytes = 0
+            self._write_to(nowhere)
         except OSError as error:
             self.last_error = error
         finally:

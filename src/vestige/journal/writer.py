@@ -201,17 +201,21 @@ class JournalWriter:
             if not locks.hold(fd):
                 raise OSError(f"{path}: another process has this journal")
             os.rename(unpublished, path)
-            if self._is_ours():
-                os.dup2(fd, self._fd, inheritable=False)
-            else:
-                self._fd = duplicate_high(fd)
-            self._stat = os.fstat(fd)
+            self._write_to(fd)
             self._generation = generation
-            self.written_bytes = self._synced_bytes = 0
         except OSError as error:
             self.last_error = error
         finally:
             os.close(fd)
+
+    def _write_to(self, fd: int) -> None:
+        """From here on. Our descriptor keeps its number, if it is still ours."""
+        if self._is_ours():
+            os.dup2(fd, self._fd, inheritable=False)
+        else:
+            self._fd = duplicate_high(fd)
+        self._stat = os.fstat(fd)
+        self.written_bytes = self._synced_bytes = 0
 
     def _bound_total(self) -> None:
         """No collector for weeks: the oldest finished generations go, and that is said."""

@@ -86,7 +86,11 @@ Places = Sequence[tuple[str, str | None, str]]
 
 def in_chains(run: Run, findings: Sequence[Finding]) -> list[list[Finding]]:
     """Findings by causal chain, each chain's earliest first; the gravest chain first."""
-    return chains([(span.id, span.parent_id, span.type) for span in run.spans], findings)
+    return chains(places_of(run), findings)
+
+
+def places_of(run: Run) -> Places:
+    return [(span.id, span.parent_id, span.type) for span in run.spans]
 
 
 def chains(places: Places, findings: Sequence[Finding]) -> list[list[Finding]]:

@@ -20,7 +20,7 @@ from vestige.limits import FILTER_MAX, LIST_MAX, SECONDS_MAX, TRANSCRIPT_ITEMS
 from vestige.query import words
 from vestige.query.answer import Answer
 from vestige.query.bodies import BodyAnswer, Slice, Which, body_answer, parse_range
-from vestige.query.check import CheckAnswer, Examined, Keep, examine, find_gravest
+from vestige.query.check import CheckAnswer, Examined, Keep, examine
 from vestige.query.costs import run_costs
 from vestige.query.doctor import DoctorAnswer
 from vestige.query.evidence import Evidence, open_run
@@ -34,7 +34,7 @@ from vestige.query.overview import OverviewAnswer
 from vestige.query.show import ShowAnswer, ShowOptions
 from vestige.query.spans import SpanAnswer, span_answer
 from vestige.query.tables import SchemaAnswer, SqlAnswer, schema_answer, sql_answer
-from vestige.query.why import WhyAnswer, why_answer
+from vestige.query.why import WhyAnswer, where_to_begin, why_answer
 from vestige.record.health import Health
 from vestige.record.run import Run, RunInfo, SpanInfo
 from vestige.settings import parse_duration
@@ -109,7 +109,9 @@ class Debugger:
 
     def _span(self, id: str | None) -> tuple[Evidence, SpanInfo]:
         """A span; of a run, its root."""
-        target = self.resolve(id, "span")
+        return self._span_of(self.resolve(id, "span"))
+
+    def _span_of(self, target: Target) -> tuple[Evidence, SpanInfo]:
         opened = self._open_run(target.run.id)
         span_id = target.span_id
         if span_id is None:
@@ -330,16 +332,10 @@ class Debugger:
     def why(self, id: str | None = None) -> WhyAnswer:
         """Of a span; of a run, of its gravest finding, else of what failed last; the latest one's
         by default."""
-        opened, span = self._span(id)
-        if self.resolve(id, "span").span_id is None:
-            placed = [
-                each for each in self._examine(opened.run).findings if each.cause in opened.spans
-            ]
-            gravest = find_gravest(opened.run, placed)
-            failed = (
-                each for each in reversed(opened.run.spans) if each.status not in ("ok", None)
-            )
-            span = next(failed, span) if gravest is None else opened.spans[gravest.cause or ""]
+        target = self.resolve(id, "span")
+        opened, span = self._span_of(target)
+        if target.span_id is None:
+            span = where_to_begin(opened, self._examine(opened.run), span)
         return self._placed(why_answer(opened, span.id, self._open_run, self._examine))
 
     # --- text and tables --------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from vestige.errors import NotFoundError
 from vestige.query import words
-from vestige.query.check import Examined, chains, data_of, frames, tell
+from vestige.query.check import Examined, chains, data_of, find_gravest, frames, places_of, tell
 from vestige.query.evidence import Evidence
 from vestige.query.layout import Asked, fit
 from vestige.query.spans import say
@@ -74,7 +74,7 @@ class WhyAnswer(Asked):
         """Of a whole process one asks what happened in it: the chain upward does not lead there."""
         first = self.steps[0]
         run, short = first.run, first.run.info.short_id
-        places = [(span.id, span.parent_id, span.type) for span in run.spans]
+        places = places_of(run)
         if not self.others or first.span.id not in frames(places):
             return []
         leads = [chain[0] for chain in chains(places, self.others)]
@@ -122,6 +122,16 @@ def why_answer(
     findings = climbing.examined[evidence.run.info.id].findings
     others = sorted(findings, key=lambda each: met.isdisjoint([*each.evidence, each.cause or ""]))
     return WhyAnswer(steps, [finding for finding in others if finding.cause not in met])
+
+
+def where_to_begin(evidence: Evidence, examined: Examined, root: SpanInfo) -> SpanInfo:
+    """Of a whole run: the cause of its gravest finding, else what failed last, else its root."""
+    placed = [each for each in examined.findings if each.cause in evidence.spans]
+    gravest = find_gravest(evidence.run, placed)
+    if gravest is not None and gravest.cause is not None:
+        return evidence.spans[gravest.cause]
+    spans = reversed(evidence.run.spans)
+    return next((each for each in spans if each.status not in ("ok", None)), root)
 
 
 class _Climbing:

@@ -30,6 +30,7 @@ from vestige.store import (
     ask,
     carried,
     changes,
+    connecting,
     loading,
     notes,
     remote,
@@ -84,7 +85,7 @@ class SqliteStore:
         self._read_spill = read_spill
         self._synced = connection.total_changes
         """How many changes were known to be on disk when `sync` was last asked."""
-        self._file = _identity(path)
+        self._file = connecting.identity(path)
         self.frozen = False
         """Read where nobody could write: what is written later is not seen here, nor looked for."""
 
@@ -109,13 +110,13 @@ class SqliteStore:
         frozen = False
         try:
             if readonly:
-                connection, frozen = _connect_to_read(path)
-                _require_version(connection, path)
+                connection, frozen = connecting.connect_to_read(path)
+                connecting.require_version(connection, path)
                 if tenant is not None:
                     tenancy.cover(connection, tenant)
             else:
-                _make_file(path)
-                connection = _connect(path.absolute().as_uri())
+                connecting.make_file(path)
+                connection = connecting.connect(path.absolute().as_uri())
                 mode = "FULL" if synced else "NORMAL" if lasting else "OFF"
                 # So that pruning can give space back; takes effect while the file is new.
                 connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
@@ -133,7 +134,7 @@ class SqliteStore:
 
     def is_in_place(self) -> bool:
         """False: the file was deleted, moved or replaced. What is written here now, nobody finds."""
-        return self._file is not None and _identity(self.path) == self._file
+        return self._file is not None and connecting.identity(self.path) == self._file
 
     def sync(self) -> None:
         changes = self._connection.total_changes
@@ -401,7 +402,7 @@ class SqliteStore:
 
     def query_here(self, sql: str, skip: int, limit: int, seconds: float | None = None) -> Rows:
         """In this process; see `ask.query`."""
-        connection, _ = _connect_to_read(self.path)
+        connection, _ = connecting.connect_to_read(self.path)
         try:
             shadow = None if self.tenant is None else tenancy.cover(connection, self.tenant)
             return ask.query(connection, sql, skip, limit, self.read_body, shadow, seconds)
@@ -440,67 +441,6 @@ class SqliteStore:
             "file_bytes": self.path.stat().st_size,
             "body_bytes": self._bodies.stored_bytes(),
         }
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
-
-
-def _make_file(path: Path) -> None:
-    """An empty one, for its owner alone. One that is there is not opened: closing it would let go of
-    the locks that SQLite may hold on it in this process (pulse.py)."""
-    with suppress(FileExistsError):
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
-
-
-def _connect(uri: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(uri, uri=True, timeout=10.0, isolation_level=None)
-    connection.execute("PRAGMA cache_size = -16000")
-    return connection
-
-
-def _connect_to_read(path: Path) -> tuple[sqlite3.Connection, bool]:
-    """And whether it is frozen."""
-    uri = f"{path.absolute().as_uri()}?mode=ro"
-    try:
-        connection = _connect(uri)
-        schema.version(connection)
-    except sqlite3.OperationalError as error:
-        # WAL wants to make files beside the store. Where nobody can, nobody writes either.
-        if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _CANNOT_MAKE or not path.exists():
-            raise
-        if unwritten_bytes(path):
-            raise StoreError(
-                f"{path}: what was last written is in its log, which can be read only where files"
-                " can be made. Copy the folder, and ask the copy."
-            ) from error
-        return _connect(f"{uri}&immutable=1"), True
-    return connection, False
-
-
-_CANNOT_MAKE = frozenset((sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY))
-
-
-def unwritten_bytes(path: Path) -> int:
-    """How much of a store is in its log alone: somebody has it open, or was killed."""
-    try:
-        return os.stat(f"{path}-wal").st_size
-    except OSError:
-        return 0
-
-
-def _require_version(connection: sqlite3.Connection, path: Path) -> None:
-    found = schema.version(connection)
-    if found != schema.VERSION:
-        older = found < schema.VERSION
-        raise StoreError(
-            f"{path}: store version {found}, this vestige reads {schema.VERSION}. "
-            + ("Run `vestige collect --once` to migrate it." if older else "Upgrade vestige.")
-        )
 
 
 def _count_malformed(connection: sqlite3.Connection, writer: str, count: int) -> None:

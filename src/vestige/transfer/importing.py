@@ -113,7 +113,7 @@ class _Importing:
         source: Source | None = None
         try:
             source = self._reader.read(place)
-            beginning, small = _beginning(source.records)
+            beginning, small = _up_to(source.records, _SMALL_MAX, _SMALL_BYTES_MAX)
         except _UNREAD as error:
             yield from self.flush()
             yield _unread(place, error, source.problems if source is not None else [])
@@ -237,30 +237,27 @@ def _take_notes(store: Store, source: Source) -> None:
             return
 
 
-def _beginning(records: Iterator[KnownRecord]) -> tuple[list[KnownRecord], bool]:
-    """The records of a small run, or no more than those of a large one; which of both it is."""
+def _batches(records: Iterator[KnownRecord]) -> Iterator[list[KnownRecord]]:
+    """Bounded in number and in bytes: a body may be large."""
+    over = False
+    while not over:
+        batch, over = _up_to(records, IMPORT_BATCH, BATCH_BYTES)
+        if batch:
+            yield batch
+
+
+def _up_to(
+    records: Iterator[KnownRecord], count_max: int, bytes_max: int
+) -> tuple[list[KnownRecord], bool]:
+    """The next records, up to a bound; and whether these are the last."""
     found: list[KnownRecord] = []
     size = 0
     for record in records:
         found.append(record)
         size += _size(record)
-        if len(found) >= _SMALL_MAX or size >= _SMALL_BYTES_MAX:
+        if len(found) >= count_max or size >= bytes_max:
             return found, False
     return found, True
-
-
-def _batches(records: Iterator[KnownRecord]) -> Iterator[list[KnownRecord]]:
-    """Bounded in number and in bytes: a body may be large."""
-    batch: list[KnownRecord] = []
-    size = 0
-    for record in records:
-        batch.append(record)
-        size += _size(record)
-        if len(batch) >= IMPORT_BATCH or size >= BATCH_BYTES:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
 
 
 def _size(record: KnownRecord) -> int:

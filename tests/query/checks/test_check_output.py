@@ -8,7 +8,7 @@ import pytest
 from llm_evidence import Agent, anthropic_answer, anthropic_request, findings, openai_answer
 
 from vestige.home import Home
-from vestige.query.checks import output
+from vestige.query.checks import output, soft_errors
 
 ASK = {
     "model": "gpt-5",
@@ -179,7 +179,7 @@ def test_the_same_block_twice_in_one_prompt_is_told_once(home: Home) -> None:
     ],
 )
 def test_soft_errors(text: str, soft: bool) -> None:
-    assert bool(output.find_soft_error(text)) is soft
+    assert bool(soft_errors.find_soft_error(text)) is soft
 
 
 def test_a_soft_error_is_a_hint_told_once_for_each_tool(home: Home) -> None:
@@ -189,7 +189,7 @@ def test_a_soft_error_is_a_hint_told_once_for_each_tool(home: Home) -> None:
     agent.tool("read", "fine", "c")
     agent.done()
 
-    (found,) = findings(home, output.soft_error)
+    (found,) = findings(home, soft_errors.soft_error)
 
     assert (found.severity, found.basis, found.cause) == ("hint", "hypothesis", first.id)
     assert "2 times" in found.message
@@ -213,7 +213,7 @@ def test_where_no_tools_are_recorded_a_result_that_says_error_is_told(
     agent.call(anthropic_request(history), anthropic_answer())
     agent.done()
 
-    (found,) = findings(home, output.soft_error)
+    (found,) = findings(home, soft_errors.soft_error)
 
     assert found.command is not None and found.command.endswith(" --in")  # there the result stands
     assert (found.kind, found.cause) == ("tool/soft-error", first.id)

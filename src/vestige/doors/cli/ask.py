@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from vestige.doors.cli.options import DURATION, Examples, Home
-from vestige.doors.cli.read import answer_options, asked, print_answer, say_notice
+from vestige.doors.cli.read import answer_options, asked, asked_of, print_answer
 
 
 @click.command(
@@ -178,10 +178,9 @@ def diff(
     A and B are ids, or paths of runs in other formats. Of two test suites the cases come first:
     newly failing, newly passing, slower.
     """
-    from vestige.transfer import is_source, open_ids, split_source
+    from vestige.transfer import is_source, split_source
 
-    with open_ids(home, a, b) as (debugger, (first, second)):
-        say_notice(debugger)
+    with asked_of(home, a, b) as (debugger, (first, second)):
         answer = debugger.diff(first or "", second if b is None else second or "", **options)
         if b is not None and is_source(a) and not as_json:
             # Their ids are of this comparison: to look at them, they must be kept.
@@ -245,11 +244,8 @@ def compare(
     A group is made of ids, or it is a filter as `vestige list` takes it: then its newest runs are
     compared. A term that begins with a dash goes into quotes, behind another one.
     """
-    from vestige.transfer import open_ids
-
     b = ctx.meta.get("vestige.b", ())
-    with open_ids(home, *a, *b) as (debugger, ids):
-        say_notice(debugger)
+    with asked_of(home, *a, *b) as (debugger, ids):
         wanted = [each or "" for each in ids]
         answer = debugger.compare(wanted[: len(a)], wanted[len(a) :])
     print_answer(answer, as_json, budget)

@@ -59,17 +59,21 @@ def asked(
 
     `glance`: the beginning of a long run will do.
     """
-    from vestige.transfer import open_ids
-
-    with open_ids(home, id, glance=glance) as (debugger, (wanted,)):
-        say_notice(debugger)
+    with asked_of(home, id, glance=glance) as (debugger, (wanted,)):
         yield debugger, wanted
 
 
-def say_notice(debugger: Debugger) -> None:
-    """Beside the answer, not in it."""
-    if debugger.notice:
-        click.echo(f"vestige: {debugger.notice}", err=True)
+@contextmanager
+def asked_of(
+    home: Home, *ids: str | None, glance: bool = False
+) -> Iterator[tuple[Debugger, list[str | None]]]:
+    """As `asked`, of several at once."""
+    from vestige.transfer import open_ids
+
+    with open_ids(home, *ids, glance=glance) as (debugger, wanted):
+        if debugger.notice:  # beside the answer, not in it
+            click.echo(f"vestige: {debugger.notice}", err=True)
+        yield debugger, wanted
 
 
 def print_answer(answer: Answer, as_json: bool, budget: int | None) -> None:

@@ -16,13 +16,16 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from vestige.limits import MIB
-from vestige.providers.shapes import Request, Response, ToolCall, ToolSchema
+from vestige.providers.shapes import Request, Response, ToolCall, ToolResult, ToolSchema
 from vestige.query.evidence import Evidence
 from vestige.query.held import BODY_READ_MAX
 from vestige.record.run import BodyRef, SpanInfo
 
 REQUESTS_READ_MAX = 16 * MIB
 """Of all requests of a run, the latest first: they hold what the earlier ones held."""
+
+REQUESTS_LOOKED_AT = 3
+"""The latest, for the results of tools that are not recorded themselves: each holds the history."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,15 @@ def asked_calls(evidence: Evidence) -> Iterator[Asked]:
         if model.response is not None:
             for call in model.response.calls:
                 yield Asked(model.span, call)
+
+
+def latest_results(evidence: Evidence) -> Iterator[tuple[SpanInfo, ToolResult]]:
+    """What the latest requests say that tools gave, and in which request; the latest first."""
+    for call in evidence.model_calls[: -REQUESTS_LOOKED_AT - 1 : -1]:
+        request = evidence.request(call)
+        for message in request.messages if request is not None else ():
+            for result in message.results:
+                yield call, result
 
 
 def _read_all(evidence: Evidence) -> list[ModelCall]:

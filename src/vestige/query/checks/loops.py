@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from vestige.limits import KIB
 from vestige.query import words
 from vestige.query.checks import check, make_finding
-from vestige.query.checks.calls import asked_calls
+from vestige.query.checks.calls import asked_calls, latest_results
 from vestige.query.checks.repeats import Repeat, find_repeats
 from vestige.query.evidence import Evidence
 from vestige.record.finding import Finding
@@ -36,9 +36,6 @@ FAILED = frozenset(["error", "timeout"])
 
 _NOT_ARGUMENTS = frozenset(["tool_call_id", "tool_name", "attempt", "provider", "model"])
 """Attributes of a tool span that do not say what was asked of it."""
-
-REQUESTS_LOOKED_AT = 3
-"""The latest, for the results of calls that are not recorded themselves: each holds the history."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,17 +123,13 @@ def _executed(evidence: Evidence) -> list[Call]:
 
 def _asked(evidence: Evidence) -> list[Call]:
     """What models asked for, where the program does not record its tools; and what they were given."""
-    given: dict[str, str] = {}
-    for call in evidence.model_calls[: -REQUESTS_LOOKED_AT - 1 : -1]:
-        request = evidence.request(call)
-        for message in request.messages if request is not None else ():
-            given.update((each.call_id, each.text) for each in message.results if each.call_id)
+    given = {result.call_id: result.text for _, result in latest_results(evidence)}
     return [
         Call(
             asked.span,
             asked.call.name,
             _normal(asked.call.arguments),
-            given.get(asked.call.id or ""),
+            given.get(asked.call.id) if asked.call.id else None,
         )
         for asked in asked_calls(evidence)
     ]

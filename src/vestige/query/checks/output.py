@@ -12,7 +12,6 @@ from vestige.limits import KIB
 from vestige.providers.shapes import Response
 from vestige.providers.streams import has_ended
 from vestige.query.checks import check, make_finding
-from vestige.query.checks.calls import Asked, asked_calls
 from vestige.query.evidence import Evidence
 from vestige.query.words import one_line
 from vestige.record.finding import Finding, Severity
@@ -31,12 +30,6 @@ OVERSIZED_SHARE = 0.25
 
 REPEATED_MIN = 4 * KIB
 """A block of this size, twice in one request, is no turn of phrase."""
-
-SOFT_READ_MAX = 16 * KIB
-"""A tool that failed politely says so briefly."""
-
-REQUESTS_LOOKED_AT = 3
-"""The latest, for results of tools that are not recorded: each holds the history."""
 
 EVIDENCE_MAX = 6
 
@@ -289,124 +282,6 @@ def _tools_by_call(evidence: Evidence) -> dict[object, SpanInfo]:
             known.setdefault(span.attributes.get("tool_call_id"), span)
         evidence.__dict__["_tools_by_call"] = known
     return known
-
-
-# --- hints ----------------------------------------------------------------------------------------
-
-
-_SOFT_BEGIN = re.compile(
-    r"\s*(?:[\w.]*(?:Error|Exception)\b\s*[:(]|error\b\s*[:\-—]|\[?error\]|exception\b\s*:|"
-    r"traceback \(most recent call last\)|fatal:|failed to |"
-    r"(?:bash: .{0,80}: )?(?:command not found|no such file or directory|permission denied)|"
-    r"(?:file|resource|page|key|record|item|user|path)\b.{0,80} (?:was )?(?:not found|does not exist)|"
-    r"not found\b|unauthori[sz]ed\b|(?:request )?timed? ?out\b|4\d\d (?:bad request|unauthorized|forbidden|not found)|"
-    r"5\d\d (?:internal server error|bad gateway|service unavailable))",
-    re.IGNORECASE,
-)
-
-
-@check(
-    "soft-error",
-    title="A tool that ended well says that it failed",
-    looks_at="short outputs of tool spans with status ok, or of a run without such spans the results in its "
-    "latest requests: an error at the beginning, or JSON that says so",
-    severity="hint",
-    confidence=0.6,
-    false_positives="a tool whose subject is errors: a log search, a documentation page",
-    version=2,
-)
-def soft_error(evidence: Evidence) -> Iterator[Finding]:
-    """One for each tool."""
-    found: dict[str, list[tuple[SpanInfo, str]]] = {}
-    told: dict[int, str | None] = {}
-    for span in evidence.of_type("tool"):
-        body = span.output
-        if span.status != "ok" or body is None or body.id is None:
-            continue
-        if not 0 < body.size_bytes <= SOFT_READ_MAX:
-            continue
-        if body.id not in told:
-            told[body.id] = find_soft_error(evidence.output(span) or "")
-        said = told[body.id]
-        if said:
-            found.setdefault(span.name, []).append((span, said))
-    for name, cases in found.items():
-        span, said = cases[0]
-        times = f" ({len(cases)} times)" if len(cases) > 1 else ""
-        yield make_finding(
-            evidence,
-            "soft-error",
-            kind="tool/soft-error",
-            basis="hypothesis",
-            message=f"{one_line(name, 60)} ended with status ok and says{times}: {one_line(said, 120)}",
-            cause=span.id,
-            evidence=[case[0].id for case in cases[:EVIDENCE_MAX]],
-            command=f"vestige body {span.short_id}",
-        )
-    if not evidence.of_type("tool"):
-        yield from _given_errors(evidence)
-
-
-def _given_errors(evidence: Evidence) -> Iterator[Finding]:
-    """Where no tools are recorded: results that models were given, by the tool that was asked for."""
-    asked = {each.call.id: each for each in asked_calls(evidence) if each.call.id}
-    found: dict[str, list[tuple[Asked, str, SpanInfo]]] = {}
-    # The latest requests hold the results of those before.
-    for given in evidence.model_calls[: -REQUESTS_LOOKED_AT - 1 : -1]:
-        request = evidence.request(given)
-        messages = request.messages if request is not None else []
-        for result in (each for message in messages for each in message.results):
-            by = asked.pop(result.call_id or "", None)  # told once, however often it is sent again
-            said = result.text[:200] if result.is_error else None
-            if said is None and len(result.text) <= SOFT_READ_MAX:
-                said = find_soft_error(result.text)
-            if said is not None and by is not None:
-                found.setdefault(by.call.name, []).append((by, said, given))
-    for name, cases in found.items():
-        by, said, given = cases[0]
-        times = f" ({len(cases)} times)" if len(cases) > 1 else ""
-        yield make_finding(
-            evidence,
-            "soft-error",
-            kind="tool/soft-error",
-            basis="hypothesis",
-            message=f"{one_line(name, 60)} was asked for here, and its result says{times}: {one_line(said, 120)}",
-            cause=by.span.id,
-            evidence=[case[0].span.id for case in cases[:EVIDENCE_MAX]],
-            command=f"vestige body {given.short_id} --in",
-        )
-
-
-def find_soft_error(text: str) -> str | None:
-    """The words of a failure that a result holds, if it does."""
-    stripped = text.lstrip()
-    if stripped[:1] == "{":
-        try:
-            value = msgspec.json.decode(stripped)
-        except (msgspec.DecodeError, ValueError):
-            value = None
-        if isinstance(value, dict):
-            return _said_in(value)
-    if stripped[:1] == '"':
-        stripped = stripped[1:]
-    match = _SOFT_BEGIN.match(stripped)
-    return stripped[:200] if match else None
-
-
-def _said_in(value: dict[str, object]) -> str | None:
-    for key in ("error", "errors", "exception"):
-        if value.get(key):
-            return f"{key}: {value[key]}"
-    for key in ("isError", "is_error"):
-        if value.get(key) is True:
-            return f"{key}: true"
-    for key in ("success", "ok"):
-        if value.get(key) is False:
-            return f"{key}: false"
-    for key in ("exit_code", "returncode"):
-        if type(value.get(key)) is int and value[key] != 0:
-            return f"{key}: {value[key]}"
-    return None
 
 
 # --- shared ---------------------------------------------------------------------------------------
