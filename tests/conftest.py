@@ -4,6 +4,7 @@ home          an empty home for this test; also $VESTIGE_HOME
 data_dir      where AgentDbg's run directories are; also $AGENTDBG_DATA_DIR
 run_program   run(source, ...): a small Python program in a process of its own, recording into `home`
 read_runs     read_runs(): every run in `home`, implicit ones too, oldest first
+small_disk    small_disk("64k"): a disk of that size, to fill or to make read-only; skips where it may not
 agentdbg      a Python with the published package agentdbg 0.3.0 (and maida, its later name); slow
 browser       a Chromium for this module's tests (tests/web); skips where no page was built
 golden        golden(name, text): compare with tests/golden/<name>; `--rewrite` writes it instead
@@ -42,6 +43,7 @@ from vestige.store.sqlite import SqliteStore
 RunProgram = Callable[..., "subprocess.CompletedProcess[str]"]
 ReadRuns = Callable[[], list[Run]]
 Golden = Callable[[str, str], None]
+SmallDisk = Callable[[str], Path]
 
 WAIT_S = 120.0
 """For what is certain to come: only a test that fails waits as long, on whatever machine."""
@@ -178,6 +180,24 @@ def data_dir(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     monkeypatch.setenv("AGENTDBG_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.chdir(tmp_path)
     return tmp_path / "data"
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    disks: list[Path] = []
+
+    def mount(size: str) -> Path:
+        folder = tmp_path / f"disk{len(disks)}"
+        folder.mkdir()
+        command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(folder)]
+        if subprocess.run(command, capture_output=True).returncode:
+            pytest.skip("mount is not permitted here: no disk can be filled or made read-only")
+        disks.append(folder)
+        return folder
+
+    yield mount
+    for folder in disks:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 @pytest.fixture

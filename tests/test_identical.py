@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from conftest import load, run_in
+from conftest import SmallDisk, load, run_in
 from vestige.home import Home
 
 AGENT = """
@@ -84,15 +83,9 @@ sys.exit(5)
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
+def disk(small_disk: SmallDisk) -> Path:
     """A disk of 64 KiB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(folder)]
-    if subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("mount is not permitted here: no disk can be filled or made read-only")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
+    return small_disk("64k")
 
 
 def is_identical(home: Home, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -7,12 +7,12 @@ import os
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from conftest import SmallDisk
 from vestige.collector.loop import catch_up, hold
 from vestige.doors.http import viewer
 from vestige.home import Home
@@ -40,15 +40,9 @@ with hold(get_home(sys.argv[1])) as collector:
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
+def disk(small_disk: SmallDisk) -> Path:
     """A disk of 4 MiB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(folder)]
-    if subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("mount is not permitted here: no disk can be filled or made read-only")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
+    return small_disk("4m")
 
 
 def python(source: str, home: Home) -> None:

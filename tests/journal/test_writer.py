@@ -7,12 +7,12 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import vestige
+from conftest import SmallDisk
 from vestige import locks
 from vestige.home import Home
 from vestige.journal.writer import JournalWriter
@@ -25,17 +25,9 @@ WRITER = "00000000000000aa"
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Home]:
+def small_home(small_disk: SmallDisk) -> Home:
     """A home on a disk of 64 KiB."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(folder)], capture_output=True
-    )
-    if mounted.returncode:
-        pytest.skip("mount is not permitted here: no disk can be filled")
-    yield Home(folder / "home")
-    subprocess.run(["umount", "-l", str(folder)], check=True)
+    return Home(small_disk("64k") / "home")
 
 
 def generations(home: Home) -> list[int]:
@@ -176,11 +168,11 @@ def test_above_the_total_bound_the_oldest_finished_ones_go_and_it_is_told(home: 
 
 
 def test_a_full_disk_drops_counts_and_recovers(
-    small_disk: Home, capsys: pytest.CaptureFixture[str]
+    small_home: Home, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One warning to a person; the count comes as a record once there is room again."""
-    recorder = vestige.Recorder(small_disk, last_words=False)
-    filler = small_disk.root / "filler"
+    recorder = vestige.Recorder(small_home, last_words=False)
+    filler = small_home.root / "filler"
     run = recorder.run("r")
     with filler.open("wb", buffering=0) as file, pytest.raises(OSError, match="No space"):
         while True:
@@ -196,7 +188,7 @@ def test_a_full_disk_drops_counts_and_recovers(
 
     assert dropped > 200
     assert capsys.readouterr().err.count("vestige:") == 1
-    data = b"".join(path.read_bytes() for _, _, path in small_disk.journal_files())
+    data = b"".join(path.read_bytes() for _, _, path in small_home.journal_files())
     records, malformed = parse_lines(data)
     messages = [record.message for record in records if isinstance(record, Log)]
     gaps = [record for record in records if isinstance(record, Log) and "gap" in record.attributes]
@@ -206,18 +198,18 @@ def test_a_full_disk_drops_counts_and_recovers(
     assert gaps[0].attributes["count"] == dropped + 1
 
 
-def test_a_read_only_disk_drops_counts_and_recovers(small_disk: Home) -> None:
+def test_a_read_only_disk_drops_counts_and_recovers(small_home: Home) -> None:
     """Read-only from the start; `check`, which runs every second, finds it writable later."""
-    small_disk.root.parent.joinpath("x").touch()
+    small_home.root.parent.joinpath("x").touch()
     mount = ["mount", "-o"]
-    subprocess.run([*mount, "remount,ro", str(small_disk.root.parent)], check=True)
-    journal = JournalWriter(small_disk, WRITER)
+    subprocess.run([*mount, "remount,ro", str(small_home.root.parent)], check=True)
+    journal = JournalWriter(small_home, WRITER)
 
     assert not journal.write(LINE)
     journal.check()
     assert not journal.write(LINE)
     assert journal.take_losses() == {}
-    subprocess.run([*mount, "remount,rw", str(small_disk.root.parent)], check=True)
+    subprocess.run([*mount, "remount,rw", str(small_home.root.parent)], check=True)
     journal.check()
     assert journal.write(LINE)
     assert journal.take_losses() == {"records dropped: Read-only file system": 2}

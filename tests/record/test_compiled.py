@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from conftest import SmallDisk
 from vestige.record.compiled import FILES_MAX, database
 from vestige.record.redact import Redactor
 from vestige.record.scan import Scanner, all_traces
@@ -84,17 +84,11 @@ def test_a_folder_that_cannot_be_written_costs_nothing_but_time(tmp_path: Path) 
     assert not (tmp_path / "not").exists()
 
 
-def test_a_disk_that_is_nearly_full_is_left_to_the_records(tmp_path: Path) -> None:
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(tmp_path)]
-    if subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("mounting a small disk needs root")
-    try:
-        assert finds(database(RULES, tmp_path / "scanners"), SECRET)
-        left = [path for path in tmp_path.rglob("*") if path.is_file()]
-    finally:
-        subprocess.run(["umount", str(tmp_path)], check=True)
+def test_a_disk_that_is_nearly_full_is_left_to_the_records(small_disk: SmallDisk) -> None:
+    disk = small_disk("1m")
 
-    assert left == []
+    assert finds(database(RULES, disk / "scanners"), SECRET)
+    assert [path for path in disk.rglob("*") if path.is_file()] == []
 
 
 def test_few_are_kept(tmp_path: Path) -> None:
