@@ -39,6 +39,16 @@ NAME_MAX = 512
 MESSAGE_MAX = 64 * KIB
 """Characters of a log message."""
 
+PRINT_MAX = 64 * KIB
+"""Characters of one print that are kept: masking more would be noticed by who prints."""
+
+PRINTS_AT_ONCE = 1_000
+"""Prints of a stream that are recorded however fast they come, and then:"""
+
+PRINTS_PER_S = 100
+"""A print is written in some microseconds, and recorded in some dozens: a program that prints as fast
+as it can must not notice."""
+
 NESTING_MAX = 32
 """Depth to which a nested attribute value is rendered before it is cut with a marker."""
 

@@ -85,6 +85,8 @@ class Recorder:
         """Whether a process below `vestige run` records HTTP calls to model providers."""
         self.logging = self.enabled and given.logs
         """Whether it records what it logs (`logging`)."""
+        self.prints = self.enabled and given.prints
+        """Whether, below `vestige run`, it records what it prints."""
         self._closed = not self.enabled
         self._redactor: Redactor | None = None
         if not self.enabled:

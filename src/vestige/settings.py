@@ -8,6 +8,7 @@
     VESTIGE_LAST_WORDS  0: install no hooks for uncaught errors and signals
     VESTIGE_WIRE        0: under `vestige run`, do not record HTTP calls to model providers
     VESTIGE_LOGS        0: under `vestige run`, do not record what goes through `logging`
+    VESTIGE_PRINTS      0: under `vestige run`, do not record what is printed
     VESTIGE_WIRE_HTTP   1: record other HTTP calls too
     VESTIGE_WIRE_HOSTS  hosts whose calls are recorded, e.g. `*.example.com, !noisy.example.com`
     VESTIGE_WIRE_PATHS  the same for paths, e.g. `!/v1/embeddings`
@@ -70,6 +71,7 @@ class Settings(msgspec.Struct, frozen=True):
     last_words: bool = True
     wire: bool = True
     logs: bool = True
+    prints: bool = True
     wire_http: bool = False
     wire_hosts: tuple[str, ...] = ()
     wire_paths: tuple[str, ...] = ()
@@ -95,6 +97,7 @@ def read_settings(home: Home, env: Mapping[str, str] | None = None) -> Settings:
         last_words=read("last_words", _flag, True),
         wire=read("wire", _flag, True),
         logs=read("logs", _flag, True),
+        prints=read("prints", _flag, True),
         wire_http=read("wire_http", _flag, False),
         wire_hosts=read("wire_hosts", _patterns, ()),
         wire_paths=read("wire_paths", _patterns, ()),

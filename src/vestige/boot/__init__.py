@@ -15,15 +15,17 @@ PATH = Path(__file__).parent / "path"
 START_VARIABLE = "VESTIGE_START"
 WIRE_VARIABLE = "VESTIGE_WIRE"
 LOGS_VARIABLE = "VESTIGE_LOGS"
+PRINTS_VARIABLE = "VESTIGE_PRINTS"
 REPLAY_VARIABLE = "VESTIGE_REPLAY"
 
 
 def boot_environment(
-    env: Mapping[str, str], *, wire: bool = True, logs: bool = True
+    env: Mapping[str, str], *, wire: bool = True, logs: bool = True, prints: bool = True
 ) -> dict[str, str]:
     """An environment in which Python programs record from their first moment.
 
-    `wire=False`: HTTP calls to model providers are not recorded. `logs=False`: nor what is logged."""
+    `wire=False`: HTTP calls to model providers are not recorded. `logs=False`: nor what is logged.
+    `prints=False`: nor what is printed."""
     rest = env.get("PYTHONPATH")
     return {
         **env,
@@ -31,6 +33,7 @@ def boot_environment(
         START_VARIABLE: "1",
         **({} if wire else {WIRE_VARIABLE: "0"}),
         **({} if logs else {LOGS_VARIABLE: "0"}),
+        **({} if prints else {PRINTS_VARIABLE: "0"}),
     }
 
 
@@ -40,10 +43,14 @@ def start() -> None:
         from vestige.recorder import default_recorder
 
         recorder = default_recorder()
-        if recorder.logging:
-            from vestige.boot.logs import capture_logs
+        if recorder.logging or recorder.prints:
+            from vestige.boot import logs
 
-            capture_logs()
+            (logs.capture_logs if recorder.logging else logs.ignore_logs)()
+        if recorder.prints:
+            from vestige.boot.prints import capture_prints
+
+            capture_prints()
         replayed = os.environ.get(REPLAY_VARIABLE)
         if recorder.wire or replayed:
             from vestige.wire.capture import capture_http

@@ -15,13 +15,18 @@ from vestige.wire.patch import Patch
 
 def capture_logs() -> None:
     """From now on, or once the program imports `logging`."""
-    when_imported("logging", _install)
+    when_imported("logging", lambda module: _install(module, "telling"))
 
 
-def _install(module: ModuleType) -> None:
+def ignore_logs() -> None:
+    """Not even as something printed (boot/prints.py), which they are by most handlers."""
+    when_imported("logging", lambda module: _install(module, "ignoring"))
+
+
+def _install(module: ModuleType, how: str) -> None:
     try:
-        from vestige.emit.logging_bridge import telling
+        from vestige.emit import logging_bridge
 
-        Patch().wrap(module.Logger, "callHandlers", telling)
+        Patch().wrap(module.Logger, "callHandlers", getattr(logging_bridge, how))
     except Exception:  # noqa: BLE001  # a logging of another kind: its lines go unrecorded
         return

@@ -17,6 +17,8 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, TextIO
 
+from vestige.emit.prints import hushed
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -82,14 +84,16 @@ class LastWords:
         try:
             self._tell("uncaught exception", error)
         finally:
-            self._previous_excepthook(kind, error, trace)
+            with hushed():
+                self._previous_excepthook(kind, error, trace)
 
     def _uncaught_in_thread(self, args: threading.ExceptHookArgs) -> None:
         try:
             name = args.thread.name if args.thread else "?"
             self._tell(f"uncaught exception in thread {name}", args.exc_value)
         finally:
-            self._previous_threadhook(args)
+            with hushed():
+                self._previous_threadhook(args)
 
     def _watch_asyncio(self) -> None:
         """asyncio reports an exception that nobody awaited to its own logger. A filter sees

@@ -14,6 +14,7 @@ from typing import Any
 
 from vestige.emit import current
 from vestige.emit.exceptions import error_attributes
+from vestige.emit.prints import hushed
 from vestige.record.values import safe_str
 
 TOLD_MAX = 5_000
@@ -91,9 +92,20 @@ def telling(call_handlers: CallHandlers) -> CallHandlers:
     def tell_and_call(logger: logging.Logger, record: logging.LogRecord) -> None:
         tell(record)
         _told.note(record)
-        call_handlers(logger, record)
+        with hushed():
+            call_handlers(logger, record)
 
     return tell_and_call
+
+
+def ignoring(call_handlers: CallHandlers) -> CallHandlers:
+    """`Logger.callHandlers`, with nothing recorded of what its handlers print."""
+
+    def call_hushed(logger: logging.Logger, record: logging.LogRecord) -> None:
+        with hushed():
+            call_handlers(logger, record)
+
+    return call_hushed
 
 
 def _level(number: object) -> str:

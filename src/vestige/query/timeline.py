@@ -316,7 +316,9 @@ def _say_log(log: LogInfo) -> str:
     error = log.attributes.get("error.type")
     if error is not None:
         message = words.one_line(str(log.attributes.get("error.message") or ""), MESSAGE_SHOWN)
-        parts.append(f"→ {words.one_line(str(error), NAME_SHOWN)}: {message}")
+        told = f"{words.one_line(str(error), NAME_SHOWN)}: {message}"
+        if told not in parts:  # a printed traceback says nothing else
+            parts.append(f"→ {told}")
     parts.extend(say_attributes(log.attributes))
     return " ".join(parts)
 

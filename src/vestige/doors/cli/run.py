@@ -29,6 +29,7 @@ from vestige.limits import END_LINE_S
 @click.option("--name", metavar="NAME", help="What to call the run. Default: the program.")
 @click.option("--no-wire", is_flag=True, help="Do not record HTTP calls to model providers.")
 @click.option("--no-logs", is_flag=True, help="Do not record what goes through `logging`.")
+@click.option("--no-prints", is_flag=True, help="Do not record what it prints.")
 @click.option("--quiet", "-q", is_flag=True, help="Do not say at the end how it went.")
 @home_option
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True)
@@ -36,6 +37,7 @@ def run(
     name: str | None,
     no_wire: bool,
     no_logs: bool,
+    no_prints: bool,
     quiet: bool,
     home: Home,
     command: tuple[str, ...],
@@ -44,8 +46,8 @@ def run(
 
     Python programs are recorded from their first moment, child processes included;
     of any other program you get how it ended. What they say to model providers over HTTP is
-    recorded as it goes out and comes back, and so are their log lines. Terminal, signals and
-    exit code are the command's own.
+    recorded as it goes out and comes back, and so are their log lines and what they print.
+    Terminal, signals and exit code are the command's own.
 
     On a terminal, one line at the end says how it went and what to type next. It goes to
     stderr, and not into a file or a pipe: somebody may read what the command says there.
@@ -53,7 +55,7 @@ def run(
     from vestige.boot import boot_environment
     from vestige.collector.supervise import run_command
 
-    env = boot_environment(os.environ, wire=not no_wire, logs=not no_logs)
+    env = boot_environment(os.environ, wire=not no_wire, logs=not no_logs, prints=not no_prints)
     told = not quiet and sys.stderr is not None and sys.stderr.isatty()
     sys.exit(run_command(home, command, env, name, partial(_tell_end, home) if told else None))
 
