@@ -153,7 +153,7 @@ def test_a_program_that_said_nothing_was_recorded_all_the_same(
     home: Home, run_program: RunProgram
 ) -> None:
     """Whoever just typed `vestige run` is not told to do it."""
-    run_program("print(1)", command=(sys.executable, "-m", "vestige", "run", "--", sys.executable))
+    run_program("x = 1", command=(sys.executable, "-m", "vestige", "run", "--", sys.executable))
 
     listed = vestige("list").stdout
 

@@ -116,6 +116,30 @@ def test_an_id_is_found_inside_pasted_text(store: SqliteStore) -> None:
     assert resolve(store, "tool call toolu_01A gave nothing").span_id == span_id
 
 
+def test_a_pasted_line_is_found_where_it_was_said(home: Home) -> None:
+    """Also behind the time, level and logger that a log file puts before it; what several runs said
+    is refused with their ids."""
+    with Recorder(home, last_words=False) as recorder:
+        for number in (1, 2):
+            with recorder.run(f"agent {number}") as run:
+                run.log.info("looking for refunds")
+                with run.span("ship", type="tool") as ship:
+                    ship.log.info(f"order {number} shipped: to nobody")
+    load(home)
+    with SqliteStore.open(home.store, readonly=True) as store:
+        line = "order 2 shipped: to nobody"
+        for text in (line, f"2026-03-01 12:00:01,250 INFO shop: {line}", f"[12:00] {line}\nmore"):
+            target = resolve(store, text)
+            assert (target.kind, target.run.name, target.span_id) == ("line", "agent 2", ship.id)
+        assert resolve(store, line, "run").span_id is None
+        with pytest.raises(AmbiguousIdError, match="2 places said that") as problem:
+            resolve(store, "looking for refunds")
+        with pytest.raises(NotFoundError):
+            resolve(store, "nobody said that")
+
+    assert len(problem.value.candidates) == 2
+
+
 def test_text_with_two_ids_is_ambiguous(store: SqliteStore) -> None:
     """Both are listed."""
     with pytest.raises(AmbiguousIdError, match="2 ids in this text"):

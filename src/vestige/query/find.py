@@ -4,6 +4,7 @@
     resolve(store, "toolu_01A", want="run")         # the run of the span that has this attribute
     resolve(store, "r7#3")                          # its snapshot 3
     resolve(store, "GET /runs/5d1e... failed")      # the id inside the text
+    resolve(store, "INFO shop: stock is low")       # where that was logged, or printed
 
 Never a guess: an id that fits several things is refused, with the list of them.
 """
@@ -18,6 +19,7 @@ from typing import Final, Literal
 
 from vestige.errors import AmbiguousIdError, NotFoundError
 from vestige.query import words
+from vestige.query.find_line import places_of_line
 from vestige.record.run import Run, RunInfo, SpanInfo
 from vestige.store.base import Place, RunFilter, Store
 
@@ -42,7 +44,7 @@ _SHORT = re.compile(r"r\d+(\.s\d+)?", re.IGNORECASE)
 class Target:
     """What an id means."""
 
-    kind: Literal["run", "span", "conversation", "attribute"]
+    kind: Literal["run", "span", "conversation", "attribute", "line"]
     run: RunInfo
     span_id: str | None
     how: str
@@ -71,7 +73,7 @@ def resolve(store: Store, text: str | None, want: Want = "any") -> Target:
         return _by_snapshot(store, snapshot[1], int(snapshot[2]))
     target = _by_id(store, text, want) or _by_foreign_id(store, text, want)
     if target is None and not _SHORT.fullmatch(text):
-        target = _by_pasted(store, text, want)
+        target = _by_pasted(store, text, want) or _by_line(store, text, want)
     if target is None:
         thing = {"run": "run", "span": "span", "any": "run or span"}[want]
         raise NotFoundError(
@@ -198,6 +200,19 @@ def _by_pasted(store: Store, text: str, want: Want) -> Target | None:
             target = narrowed[0]
             return Target(target.kind, target.run, target.span_id, f"{target.how}, in the text")
     return None
+
+
+def _by_line(store: Store, text: str, want: Want) -> Target | None:
+    """Where a pasted line was said."""
+    places = places_of_line(store, text)
+    if not places:
+        return None
+    if len({place.run_id for place in places}) > 1:
+        lines = list(dict.fromkeys(_place_line(place) for place in places))
+        raise _ambiguous(text, "places said that, the latest first. Give one of these ids", lines)
+    (run,) = store.find_runs(places[0].run_id)
+    span_id = places[0].span_id if len(places) == 1 and want != "run" else None
+    return Target("line", run, span_id, "where this line was said")
 
 
 def _words_of(text: str) -> Iterator[str]:

@@ -118,11 +118,16 @@ def grep_answer(
 ) -> GrepAnswer:
     """`run`: its id and short id."""
     options = options or GrepOptions()
-    compiled, literals = _compile(pattern, options)
-    run_id = run[0] if run else None
-    wanted = Wanted(compiled, literals, options.ignore_case, run_id, options.parts, options.regex)
-    searched = store.search(wanted, options.after, HITS_MAX)
+    searched = store.search(
+        wanted(pattern, options, run[0] if run else None), options.after, HITS_MAX
+    )
     return GrepAnswer(pattern, run[1] if run else None, options, searched)
+
+
+def wanted(pattern: str, options: GrepOptions, run_id: str | None = None) -> Wanted:
+    """What a store is asked for."""
+    compiled, literals = _compile(pattern, options)
+    return Wanted(compiled, literals, options.ignore_case, run_id, options.parts, options.regex)
 
 
 def _compile(pattern: str, options: GrepOptions) -> tuple[re.Pattern[str], tuple[str, ...]]:
