@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conftest import RunProgram
 from vestige import Recorder
 from vestige.home import Home
 from vestige.query.stacks import FRAMES_SHOWN, read_frames, say_frames, say_place
@@ -52,6 +53,33 @@ def test_the_frames_are_python_s_own() -> None:
 
 def test_of_a_library_s_error_the_program_s_line_is_told_too() -> None:
     assert say_place(FOREIGN) == "shop/client.py:4 in ask, called from agent.py:17 in main"
+
+
+POOLS = """
+    import multiprocessing, sys
+    from concurrent.futures import ProcessPoolExecutor
+
+    def work(number):
+        return {}[number]
+
+    if __name__ == "__main__":
+        if sys.argv[1] == "pool":
+            multiprocessing.Pool(1).map(work, [1])
+        else:
+            ProcessPoolExecutor(1).submit(work, 1).result()
+"""
+
+
+@pytest.mark.parametrize("pool", ["pool", "futures"])
+def test_what_a_worker_of_a_pool_raised_is_told_with_the_worker_s_line(
+    home: Home, run_program: RunProgram, pool: str
+) -> None:
+    """Where the pool raises it again tells nothing."""
+    stack = run_program(POOLS, pool).stderr
+
+    assert "RemoteTraceback" in stack
+    assert say_place(stack) == "program.py:6 in work"
+    assert read_frames(stack)[0].function == "<module>"
 
 
 def test_of_chained_exceptions_the_last_counts() -> None:

@@ -3,7 +3,8 @@
     frames = read_frames(attributes["error.stack"])
     say_place(attributes["error.stack"])        # 'agent.py:8 in search'
 
-Of exceptions that were chained, the last traceback counts: it is the one that was not caught. Pure.
+Of exceptions that were chained, the last traceback counts: it is the one that was not caught. One that
+came from a worker of a process pool was raised there: the worker's frames are the innermost. Pure.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ _FRAME: Final = re.compile(
     re.MULTILINE,
 )
 _START: Final = "Traceback (most recent call last):"
+_IN_WORKER: Final = 'RemoteTraceback: \n"""\n'
+_END_OF_WORKER: Final = '\n"""\n'
 _FOREIGN: Final = re.compile(
     r"[\\/](?:site-packages|dist-packages|lib[\\/]python3[^\\/]*)[\\/]|^<frozen"
 )
@@ -53,10 +56,18 @@ def read_frames(stack: object) -> list[Frame]:
     """The frames of the last traceback in a text, outermost first; none if it has none."""
     if not isinstance(stack, str):
         return []
-    last = stack[max(0, stack.rfind(_START)) :]
+    last = max(0, stack.rfind(_START))
+    begin = stack.rfind(_IN_WORKER, 0, last)
+    end = stack.find(_END_OF_WORKER, begin + len(_IN_WORKER), last) if begin >= 0 else -1
+    if end >= 0 and stack.find(_START, end) == last:  # it is what the last one was raised from
+        return _frames(stack[last:]) + _frames(stack[begin:end])
+    return _frames(stack[last:])
+
+
+def _frames(text: str) -> list[Frame]:
     return [
         Frame(found["file"], int(found["line"]), found["function"] or "", (found["code"] or "").strip(" ^~"))
-        for found in _FRAME.finditer(last)
+        for found in _FRAME.finditer(text)
     ]  # fmt: skip
 
 
