@@ -12,7 +12,7 @@ import pytest
 from vestige.collector.packing import pack, unpack
 from vestige.collector.parcel import Parcel, body_lines, end_line, open_parcel
 from vestige.errors import ParcelError, ParcelTooLargeError
-from vestige.limits import BODY_MAX, LINE_MAX, PARCEL_MAX, PARCEL_PACKED_MAX
+from vestige.limits import BODY_INLINE_MAX, BODY_MAX, LINE_MAX, PARCEL_MAX, PARCEL_PACKED_MAX
 from vestige.record.line import render_line
 from vestige.record.redact import Redactor
 from vestige.record.types import BodyInfo, Log
@@ -89,6 +89,19 @@ def test_secrets_of_an_older_machine_are_masked_in_lines_bodies_kinds_and_faults
     assert "hunter2-hunter2" not in everything
     assert everything.count("…redacted…") == 5
     assert parcel.bodies[WRITER, 3].count("…redacted…".encode()) == 1
+
+
+def test_a_long_fault_is_cut_after_it_is_masked() -> None:
+    """Else the first half of a secret would stand at its end."""
+    redactor = Redactor()
+    redactor.add_secret("correct horse battery staple")
+    fault = "x" * (BODY_INLINE_MAX - 20) + " correct horse battery staple and more"
+
+    (end,) = open_parcel(end_line(WRITER, fault), redactor).ends
+
+    assert end.fault is not None
+    assert len(end.fault) <= BODY_INLINE_MAX
+    assert "correct horse" not in end.fault
 
 
 def test_what_cannot_be_a_record_is_counted_and_costs_the_others_nothing() -> None:

@@ -241,7 +241,7 @@ def _masked_unknown(record: Unknown, redactor: Redactor) -> Unknown:
 def _masked_end(end: WriterEnd, redactor: Redactor) -> WriterEnd:
     if end.fault is None:
         return end
-    return WriterEnd(end.writer, redactor.text(end.fault[:BODY_INLINE_MAX]))
+    return WriterEnd(end.writer, redactor.text(end.fault)[:BODY_INLINE_MAX])
 
 
 # --- long bodies --------------------------------------------------------------------------------
