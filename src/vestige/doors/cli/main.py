@@ -20,8 +20,8 @@ from vestige.errors import VestigeError
 SECTIONS: Final = {
     "Record": {"run": "run"},
     "Look": {
-        "list": "read.list_runs", "show": "read", "transcript": "view", "overview": "read",
-        "outline": "view", "state": "view", "files": "view", "ui": "ui",
+        "list": "read.list_runs", "show": "read", "follow": "follow", "transcript": "view",
+        "overview": "read", "outline": "view", "state": "view", "files": "view", "ui": "ui",
     },
     "Find the cause": {
         "check": "ask", "why": "ask", "span": "read", "body": "read", "segments": "view",
