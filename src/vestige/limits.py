@@ -453,6 +453,9 @@ HTTP_WAITING_MAX = 1_000
 HTTP_CONNECTIONS_MAX = 2_000
 """Open connections: each holds a file and some memory."""
 
+HTTP_REFUSED_MAX = 64
+"""Connections beyond that, which are told so when they ask; further ones are closed at once."""
+
 HTTP_HEADER_BYTES_MAX = 32 * KIB
 """Of a request's line and headers together. Browsers send a few."""
 

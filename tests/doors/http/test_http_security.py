@@ -10,7 +10,7 @@ import json
 import re
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from time import monotonic, sleep
 from urllib.parse import urlencode
@@ -28,6 +28,7 @@ from vestige.doors.http.guard import Door
 from vestige.doors.http.server import Server
 from vestige.doors.verbs import BY_NAME
 from vestige.home import Home
+from vestige.limits import HTTP_REFUSED_MAX
 from vestige.record.line import render_line
 from vestige.record.types import Log
 
@@ -512,6 +513,33 @@ def test_more_connections_than_a_bound_are_told_to_come_again(home: Home) -> Non
     assert refused.json()["error"] == "busy"
     assert (refused.headers["retry-after"], refused.headers["connection"]) == ("1", "close")
     assert later.status == 200
+
+
+def test_connections_that_ask_nothing_do_not_use_up_the_files(home: Home) -> None:
+    """Some more than the bound are kept, to be told; the others are closed at once."""
+
+    with served(home) as site, ExitStack() as stack:
+        site.server.connections_max = 2
+        address = ("127.0.0.1", site.port)
+        silent = [
+            stack.enter_context(socket.create_connection(address, timeout=WAIT_S))
+            for _ in range(HTTP_REFUSED_MAX + 10)
+        ]
+        last = _closed_by_server(silent[-1])
+        kept = len(site.server.connections)
+        site.server.connections_max = 200
+        health = site.ask("/healthz", key=None)
+
+    assert last
+    assert kept <= HTTP_REFUSED_MAX + 2
+    assert health.status == 200
+
+
+def _closed_by_server(connection: socket.socket) -> bool:
+    try:
+        return connection.recv(1) == b""
+    except ConnectionResetError:
+        return True
 
 
 def test_a_connection_that_is_reset_is_no_bug(home: Home) -> None:

@@ -18,6 +18,7 @@ import socket
 import ssl
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import ClassVar
 
 import h11
 import uvicorn
@@ -36,6 +37,7 @@ from vestige.limits import (
     HTTP_CONNECTIONS_MAX,
     HTTP_HEADER_BYTES_MAX,
     HTTP_HEADER_S,
+    HTTP_REFUSED_MAX,
     HTTP_SHUTDOWN_S,
     LIVE_SEND_S,
 )
@@ -102,7 +104,7 @@ def serve(
         server.port = listening.getsockname()[1]
         config = uvicorn.Config(
             make_app(server), log_config=None, access_log=False, lifespan="off", ws="none",
-            http=_Protocol, server_header=False, proxy_headers=False, ssl_certfile=cert,
+            http=_protocol_for(server), server_header=False, proxy_headers=False, ssl_certfile=cert,
             ssl_keyfile=key, h11_max_incomplete_event_size=HTTP_HEADER_BYTES_MAX,
             timeout_graceful_shutdown=HTTP_SHUTDOWN_S,
         )  # fmt: skip
@@ -212,10 +214,18 @@ class _Uvicorn(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-class _Protocol(H11Protocol):
-    """Lets go of a connection whose request does not arrive, or whose answer is not taken; what is
-    no HTTP gets our envelope."""
+def _protocol_for(served: Server) -> type[_Protocol]:
+    class Protocol(_Protocol):
+        ours = served
 
+    return Protocol
+
+
+class _Protocol(H11Protocol):
+    """Lets go of a connection whose request does not arrive, or whose answer is not taken, or that is
+    one of too many; what is no HTTP gets our envelope."""
+
+    ours: ClassVar[Server]
     _late: asyncio.TimerHandle | None = None
     _look: asyncio.TimerHandle | None = None
     _left_bytes = 0
@@ -223,6 +233,9 @@ class _Protocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as there
         super().connection_made(transport)
+        if len(self.connections) > self.ours.connections_max + HTTP_REFUSED_MAX:
+            transport.abort()  # one that asks nothing is never told anything
+            return
         self._watch()
         self._look = self.loop.call_later(LIVE_SEND_S, self._look_again)
 
