@@ -9,7 +9,8 @@ controller takes them in at the end.
     case_end      when the test is over, reruns one by one
 
 The session is also a run in the home of vestige, each test a span of type `test` in it, and
-that span is the ambient one while the test runs: agents that are tested have it as their origin.
+that span is the ambient one while the test runs: agents that are tested have it as their origin,
+and what they say to models and log is recorded inside of it.
 
 Elsewhere: what pytest loads in every session in vestige_pytest.py; spans in pytest_spans.py.
 """
@@ -101,7 +102,7 @@ class BundlePlugin:
         )
         if spans is not None:
             spans.tell_bundle(texts.clean(self._suite.path))
-        self._spans = spans
+        self._use(spans)
 
     def _start_worker(self, shared: dict[str, Any]) -> None:
         folder = Path(shared["folder"])
@@ -110,11 +111,17 @@ class BundlePlugin:
         worker = self._config.workerinput["workerid"]  # type: ignore[attr-defined]  # xdist's
         self._where = where_of(worker) if shared["each"] else ""
         self._suite = SuiteWriter.worker(folder, shared["suite"], shared["timestamp"], worker)
-        self._spans = (
-            TestSpans.start_worker(self._suite.texts.secrets) if shared["record"] else None
-        )
-        if self._spans is not None:
-            self._suite.texts.share(self._spans.redactor)
+        spans = TestSpans.start_worker(self._suite.texts.secrets) if shared["record"] else None
+        if spans is not None:
+            self._suite.texts.share(spans.redactor)
+        self._use(spans)
+
+    def _use(self, spans: TestSpans | None) -> None:
+        """From here on the session is recorded, if it is."""
+        self._spans = spans
+        if spans is not None:
+            ini = self._config.getini
+            spans.listen(wire=bool(ini("vestige_wire")), logs=bool(ini("vestige_logs")))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
@@ -276,6 +283,12 @@ class BundlePlugin:
             case.skipped(pytest_reports.reason_of(report))
         elif report.when == "call":
             case.passed(subtest or pytest_reports.reason_of_pass(report))
+
+    def pytest_exception_interact(self, call: Any) -> None:
+        """A phase failed with an exception; not one that was expected, and no skip."""
+        if self._spans is not None and self._case is not None and call.excinfo is not None:
+            error = call.excinfo.value
+            self._spans.failed_with(error, pytest_reports.trace_of(error))
 
     def _keep_output(self, case: Case, report: pytest.TestReport | pytest.CollectReport, failure: bool = True) -> None:  # fmt: skip
         for name, content in pytest_reports.files_of(report, failure):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from types import TracebackType
 from typing import Any
 
 _OF_SUBTESTS = re.compile(r"contains \d+ failed subtests?")
@@ -18,6 +19,19 @@ def message_of(report: Any) -> str:
     message = getattr(crash, "message", None) or text_of(report).strip().rpartition("\n")[2]
     when = getattr(report, "when", "call")
     return f"{when}: {message}" if when in ("setup", "teardown") else str(message)
+
+
+def trace_of(error: BaseException) -> TracebackType | None:
+    """Its traceback without the frames by which pytest came to the test or the fixture."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None and _is_pytest(trace):
+        trace = trace.tb_next
+    return trace
+
+
+def _is_pytest(trace: TracebackType) -> bool:
+    module = str(trace.tb_frame.f_globals.get("__name__"))
+    return module.partition(".")[0] in ("_pytest", "pluggy")
 
 
 def text_of(report: Any) -> str:
