@@ -238,3 +238,17 @@ def test_it_can_be_left_out_and_costs_no_import(tmp_path: Path) -> None:
         assert "3 passed" in done.stdout, done.stdout
     assert [list(heard(run).values()) for run in suites] == [["test_asks"], [], []]
     assert [len(run.logs) for run in suites] == [1, 0, 0]
+
+
+@pytest.mark.slow
+def test_a_file_that_cannot_be_collected_is_a_failed_test_of_the_run(tmp_path: Path) -> None:
+    """As it is a failed case of the bundle; with its place."""
+    project = make_project(tmp_path / "shop", "import nothing_of_that_name")
+    run_pytest(project, "--vestige-bundle", "art")
+    (suite,) = (run for run in load(Home(tmp_path / "home")) if run.info.name == "shop")
+    (test,) = (span for span in suite.spans if span.type == "test")
+    told = vestige(project, "check", suite.info.id).stdout
+
+    assert test.attributes["error.message"] == "collection: ModuleNotFoundError: No module named 'nothing_of_that_name'"  # fmt: skip
+    assert "failed-case/collection" in told
+    assert "at test_it.py:1 in <module>" in told

@@ -59,6 +59,7 @@ class BundlePlugin:
         self._names: object = None
         """Of the fixtures of the test before."""
         self._told = ""
+        self._failed = False
         self._problems: list[str] = []
 
     # --- the session --------------------------------------------------------------------------
@@ -156,7 +157,8 @@ class BundlePlugin:
             try:
                 suite.finish()
                 self._told = f"bundle: {suite.path}"
-                if suite.failed:
+                self._failed = bool(suite.failed)
+                if self._failed:
                     self._told += f"\nrun the failures again: vestige repro {suite.path}"
             except (OSError, VestigeError) as error:
                 said = f"{suite.path}: cannot be finished ({error.strerror}). Make room, then: vestige recover {suite.path}" if isinstance(error, OSError) else str(error)  # fmt: skip
@@ -175,7 +177,10 @@ class BundlePlugin:
         elif self._told:
             terminalreporter.section("vestige")
             if self._spans is not None:
-                self._told += f"\nlook into the run: vestige show {self._spans.run_id}"
+                run_id = self._spans.run_id
+                if self._failed:
+                    self._told += f"\nwhy they failed: vestige check {run_id}"
+                self._told += f"\nlook into the run: vestige show {run_id}"
         for line in self._problems or self._told.splitlines():
             terminalreporter.write_line(line)
 
@@ -311,9 +316,15 @@ class BundlePlugin:
         """A file that cannot be collected is a case that failed. (Workers leave it to the controller.)"""
         if not report.failed or not isinstance(self._suite, SuiteRecorder):
             return
-        with self._suite.case(report.nodeid or "collection") as case:
-            case.failed(f"collection: {pytest_reports.message_of(report)}")
-            self._keep_output(case, report)
+        self._attempt = 0
+        self._begin_case(report.nodeid or "collection")
+        assert self._case is not None
+        message = self._suite.texts.message(f"collection: {pytest_reports.message_of(report)}")
+        self._case.failed(message)
+        self._keep_output(self._case, report)
+        if self._spans is not None:
+            self._spans.failed(message, pytest_reports.text_of(report))
+        self._end_case()
 
 
 def _parameters(item: Any) -> Any:

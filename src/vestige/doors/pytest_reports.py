@@ -16,9 +16,14 @@ _FILES = {"stdout": "stdout.txt", "stderr": "stderr.txt", "log": "captured.log"}
 def message_of(report: Any) -> str:
     """Why it failed, without the traceback; the phase first where it is not the call."""
     crash = getattr(getattr(report, "longrepr", None), "reprcrash", None)
-    message = getattr(crash, "message", None) or text_of(report).strip().rpartition("\n")[2]
+    message = getattr(crash, "message", None) or _last_line(text_of(report))
     when = getattr(report, "when", "call")
     return f"{when}: {message}" if when in ("setup", "teardown") else str(message)
+
+
+def _last_line(text: str) -> str:
+    """Of a failure as the terminal shows it, without the mark of what was raised."""
+    return text.strip().rpartition("\n")[2].removeprefix("E  ").strip()
 
 
 def trace_of(error: BaseException) -> TracebackType | None:

@@ -158,8 +158,9 @@ class TestSpans:
         os.environ[PARENT_VARIABLE] = f"{span.run_id}/{span.id}"
         return span.id
 
-    def failed(self, message: str) -> None:
+    def failed(self, message: str, stack: str = "") -> None:
         self._message = self._message or message
+        self._stack = self._stack or stack
 
     def failed_with(self, error: BaseException, trace: TracebackType | None) -> None:
         """The exception with which a phase failed, and its traceback from the test's code on; the first counts."""

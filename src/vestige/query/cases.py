@@ -15,11 +15,18 @@ EXAMINED_MAX = 50
 """Failed cases whose inside is examined: a suite in which more fail has one cause, or is not read to its end."""
 
 _BAD = ("fail", "unknown")
+_PLUGIN = "pytest"
+"""The component of tests that the pytest plugin records: one that was killed has nothing else to be known by."""
+
+
+def is_case(span: SpanInfo) -> bool:
+    """Is it a case of a suite? What an agent itself tests, its verifier say, is a step of the agent."""
+    return span.type == "test" and ("outcome" in span.attributes or span.component == _PLUGIN)
 
 
 def cases_of(run: Run) -> list[SpanInfo]:
-    """The tests of a suite. Of reruns the last one counts."""
-    return list({span.name: span for span in run.spans if span.type == "test"}.values())
+    """The cases of a suite. Of reruns the last one counts."""
+    return list({span.name: span for span in run.spans if is_case(span)}.values())
 
 
 def is_bad(case: SpanInfo) -> bool:
@@ -50,19 +57,19 @@ def _told(span: SpanInfo) -> str:
 
 def parts_of(evidence: Evidence) -> list[Evidence]:
     """What checks look at one by one: all of it, unless it is a suite."""
-    tests = {span.id for span in evidence.run.spans if span.type == "test"}
+    tests = {span.id for span in evidence.run.spans if is_case(span)}
     if not tests:
         return [evidence]
     case_of = _inside(evidence.run, tests)
-    frame = {span.id for span in evidence.run.spans if span.id not in case_of}
-    within = {case.id: {case.id} for case in cases_of(evidence.run) if is_bad(case)}
+    bad = [case.id for case in cases_of(evidence.run) if is_bad(case)][:EXAMINED_MAX]
+    within = {case: {case} for case in bad}
     for span_id, case in case_of.items():
         if case in within:
             within[case].add(span_id)
-    cases = list(within.items())[:EXAMINED_MAX]
+    frame = {span.id for span in evidence.run.spans if span.id not in case_of} - within.keys()
     return [
         evidence.part(frame, {None, *(frame - tests)}),
-        *(evidence.part(spans, spans, case) for case, spans in cases),
+        *(evidence.part(spans, spans, case) for case, spans in within.items()),
     ]
 
 

@@ -38,14 +38,14 @@ _FAILURE: Final = "/failure.txt"
 def failed_case(evidence: Evidence) -> Iterator[Finding]:
     if evidence.case is not None:
         return  # a failed case itself
-    cases = cases_of(evidence.run)
+    cases = cases_of(evidence.whole.run)
     alike: dict[object, list[tuple[SpanInfo, Frame | None]]] = {}
     for case in filter(is_bad, cases):
         frame = _frame(evidence.whole, case)
         alike.setdefault(_key(case, frame), []).append((case, frame))
     groups = sorted(alike.values(), key=len, reverse=True)
     for group in groups[:FINDINGS_MAX]:
-        yield _failed(evidence, [case for case, _ in group], group[0][1], len(cases))
+        yield _failed(evidence.whole, [case for case, _ in group], group[0][1], len(cases))
 
 
 def _failed(evidence: Evidence, group: Sequence[SpanInfo], frame: Frame | None, total: int) -> Finding:  # fmt: skip
