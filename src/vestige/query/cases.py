@@ -60,17 +60,25 @@ def parts_of(evidence: Evidence) -> list[Evidence]:
     tests = {span.id for span in evidence.run.spans if is_case(span)}
     if not tests:
         return [evidence]
-    case_of = _inside(evidence.run, tests)
-    bad = [case.id for case in cases_of(evidence.run) if is_bad(case)][:EXAMINED_MAX]
-    within = {case: {case} for case in bad}
-    for span_id, case in case_of.items():
-        if case in within:
-            within[case].add(span_id)
-    frame = {span.id for span in evidence.run.spans if span.id not in case_of} - within.keys()
-    return [
-        evidence.part(frame, {None, *(frame - tests)}),
-        *(evidence.part(spans, spans, case) for case, spans in within.items()),
-    ]
+    run, case_of = evidence.run, _inside(evidence.run, tests)
+    bad = [case.id for case in cases_of(run) if is_bad(case)][:EXAMINED_MAX]
+    parts = {case: Run(info=run.info, spans=[], logs=[], links=[]) for case in (None, *bad)}
+
+    def part_of(span_id: str | None, speaks: bool = False) -> Run | None:
+        """Of each span one, and of each line; none for what is inside a case that went well."""
+        case = span_id if span_id in parts or (speaks and span_id in tests) else None
+        return parts.get(case_of.get(span_id or "", case))
+
+    for span in run.spans:
+        if (part := part_of(span.id)) is not None:
+            part.spans.append(span)
+    for log in run.logs:
+        if (part := part_of(log.span_id, speaks=True)) is not None:
+            part.logs.append(log)
+    for link in run.links:
+        if (part := part_of(link.span_id)) is not None:
+            part.links.append(link)
+    return [evidence.part(part, case) for case, part in parts.items()]
 
 
 def _inside(run: Run, tests: set[str]) -> dict[str, str]:

@@ -8,7 +8,7 @@ run opens it once, and each question costs what it is about, not what the run is
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -53,14 +53,8 @@ class Evidence:
         self._beside: dict[str, dict[str | None, list[SpanInfo]]] = {}
         self._made: dict[Callable[[Evidence], Any], Any] = {}
 
-    def part(self, spans: Set[str], speakers: Set[str | None], case: str | None = None) -> Evidence:
-        """These spans of it, and what was logged in `speakers`; with the same bodies."""
-        run = Run(
-            info=self.run.info,
-            spans=[span for span in self.run.spans if span.id in spans],
-            logs=[log for log in self.run.logs if log.span_id in speakers],
-            links=[link for link in self.run.links if link.span_id in spans],
-        )
+    def part(self, run: Run, case: str | None = None) -> Evidence:
+        """Some of it, with the same bodies. `case`: the test that it is the inside of."""
         found = Evidence(run, self._bodies.read_body, self.conversation, None, self.prices)
         found._bodies, found.whole, found.case = self._bodies, self.whole, case
         return found
