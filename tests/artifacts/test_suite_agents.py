@@ -213,6 +213,34 @@ def test_what_is_recorded_already_is_recorded_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_suite_runs_again_with_the_answers_of_its_recording(tmp_path: Path) -> None:
+    """`vestige replay`: also those that the runs of agents got which tests started."""
+    tests = """
+        import os, vestige
+
+        def ask(url, text):
+            import httpx
+            body = {"model": "m-1", "messages": [{"role": "user", "content": text}]}
+            answer = httpx.post((os.environ.get("NOBODY") or url) + "/chat/completions", json=body)
+            return answer.json()["choices"][0]["message"]["content"]
+
+        def test_plain(url): assert ask(url, "plain") == "heard plain"
+
+        def test_agent(url):
+            with vestige.traced_run("agent"):
+                assert ask(url, "agent") == "heard agent"
+    """
+    project = make_shop(tmp_path, tests)
+    run_pytest(project, "--vestige-bundle", "art")
+    run_id = read_events(only_bundle(project / "art"))[0]["run_id"]
+    command = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider")
+    again = vestige(project, "replay", run_id, "--", *command, env={"NOBODY": "http://127.0.0.1:1/v1"})  # fmt: skip
+
+    assert "2 passed" in again.stdout, again.stdout + again.stderr
+    assert "replayed 2 of 2 recorded calls" in again.stderr
+
+
+@pytest.mark.slow
 def test_it_can_be_left_out_and_costs_no_import(tmp_path: Path) -> None:
     """By the ini options; and what hooks a client is only loaded when a test imports that client."""
     tests = """

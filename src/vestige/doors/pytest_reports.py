@@ -27,16 +27,19 @@ def _last_line(text: str) -> str:
 
 
 def trace_of(error: BaseException) -> TracebackType | None:
-    """Its traceback without the frames by which pytest came to the test or the fixture."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None and _is_pytest(trace):
-        trace = trace.tb_next
-    return trace
+    """Its traceback without the frames by which pytest, with the hooks of plugins, came to the test or the fixture."""
+    begin = at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        if _package(at) == "pluggy":
+            begin = at.tb_next
+        at = at.tb_next
+    while begin is not None and begin.tb_next is not None and _package(begin) == "_pytest":
+        begin = begin.tb_next
+    return begin
 
 
-def _is_pytest(trace: TracebackType) -> bool:
-    module = str(trace.tb_frame.f_globals.get("__name__"))
-    return module.partition(".")[0] in ("_pytest", "pluggy")
+def _package(trace: TracebackType) -> str:
+    return str(trace.tb_frame.f_globals.get("__name__")).partition(".")[0]
 
 
 def text_of(report: Any) -> str:
