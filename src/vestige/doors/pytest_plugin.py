@@ -285,7 +285,10 @@ class BundlePlugin:
             if self._spans is not None:
                 self._spans.failed(message)
         elif outcome == "skipped":
-            case.skipped(pytest_reports.reason_of(report))
+            reason = pytest_reports.reason_of(report)
+            case.skipped(reason)
+            if self._spans is not None:
+                self._spans.skipped(reason)
         elif report.when == "call":
             case.passed(subtest or pytest_reports.reason_of_pass(report))
 

@@ -87,7 +87,7 @@ class TestSpans:
         self._stops: list[Callable[[], None]] = []
         self._before = os.environ.get(PARENT_VARIABLE)
         self._message = ""
-        self._stack = ""
+        self._stack = self._reason = ""
 
     @classmethod
     def start_suite(cls, name: str, secrets: Iterable[str]) -> TestSpans | None:
@@ -158,6 +158,9 @@ class TestSpans:
         os.environ[PARENT_VARIABLE] = f"{span.run_id}/{span.id}"
         return span.id
 
+    def skipped(self, reason: str) -> None:
+        self._reason = reason
+
     def failed(self, message: str, stack: str = "") -> None:
         self._message = self._message or message
         self._stack = self._stack or stack
@@ -172,13 +175,15 @@ class TestSpans:
             return
         told: Attributes = {"outcome": outcome}
         message = self._message or message
-        if message and outcome != "pass":
+        if outcome == "skip" and self._reason:
+            told["message"] = self._reason
+        elif message and outcome not in ("pass", "skip"):
             told["error.message"] = message
         if outcome == "fail":
             told["error.type"] = FAILED
             if self._stack:
                 told["error.stack"] = self._stack
-        self._message = self._stack = ""
+        self._message = self._stack = self._reason = ""
         span.end(attributes=told, status=_STATUS[outcome])
         self._now.stand_for(self._around)
 
