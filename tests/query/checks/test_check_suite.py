@@ -80,6 +80,19 @@ def test_without_a_place_the_message_decides(home: Home, messages: list[str], co
     assert len(findings(home, failed_case)) == count
 
 
+def test_of_many_ways_to_fail_the_rest_is_counted(home: Home) -> None:
+    """The most frequent first; no case is left out in silence."""
+    with recording(home) as run:
+        for number in range(25):
+            case(run, f"test_{number}", outcome="fail", message="abcdefghijklmnopqrstuvwxy"[number])
+        case(run, "test_often", outcome="fail", message="y")
+    found = findings(home, failed_case)
+
+    assert len(found) == 21
+    assert found[0].message == "test_24 and 1 more case (2 of 26) failed alike: y."
+    assert found[-1].message == "5 more cases (5 of 26) failed, each in another way."
+
+
 def test_of_reruns_the_last_one_counts_and_one_that_was_killed_failed(home: Home) -> None:
     """A case that never ended has no outcome of its own."""
     with recording(home) as run:

@@ -19,6 +19,7 @@ from vestige.record.finding import Finding
 from vestige.record.run import SpanInfo
 
 FINDINGS_MAX = 20
+"""Ways to fail that are told one by one, the most frequent first."""
 EVIDENCE_MAX = 10
 
 _PHASE: Final = re.compile(r"(setup|teardown|collection): ")
@@ -46,6 +47,14 @@ def failed_case(evidence: Evidence) -> Iterator[Finding]:
     groups = sorted(alike.values(), key=len, reverse=True)
     for group in groups[:FINDINGS_MAX]:
         yield _failed(evidence.whole, [case for case, _ in group], group[0][1], len(cases))
+    rest = [case for group in groups[FINDINGS_MAX:] for case, _ in group]
+    if rest:
+        yield make_finding(
+            evidence.whole,
+            "failed-case",
+            evidence=[case.id for case in rest[:EVIDENCE_MAX]],
+            message=f"{words.counted(len(rest), 'more case')} ({len(rest)} of {len(cases)}) failed, each in another way.",
+        )
 
 
 def _failed(evidence: Evidence, group: Sequence[SpanInfo], frame: Frame | None, total: int) -> Finding:  # fmt: skip
