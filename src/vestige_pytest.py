@@ -37,6 +37,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=True,
     )
     parser.addini(
+        "vestige_wire",
+        "In a session that is recorded, record what tests say to model providers.",
+        type="bool",
+        default=True,
+    )
+    parser.addini(
+        "vestige_logs",
+        "In a session that is recorded, record what tests log.",
+        type="bool",
+        default=True,
+    )
+    parser.addini(
         "vestige_repro_env", "More variables that a replay of the bundle needs.", type="args"
     )
 

@@ -82,7 +82,7 @@ class Recorder:
         self.home, given = find_home(home)
         self.enabled = self.asked_for or not given.disabled
         self.wire = self.enabled and given.wire
-        """Whether a process below `vestige run` records HTTP calls to model providers."""
+        """Whether a process below `vestige run`, or a test suite, records HTTP calls to model providers."""
         self.logging = self.enabled and given.logs
         """Whether it records what it logs (`logging`)."""
         self.prints = self.enabled and given.prints

@@ -6,8 +6,8 @@
     VESTIGE_SAMPLE      0..1: the share of runs that is recorded in full
     VESTIGE_FSYNC       none, periodic, record
     VESTIGE_LAST_WORDS  0: install no hooks for uncaught errors and signals
-    VESTIGE_WIRE        0: under `vestige run`, do not record HTTP calls to model providers
-    VESTIGE_LOGS        0: under `vestige run`, do not record what goes through `logging`
+    VESTIGE_WIRE        0: under `vestige run` and in pytest, do not record HTTP calls to model providers
+    VESTIGE_LOGS        0: under `vestige run` and in pytest, do not record what goes through `logging`
     VESTIGE_PRINTS      0: under `vestige run`, do not record what is printed
     VESTIGE_WIRE_HTTP   1: record other HTTP calls too
     VESTIGE_WIRE_HOSTS  hosts whose calls are recorded, e.g. `*.example.com, !noisy.example.com`

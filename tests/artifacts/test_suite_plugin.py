@@ -118,6 +118,8 @@ def _assert_recorded(tmp_path: Path, events: list[dict[str, object]]) -> None:
 
     assert {key: span.name for key, span in tests.items()} == started
     assert outcomes == EXPECTED
+    reasons = {span.name.rpartition("::")[2]: span.attributes.get("message") for span in tests.values()}  # fmt: skip
+    assert {name: why for name, why in reasons.items() if why} == {"test_skips": "not here", "test_known": "xfail: known"}  # fmt: skip
     assert tests[origin.target_span].name.endswith("::test_agent")
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from suites_support import assert_valid, read_events, read_json, vestige
 
+from vestige import transfer
 from vestige.artifacts import SuiteRecorder, SuiteWriter, recover
 from vestige.artifacts.recovering import find_unfinished
 
@@ -37,6 +38,9 @@ def test_the_case_that_was_running_is_unknown_and_the_rest_is_kept(tmp_path: Pat
     transcript = (suite.path / "transcript/summary.txt").read_text()
     assert "the suite was killed while waits was running" in transcript
     assert "PATH=" in (suite.path / "diagnostics/env_redacted.txt").read_text()
+    with transfer.open_path(suite.path) as debugger:
+        assert debugger.show().run.info.outcome == "interrupted"
+        assert "waits (1 of 2) never ended" in str(debugger.check())
 
 
 def test_a_torn_line_and_half_files_do_no_harm(tmp_path: Path) -> None:

@@ -60,6 +60,24 @@ def test_failed_cases_come_first(bundle: Path, verb: str) -> None:
     assert "out.txt" in ask("show", bundle, "--no-fold").stdout
 
 
+def test_a_diff_of_two_bundles_names_no_id_that_only_it_knows(tmp_path: Path) -> None:
+    """More of it is asked for with the same paths; to go on with spans, both must be taken in."""
+    paths = []
+    for shift in (0, 7):
+        with SuiteRecorder(tmp_path, "shop", environment={}) as suite:
+            for number in range(60):
+                with suite.case(f"case {(number + shift) % 60}") as case:
+                    case.check(number != shift, f"sum {number}")
+        paths.append(suite.path)
+    told = ask("diff", *paths, "--budget", "200")
+    more = told.stdout.splitlines()[-1]
+
+    assert "next:" not in told.stdout
+    assert f"vestige diff {paths[0]} {paths[1]} --budget" in more
+    assert ask(*more.partition(": vestige ")[2].split()).exit_code == 1
+    assert f"vestige import {paths[0]} {paths[1]}" in told.stderr
+
+
 def test_a_suite_in_which_all_is_well_tells_of_no_failures(tmp_path: Path) -> None:
     with SuiteRecorder(tmp_path, "shop", environment={}) as suite, suite.case("ok") as case:
         case.passed()
@@ -68,14 +86,26 @@ def test_a_suite_in_which_all_is_well_tells_of_no_failures(tmp_path: Path) -> No
 
 
 AGENT = """
+    import pytest
     import vestige
 
     def test_ok(): pass
 
     def test_agent():
         with vestige.traced_run("shopper") as run:
-            run.child("search", type="tool").end()
+            for _ in range(8):
+                run.child("search", type="tool", body='{"q": "shoes"}').end(body="none")
         assert 0, "no shoes"
+
+    def pay(sum): assert sum < 0, "not paid"
+
+    @pytest.mark.parametrize("sum", [7, 8])
+    def test_pays(sum): pay(sum)
+
+    @pytest.fixture
+    def database(): raise RuntimeError("no database")
+
+    def test_stores(database): pass
 """
 
 
@@ -83,12 +113,16 @@ AGENT = """
 def test_the_agent_that_a_failed_case_ran_opens_from_it(tmp_path: Path) -> None:
     """The case's span in the recorded run names the agent's run, and that one opens by its short id."""
     project = make_project(tmp_path / "shop", AGENT)
-    run_pytest(project, "--vestige-bundle", "art")
+    done = run_pytest(project, "--vestige-bundle", "art")
     home = tmp_path / "home"
     events = read_events(only_bundle(project / "art"))
+    run_id = events[0]["run_id"]
     failed = next(event["case"] for event in events if event["kind"] == "assert_fail")
     case = next(event for event in events if event["kind"] == "case_start" and event["case"] == failed)  # fmt: skip
-    suite = json.loads(ask("show", events[0]["run_id"], "--home", home, "--json").stdout)
+    suite = json.loads(ask("show", run_id, "--home", home, "--json").stdout)
+    checked, why = (ask(verb, run_id, "--home", home).stdout for verb in ("check", "why"))
+    found = json.loads(ask("check", run_id, "--home", home, "--json").stdout)["findings"]
+    of_bundle = ask("check", only_bundle(project / "art")).stdout
     told = ask("span", case["span_id"], "--home", home).stdout
     link = next(line for line in told.splitlines() if line.startswith("linked from:"))
     agent = ask("show", link.split()[2].partition(".")[0], "--home", home).stdout
@@ -97,3 +131,13 @@ def test_the_agent_that_a_failed_case_ran_opens_from_it(tmp_path: Path) -> None:
     assert suite["run"]["outcome"] == "error"
     assert "shopper (started by)" in link
     assert "tool search" in agent
+    assert f"why they failed: vestige check {run_id}" in done.stdout
+    for told in (checked, why):
+        assert "test_it.py::test_agent (1 of 5) failed: AssertionError: no shoes" in told
+        assert "at test_it.py:11 in test_agent" in told
+        assert f"inside: [warning] loop/exact at {link.split()[2].partition('.')[0]}.s" in told
+    assert [each["inside"]["check"] for each in found if "inside" in each] == ["loop"]
+    for told, place in ((checked, "test_it.py:13 in pay"), (of_bundle, "test_it.py:13")):
+        assert "test_it.py::test_pays[7] and 1 more case (2 of 5) failed alike: AssertionError: not paid" in told  # fmt: skip
+        assert f"at {place}." in told
+        assert "failed-case/setup" in told and "setup: RuntimeError: no database" in told

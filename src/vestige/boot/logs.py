@@ -1,4 +1,4 @@
-"""What a program logs, recorded below `vestige run`.
+"""What a program logs, recorded below `vestige run`, and in a test suite that is recorded.
 
 Not by a handler: `logging.basicConfig` does nothing where there is one already, so a program would
 behave differently with us. A line that its logger lets through is recorded before its handlers, if
@@ -7,26 +7,65 @@ it has any, get it. A program that never imports `logging` pays nothing.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import ModuleType
 
-from vestige.wire.lazy import when_imported
+from vestige.emit.current import Speaker
+from vestige.wire.lazy import forget, when_imported
 from vestige.wire.patch import Patch
 
+_active: _Lines | None = None
 
-def capture_logs() -> None:
-    """From now on, or once the program imports `logging`."""
-    when_imported("logging", lambda module: _install(module, "telling"))
+
+class _Lines:
+    """The lines of this process, on their way to one recorder."""
+
+    def __init__(self, recorder: Speaker | None) -> None:
+        self._recorder = recorder
+        self._patch = Patch()
+        when_imported("logging", self._install)
+
+    def _install(self, module: ModuleType) -> None:
+        try:
+            from vestige.emit.logging_bridge import telling
+
+            self._patch.wrap(module.Logger, "callHandlers", telling(self._recorder))
+        except Exception:  # noqa: BLE001  # a logging of another kind: its lines go unrecorded
+            return
+
+    def stop(self) -> None:
+        global _active
+        if _active is self:
+            forget("logging", self._install)
+            self._patch.undo()
+            _active = None
+
+
+def capture_logs(recorder: Speaker | None = None) -> Callable[[], None]:
+    """From now on, or once the program imports `logging`. Returns what stops it.
+
+    `recorder`: the process's own by default. Where lines are recorded already, nothing changes: a line
+    is recorded once."""
+    global _active
+    if _active is not None:
+        return _nothing
+    _active = _Lines(recorder)
+    return _active.stop
+
+
+def _nothing() -> None:
+    """Somebody else captures, and goes on."""
 
 
 def ignore_logs() -> None:
     """Not even as something printed (boot/prints.py), which they are by most handlers."""
-    when_imported("logging", lambda module: _install(module, "ignoring"))
+    when_imported("logging", _ignore)
 
 
-def _install(module: ModuleType, how: str) -> None:
+def _ignore(module: ModuleType) -> None:
     try:
-        from vestige.emit import logging_bridge
+        from vestige.emit.logging_bridge import ignoring
 
-        Patch().wrap(module.Logger, "callHandlers", getattr(logging_bridge, how))
-    except Exception:  # noqa: BLE001  # a logging of another kind: its lines go unrecorded
+        Patch().wrap(module.Logger, "callHandlers", ignoring)
+    except Exception:  # noqa: BLE001  # as above
         return

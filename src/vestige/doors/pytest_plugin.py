@@ -9,7 +9,8 @@ controller takes them in at the end.
     case_end      when the test is over, reruns one by one
 
 The session is also a run in the home of vestige, each test a span of type `test` in it, and
-that span is the ambient one while the test runs: agents that are tested have it as their origin.
+that span is the ambient one while the test runs: agents that are tested have it as their origin,
+and what they say to models and log is recorded inside of it.
 
 Elsewhere: what pytest loads in every session in vestige_pytest.py; spans in pytest_spans.py.
 """
@@ -58,6 +59,7 @@ class BundlePlugin:
         self._names: object = None
         """Of the fixtures of the test before."""
         self._told = ""
+        self._failed = False
         self._problems: list[str] = []
 
     # --- the session --------------------------------------------------------------------------
@@ -101,7 +103,7 @@ class BundlePlugin:
         )
         if spans is not None:
             spans.tell_bundle(texts.clean(self._suite.path))
-        self._spans = spans
+        self._use(spans)
 
     def _start_worker(self, shared: dict[str, Any]) -> None:
         folder = Path(shared["folder"])
@@ -110,11 +112,17 @@ class BundlePlugin:
         worker = self._config.workerinput["workerid"]  # type: ignore[attr-defined]  # xdist's
         self._where = where_of(worker) if shared["each"] else ""
         self._suite = SuiteWriter.worker(folder, shared["suite"], shared["timestamp"], worker)
-        self._spans = (
-            TestSpans.start_worker(self._suite.texts.secrets) if shared["record"] else None
-        )
-        if self._spans is not None:
-            self._suite.texts.share(self._spans.redactor)
+        spans = TestSpans.start_worker(self._suite.texts.secrets) if shared["record"] else None
+        if spans is not None:
+            self._suite.texts.share(spans.redactor)
+        self._use(spans)
+
+    def _use(self, spans: TestSpans | None) -> None:
+        """From here on the session is recorded, if it is."""
+        self._spans = spans
+        if spans is not None:
+            ini = self._config.getini
+            spans.listen(wire=bool(ini("vestige_wire")), logs=bool(ini("vestige_logs")))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
@@ -149,7 +157,8 @@ class BundlePlugin:
             try:
                 suite.finish()
                 self._told = f"bundle: {suite.path}"
-                if suite.failed:
+                self._failed = bool(suite.failed)
+                if self._failed:
                     self._told += f"\nrun the failures again: vestige repro {suite.path}"
             except (OSError, VestigeError) as error:
                 said = f"{suite.path}: cannot be finished ({error.strerror}). Make room, then: vestige recover {suite.path}" if isinstance(error, OSError) else str(error)  # fmt: skip
@@ -168,7 +177,10 @@ class BundlePlugin:
         elif self._told:
             terminalreporter.section("vestige")
             if self._spans is not None:
-                self._told += f"\nlook into the run: vestige show {self._spans.run_id}"
+                run_id = self._spans.run_id
+                if self._failed:
+                    self._told += f"\nwhy they failed: vestige check {run_id}"
+                self._told += f"\nlook into the run: vestige show {run_id}"
         for line in self._problems or self._told.splitlines():
             terminalreporter.write_line(line)
 
@@ -273,9 +285,18 @@ class BundlePlugin:
             if self._spans is not None:
                 self._spans.failed(message)
         elif outcome == "skipped":
-            case.skipped(pytest_reports.reason_of(report))
+            reason = pytest_reports.reason_of(report)
+            case.skipped(reason)
+            if self._spans is not None:
+                self._spans.skipped(reason)
         elif report.when == "call":
             case.passed(subtest or pytest_reports.reason_of_pass(report))
+
+    def pytest_exception_interact(self, call: Any) -> None:
+        """A phase failed with an exception; not one that was expected, and no skip."""
+        if self._spans is not None and self._case is not None and call.excinfo is not None:
+            error = call.excinfo.value
+            self._spans.failed_with(error, pytest_reports.trace_of(error))
 
     def _keep_output(self, case: Case, report: pytest.TestReport | pytest.CollectReport, failure: bool = True) -> None:  # fmt: skip
         for name, content in pytest_reports.files_of(report, failure):
@@ -298,9 +319,15 @@ class BundlePlugin:
         """A file that cannot be collected is a case that failed. (Workers leave it to the controller.)"""
         if not report.failed or not isinstance(self._suite, SuiteRecorder):
             return
-        with self._suite.case(report.nodeid or "collection") as case:
-            case.failed(f"collection: {pytest_reports.message_of(report)}")
-            self._keep_output(case, report)
+        self._attempt = 0
+        self._begin_case(report.nodeid or "collection")
+        assert self._case is not None
+        message = self._suite.texts.message(f"collection: {pytest_reports.message_of(report)}")
+        self._case.failed(message)
+        self._keep_output(self._case, report)
+        if self._spans is not None:
+            self._spans.failed(message, pytest_reports.text_of(report))
+        self._end_case()
 
 
 def _parameters(item: Any) -> Any:

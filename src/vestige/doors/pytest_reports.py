@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from types import TracebackType
 from typing import Any
 
 _OF_SUBTESTS = re.compile(r"contains \d+ failed subtests?")
@@ -15,9 +16,30 @@ _FILES = {"stdout": "stdout.txt", "stderr": "stderr.txt", "log": "captured.log"}
 def message_of(report: Any) -> str:
     """Why it failed, without the traceback; the phase first where it is not the call."""
     crash = getattr(getattr(report, "longrepr", None), "reprcrash", None)
-    message = getattr(crash, "message", None) or text_of(report).strip().rpartition("\n")[2]
+    message = getattr(crash, "message", None) or _last_line(text_of(report))
     when = getattr(report, "when", "call")
     return f"{when}: {message}" if when in ("setup", "teardown") else str(message)
+
+
+def _last_line(text: str) -> str:
+    """Of a failure as the terminal shows it, without the mark of what was raised."""
+    return text.strip().rpartition("\n")[2].removeprefix("E  ").strip()
+
+
+def trace_of(error: BaseException) -> TracebackType | None:
+    """Its traceback without the frames by which pytest, with the hooks of plugins, came to the test or the fixture."""
+    begin = at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        if _package(at) == "pluggy":
+            begin = at.tb_next
+        at = at.tb_next
+    while begin is not None and begin.tb_next is not None and _package(begin) == "_pytest":
+        begin = begin.tb_next
+    return begin
+
+
+def _package(trace: TracebackType) -> str:
+    return str(trace.tb_frame.f_globals.get("__name__")).partition(".")[0]
 
 
 def text_of(report: Any) -> str:

@@ -2,28 +2,71 @@
 
 Off when recording is off (`VESTIGE_DISABLED`, `vestige_record = false`). The tests' own records come through
 here too (`vestige.trace` below a test's span), so the recorder knows every secret that the bundle does.
+
+What an agent says to a model, and what is logged, is recorded in the test that runs: also by threads and
+event loops that an earlier test or a fixture began, for what is ambient is not a test but `_Now`.
+A test that records into a home of its own, or a `FakeRecorder`, finds there what it would find without us.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Any
 
 from vestige.emit import current
+from vestige.emit.exceptions import error_attributes
 from vestige.emit.logger import Logger
 from vestige.emit.null import NULL_SPAN
 from vestige.emit.span import Span
 from vestige.record.redact import Redactor
+from vestige.record.types import Attributes
 from vestige.recorder import Recorder
 from vestige.writer import PARENT_VARIABLE
 
 _COMPONENT = "pytest"
+FAILED = "TestFailed"
+"""As readers of bundles and reports name it, too; what was raised is in the message."""
 _STATUS = {"pass": "ok", "skip": "ok", "fail": "error", "unknown": "interrupted"}
 
 
 def _recorder(secrets: Iterable[str]) -> Recorder:
     # No last words: pytest has a faulthandler of its own, and the bundle tells how it ended.
     return Recorder(last_words=False, secrets=secrets, quick_start=True)
+
+
+class _Now(Span):
+    """Where the session is: the test that runs, else what tests stand in."""
+
+    __slots__ = ()
+
+    def __init__(self, span: Span) -> None:
+        self._tokens = []
+        self.stand_for(span)
+
+    def stand_for(self, span: Span) -> None:
+        self._emitter = span._emitter
+        self._writer = span._writer
+        self._ended = False
+        self._opened_ns = span._opened_ns
+        self.component = span.component
+        self.id = span.id
+        self.name = span.name
+        self.parent_id = span.parent_id
+        self.run_id = span.run_id
+        self.type = span.type
+
+    def end(
+        self,
+        error: BaseException | None = None,
+        attributes: Mapping[str, Any] | None = None,
+        body: Any = None,
+        *,
+        status: str | None = None,
+    ) -> None:
+        """A test cannot end itself."""
+        self._emitter.fault("a test's span ended inside of it")
 
 
 class TestSpans:
@@ -36,8 +79,15 @@ class TestSpans:
         self._run = run
         self._logger = logger
         self._span: Span | None = None
+        around = run or recorder._writer.process_span
+        assert around is not None  # of a recorder that is enabled
+        self._around = around
+        self._now = _Now(around)
+        self._entered = current.SPAN.set(self._now)
+        self._stops: list[Callable[[], None]] = []
         self._before = os.environ.get(PARENT_VARIABLE)
         self._message = ""
+        self._stack = self._reason = ""
 
     @classmethod
     def start_suite(cls, name: str, secrets: Iterable[str]) -> TestSpans | None:
@@ -68,33 +118,79 @@ class TestSpans:
         if self._run is not None:
             self._run.set_attributes(bundle=path)
 
+    # --- what happens inside of tests -----------------------------------------------------------
+
+    def listen(self, *, wire: bool, logs: bool) -> None:
+        """From now on, record calls to models and log lines; once, whoever else does."""
+        if wire and self._recorder.wire:
+            from vestige.wire.capture import capture_within
+
+            capture = capture_within(self._recorder, self.place)
+            if capture is not None:
+                self._stops.append(capture.remove)
+        if logs and self._recorder.logging:
+            from vestige.boot.logs import capture_logs
+
+            self._stops.append(capture_logs(self))
+
+    def place(self, ambient: Span | None) -> Span:
+        """Where something belongs that happens in a span: there, or, if that is none of our home, in
+        the test that runs. Tests look at what they record elsewhere."""
+        if ambient is None:
+            return self._now
+        if ambient.muted or ambient._emitter.writer == self._recorder.writer:
+            return ambient
+        return self._now
+
+    def logger(self, component: str) -> Logger:
+        """For log lines (boot/logs.py)."""
+        return Logger(self._recorder._emitter, component, self.place(current.SPAN.get()))
+
+    # --- a test -----------------------------------------------------------------------------------
+
     def begin(self, name: str, attempt: int) -> str:
         """A test begins; the id of its span."""
         attributes = {"attempt": attempt} if attempt > 1 else None
+        current.SPAN.set(self._now)  # whatever the test before has left here
         self._span = span = self._logger.span(name, "test", attributes)
-        span.__enter__()
+        self._now.stand_for(span)
         # Processes that the test starts are its own, not the session's.
         os.environ[PARENT_VARIABLE] = f"{span.run_id}/{span.id}"
         return span.id
 
-    def failed(self, message: str) -> None:
+    def skipped(self, reason: str) -> None:
+        self._reason = reason
+
+    def failed(self, message: str, stack: str = "") -> None:
         self._message = self._message or message
+        self._stack = self._stack or stack
+
+    def failed_with(self, error: BaseException, trace: TracebackType | None) -> None:
+        """The exception with which a phase failed, and its traceback from the test's code on; the first counts."""
+        self._stack = self._stack or str(error_attributes(error, trace)["error.stack"])
 
     def end(self, outcome: str, message: str = "") -> None:
         span, self._span = self._span, None
         if span is None:
             return
-        told = {"outcome": outcome}
+        told: Attributes = {"outcome": outcome}
         message = self._message or message
-        if message and outcome != "pass":
+        if outcome == "skip" and self._reason:
+            told["message"] = self._reason
+        elif message and outcome not in ("pass", "skip"):
             told["error.message"] = message
-        self._message = ""
+        if outcome == "fail":
+            told["error.type"] = FAILED
+            if self._stack:
+                told["error.stack"] = self._stack
+        self._message = self._stack = self._reason = ""
         span.end(attributes=told, status=_STATUS[outcome])
-        span.__exit__(None, None, None)
-        if current.SPAN.get() is span:
-            current.SPAN.set(None)
+        self._now.stand_for(self._around)
 
     def end_session(self, failed: bool) -> None:
+        while self._stops:
+            self._stops.pop()()
+        current.leave(self._entered)
         # Not after each test: nothing runs between two of them.
         if self._before is None:
             os.environ.pop(PARENT_VARIABLE, None)

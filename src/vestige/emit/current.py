@@ -40,7 +40,13 @@ def leave_last(tokens: list[Token[Any]]) -> None:
         return
 
 
-class Opener(Protocol):
+class Speaker(Protocol):
+    """What a line needs of a recorder."""
+
+    def logger(self, component: str) -> Logger: ...
+
+
+class Opener(Speaker, Protocol):
     """What ambient code needs of a recorder."""
 
     def run(
@@ -51,8 +57,6 @@ class Opener(Protocol):
         *,
         body: Any = None,
     ) -> Span: ...
-
-    def logger(self, component: str) -> Logger: ...
 
 
 _make_default: Callable[[], Opener]

@@ -6,6 +6,8 @@ cause and the members of a group also stand as attributes, to be asked for.
 
 from __future__ import annotations
 
+from types import TracebackType
+
 from vestige.limits import STACK_MAX
 from vestige.record.types import Attributes, Status
 from vestige.record.values import cut, safe_str, secret_across
@@ -15,14 +17,16 @@ _CHAIN_MAX = 50
 _MEMBERS_MAX = 20
 
 
-def error_attributes(error: BaseException) -> Attributes:
-    """`error.type`, `error.message`, `error.stack`, and what lies beneath."""
+def error_attributes(error: BaseException, trace: TracebackType | None = None) -> Attributes:
+    """`error.type`, `error.message`, `error.stack`, and what lies beneath.
+
+    `trace`: a later part of its traceback, where who called the program says nothing."""
     if not isinstance(error, BaseException):
         return {"error.message": _message(error)}  # a text where an exception was asked for
     attributes: Attributes = {
         "error.type": _type_name(error),
         "error.message": _message(error),
-        "error.stack": _stack(error),
+        "error.stack": _stack(error, trace or error.__traceback__),
     }
     root = _root_cause(error)
     if root is not error:
@@ -74,11 +78,11 @@ def _root_cause(error: BaseException) -> BaseException:
     return error
 
 
-def _stack(error: BaseException) -> str:
+def _stack(error: BaseException, trace: TracebackType | None) -> str:
     import traceback  # costs 5 ms of imports, and most programs never fail
 
     try:
-        text = "".join(traceback.format_exception(error))
+        text = "".join(traceback.format_exception(type(error), error, trace))
     except Exception:  # noqa: BLE001  # an exception's own code, or a damaged traceback
         return f"<no stack: {type(error).__name__} could not be formatted>"
     if len(text) <= STACK_MAX:

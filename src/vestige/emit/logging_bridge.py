@@ -3,7 +3,8 @@
     logging.getLogger().addHandler(vestige.LoggingHandler())
 
 An ordinary log line lands in the ambient span, its logger's name as the component,
-with its `extra` fields and its traceback. Below `vestige run` that happens by itself (boot/logs.py).
+with its `extra` fields and its traceback. Below `vestige run`, and in a test suite that is recorded,
+that happens by itself (boot/logs.py).
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class LoggingHandler(logging.Handler):
         return home is not None and home != getattr(current.default(), "home", None)
 
 
-def tell(record: logging.LogRecord, recorder: current.Opener | None = None) -> None:
+def tell(record: logging.LogRecord, recorder: current.Speaker | None = None) -> None:
     """Record a log line. Never raises: it must not break the program that logs."""
     try:
         # Asked every time: the process's recorder may be closed and made anew.
@@ -86,16 +87,19 @@ _told = _Told()
 CallHandlers = Callable[[logging.Logger, logging.LogRecord], None]
 
 
-def telling(call_handlers: CallHandlers) -> CallHandlers:
-    """`Logger.callHandlers`, with the line recorded before any handler gets it."""
+def telling(recorder: current.Speaker | None = None) -> Callable[[CallHandlers], CallHandlers]:
+    """What makes of `Logger.callHandlers` one that records the line before any handler gets it."""
 
-    def tell_and_call(logger: logging.Logger, record: logging.LogRecord) -> None:
-        tell(record)
-        _told.note(record)
-        with hushed():
-            call_handlers(logger, record)
+    def make(call_handlers: CallHandlers) -> CallHandlers:
+        def tell_and_call(logger: logging.Logger, record: logging.LogRecord) -> None:
+            tell(record, recorder)
+            _told.note(record)
+            with hushed():
+                call_handlers(logger, record)
 
-    return tell_and_call
+        return tell_and_call
+
+    return make
 
 
 def ignoring(call_handlers: CallHandlers) -> CallHandlers:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
 
 import msgspec
 
@@ -22,6 +22,9 @@ from vestige.store.base import CheckResult, RunFilter, Store
 
 SHOWN_MAX = 7
 """Findings: a reader who gets more than this reads none."""
+
+CASE = "failed-case"
+"""The check that tells of a suite's cases (checks/suite.py)."""
 
 Keep = Callable[[RunInfo, Sequence[CheckResult]], None]
 """Stores what was computed of a finished run, where that is possible."""
@@ -76,7 +79,8 @@ def found_in(results: Sequence[CheckResult]) -> list[Finding]:
     return [finding for result in results for finding in result.findings]
 
 
-def _weight(finding: Finding) -> tuple[int, float]:
+def weight(finding: Finding) -> tuple[int, float]:
+    """The gravest first, of those the surest."""
     return SEVERITIES.index(finding.severity), -finding.confidence
 
 
@@ -105,7 +109,7 @@ def chains(places: Places, findings: Sequence[Finding]) -> list[list[Finding]]:
     found: list[list[Finding]] = []
     chain_of: dict[str, list[Finding]] = {}
     for finding in sorted(
-        findings, key=lambda each: (order.get(each.cause or "", -1), *_weight(each))
+        findings, key=lambda each: (order.get(each.cause or "", -1), *weight(each))
     ):
         chain = _chain_above(finding, parents, around, chain_of)
         if chain is None:
@@ -116,14 +120,14 @@ def chains(places: Places, findings: Sequence[Finding]) -> list[list[Finding]]:
             chain_of.setdefault(finding.cause, chain)
             for span_id in finding.evidence:
                 chain_of.setdefault(span_id, chain)
-    gravest = [min(map(_weight, chain)) for chain in found]
+    gravest = [min(map(weight, chain)) for chain in found]
     return [chain for _, _, chain in sorted(zip(gravest, range(len(found)), found, strict=True), key=lambda each: each[:2])]  # fmt: skip
 
 
 def find_gravest(run: Run, findings: Sequence[Finding]) -> Finding | None:
     """Where it hurts most: of the chain that `check` tells first, what weighs most."""
     found = in_chains(run, findings)
-    return min(found[0], key=_weight) if found else None
+    return min(found[0], key=weight) if found else None
 
 
 def frames(places: Places) -> set[str]:
@@ -148,6 +152,14 @@ def _chain_above(
     return None
 
 
+class Inside(Protocol):
+    """What went wrong inside a case of a suite that failed (query/culprits.py)."""
+
+    def line(self, placed: Callable[[str], str]) -> str: ...
+
+    def data(self) -> dict[str, Any]: ...
+
+
 @dataclass
 class CheckAnswer(Asked):
     """Findings, and what passed."""
@@ -161,6 +173,8 @@ class CheckAnswer(Asked):
     """Findings to pass over: those that an answer has told before."""
     verbose: bool = False
     """Also the names of the checks that passed."""
+    inside: Mapping[str, Inside] = field(default_factory=dict)
+    """Of a case that failed (its span's id): what went wrong inside of it."""
 
     def __post_init__(self) -> None:
         self.exit_code = int(any(each.severity == "error" for each in self.examined.findings))
@@ -211,7 +225,7 @@ class CheckAnswer(Asked):
         ]
 
     def _tell(self, finding: Finding) -> list[str]:
-        return tell(finding, self.run, self.placed)
+        return tell(finding, self.run, self.placed) + tell_inside(finding, self.inside, self.placed)
 
     def _rest(self, found: Sequence[Finding], told: int, leads: int) -> list[str]:
         rest = found[told:]
@@ -250,12 +264,16 @@ class CheckAnswer(Asked):
             "version": self.version,
             "run_id": self.run.info.id,
             "findings": [
-                {**data_of(finding, short), "lead": number < leads}
+                {**data_of(finding, short), "lead": number < leads, **self._inside_data(finding)}
                 for number, finding in enumerate(self.ordered())
             ],
             "passed": sorted(self.examined.passed),
             "failed": self.examined.failed,
         }
+
+    def _inside_data(self, finding: Finding) -> dict[str, Any]:
+        found = inside_of(finding, self.inside)
+        return {} if found is None else {"inside": found.data()}
 
 
 def data_of(finding: Finding, short: Mapping[str, str]) -> dict[str, Any]:
@@ -280,3 +298,13 @@ def tell(finding: Finding, run: Run, placed: Callable[[str], str]) -> list[str]:
         f"{words.one_line(finding.message, 240)} ({sure})",
         f"    {'evidence ' + told + '; ' if told else ''}proof: {proof}",
     ]
+
+
+def inside_of(finding: Finding, inside: Mapping[str, Inside]) -> Inside | None:
+    return inside.get(finding.cause or "") if finding.check == CASE else None
+
+
+def tell_inside(finding: Finding, inside: Mapping[str, Inside], placed: Callable[[str], str]) -> list[str]:  # fmt: skip
+    """One more line, where it is a case that failed because of something else."""
+    found = inside_of(finding, inside)
+    return [] if found is None else [found.line(placed)]

@@ -11,7 +11,7 @@ It only reads. What checks find in a finished run is handed to `keep`, if there 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
 from vestige import clock
@@ -20,7 +20,7 @@ from vestige.limits import FILTER_MAX, LIST_MAX, SECONDS_MAX, TRANSCRIPT_ITEMS
 from vestige.query import words
 from vestige.query.answer import Answer
 from vestige.query.bodies import BodyAnswer, Slice, Which, body_answer, parse_range
-from vestige.query.check import CheckAnswer, Examined, Keep, examine
+from vestige.query.check import CASE, CheckAnswer, Examined, Inside, Keep, examine
 from vestige.query.costs import run_costs
 from vestige.query.doctor import DoctorAnswer
 from vestige.query.evidence import Evidence, open_run
@@ -262,8 +262,19 @@ class Debugger:
 
     def check(self, id: str | None = None, *, after: int = 0, verbose: bool = False) -> CheckAnswer:
         """`verbose`: also the names of the checks that passed; as data they always are."""
-        run = self._run(id)
-        return self._placed(CheckAnswer(run, self._examine(run), after, verbose))
+        opened = self._open(id)
+        examined = self._examine(opened.run)
+        inside = self._inside(opened, examined)
+        return self._placed(CheckAnswer(opened.run, examined, after, verbose, inside))
+
+    def _inside(self, opened: Evidence, examined: Examined) -> Mapping[str, Inside]:
+        """Of a suite's cases that failed: what went wrong inside of them, in runs that they started too."""
+        if not any(finding.check == CASE for finding in examined.findings):
+            return {}
+        from vestige.query.culprits import find_culprits
+
+        links_to = self.store.links_to
+        return find_culprits(opened, examined, links_to, self._open_run, self._examine)
 
     def outline(self, id: str | None = None, *, after: str | None = None) -> Answer:
         """A whole run as columns; `after`: a cursor, for what is new since."""
@@ -336,7 +347,14 @@ class Debugger:
         opened, span = self._span_of(target)
         if target.span_id is None:
             span = where_to_begin(opened, self._examine(opened.run), span)
-        return self._placed(why_answer(opened, span.id, self._open_run, self._examine))
+        answer = why_answer(opened, span.id, self._open_run, self._examine)
+        if (
+            (last := answer.last) is not None
+            and last.finding is not None
+            and last.finding.check == CASE
+        ):
+            answer.inside = self._inside(last.opened, self._examine(last.run))
+        return self._placed(answer)
 
     # --- text and tables --------------------------------------------------------------------
 

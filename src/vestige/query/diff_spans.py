@@ -18,7 +18,7 @@ from vestige.query.diff_bodies import BodyDiff, Differences, diff_bodies
 from vestige.query.diff_words import check_rules
 from vestige.query.evidence import Evidence
 from vestige.query.held import BODY_READ_MAX
-from vestige.query.layout import Asked
+from vestige.query.layout import Asked, shell_word
 from vestige.record.run import BodyRef, LogInfo, Node, SpanInfo
 
 _NEXT = "next: "
@@ -39,6 +39,8 @@ class DiffAnswer(Asked):
         self.differs = differs
         self.exit_code = 1 if differs else 0
         self._command = command
+        self.paths: tuple[str, ...] = ()
+        """Both, where they are no runs of one home: then their ids are of this comparison alone."""
 
     def lines(self, budget: int) -> list[str]:
         def more(left_out: int) -> str:
@@ -48,7 +50,14 @@ class DiffAnswer(Asked):
                 f"… {words.counted(left_out, 'more line')}: {self.placed(f'{self._command} {how}')}"
             )
 
-        return fit_lines([self._here(line) for line in self._told], budget, more)
+        told = [line for line in self._told if not (self.paths and line.startswith(_NEXT))]
+        return fit_lines([self._here(line) for line in told], budget, more)
+
+    def placed(self, command: str) -> str:
+        if not self.paths:
+            return super().placed(command)
+        vestige, diff, _a, _b, *rest = command.split(" ")
+        return " ".join([vestige, diff, *map(shell_word, self.paths), *rest])
 
     def _here(self, line: str) -> str:
         """Next commands, for the place where this was asked."""

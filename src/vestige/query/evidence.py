@@ -37,6 +37,10 @@ class Evidence:
         prices: Mapping[str, ModelPrice] = NO_PRICES,
     ) -> None:
         self.run = run
+        self.whole = self
+        """What this is a part of, if it is one (query/cases.py)."""
+        self.case: str | None = None
+        """Of a part: the test that it is the inside of."""
         self.prices = prices
         """What the user says that models cost (query/own_prices.py)."""
         self.conversation = conversation
@@ -48,6 +52,12 @@ class Evidence:
         self._of_types: dict[tuple[str, ...], list[SpanInfo]] = {}
         self._beside: dict[str, dict[str | None, list[SpanInfo]]] = {}
         self._made: dict[Callable[[Evidence], Any], Any] = {}
+
+    def part(self, run: Run, case: str | None = None) -> Evidence:
+        """Some of it, with the same bodies. `case`: the test that it is the inside of."""
+        found = Evidence(run, self._bodies.read_body, self.conversation, None, self.prices)
+        found._bodies, found.whole, found.case = self._bodies, self.whole, case
+        return found
 
     # --- the skeleton ---------------------------------------------------------------------------
 

@@ -38,7 +38,7 @@ class HeldBodies:
         self, spans: Sequence[SpanInfo], read_body: ReadBody, read_bodies: ReadBodies | None
     ) -> None:
         self._spans = spans
-        self._read_body = read_body
+        self.read_body = read_body
         self._read_bodies = read_bodies
         self._texts: dict[int, str] = {}
         self._held = 0
@@ -69,7 +69,7 @@ class HeldBodies:
     def raw(self, body_id: int) -> bytes | None:
         """The bytes; None where they are gone."""
         try:
-            return self._read_body(body_id, 0, BODY_READ_MAX)
+            return self.read_body(body_id, 0, BODY_READ_MAX)
         except VestigeError:
             return None
 
@@ -77,7 +77,7 @@ class HeldBodies:
         if body_id in self._texts:
             return False
         try:
-            self._read_body(body_id, 0, 1)  # one byte: whether it is there, not what it is
+            self.read_body(body_id, 0, 1)  # one byte: whether it is there, not what it is
         except VestigeError:
             return True
         return False

@@ -24,6 +24,11 @@ _FRAME: Final = re.compile(
     r"(?:\n {4,14}(?:[|+] {1,10})?(?P<code>[^\n]{1,2000})$)?",
     re.MULTILINE,
 )
+_PYTEST: Final = re.compile(
+    r"^(?P<file>[^\s:][^:\n]{0,4096}):(?P<line>\d{1,9}): (?:in (?P<function>\S{1,200})|\S{0,200})$",
+    re.MULTILINE,
+)
+"""How pytest tells of a frame, in its long form (`test_it.py:7: AssertionError`) and in its short one."""
 _START: Final = "Traceback (most recent call last):"
 _IN_WORKER: Final = 'RemoteTraceback: \n"""\n'
 _END_OF_WORKER: Final = '\n"""\n'
@@ -80,6 +85,15 @@ def say_place(stack: object) -> str:
     if own is None or own is frames[-1]:
         return str(frames[-1])
     return f"{frames[-1]}, called from {own}"
+
+
+def own_frame(stack: object) -> Frame | None:
+    """The innermost frame of the program's own code, in a traceback of Python or of pytest."""
+    frames = read_frames(stack)
+    if not frames and isinstance(stack, str):
+        found = _PYTEST.finditer(stack)
+        frames = [Frame(each["file"], int(each["line"]), each["function"] or "", "") for each in found]  # fmt: skip
+    return next((frame for frame in reversed(frames) if frame.is_own), None)
 
 
 def say_frames(stack: object) -> list[str]:

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from vestige.errors import NotFoundError
 from vestige.query import words
-from vestige.query.check import Examined, chains, data_of, find_gravest, frames, places_of, tell
+from vestige.query.check import (
+    Examined,
+    Inside,
+    chains,
+    data_of,
+    find_gravest,
+    frames,
+    places_of,
+    tell,
+    tell_inside,
+)
 from vestige.query.evidence import Evidence
 from vestige.query.layout import Asked, fit
 from vestige.query.spans import say
@@ -50,13 +60,16 @@ class WhyAnswer(Asked):
     steps: Sequence[Step]
     others: Sequence[Finding]
     """Findings of the span's run that rest on a span of the chain, or whose cause is none of it."""
+    inside: Mapping[str, Inside] = field(default_factory=dict)
+    """Of a case that failed (its span's id): what went wrong inside of it."""
 
     def lines(self, budget: int) -> list[str]:
         first = self.steps[0]
         rows = [self._say(step) for step in self.steps[1:]]
-        last = next((step for step in reversed(self.steps) if step.finding is not None), None)
+        last = self.last
         if last is not None and last.finding is not None:
-            end = tell(last.finding, last.run, self.placed) + self._also()
+            end = tell(last.finding, last.run, self.placed)
+            end += tell_inside(last.finding, self.inside, self.placed) + self._also()
         elif self.others:
             end = ["no finding names a span of this chain as its cause; the run's first:"]
             end += tell(self.others[0], first.run, self.placed)
@@ -69,6 +82,11 @@ class WhyAnswer(Asked):
             head, rows, end, budget, lambda n: f"  … {n} steps left out; from the start: {again}",
             keep_end=True,
         )  # fmt: skip
+
+    @property
+    def last(self) -> Step | None:
+        """Where the chain comes to a finding: the end of it, if there is one."""
+        return next((step for step in reversed(self.steps) if step.finding is not None), None)
 
     def _also(self) -> list[str]:
         """Of a whole process one asks what happened in it: the chain upward does not lead there."""
@@ -105,6 +123,7 @@ class WhyAnswer(Asked):
                 }
                 for step in self.steps
             ],
+            "inside": {case: found.data() for case, found in self.inside.items()},
             "others": [data_of(finding, self.steps[0].opened.short_ids) for finding in self.others],
         }
 

@@ -20,11 +20,13 @@ from typing import TYPE_CHECKING, Any, Self
 from vestige.wire.lazy import forget, when_imported
 
 if TYPE_CHECKING:
+    from vestige.emit.span import Span
     from vestige.recorder import Recorder
 
 WARM: ContextVar[bool] = ContextVar("vestige_warm", default=False)
 
 Undo = Callable[[], None]
+Within = Callable[["Span | None"], "Span | None"]
 
 _MODULES = {
     "httpx": "httpx_hook",
@@ -38,7 +40,7 @@ _MODULES = {
 class Policy:
     """Which calls are recorded."""
 
-    __slots__ = ("_hosts", "_paths", "http", "recorder")
+    __slots__ = ("_hosts", "_paths", "http", "recorder", "within")
 
     def __init__(
         self,
@@ -49,6 +51,8 @@ class Policy:
     ) -> None:
         self.http = http
         self.recorder = recorder
+        self.within: Within | None = None
+        """Of the ambient span, the one that a call is recorded in; without it, the ambient one."""
         self._hosts = _Patterns(hosts)
         self._paths = _Patterns(paths)
 
@@ -129,7 +133,21 @@ def capture_http(
     What is not given comes from the settings. Of several captures the latest decides; a call is
     recorded once.
     """
-    capture = Capture(_make_policy(http, hosts, paths, recorder))
+    return _begin(_make_policy(http, hosts, paths, recorder))
+
+
+def capture_within(recorder: Recorder, within: Within) -> Capture | None:
+    """As `capture_http`, for somebody who knows better than the ambient span where a call belongs.
+    None where calls are recorded already, as the program or `vestige run` wanted it."""
+    if _captures:
+        return None
+    policy = _make_policy(None, None, None, recorder)
+    policy.within = within
+    return _begin(policy)
+
+
+def _begin(policy: Policy) -> Capture:
+    capture = Capture(policy)
     _captures.append(capture)
     if len(_captures) == 1:
         _install()

@@ -81,6 +81,8 @@ def play(exchange: Exchange) -> Answer | None:
 def find_place(policy: Policy) -> Place | None:
     """The ambient span, else this process; nothing where recording is off or the run is not sampled."""
     parent = current.SPAN.get()
+    if policy.within is not None:
+        parent = policy.within(parent)
     if parent is not None:
         if parent.muted:
             return None

@@ -178,13 +178,17 @@ def diff(
     A and B are ids, or paths of runs in other formats. Of two test suites the cases come first:
     newly failing, newly passing, slower.
     """
+    from vestige.query.diff_spans import DiffAnswer
     from vestige.transfer import is_source, split_source
 
     with asked_of(home, a, b) as (debugger, (first, second)):
         answer = debugger.diff(first or "", second if b is None else second or "", **options)
         if b is not None and is_source(a) and not as_json:
             # Their ids are of this comparison: to look at them, they must be kept.
-            paths = " ".join(dict.fromkeys(shlex.quote(split_source(each)[0]) for each in (a, b)))
+            places = list(dict.fromkeys(split_source(each)[0] for each in (a, b)))
+            if len(places) > 1 and isinstance(answer, DiffAnswer):
+                answer.paths = (a, b)
+            paths = shlex.join(places)
             click.echo(f"to go on with both: vestige import {paths}", err=True)
     print_answer(answer, as_json, budget)
 

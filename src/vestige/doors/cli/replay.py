@@ -106,7 +106,7 @@ def _calls(debugger: Debugger, run_id: str) -> Iterator[SpanInfo]:
     run = store.load_run(run_id)
     runs = {run_id: run}
     for span in run.spans:
-        if span.type in ("run", "process"):
+        if span.type in ("run", "process", "test"):
             for place, _ in store.links_to(run_id, span.id):
                 if place.run_id not in runs:
                     runs[place.run_id] = store.load_run(place.run_id)

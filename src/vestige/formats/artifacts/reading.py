@@ -90,7 +90,7 @@ class _Reader:
 
     def records(self) -> Iterator[KnownRecord]:
         lost: list[str] = []
-        failures = 0
+        failures = unknown = 0
         for step in tell(self._events(), self._has_ends()):
             self._time_ns = parse_time_ns(step.event.ts) or self._time_ns
             if not self._opened:
@@ -100,11 +100,13 @@ class _Reader:
                 lost.append(str(step.case.number))
             elif step.action == "close" and step.case is not None:
                 failures += step.case.outcome == "fail"
+                unknown += step.case.outcome == "unknown"
                 yield self._close_case(step)
             elif step.action == "end" and not self._ended:
                 self._ended = True
                 failed = step.event.counters.fail or failures
-                yield self._suite.close("error" if failed else "ok", self._time_ns, self._counts(step))  # fmt: skip
+                status = "error" if failed else "interrupted" if unknown else "ok"
+                yield self._suite.close(status, self._time_ns, self._counts(step))
             elif step.action not in ("suite", "lost", "close", "end"):
                 yield from self._tell(step)
         if not self._ended:

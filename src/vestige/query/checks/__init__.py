@@ -23,12 +23,13 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+from vestige.query.cases import parts_of
 from vestige.query.evidence import Evidence
 from vestige.record.finding import Finding, Severity
 
 FAMILIES = (
-    "crash", "reported", "loops", "tools", "infrastructure", "history", "output", "soft_errors",
-    "cache", "pace", "delivery", "health",
+    "suite", "crash", "reported", "loops", "tools", "infrastructure", "history", "output",
+    "soft_errors", "cache", "pace", "delivery", "health",
 )  # fmt: skip
 """Modules here, in the order in which their findings are told."""
 
@@ -119,9 +120,10 @@ def _run_checks(evidence: Evidence) -> tuple[list[Finding], list[str], dict[str,
     findings: list[Finding] = []
     passed: list[str] = []
     failed = broken_checks()
+    parts = parts_of(evidence)
     for each in all_checks():
         try:
-            found = list(each.function(evidence))
+            found = [finding for part in parts for finding in each.function(part)]
         except Exception as error:  # noqa: BLE001  # one check's fault must not hide the others' findings
             failed[each.name] = f"{type(error).__name__}: {error}"
             continue
