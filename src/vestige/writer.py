@@ -96,6 +96,7 @@ class Writer:
 
     def detach(self, emitter: Emitter) -> None:
         """A recorder leaves; the last one closes the process span and the journal."""
+        emitter.finish()
         self.report()
         with _alive_lock:
             if not self._leave(emitter):
