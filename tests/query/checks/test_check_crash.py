@@ -190,6 +190,33 @@ def test_an_exception_about_a_model_call_names_that_call(
 
     first = span_named(home, "chat", run="program.py")
     assert f"try later, after llm chat ({first.short_id}) failed, at program.py:" in found.message
+    assert (found.cause, found.evidence) == (first.id, [first.id])
+
+
+WRAPPED = """
+import vestige
+log = vestige.default_recorder().logger("agent")
+try:
+    with log.span("chat", type="llm"):
+        try:
+            raise EOFError("peer closed the connection")
+        except EOFError as error:
+            raise ConnectionError("incomplete read") from error
+except ConnectionError as error:
+    raise RuntimeError("Connection error.") from error
+"""
+
+
+def test_an_exception_that_wraps_a_model_call_s_names_that_call(
+    home: Home, run_program: RunProgram
+) -> None:
+    """SDKs wrap what the client wrapped: the two have the innermost in common, and nothing else."""
+    run_program(WRAPPED, command=VESTIGE_RUN)
+
+    (found,) = findings(home, crash.uncaught_exception, name="program.py")
+
+    assert found.cause == span_named(home, "chat", run="program.py").id
+    assert "RuntimeError: Connection error., after llm chat" in found.message
 
 
 STOPS_ITS_CHILD = """

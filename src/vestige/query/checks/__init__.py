@@ -27,8 +27,8 @@ from vestige.query.evidence import Evidence
 from vestige.record.finding import Finding, Severity
 
 FAMILIES = (
-    "crash", "loops", "tools", "infrastructure", "history", "output", "soft_errors", "cache",
-    "pace", "delivery", "health",
+    "crash", "loops", "failures", "tools", "infrastructure", "history", "output", "soft_errors",
+    "cache", "pace", "delivery", "health",
 )  # fmt: skip
 """Modules here, in the order in which their findings are told."""
 

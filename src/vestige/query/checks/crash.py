@@ -141,7 +141,7 @@ def _rss_bytes(evidence: Evidence, writer: str) -> int:
     severity="error",
     confidence=0.95,
     false_positives="an exception that leaves its run and is caught outside of it, as a program's way to say no",
-    version=3,
+    version=4,
 )
 def uncaught_exception(evidence: Evidence) -> Iterator[Finding]:
     told: set[tuple[object, object]] = set()
@@ -152,7 +152,7 @@ def uncaught_exception(evidence: Evidence) -> Iterator[Finding]:
             found += 1
             told.add(_error(log.attributes))
             if found <= FINDINGS_MAX:
-                call = _failed_call(evidence, log)
+                call = call_behind(evidence, log)
                 yield _uncaught(evidence, log.attributes, log.span_id, log.message, 0.95, call)
     root = evidence.root
     if root is None or root.status not in ("error", "timeout"):
@@ -176,7 +176,8 @@ def _uncaught(
         kind = "crash/oom"
     elif error_type == "SystemExit":
         kind = "crash/exit"
-    said = words.one_line(str(attributes.get("error.message") or ""), 160)
+    # What is said of a call stands in full at the call, and where comes after it.
+    said = words.one_line(str(attributes.get("error.message") or ""), 80 if call else 160)
     where = f", raised in {words.one_line(chain[0].name, 60)}" if chain else ""
     place = say_place(attributes.get("error.stack"))
     if call is not None and not chain:
@@ -188,13 +189,13 @@ def _uncaught(
         "uncaught-exception",
         kind=kind,
         confidence=confidence,
-        cause=chain[0].id if chain else _known(evidence, span_id),
-        evidence=[span.id for span in chain[:EVIDENCE_MAX]],
+        cause=chain[0].id if chain else call.id if call else _known(evidence, span_id),
+        evidence=[span.id for span in chain[:EVIDENCE_MAX]] or ([call.id] if call else []),
         message=f"{words.one_line(how, 80)}: {words.one_line(error_type, 60)}: {said}{where}.",
     )
 
 
-def _failed_call(evidence: Evidence, log: LogInfo) -> SpanInfo | None:
+def call_behind(evidence: Evidence, log: LogInfo) -> SpanInfo | None:
     """The model call that an SDK's exception is about: the last that failed, if both say the same."""
     failed = (span for span in reversed(evidence.model_calls) if span.status not in ("ok", None))
     message = str(log.attributes.get("error.message") or "")
@@ -205,7 +206,12 @@ def _failed_call(evidence: Evidence, log: LogInfo) -> SpanInfo | None:
         same_code = isinstance(code, int) and code >= 400 and f"code: {code}" in message
         text = str(said or "").rpartition(": ")[2]
         same_text = len(text) >= 8 and text in message
-        same_cause = log.attributes.get("error.cause.type") == call.attributes["error.type"]
+        cause = log.attributes.get("error.cause.type")
+        beneath = ("error.cause.type", "error.cause.message")  # both may wrap a third
+        same_cause = cause == call.attributes["error.type"] or (
+            cause is not None
+            and all(log.attributes.get(name) == call.attributes.get(name) for name in beneath)
+        )
         if same_code or same_text or same_cause:
             return call
     return None

@@ -1,0 +1,148 @@
+"""What failed and was caught: a model call that nobody made good, an exception that was only logged.
+
+A program that goes on, or leaves by an exit code, raises nothing that others could name. A request that is
+sent again and again is told by `retry-storm`, one that is too long by `context-pressure`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from vestige.query import words
+from vestige.query.checks import check, make_finding
+from vestige.query.checks.crash import call_behind
+from vestige.query.checks.loops import FAILED, is_storm
+from vestige.query.checks.pace import was_too_long
+from vestige.query.checks.saying import named, say_error
+from vestige.query.evidence import Evidence
+from vestige.query.stacks import say_place
+from vestige.record.finding import Finding, Severity
+from vestige.record.run import LogInfo, SpanInfo
+from vestige.record.types import OWN_COMPONENT
+
+FINDINGS_MAX = 5
+EVIDENCE_MAX = 10
+
+_BAD_ENDS = frozenset(["error", "timeout", "interrupted"])
+
+
+@check(
+    "failed-call",
+    title="A model call failed, and was not made good",
+    looks_at="llm spans that ended with an error or a timeout, and whether the same request was answered later",
+    severity="error",
+    confidence=0.9,
+    false_positives="a program that does as well without the answer, or asks another model: a hint, "
+    "where calls beside it were answered later",
+)
+def failed_call(evidence: Evidence) -> Iterator[Finding]:
+    alike: dict[tuple[str, str], list[SpanInfo]] = {}
+    for call in _not_made_good(evidence):
+        alike.setdefault((_kind(call), say_error(evidence, call)), []).append(call)
+    for (kind, said), calls in list(alike.items())[:FINDINGS_MAX]:
+        more = f" ({len(calls)} calls, this is the first)" if len(calls) > 1 else ""
+        how = "broke off in its answer" if kind == "call/broken-stream" else "failed"
+        yield make_finding(
+            evidence,
+            "failed-call",
+            kind=kind,
+            severity=min((_severity(evidence, call) for call in calls), key=_GRAVITY.index),
+            cause=calls[0].id,
+            evidence=[call.id for call in calls[:EVIDENCE_MAX]],
+            message=f"{named(calls[0])} {how}, and the same was never answered{more}: {said}",
+        )
+
+
+_GRAVITY: Sequence[Severity] = ("error", "warning", "hint")
+
+
+def _not_made_good(evidence: Evidence) -> Iterator[SpanInfo]:
+    by_request: dict[object, list[SpanInfo]] = {}
+    for call in evidence.model_calls:
+        by_request.setdefault(_request_of(call), []).append(call)
+    for calls in by_request.values():
+        if is_storm(calls) or calls[-1].status not in FAILED:
+            continue
+        if not was_too_long(evidence, calls[-1]):
+            yield calls[-1]
+
+
+def _request_of(call: SpanInfo) -> object:
+    """What was asked; of a call without its body, whom."""
+    if call.input is not None and call.input.id is not None:
+        return call.name, call.input.id
+    return call.name, call.parent_id, call.attributes.get("model")
+
+
+def _severity(evidence: Evidence, call: SpanInfo) -> Severity:
+    beside = evidence.beside("llm", call)
+    if any(
+        each.status == "ok" and evidence.places[each.id] > evidence.places[call.id]
+        for each in beside
+    ):
+        return "hint"
+    return "error" if evidence.run.info.outcome in _BAD_ENDS else "warning"
+
+
+def _kind(call: SpanInfo) -> str:
+    code = call.attributes.get("status_code")
+    if call.status == "timeout":
+        return "call/timeout"
+    if not isinstance(code, int):
+        return "call/not-reached"
+    if code < 400:
+        return "call/broken-stream" if call.attributes.get("response.partial") else "call/failed"
+    if code in (401, 403):
+        return "call/not-allowed"
+    if code == 429:
+        return "call/rate-limited"
+    return "call/refused" if code < 500 else "call/server-error"
+
+
+# --- what was logged ------------------------------------------------------------------------------
+
+
+@check(
+    "logged-exception",
+    title="An exception that was caught and logged",
+    looks_at="log lines of level error that carry an exception",
+    severity="warning",
+    confidence=0.7,
+    false_positives="a library that logs what it then handles well",
+)
+def logged_exception(evidence: Evidence) -> Iterator[Finding]:
+    own = {_error(log) for log in evidence.run.logs if log.component == OWN_COMPONENT}
+    alike: dict[tuple[object, object], list[LogInfo]] = {}
+    for log in evidence.run.logs:
+        if log.level == "error" and log.attributes.get("error.type"):
+            error = _error(log)
+            if (
+                log.component != OWN_COMPONENT and error not in own
+            ):  # what nobody caught is told elsewhere
+                alike.setdefault(error, []).append(log)
+    for logs in list(alike.values())[:FINDINGS_MAX]:
+        yield _logged(evidence, logs)
+
+
+def _logged(evidence: Evidence, logs: Sequence[LogInfo]) -> Finding:
+    first = logs[0]
+    call = call_behind(evidence, first)
+    ids = [call.id if call else None, *(log.span_id for log in logs)]
+    spans = list(dict.fromkeys(each for each in ids if each is not None and each in evidence.spans))
+    kind, said = (words.one_line(str(part or ""), 100) for part in _error(first))
+    place = say_place(first.attributes.get("error.stack"))
+    where = f" at {place}" if place else ""
+    more = f" ({len(logs)} times)" if len(logs) > 1 else ""
+    return make_finding(
+        evidence,
+        "logged-exception",
+        kind="logged/exception",
+        cause=spans[0] if spans else None,
+        evidence=spans[:EVIDENCE_MAX],
+        message=f"{words.one_line(first.component or 'the program', 40)} logged{more} {kind}: {said}{where}.",
+        command=f"vestige show {evidence.run.info.short_id} --errors",
+    )
+
+
+def _error(log: LogInfo) -> tuple[object, object]:
+    return log.attributes.get("error.type"), log.attributes.get("error.message")
