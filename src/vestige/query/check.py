@@ -76,8 +76,10 @@ def found_in(results: Sequence[CheckResult]) -> list[Finding]:
     return [finding for result in results for finding in result.findings]
 
 
-def _weight(finding: Finding) -> tuple[int, float]:
-    return SEVERITIES.index(finding.severity), -finding.confidence
+def _weight(finding: Finding) -> tuple[int, bool, float]:
+    """What only costs money comes after what went wrong, however sure it is."""
+    costs = finding.kind.startswith("cache/")
+    return SEVERITIES.index(finding.severity), costs, -finding.confidence
 
 
 def _is_health(finding: Finding) -> bool:
