@@ -142,16 +142,55 @@ def test_an_exception_in_a_task_that_nobody_awaits_is_told(
     assert said.attributes["error.message"] == "'nobody awaits this'"
 
 
-def test_a_terminated_program_still_speaks(run_program: RunProgram, read_runs: ReadRuns) -> None:
-    """SIGTERM runs no atexit and no finally; our handler does."""
+def test_a_terminated_program_leaves_its_stacks(
+    run_program: RunProgram, read_runs: ReadRuns
+) -> None:
+    """SIGTERM runs no atexit and no finally: what was open is in the stamp, and who sent nobody knows."""
     run_program(TERMINATED)
 
     runs = read_runs()
-    (said,) = last_words(runs)
-    assert said.attributes["last_words"] == "terminated by SIGTERM"
-    assert "run long > tool wait" in str(said.attributes["open_span_names"])
-    assert int(str(said.attributes["rss_bytes"])) > 1_000_000
-    assert outcome_of(runs, "long") == "interrupted"
+    (run,) = [run for run in runs if run.info.name == "long"]
+    (stamp,) = [line for line in run.logs if "crash" in line.attributes]
+    assert stamp.attributes["fault"] == "terminated by SIGTERM"
+    assert "run long > tool wait" in str(stamp.attributes["open_span_names"])
+    assert stamp.body is not None
+    assert run.info.outcome == "interrupted"
+
+
+@pytest.mark.slow
+def test_a_program_that_is_busy_in_c_is_terminated_at_once(run_program: RunProgram) -> None:
+    """A handler in Python would wait for the main thread, and the program could not be stopped."""
+    done = run_program(
+        """
+        import os, subprocess, vestige
+        with vestige.Recorder().run("busy"):
+            # Later, from outside: here nothing else runs while the sum is made, which takes many minutes.
+            subprocess.Popen(["sh", "-c", f"sleep 0.5; kill -TERM {os.getpid()}"])
+            sum(range(10**11))
+        """
+    )
+
+    assert done.returncode == -signal.SIGTERM
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_handler_that_a_program_puts_on_top_stays_when_we_leave(
+    run_program: RunProgram, when: str
+) -> None:
+    done = run_program(
+        f"""
+        import os, signal, sys, vestige
+        mine = lambda *_: sys.exit(7)
+        if {when == "before"}:
+            signal.signal(signal.SIGTERM, mine)
+        recorder = vestige.Recorder()
+        signal.signal(signal.SIGTERM, mine)
+        recorder.close()
+        os.kill(os.getpid(), signal.SIGTERM)
+        """
+    )
+
+    assert done.returncode == 7
 
 
 def test_a_fatal_signal_leaves_its_stack(run_program: RunProgram, read_runs: ReadRuns) -> None:

@@ -7,6 +7,7 @@ import sys
 import pytest
 from planted import all_findings, findings, recording, span_named
 
+import vestige
 from conftest import RunProgram
 from vestige.home import Home
 from vestige.query.checks import crash
@@ -217,6 +218,40 @@ def test_an_exception_that_wraps_a_model_call_s_names_that_call(
 
     assert found.cause == span_named(home, "chat", run="program.py").id
     assert "RuntimeError: Connection error., after llm chat" in found.message
+
+
+DEADLOCK = """
+import os, signal, threading, vestige
+
+taken = threading.Lock()
+taken.acquire()
+
+def wait_for_ever(ready):
+    ready.set()
+    taken.acquire()
+
+with vestige.Recorder().run("agent"):
+    ready = threading.Event()
+    threading.Thread(target=wait_for_ever, args=(ready,), daemon=True).start()
+    ready.wait()
+    os.kill(os.getpid(), signal.SIGTERM)
+"""
+
+
+def test_of_a_program_that_hung_until_it_was_stopped_is_told_where_it_stood(
+    home: Home, run_program: RunProgram
+) -> None:
+    """Each of its threads, in its own code; and `span` shows what is around that."""
+    run_program(DEADLOCK)
+
+    (found,) = findings(home, crash.crash)
+    with vestige.open(home.root) as debugger:
+        shown = str(debugger.span(found.cause))
+
+    assert found.kind == "crash/SIGTERM"
+    assert "Stood at program.py:" in found.message
+    assert "in wait_for_ever; program.py:" in found.message
+    assert "thread at program.py:" in shown
 
 
 STOPS_ITS_CHILD = """

@@ -15,7 +15,7 @@ from vestige.query import words
 from vestige.query.checks import check, make_finding
 from vestige.query.checks.saying import named
 from vestige.query.evidence import Evidence
-from vestige.query.stacks import say_place
+from vestige.query.stacks import say_place, say_standing
 from vestige.record.finding import Finding
 from vestige.record.run import LogInfo, Node, SpanInfo
 from vestige.record.types import OWN_COMPONENT, Attributes
@@ -36,8 +36,9 @@ _FAULTS = {
     "Floating point exception": "SIGFPE",
     "Illegal instruction": "SIGILL",
     "Stack overflow": "SIGSEGV",
+    "terminated by SIGTERM": "SIGTERM",
 }
-"""What faulthandler writes, and the signal that it means."""
+"""What the stamp says of a fault, and the signal that it means."""
 
 
 @check(
@@ -48,7 +49,7 @@ _FAULTS = {
     confidence=0.98,
     false_positives="a process that somebody stopped on purpose (a hint, where an idle one is stopped by its parent); "
     "whether a SIGKILL was the OOM killer is a guess",
-    version=2,
+    version=3,
 )
 def crash(evidence: Evidence) -> Iterator[Finding]:
     stamps = (log for log in evidence.run.logs if _is_stamp(log, died=True))
@@ -63,6 +64,10 @@ def _died(evidence: Evidence, stamp: LogInfo) -> Finding:
     oom = " Probably out of memory." if kind == "crash/oom" else ""
     fault = stamp.attributes.get("fault")
     said = f" Fault: {words.one_line(str(fault), 120)}." if fault else ""
+    raw = evidence.raw(stamp.body) if stamp.body is not None else None
+    if fault and kind == "crash/SIGTERM":
+        stood = say_standing((raw or b"").decode(errors="replace"))
+        said = f" Stood at {stood}." if stood else ""
     stopped = kind == "crash/SIGTERM" and _is_idle_child(evidence, stamp)
     if stopped:
         said += " Its parent outlived it, and probably stopped it, as pools do."
