@@ -9,6 +9,7 @@ command goes on; its journal is taken in by whoever reads next.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -26,6 +27,9 @@ from vestige.limits import TICK_S
 from vestige.recorder import Recorder
 from vestige.writer import PARENT_VARIABLE
 
+_PYTHON = re.compile(r"(?:^|/)(?:python|pypy)[0-9.]*$")
+_BESIDE = re.compile(r"run|exec|[0-9.]+[smhd]?|[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
+"""Words of those who start programs: `uv run`, `timeout 60`, `env A=b`."""
 FORWARDED = ("SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGWINCH", "SIGCONT")
 
 
@@ -66,13 +70,18 @@ def run_command(
 
 
 def _label(command: Sequence[str], masked: Sequence[str]) -> str:
-    """`python agent.py --fast` is called agent.py: the interpreter says nothing, and a secret must not."""
-    for word, shown in zip(command[1:], masked[1:], strict=True):
-        if word == "-c":
-            break  # what follows is a program's text, and no name
-        if not word.startswith("-") and word == shown:
+    """`python agent.py --fast` is called agent.py, and so is `uv run agent.py`: what starts it says
+    nothing, and a secret must not."""
+    at = next((at for at, word in enumerate(command) if _PYTHON.search(word)), 0)
+    skip = False
+    for word, shown in zip(command[at + 1 :], masked[at + 1 :], strict=True):
+        if word in ("-c", "-"):
+            break  # what follows is a program's text or its arguments, and no name
+        said = not skip and not word.startswith("-") and word == shown
+        skip = word in ("-W", "-X")
+        if said and (_PYTHON.search(command[at]) or not _BESIDE.fullmatch(word)):
             return os.path.basename(word)
-    return os.path.basename(command[0])
+    return os.path.basename(command[at])
 
 
 def _supervise(home: Home, command: Sequence[str], env: Mapping[str, str], run: Span) -> int:
