@@ -24,6 +24,7 @@ from vestige.emit.span import Span
 from vestige.errors import NotFoundError, UsageError, VestigeError
 from vestige.home import Home
 from vestige.limits import TICK_S
+from vestige.record.types import Status
 from vestige.recorder import Recorder
 from vestige.writer import PARENT_VARIABLE
 
@@ -93,10 +94,15 @@ def _supervise(home: Home, command: Sequence[str], env: Mapping[str, str], run: 
             raise
         _collect_until_exit(home, child)
     ended = Exit(child.returncode, SYSTEM.now_ns())
-    status = "ok" if ended.code == 0 else "interrupted" if ended.code < 0 else "error"
-    run.end(status=status, attributes={**ended.attributes, "pid": child.pid})
+    run.end(status=_status(ended.code), attributes={**ended.attributes, "pid": child.pid})
     _collect_rest(home)
     return ended.code
+
+
+def _status(code: int) -> Status:
+    if code == -signal.SIGINT:
+        return "cancelled"  # Ctrl-C
+    return "ok" if code == 0 else "interrupted" if code < 0 else "error"
 
 
 def _spawn(command: Sequence[str], env: Mapping[str, str]) -> subprocess.Popen[bytes]:

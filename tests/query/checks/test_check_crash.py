@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
 import pytest
-from planted import all_findings, findings, recording, span_named
+from planted import all_findings, evidence_of, findings, recording, span_named
 
 import vestige
 from conftest import RunProgram
@@ -218,6 +219,31 @@ def test_an_exception_that_wraps_a_model_call_s_names_that_call(
 
     assert found.cause == span_named(home, "chat", run="program.py").id
     assert "RuntimeError: Connection error., after llm chat" in found.message
+
+
+STOPPED = """
+import os, signal, vestige
+with vestige.default_recorder().logger("agent").span("wait", type="tool"):
+    os.kill(os.getpid(), signal.SIGINT)
+    signal.pause()
+"""
+
+
+def test_ctrl_c_is_no_crash(home: Home, run_program: RunProgram) -> None:
+    """The run is cancelled, as the documents say; where it stood is told."""
+    done = run_program(STOPPED, command=VESTIGE_RUN)
+
+    (found,) = findings(home, *ALL, name="program.py")
+    with evidence_of(home, "program.py") as evidence:
+        outcome = evidence.run.info.outcome
+        ends = {span.type: span.status for span in evidence.run.spans}
+
+    assert done.returncode == 128 + signal.SIGINT
+    assert outcome == "cancelled"
+    assert ends == {"run": "cancelled", "process": "cancelled", "tool": "cancelled"}
+    assert (found.kind, found.severity) == ("stopped/keyboard", "warning")
+    assert "stopped from the keyboard: KeyboardInterrupt" in found.message
+    assert "program.py:" in found.message
 
 
 DEADLOCK = """

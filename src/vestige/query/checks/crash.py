@@ -181,6 +181,8 @@ def _uncaught(
         kind = "crash/oom"
     elif error_type == "SystemExit":
         kind = "crash/exit"
+    elif error_type == "KeyboardInterrupt":
+        kind, how = "stopped/keyboard", "stopped from the keyboard"
     # What is said of a call stands in full at the call, and where comes after it.
     said = words.one_line(str(attributes.get("error.message") or ""), 80 if call else 160)
     where = f", raised in {words.one_line(chain[0].name, 60)}" if chain else ""
@@ -193,6 +195,7 @@ def _uncaught(
         evidence,
         "uncaught-exception",
         kind=kind,
+        severity="warning" if kind == "stopped/keyboard" else "error",
         confidence=confidence,
         cause=chain[0].id if chain else call.id if call else _known(evidence, span_id),
         evidence=[span.id for span in chain[:EVIDENCE_MAX]] or ([call.id] if call else []),
