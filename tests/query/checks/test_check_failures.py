@@ -75,6 +75,21 @@ def test_a_failed_call_is_made_good_by_the_same_request(
     assert [each.severity for each in findings(home, failures.failed_call)] == found
 
 
+@pytest.mark.parametrize(("code", "kinds"), [(None, ["call/given-up"]), (200, [])])
+def test_a_call_that_was_given_up_without_an_answer_is_a_hint(
+    home: Home, code: int | None, kinds: list[str]
+) -> None:
+    """As by `asyncio.wait_for`. Who closes a stream early has had his answer."""
+    told = {"status_code": code} if code else {"error__type": "asyncio.exceptions.CancelledError"}
+    with recording(home) as run:
+        ask(run, "answer", "cancelled", **told)
+
+    found = findings(home, failures.failed_call)
+
+    assert [each.kind for each in found] == kinds
+    assert {each.severity for each in found} <= {"hint"}
+
+
 def test_what_other_checks_explain_is_not_told_twice(home: Home) -> None:
     """A request sent again and again, and one that is too long."""
     with recording(home) as run:

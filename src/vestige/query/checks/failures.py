@@ -29,7 +29,7 @@ _BAD_ENDS = frozenset(["error", "timeout", "interrupted"])
 @check(
     "failed-call",
     title="A model call failed, and was not made good",
-    looks_at="llm spans that ended with an error or a timeout, and whether the same request was answered later",
+    looks_at="llm spans that ended with an error or a timeout, or were given up, and whether the same request was answered later",
     severity="error",
     confidence=0.9,
     false_positives="a program that does as well without the answer, or asks another model: a hint, "
@@ -41,7 +41,9 @@ def failed_call(evidence: Evidence) -> Iterator[Finding]:
         alike.setdefault((_kind(call), say_error(evidence, call)), []).append(call)
     for (kind, said), calls in list(alike.items())[:FINDINGS_MAX]:
         more = f" ({len(calls)} calls, this is the first)" if len(calls) > 1 else ""
-        how = "broke off in its answer" if kind == "call/broken-stream" else "failed"
+        how = _HOW.get(kind, "failed")
+        if kind == "call/given-up" and calls[0].duration_ns is not None:
+            how += f" after {words.duration(calls[0].duration_ns)} without a byte of an answer"
         yield make_finding(
             evidence,
             "failed-call",
@@ -53,6 +55,7 @@ def failed_call(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
+_HOW = {"call/broken-stream": "broke off in its answer", "call/given-up": "was cancelled"}
 _GRAVITY: Sequence[Severity] = ("error", "warning", "hint")
 
 
@@ -61,10 +64,16 @@ def _not_made_good(evidence: Evidence) -> Iterator[SpanInfo]:
     for call in evidence.model_calls:
         by_request.setdefault(_request_of(call), []).append(call)
     for calls in by_request.values():
-        if is_storm(calls) or calls[-1].status not in FAILED:
+        if is_storm(calls) or not (calls[-1].status in FAILED or _is_given_up(calls[-1])):
             continue
         if not was_too_long(evidence, calls[-1]):
             yield calls[-1]
+
+
+def _is_given_up(call: SpanInfo) -> bool:
+    """Cancelled while nothing had come: `asyncio.wait_for`, and a sub-agent that hangs."""
+    told = call.attributes
+    return call.status == "cancelled" and "status_code" not in told and "error.type" in told
 
 
 def _request_of(call: SpanInfo) -> object:
@@ -75,6 +84,8 @@ def _request_of(call: SpanInfo) -> object:
 
 
 def _severity(evidence: Evidence, call: SpanInfo) -> Severity:
+    if call.status == "cancelled":
+        return "hint"  # it may be meant: the first of several answers is enough
     beside = evidence.beside("llm", call)
     if any(
         each.status == "ok" and evidence.places[each.id] > evidence.places[call.id]
@@ -88,6 +99,8 @@ def _kind(call: SpanInfo) -> str:
     code = call.attributes.get("status_code")
     if call.status == "timeout":
         return "call/timeout"
+    if call.status == "cancelled":
+        return "call/given-up"
     if not isinstance(code, int):
         return "call/not-reached"
     if code < 400:
