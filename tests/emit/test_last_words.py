@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from conftest import ReadRuns, RunProgram
+from vestige.home import Home
 from vestige.record.run import LogInfo, Run
 
 UNCAUGHT = """
@@ -171,6 +172,23 @@ def test_a_program_that_is_busy_in_c_is_terminated_at_once(run_program: RunProgr
     )
 
     assert done.returncode == -signal.SIGTERM
+
+
+def test_a_child_that_is_terminated_before_it_became_another_program_is_no_fault_of_ours(
+    home: Home, run_program: RunProgram
+) -> None:
+    """Until then it has our file."""
+    done = run_program(
+        """
+        import os, signal, subprocess, vestige
+        with vestige.Recorder().run("r"):
+            stop = lambda: os.kill(os.getpid(), signal.SIGTERM)
+            print(subprocess.Popen(["true"], preexec_fn=stop).wait())
+        """
+    )
+
+    assert done.stdout.split() == [str(-signal.SIGTERM)]
+    assert list(home.faults.iterdir()) == []
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

@@ -157,8 +157,7 @@ class LastWords:
         self._fault_file.close()
         self._fault_file = None
         try:
-            if self._fault_path.stat().st_size == 0:
-                self._fault_path.unlink()
+            self._fault_path.unlink()  # we live: what it may hold is of a child that was to become another
         except OSError:
             pass
 
