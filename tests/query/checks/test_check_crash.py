@@ -242,7 +242,10 @@ def test_ctrl_c_is_no_crash(home: Home, run_program: RunProgram) -> None:
     assert outcome == "cancelled"
     assert ends == {"run": "cancelled", "process": "cancelled", "tool": "cancelled"}
     assert (found.kind, found.severity) == ("stopped/keyboard", "warning")
-    assert "stopped from the keyboard: KeyboardInterrupt" in found.message
+    assert (
+        "stopped from the keyboard: KeyboardInterrupt, raised in wait at program.py:"
+        in found.message
+    )
     assert "program.py:" in found.message
 
 

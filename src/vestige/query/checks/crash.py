@@ -199,7 +199,7 @@ def _uncaught(
         confidence=confidence,
         cause=chain[0].id if chain else call.id if call else _known(evidence, span_id),
         evidence=[span.id for span in chain[:EVIDENCE_MAX]] or ([call.id] if call else []),
-        message=f"{words.one_line(how, 80)}: {words.one_line(error_type, 60)}: {said}{where}.",
+        message=f"{words.one_line(how, 80)}: {words.one_line(error_type, 60)}{f': {said}' if said else ''}{where}.",
     )
 
 

@@ -24,4 +24,4 @@ def say_error(evidence: Evidence, span: SpanInfo) -> str:
         said = words.one_line(evidence.output(span) or "", 120)
         told = f"exit code {words.one_line(str(code), 20)} {said}".strip()
         return told if code is not None else said or "no message"
-    return words.one_line(f"{error or 'error'}: {message or ''}", 160)
+    return words.one_line(f"{error or 'error'}: {message}" if message else str(error), 160)
