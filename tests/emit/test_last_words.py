@@ -174,6 +174,28 @@ def test_a_program_that_is_busy_in_c_is_terminated_at_once(run_program: RunProgr
     assert done.returncode == -signal.SIGTERM
 
 
+def test_a_server_that_handles_sigterm_and_raises_it_again_is_told(
+    run_program: RunProgram, read_runs: ReadRuns
+) -> None:
+    """It puts back the handler that it found: as uvicorn ends, and its workers."""
+    done = run_program(
+        """
+        import os, signal, vestige
+        recorder = vestige.Recorder()
+        with recorder.run("serving"):
+            found = signal.signal(signal.SIGTERM, lambda *_: print("graceful", flush=True))
+            os.kill(os.getpid(), signal.SIGTERM)
+            signal.signal(signal.SIGTERM, found)
+            signal.raise_signal(signal.SIGTERM)
+        """
+    )
+
+    (said,) = last_words(read_runs())
+    assert done.returncode == -signal.SIGTERM
+    assert done.stdout == "graceful\n"
+    assert said.attributes["last_words"] == "terminated by SIGTERM"
+
+
 def test_a_child_that_is_terminated_before_it_became_another_program_is_no_fault_of_ours(
     home: Home, run_program: RunProgram
 ) -> None:

@@ -17,13 +17,13 @@ from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 from typing import Self
 
-from vestige.clock import SYSTEM
+from vestige.clock import SYSTEM, sleep
 from vestige.collector.crash import Exit
 from vestige.collector.loop import hold
 from vestige.emit.span import Span
 from vestige.errors import NotFoundError, UsageError, VestigeError
 from vestige.home import Home
-from vestige.limits import TICK_S
+from vestige.limits import TERM_PASSED_S, TICK_S
 from vestige.record.types import Status
 from vestige.recorder import Recorder
 from vestige.writer import PARENT_VARIABLE
@@ -192,6 +192,10 @@ class _passing_signals:  # noqa: N801  # reads as a phrase
         if self._child is None:
             self._early.append(number)
         elif number not in (signal.SIGINT, signal.SIGQUIT) or not _is_foreground():
+            if number == signal.SIGTERM:
+                # `timeout` and systemd tell the whole group: a second one would cut off what the
+                # child still writes of the first.
+                sleep(TERM_PASSED_S)
             self._send(self._child, number)
 
     def _send(self, child: subprocess.Popen[bytes], number: int) -> None:

@@ -15,7 +15,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
@@ -140,10 +140,31 @@ class LastWords:
         import faulthandler
         import signal
 
-        free = not _sigterm_is_ours and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-        if self._has_sigterm or free:
+        def leave_stacks() -> None:
             faulthandler.register(signal.SIGTERM, file, all_threads=True, chain=True)
+
+        if self._has_sigterm:
+            leave_stacks()  # in a forked child: from now on in its own file
+        elif not _sigterm_is_ours and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
             _sigterm_is_ours = self._has_sigterm = True
+            leave_stacks()
+            try:
+                signal.signal(signal.SIGTERM, self._terminated)
+            except ValueError:
+                return  # not the main thread: then without what follows
+            # Python now believes that the handler is ours, and gives it to who asks for the one before
+            # him. What the system calls is the default again, and the stacks before it.
+            faulthandler.unregister(signal.SIGTERM)
+            leave_stacks()
+
+    def _terminated(self, number: int, frame: FrameType | None) -> None:
+        """Only of a program that had a handler of its own, and put back what it had found: servers end
+        so, and raise the signal again when they are done."""
+        import signal
+
+        self._tell("terminated by SIGTERM", None)
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
 
     def _unwatch_signals(self) -> None:
         import faulthandler
@@ -169,5 +190,11 @@ class LastWords:
 
         if self._has_sigterm:
             self._has_sigterm = _sigterm_is_ours = False
-            if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            handler = signal.getsignal(signal.SIGTERM)
+            if handler is signal.SIG_DFL or handler == self._terminated:
                 faulthandler.unregister(signal.SIGTERM)
+            try:
+                if handler == self._terminated:
+                    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            except ValueError:
+                pass  # not the main thread
