@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
 import sys
 
 import pytest
 from planted import all_findings, evidence_of, findings, recording, span_named
 
 import vestige
-from conftest import WAIT_S, RunProgram
+from conftest import RunProgram
 from vestige.home import Home
 from vestige.query.checks import crash
 
@@ -283,33 +281,6 @@ def test_of_a_program_that_hung_until_it_was_stopped_is_told_where_it_stood(
     assert "Stood at program.py:" in found.message
     assert "in wait_for_ever; program.py:" in found.message
     assert "thread at program.py:" in shown
-
-
-WAITING = """
-import signal
-def hang():
-    print("ready", flush=True)
-    signal.pause()
-hang()
-"""
-
-
-@pytest.mark.slow
-def test_who_is_stopped_with_the_whole_group_leaves_its_stacks_all_the_same(home: Home) -> None:
-    """As `timeout` and systemd do it: `vestige run` hands the signal on to one who has it already."""
-    for _ in range(3):
-        process = subprocess.Popen(
-            [*VESTIGE_RUN, "-c", WAITING], stdout=subprocess.PIPE, start_new_session=True
-        )
-        assert process.stdout is not None
-        process.stdout.readline()
-        os.killpg(process.pid, signal.SIGTERM)
-        process.communicate(timeout=WAIT_S)
-    with vestige.open(home.root) as debugger:
-        shown = [str(debugger.check(run.short_id)) for run in debugger.list().runs]
-
-    assert len(shown) == 3
-    assert all("Stood at <string>:5 in hang" in text for text in shown)
 
 
 STOPS_ITS_CHILD = """
