@@ -371,6 +371,9 @@ NOTES_MAX = 10_000
 PREVIEW_MAX = 200
 """Characters of a body that are shown before one asks for it."""
 
+TERM_PASSED_S = 0.1
+"""Before `vestige run` hands SIGTERM on: who got it by itself has written where it stood, and is gone."""
+
 END_LINE_S = 0.3
 """What `vestige run` may take at its end to say how it went: a prompt that comes later feels slow."""
 

@@ -26,7 +26,7 @@ from vestige.emit.span import Span
 from vestige.home import Home
 from vestige.limits import OPEN_SPANS_NAMED_MAX
 from vestige.record.redact import Redactor
-from vestige.record.types import OWN_COMPONENT, Link
+from vestige.record.types import OWN_COMPONENT, Link, Status
 
 PARENT_VARIABLE = "VESTIGE_PARENT"
 """`run_id/span_id` of the span that started this process: how a spawned child finds its parent."""
@@ -96,6 +96,7 @@ class Writer:
 
     def detach(self, emitter: Emitter) -> None:
         """A recorder leaves; the last one closes the process span and the journal."""
+        emitter.finish()
         self.report()
         with _alive_lock:
             if not self._leave(emitter):
@@ -109,7 +110,7 @@ class Writer:
             return False
         for span in (self.process_span, self._root):
             if span is not None and not span.ended:
-                span.end(status="error" if self._died else "ok")
+                span.end(status=self._how_it_ends())
         self._emitters.clear()
         if _alive.get(self.home) is self:
             del _alive[self.home]
@@ -119,6 +120,11 @@ class Writer:
         if os.environ.get(PARENT_VARIABLE) == self._published:
             _set_variable(PARENT_VARIABLE, self._original_parent)
         return True
+
+    def _how_it_ends(self) -> Status:
+        if not self._died:
+            return "ok"
+        return "cancelled" if isinstance(self.death, KeyboardInterrupt) else "error"
 
     # --- this process ------------------------------------------------------------------------------
 

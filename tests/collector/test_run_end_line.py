@@ -119,3 +119,17 @@ def test_a_store_that_cannot_be_read_changes_no_exit_code(home: Home) -> None:
 
     assert code == 0
     assert "Traceback" not in said
+
+
+def test_a_command_whose_inside_was_not_recorded_says_so(home: Home) -> None:
+    """A Python that Vestige is not installed for looks like a good run of nothing otherwise."""
+    code, said = on_a_terminal("--", sys.executable, "-I", "-S", "-c", "pass")
+    number = said.split()[1]
+    check = subprocess.run(
+        [sys.executable, "-m", "vestige", "check", number],
+        capture_output=True, text=True, timeout=30,
+    )  # fmt: skip
+
+    assert code == 0
+    assert ", nothing inside was recorded (no Python, or one without Vestige). Next: " in said
+    assert "[hint] health/unrecorded" in check.stdout

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from conftest import ReadRuns, RunProgram
+from vestige.collector import supervise
 from vestige.collector.loop import hold
 from vestige.home import Home
 from vestige.query.show import stamps
@@ -378,3 +379,27 @@ def test_signals_reach_the_command_of_a_run_that_is_not_recorded(home: Home) -> 
     process.stdout.close()
 
     assert code == 9
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("python agent.py --fast", "agent.py"),
+        ("/venv/bin/python3.12 -X dev -W error src/agent.py x", "agent.py"),
+        ("python -m agent x", "agent"),
+        ("python -c text x", "python"),
+        ("python - x y", "python"),
+        ("uv run agent.py", "agent.py"),
+        ("poetry run python agent.py", "agent.py"),
+        ("env A=b timeout 60 python3 -u agent.py", "agent.py"),
+        ("uv run my-agent serve", "my-agent"),
+        ("./agent.sh 3", "agent.sh"),
+        ("bash agent.sh", "agent.sh"),
+    ],
+)
+def test_a_run_is_named_after_the_program_and_not_after_what_starts_it(
+    command: str, name: str
+) -> None:
+    words = command.split()
+
+    assert supervise._label(words, words) == name

@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from conftest import ReadRuns, RunProgram
+from vestige.home import Home
 from vestige.record.run import LogInfo, Run
 
 UNCAUGHT = """
@@ -142,16 +143,94 @@ def test_an_exception_in_a_task_that_nobody_awaits_is_told(
     assert said.attributes["error.message"] == "'nobody awaits this'"
 
 
-def test_a_terminated_program_still_speaks(run_program: RunProgram, read_runs: ReadRuns) -> None:
-    """SIGTERM runs no atexit and no finally; our handler does."""
+def test_a_terminated_program_leaves_its_stacks(
+    run_program: RunProgram, read_runs: ReadRuns
+) -> None:
+    """SIGTERM runs no atexit and no finally: what was open is in the stamp, and who sent nobody knows."""
     run_program(TERMINATED)
 
     runs = read_runs()
-    (said,) = last_words(runs)
+    (run,) = [run for run in runs if run.info.name == "long"]
+    (stamp,) = [line for line in run.logs if "crash" in line.attributes]
+    assert stamp.attributes["fault"] == "terminated by SIGTERM"
+    assert "run long > tool wait" in str(stamp.attributes["open_span_names"])
+    assert stamp.body is not None
+    assert run.info.outcome == "interrupted"
+
+
+@pytest.mark.slow
+def test_a_program_that_is_busy_in_c_is_terminated_at_once(run_program: RunProgram) -> None:
+    """A handler in Python would wait for the main thread, and the program could not be stopped."""
+    done = run_program(
+        """
+        import os, subprocess, vestige
+        with vestige.Recorder().run("busy"):
+            # Later, from outside: here nothing else runs while the sum is made, which takes many minutes.
+            subprocess.Popen(["sh", "-c", f"sleep 0.5; kill -TERM {os.getpid()}"])
+            sum(range(10**11))
+        """
+    )
+
+    assert done.returncode == -signal.SIGTERM
+
+
+def test_a_server_that_handles_sigterm_and_raises_it_again_is_told(
+    run_program: RunProgram, read_runs: ReadRuns
+) -> None:
+    """It puts back the handler that it found: as uvicorn ends, and its workers."""
+    done = run_program(
+        """
+        import os, signal, vestige
+        recorder = vestige.Recorder()
+        with recorder.run("serving"):
+            found = signal.signal(signal.SIGTERM, lambda *_: print("graceful", flush=True))
+            os.kill(os.getpid(), signal.SIGTERM)
+            signal.signal(signal.SIGTERM, found)
+            signal.raise_signal(signal.SIGTERM)
+        """
+    )
+
+    (said,) = last_words(read_runs())
+    assert done.returncode == -signal.SIGTERM
+    assert done.stdout == "graceful\n"
     assert said.attributes["last_words"] == "terminated by SIGTERM"
-    assert "run long > tool wait" in str(said.attributes["open_span_names"])
-    assert int(str(said.attributes["rss_bytes"])) > 1_000_000
-    assert outcome_of(runs, "long") == "interrupted"
+
+
+def test_a_child_that_is_terminated_before_it_became_another_program_is_no_fault_of_ours(
+    home: Home, run_program: RunProgram
+) -> None:
+    """Until then it has our file."""
+    done = run_program(
+        """
+        import os, signal, subprocess, vestige
+        with vestige.Recorder().run("r"):
+            stop = lambda: os.kill(os.getpid(), signal.SIGTERM)
+            print(subprocess.Popen(["true"], preexec_fn=stop).wait())
+        """
+    )
+
+    assert done.stdout.split() == [str(-signal.SIGTERM)]
+    assert list(home.faults.iterdir()) == []
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_handler_that_a_program_puts_on_top_stays_when_we_leave(
+    run_program: RunProgram, when: str
+) -> None:
+    done = run_program(
+        f"""
+        import os, signal, sys, vestige
+        mine = lambda *_: sys.exit(7)
+        if {when == "before"}:
+            signal.signal(signal.SIGTERM, mine)
+        recorder = vestige.Recorder()
+        signal.signal(signal.SIGTERM, mine)
+        recorder.close()
+        os.kill(os.getpid(), signal.SIGTERM)
+        """
+    )
+
+    assert done.returncode == 7
 
 
 def test_a_fatal_signal_leaves_its_stack(run_program: RunProgram, read_runs: ReadRuns) -> None:

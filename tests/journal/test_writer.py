@@ -288,6 +288,18 @@ def test_programs_that_close_and_open_files_do_not_get_our_descriptor(home: Home
     journal.close()
 
 
+def test_a_line_after_the_end_is_dropped_without_a_word(
+    home: Home, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The interpreter drops objects after goodbye: nothing is wrong with the disk then."""
+    journal = JournalWriter(home, WRITER)
+    journal.close()
+
+    assert not journal.write(b"late\n")
+    assert journal.dropped == 1
+    assert capsys.readouterr().err == ""
+
+
 @pytest.mark.parametrize("fsync", ["none", "periodic", "record"])
 def test_every_fsync_mode_writes(home: Home, fsync: str) -> None:
     """They differ in what a power cut costs, not in what a reader sees."""

@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from conftest import RunProgram
 from vestige import Recorder
 from vestige.home import Home
-from vestige.query.stacks import FRAMES_SHOWN, read_frames, say_frames, say_place
+from vestige.query.stacks import (
+    FRAMES_SHOWN,
+    read_frames,
+    say_dump,
+    say_frames,
+    say_place,
+    say_standing,
+)
 from vestige.transfer import open_path
 
 FOREIGN = (
@@ -23,6 +30,42 @@ FOREIGN = (
     "    raise TimeoutError()\n"
     "TimeoutError\n"
 )
+
+
+RECORDED = FOREIGN.replace(
+    '  File "/venv/lib',
+    '  File "/src/vestige/wire/httpx_hook.py", line 45, in handle_request\n'
+    "    call(transport, request)\n"
+    '  File "/venv/lib',
+)
+
+DUMP = """Thread 0x00007f1 (most recent call first):
+  File "/app/agent.py", line 8 in one
+  File "/usr/lib/python3.11/threading.py", line 975 in run
+
+Thread 0x00007f2 (most recent call first):
+  File "/usr/lib/python3.11/threading.py", line 331 in wait
+  File "/src/vestige/journal/writer.py", line 258 in _keep
+
+Current thread 0x00007f3 (most recent call first):
+  File "/usr/lib/python3.11/threading.py", line 1132 in _wait_for_tstate_lock
+  File "/app/agent.py", line 14 in <module>
+"""
+
+
+def test_our_own_frames_are_no_program_s() -> None:
+    """Wherever Vestige is installed: what called from there is the program."""
+    assert say_place(RECORDED) == say_place(FOREIGN)
+
+
+def test_of_a_dump_each_thread_is_told_but_the_journal_s() -> None:
+    """The innermost first; where it stood is the program's own line."""
+    assert say_standing(DUMP) == "agent.py:8 in one; agent.py:14 in <module>"
+    assert say_dump(DUMP) == [
+        "thread at agent.py:8 in one < threading.py:975 in run",
+        "thread at threading.py:1132 in _wait_for_tstate_lock < agent.py:14 in <module>",
+    ]
+    assert (say_standing(""), say_dump("no dump")) == ("", [])
 
 
 def failing(depth: int) -> str:

@@ -62,7 +62,7 @@ def test_what_was_not_looked_at_is_a_question_mark_with_the_command(failed: Home
 
     assert rows["long"].endswith("?")
     assert not rows["open"].endswith("?") and not rows["good"].endswith("?")
-    assert text.splitlines()[-1].endswith(f"vestige check {number}")
+    assert text.splitlines()[-1] == f"?: not examined yet: vestige check {number}"
 
 
 def test_no_time_left_means_not_looked_at(failed: Home) -> None:
@@ -104,6 +104,23 @@ def test_the_top_of_stored_findings_is_what_check_would_tell_first(home: Home) -
         told = in_chains(debugger._run(info.id), findings)[0][0]
 
     assert listed.kind == told.kind == "outer"
+
+
+def test_what_only_costs_money_comes_after_what_went_wrong(home: Home) -> None:
+    """Of one severity, and surer."""
+    with Recorder(home, last_words=False) as recorder, recorder.run("agent") as run:
+        cached, looped = run.child("chat", type="llm"), run.child("search", type="tool")
+        cached.end()
+        looped.end()
+    findings = [
+        found("cache/prefix-changed", "warning", 0.95, cached.id),
+        found("loop/exact", "warning", 0.9, looped.id),
+    ]
+    with vestige.open(home.root) as debugger:
+        (info,) = debugger.list().runs
+        told = [chain[0].kind for chain in in_chains(debugger._run(info.id), findings)]
+
+    assert told == ["loop/exact", "cache/prefix-changed"]
 
 
 def test_a_crash_of_the_whole_process_hides_nothing_that_was_found_in_it(home: Home) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import httpx
@@ -47,6 +48,20 @@ with httpx.stream("POST", sys.argv[1], json=body) as response:
     os.kill(os.getpid(), signal.SIGKILL)
 """
 
+LEFT = """
+import sys
+import httpx
+client = httpx.Client()
+body = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+kept = []
+for word in sys.argv[2:]:
+    response = client.send(client.build_request("POST", sys.argv[1], json=body), stream=True)
+    chunks, came = response.iter_raw(), b""
+    while word.encode() not in came:
+        came += next(chunks)
+    kept.append((response, chunks))
+"""
+
 PLAIN = """
 import sys
 import vestige
@@ -81,6 +96,22 @@ def test_of_a_process_killed_in_a_stream_the_request_and_the_status_are_known(ho
     assert done.returncode == -9
     assert (call.span.status, call["status_code"]) == ("interrupted", 200)
     assert call.request == server.seen[0].body
+
+
+@pytest.mark.slow
+def test_of_a_stream_that_is_left_open_at_the_end_is_kept_what_came(home: Home) -> None:
+    """A program reads as far as it likes and ends: one read as far as the model spoke was whole, and
+    nothing is said on the program's stderr."""
+    command = [sys.executable, "-m", "vestige", "run", "--", sys.executable]
+    with Server(lambda seen: chat_stream(["Hel", "lo"])) as server:
+        done = run_in(home, LEFT, server.url + CHAT, '"stop"', "Hel", command=command)
+    whole, half = calls_in(home)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (whole.span.status, whole["finish_reason"]) == ("ok", "stop")
+    assert (half.span.status, half["response.partial"]) == ("cancelled", True)
+    assert b"Hel" in half.response
+    assert b'"stop"' not in half.response
 
 
 @pytest.mark.slow

@@ -37,6 +37,8 @@ from vestige.record.types import (
 )
 from vestige.store.base import OpenSpan, Store, WriterInfo
 
+TERMINATED = "terminated by SIGTERM"
+
 
 @dataclass(frozen=True, slots=True)
 class Exit:
@@ -180,15 +182,21 @@ def _line(
     if ended is not None:
         attributes |= ended.attributes
     if fault:
-        attributes["fault"] = fault.strip().partition("\n")[0][:200]
+        attributes["fault"] = _fault_title(fault)
     return Log(
         VERSION, writer.writer, seq, at_ns, run_id, OWN_COMPONENT, "error", message,
         last.span_id, attributes, fault,
     )  # fmt: skip
 
 
+def _fault_title(fault: str) -> str:
+    """What faulthandler writes of a fatal signal begins with its name; of SIGTERM, with the stacks."""
+    first = fault.strip().partition("\n")[0]
+    return first[:200] if first.startswith("Fatal ") else TERMINATED
+
+
 def _read_fault(path: Path) -> str | None:
-    """What faulthandler left: the stacks of all threads at a fatal signal."""
+    """What faulthandler left: the stacks of all threads at a fatal signal, or at SIGTERM."""
     try:
         with open(path, "rb") as file:
             return file.read(BODY_INLINE_MAX).decode(errors="replace") or None

@@ -9,6 +9,7 @@ command goes on; its journal is taken in by whoever reads next.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,16 +17,20 @@ from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 from typing import Self
 
-from vestige.clock import SYSTEM
+from vestige.clock import SYSTEM, sleep
 from vestige.collector.crash import Exit
 from vestige.collector.loop import hold
 from vestige.emit.span import Span
 from vestige.errors import NotFoundError, UsageError, VestigeError
 from vestige.home import Home
-from vestige.limits import TICK_S
+from vestige.limits import TERM_PASSED_S, TICK_S
+from vestige.record.types import Status
 from vestige.recorder import Recorder
 from vestige.writer import PARENT_VARIABLE
 
+_PYTHON = re.compile(r"(?:^|/)(?:python|pypy)[0-9.]*$")
+_BESIDE = re.compile(r"run|exec|[0-9.]+[smhd]?|[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
+"""Words of those who start programs: `uv run`, `timeout 60`, `env A=b`."""
 FORWARDED = ("SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGWINCH", "SIGCONT")
 
 
@@ -66,13 +71,18 @@ def run_command(
 
 
 def _label(command: Sequence[str], masked: Sequence[str]) -> str:
-    """`python agent.py --fast` is called agent.py: the interpreter says nothing, and a secret must not."""
-    for word, shown in zip(command[1:], masked[1:], strict=True):
-        if word == "-c":
-            break  # what follows is a program's text, and no name
-        if not word.startswith("-") and word == shown:
+    """`python agent.py --fast` is called agent.py, and so is `uv run agent.py`: what starts it says
+    nothing, and a secret must not."""
+    at = next((at for at, word in enumerate(command) if _PYTHON.search(word)), 0)
+    skip = False
+    for word, shown in zip(command[at + 1 :], masked[at + 1 :], strict=True):
+        if word in ("-c", "-"):
+            break  # what follows is a program's text or its arguments, and no name
+        said = not skip and not word.startswith("-") and word == shown
+        skip = word in ("-W", "-X")
+        if said and (_PYTHON.search(command[at]) or not _BESIDE.fullmatch(word)):
             return os.path.basename(word)
-    return os.path.basename(command[0])
+    return os.path.basename(command[at])
 
 
 def _supervise(home: Home, command: Sequence[str], env: Mapping[str, str], run: Span) -> int:
@@ -84,10 +94,15 @@ def _supervise(home: Home, command: Sequence[str], env: Mapping[str, str], run: 
             raise
         _collect_until_exit(home, child)
     ended = Exit(child.returncode, SYSTEM.now_ns())
-    status = "ok" if ended.code == 0 else "interrupted" if ended.code < 0 else "error"
-    run.end(status=status, attributes={**ended.attributes, "pid": child.pid})
+    run.end(status=_status(ended.code), attributes={**ended.attributes, "pid": child.pid})
     _collect_rest(home)
     return ended.code
+
+
+def _status(code: int) -> Status:
+    if code == -signal.SIGINT:
+        return "cancelled"  # Ctrl-C
+    return "ok" if code == 0 else "interrupted" if code < 0 else "error"
 
 
 def _spawn(command: Sequence[str], env: Mapping[str, str]) -> subprocess.Popen[bytes]:
@@ -177,6 +192,10 @@ class _passing_signals:  # noqa: N801  # reads as a phrase
         if self._child is None:
             self._early.append(number)
         elif number not in (signal.SIGINT, signal.SIGQUIT) or not _is_foreground():
+            if number == signal.SIGTERM:
+                # `timeout` and systemd tell the whole group: a second one would cut off what the
+                # child still writes of the first.
+                sleep(TERM_PASSED_S)
             self._send(self._child, number)
 
     def _send(self, child: subprocess.Popen[bytes], number: int) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from vestige.clock import Clock
 from vestige.record.types import LEVELS, Attributes, BodyInfo, KnownRecord
@@ -32,6 +32,12 @@ NO_ATTRIBUTES: Attributes = {}
 
 def _nothing(value: str) -> None:
     pass
+
+
+class Unfinished(Protocol):
+    """What is still told in pieces when the program ends."""
+
+    def closed(self) -> None: ...
 
 
 class Emitter:
@@ -54,6 +60,7 @@ class Emitter:
         "send_both",
         "seq",
         "span_id",
+        "unfinished",
         "writer",
     )
 
@@ -88,12 +95,19 @@ class Emitter:
         self.writer = writer
         self.seq = seq
         self.open_spans: dict[str, Span] = {}
+        self.unfinished: set[Unfinished] = set()
+        """Answers that come: the rest of one may never be asked for."""
         self.process_run_id = ""
         self.process_span_id: str | None = None
 
     def _one_by_one(self, first: KnownRecord, second: KnownRecord) -> None:
         self.send(first)
         self.send(second)
+
+    def finish(self) -> None:
+        """Goodbye is next: what came of an answer is told now, or never."""
+        for each in list(self.unfinished):
+            each.closed()
 
     def fault(self, what: str) -> None:
         """Count a misuse or a failure of our own; the program goes on."""

@@ -1,8 +1,9 @@
 """Last words: what a process still says when it is about to die.
 
-Hooks for uncaught exceptions (main thread, other threads, asyncio), SIGTERM and the
-fatal signals. Each one first tells `say(how, error)`, then lets happen what would have
-happened: the hook that was there before runs, the signal kills with the same status.
+Hooks for uncaught exceptions (main thread, other threads, asyncio): each one first tells
+`say(how, error)`, then lets happen what would have happened: the hook that was there before
+runs. SIGTERM and the fatal signals leave the stacks of all threads in a file, written in C:
+no Python runs then, and the signal kills at once, with the same status.
 
 Where the runtime gives no chance (SIGKILL, the OOM killer, os._exit), the collector
 stamps the run instead (collector/crash.py).
@@ -29,6 +30,10 @@ _TOLD = "__vestige_told__"
 by its id: the next exception is often made where the last one was."""
 
 
+_sigterm_is_ours = False
+"""A process has one file for the stacks at a SIGTERM; the first that asks has it."""
+
+
 class LastWords:
     """The hooks of one recorder. `install` in the main thread, `uninstall` at its close."""
 
@@ -38,7 +43,7 @@ class LastWords:
         self._fault_file: TextIO | None = None
         self._previous_excepthook: Any = None
         self._previous_threadhook: Any = None
-        self._previous_sigterm: Any = None
+        self._has_faults = self._has_sigterm = False
         self._asyncio_filter: Callable[[Any], bool] | None = None
 
     def install(self) -> None:
@@ -47,8 +52,7 @@ class LastWords:
         self._previous_threadhook = threading.excepthook
         threading.excepthook = self._uncaught_in_thread
         self._watch_asyncio()
-        self._watch_sigterm()
-        self._watch_faults()
+        self._watch_signals()
 
     def uninstall(self) -> None:
         """Restore what was there, wherever nobody has put something on top of it."""
@@ -61,20 +65,16 @@ class LastWords:
             import logging
 
             logging.getLogger("asyncio").removeFilter(self._asyncio_filter)
-        self._unwatch_sigterm()
-        self._unwatch_faults()
+        self._unwatch_signals()
 
     def forked(self, fault_file: Path) -> None:
         """In a forked child: the file for faults is the parent's. Use one of our own."""
+        previous, self._fault_file, self._fault_path = self._fault_file, None, fault_file
+        self._watch_signals()
         if self._fault_file is None:
-            return
-        import faulthandler
-
-        faulthandler.disable()
-        self._fault_file.close()
-        self._fault_file = None
-        self._fault_path = fault_file
-        self._watch_faults()
+            self._unwatch_signals()  # or it would write to a number that may become another file's
+        if previous is not None:
+            previous.close()
 
     # --- exceptions -----------------------------------------------------------------------
 
@@ -120,56 +120,85 @@ class LastWords:
 
     # --- signals --------------------------------------------------------------------------
 
-    def _watch_sigterm(self) -> None:
-        """Only where SIGTERM would simply kill: a program that handles it has its own last words."""
-        import signal
+    def _watch_signals(self) -> None:
+        """A fatal signal (SIGSEGV, SIGABRT, ...) and SIGTERM leave the stacks of all threads in a file,
+        which the collector turns into a record. A faulthandler of the program's own stays."""
+        import faulthandler
 
         try:
-            if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-                self._previous_sigterm = signal.signal(signal.SIGTERM, self._terminated)
-        except ValueError:
-            pass  # not the main thread: signals are not ours to touch
+            assert self._fault_path is not None
+            fd = os.open(self._fault_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            self._fault_file = os.fdopen(fd, "w")
+            if self._has_faults or not faulthandler.is_enabled():
+                faulthandler.enable(self._fault_file, all_threads=True)
+                self._has_faults = True
+            self._watch_sigterm(self._fault_file)
+        except (AssertionError, OSError, RuntimeError):
+            pass  # nowhere to write: then nothing is told
 
-    def _unwatch_sigterm(self) -> None:
+    def _watch_sigterm(self, file: TextIO) -> None:
+        """Only where SIGTERM would simply kill: a program that handles it has its own last words. Not by
+        a handler in Python: that waits for the main thread, which may be in C for ever, and what cannot
+        be stopped any more is another program."""
+        global _sigterm_is_ours
+        import faulthandler
         import signal
 
-        try:
-            if signal.getsignal(signal.SIGTERM) == self._terminated:
-                signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        except ValueError:
-            pass
+        def leave_stacks() -> None:
+            faulthandler.register(signal.SIGTERM, file, all_threads=True, chain=True)
+
+        if self._has_sigterm:
+            leave_stacks()  # in a forked child: from now on in its own file
+        elif not _sigterm_is_ours and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            _sigterm_is_ours = self._has_sigterm = True
+            leave_stacks()
+            try:
+                signal.signal(signal.SIGTERM, self._terminated)
+            except ValueError:
+                return  # not the main thread: then without what follows
+            # Python now believes that the handler is ours, and gives it to who asks for the one before
+            # him. What the system calls is the default again, and the stacks before it.
+            faulthandler.unregister(signal.SIGTERM)
+            leave_stacks()
 
     def _terminated(self, number: int, frame: FrameType | None) -> None:
+        """Only of a program that had a handler of its own, and put back what it had found: servers end
+        so, and raise the signal again when they are done."""
         import signal
 
         self._tell("terminated by SIGTERM", None)
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
 
-    def _watch_faults(self) -> None:
-        """A fatal signal (SIGSEGV, SIGABRT, ...) leaves the stacks of all threads in a file,
-        which the collector turns into a record. A faulthandler of the program's own stays."""
+    def _unwatch_signals(self) -> None:
         import faulthandler
 
-        if self._fault_path is None or faulthandler.is_enabled():
-            return
-        try:
-            fd = os.open(self._fault_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-            self._fault_file = os.fdopen(fd, "w")
-            faulthandler.enable(self._fault_file, all_threads=True)
-        except (OSError, RuntimeError):
-            self._fault_file = None
-
-    def _unwatch_faults(self) -> None:
+        self._unwatch_sigterm()
+        if self._has_faults:
+            faulthandler.disable()
+            self._has_faults = False
         if self._fault_file is None or self._fault_path is None:
             return
-        import faulthandler
-
-        faulthandler.disable()
         self._fault_file.close()
         self._fault_file = None
         try:
-            if self._fault_path.stat().st_size == 0:
-                self._fault_path.unlink()
+            self._fault_path.unlink()  # we live: what it may hold is of a child that was to become another
         except OSError:
             pass
+
+    def _unwatch_sigterm(self) -> None:
+        """Where the program has put a handler of its own on top, that one stays."""
+        global _sigterm_is_ours
+        import faulthandler
+        import signal
+
+        if self._has_sigterm:
+            self._has_sigterm = _sigterm_is_ours = False
+            handler = signal.getsignal(signal.SIGTERM)
+            if handler is signal.SIG_DFL or handler == self._terminated:
+                faulthandler.unregister(signal.SIGTERM)
+            try:
+                if handler == self._terminated:
+                    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            except ValueError:
+                pass  # not the main thread

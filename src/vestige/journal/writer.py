@@ -112,6 +112,9 @@ class JournalWriter:
         return self._drop(OSError("short write"))
 
     def _drop(self, error: OSError) -> bool:
+        if self._fd < 0 and self._stop.is_set():
+            self.dropped += 1
+            return False  # closed: whoever comes now is late, and nothing is wrong with the file
         if self._fd < 0 and self.last_error is not None:
             error = self.last_error  # why there is no file, which says more than its absence
         self.last_error = error

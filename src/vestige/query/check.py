@@ -79,9 +79,14 @@ def found_in(results: Sequence[CheckResult]) -> list[Finding]:
     return [finding for result in results for finding in result.findings]
 
 
-def weight(finding: Finding) -> tuple[int, float]:
-    """The gravest first, of those the surest."""
-    return SEVERITIES.index(finding.severity), -finding.confidence
+def weight(finding: Finding) -> tuple[int, bool, float]:
+    """The gravest first, of those the surest. What only costs money comes after what went wrong, however sure it is."""
+    costs = finding.kind.startswith("cache/")
+    return SEVERITIES.index(finding.severity), costs, -finding.confidence
+
+
+def _is_health(finding: Finding) -> bool:
+    return finding.kind.startswith("health/")
 
 
 Places = Sequence[tuple[str, str | None, str]]
@@ -101,7 +106,8 @@ def chains(places: Places, findings: Sequence[Finding]) -> list[list[Finding]]:
     """Findings by causal chain, each chain's earliest first; the gravest chain first.
 
     Two belong together when they name the same cause, when one's cause stands inside the
-    other's (what everything stands in aside), or is among its evidence.
+    other's (what everything stands in aside), or is among its evidence. What is said about the record
+    (`health/...`) made nothing happen: it begins no chain that others join.
     """
     order = {span_id: number for number, (span_id, _, _) in enumerate(places)}
     parents = {span_id: parent for span_id, parent, _ in places}
@@ -109,14 +115,15 @@ def chains(places: Places, findings: Sequence[Finding]) -> list[list[Finding]]:
     found: list[list[Finding]] = []
     chain_of: dict[str, list[Finding]] = {}
     for finding in sorted(
-        findings, key=lambda each: (order.get(each.cause or "", -1), *weight(each))
+        findings,
+        key=lambda each: (_is_health(each), order.get(each.cause or "", -1), *weight(each)),
     ):
         chain = _chain_above(finding, parents, around, chain_of)
         if chain is None:
             chain = []
             found.append(chain)
         chain.append(finding)
-        if finding.cause is not None:
+        if finding.cause is not None and not _is_health(finding):
             chain_of.setdefault(finding.cause, chain)
             for span_id in finding.evidence:
                 chain_of.setdefault(span_id, chain)

@@ -30,6 +30,8 @@ def end_line(store: Store, run_id: str, at: str = "") -> str | None:
         f" (and {words.counted(more, 'other run')}: {_command('list', '', at)})" if more > 0 else ""
     )
     tokens = f", {words.number(told.tokens)} tokens" if told.tokens else ""
+    if told is own and own.span_count == 1:
+        tokens = ", nothing inside was recorded (no Python, or one without Vestige)"
     return (
         f"{told.short_id} {words.one_line(told.name, 60)}: {words.one_line(told.outcome, 20)}"
         f" after {words.duration(told.duration_ns)}{tokens}{others}."

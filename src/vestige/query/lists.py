@@ -88,7 +88,7 @@ class ListAnswer(Asked):
         first = next((run for run in self.runs if run.id in (self.unseen or ())), None)
         if first is None:
             return []
-        return [f"?: not examined yet, it is long: {self.command('check', first.short_id)}"]
+        return [f"?: not examined yet: {self.command('check', first.short_id)}"]
 
     def _go_on(self) -> str:
         return f"Further back: {self._after(self.next or '')}"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from vestige.errors import VestigeError
@@ -14,7 +14,7 @@ from vestige.query.evidence import Evidence
 from vestige.query.layout import Asked, fit, quoted
 from vestige.query.notes import note_data, note_lines
 from vestige.query.show import log_data, span_data
-from vestige.query.stacks import say_frames
+from vestige.query.stacks import say_dump, say_frames
 from vestige.record.note import Note
 from vestige.record.run import BodyRef, LinkInfo, LogInfo, Run, SpanInfo
 from vestige.store.base import Place, Store
@@ -41,6 +41,8 @@ class SpanAnswer(Asked):
     """`input`, `output`: the beginning; or why there is none."""
     notes: Sequence[Note] = ()
     """What was said about it afterwards."""
+    faults: Mapping[int, str] = field(default_factory=dict)
+    """By the number of the log line that tells of it: the stacks of all threads when a signal came."""
     cost_usd: float | None = None
 
     def lines(self, budget: int) -> list[str]:
@@ -113,6 +115,7 @@ class SpanAnswer(Asked):
                 said = words.one_line(str(log.attributes.get("error.message") or ""), 160)
                 rows.append(f"  {words.one_line(str(error), 60)}: {said}")
                 rows += [f"    {frame}" for frame in say_frames(log.attributes.get("error.stack"))]
+            rows += [f"  {line}" for line in say_dump(self.faults.get(log.seq, ""))]
         if len(self.logs) > NEIGHBOURS_SHOWN:
             rest = len(self.logs) - NEIGHBOURS_SHOWN
             rows.append(
@@ -148,6 +151,7 @@ class SpanAnswer(Asked):
             ],
             "logs": [log_data(log) for log in self.logs],
             "previews": self.previews,
+            "faults": {str(seq): text for seq, text in self.faults.items()},
             "cost_usd": self.cost_usd,
             "notes": note_data([self.span], self.notes),
         }
@@ -168,6 +172,11 @@ def span_answer(store: Store, evidence: Evidence, span_id: str) -> SpanAnswer:
             which: _preview(store.read_body, body)
             for which, body in (("input", span.input), ("output", span.output))
             if body is not None
+        },
+        faults={
+            log.seq: (evidence.raw(log.body) or b"").decode(errors="replace")
+            for log in evidence.logs_of.get(span_id, [])
+            if log.body is not None and "fault" in log.attributes
         },
         notes=[note for note in store.notes(run.info.id) if note.span_id == span_id],
         cost_usd=span_costs([span], evidence.prices).dollars if span.type == "llm" else None,

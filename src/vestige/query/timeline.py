@@ -307,6 +307,8 @@ def _is_usual(key: str, value: object) -> bool:
 def _say_log(log: LogInfo) -> str:
     if is_stamp(log):
         fault = log.attributes.get("fault")
+        if str(fault).removeprefix("terminated by ") in log.message:
+            fault = None  # the parent said so
         said = f": {words.one_line(str(fault), MESSAGE_SHOWN)}" if fault else ""
         return f"!! {words.one_line(log.message, MESSAGE_SHOWN)}{said}"
     parts = [words.one_line(log.level, 20)]

@@ -201,6 +201,7 @@ class Exchange:
         if request_id:
             attributes["request_id"] = request_id
         self._span.set_attributes(attributes)
+        self.place.emitter.unfinished.add(self)
 
     @quiet
     def received(self, chunk: bytes) -> None:
@@ -224,7 +225,7 @@ class Exchange:
 
     @quiet
     def closed(self) -> None:
-        """The program closed the response; perhaps before its end."""
+        """The program closed the response, dropped it, or is over; perhaps before its end."""
         self._end(None, None if self._is_complete() else "cancelled")
 
     def give_up(self, error: Exception) -> None:
@@ -268,6 +269,8 @@ class Exchange:
             attributes["request.headers"] = masked_headers(self.ask.headers)
         elif status is not None:
             attributes["response.partial"] = True
+            if status == "cancelled" and error is None and "finish_reason" in attributes:
+                status = None  # many stop reading where the model stops, before the stream's end
         if self.status is not None and self.status >= 400:
             status = status or "error"
             if error is None:
@@ -288,6 +291,7 @@ class Exchange:
     def _forget(self) -> None:
         """A program may keep its responses, and each keeps its exchange: not the bytes once more."""
         self._answer, self._question, self.ask.body = Tape(), None, b""
+        self.place.emitter.unfinished.discard(self)
 
     def _tell(self, plain: Decoded) -> dict[str, Any]:
         attributes: dict[str, Any] = {}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
 import pytest
-from planted import all_findings, findings, recording, span_named
+from planted import all_findings, evidence_of, findings, recording, span_named
 
+import vestige
 from conftest import RunProgram
 from vestige.home import Home
 from vestige.query.checks import crash
@@ -190,6 +192,95 @@ def test_an_exception_about_a_model_call_names_that_call(
 
     first = span_named(home, "chat", run="program.py")
     assert f"try later, after llm chat ({first.short_id}) failed, at program.py:" in found.message
+    assert (found.cause, found.evidence) == (first.id, [first.id])
+
+
+WRAPPED = """
+import vestige
+log = vestige.default_recorder().logger("agent")
+try:
+    with log.span("chat", type="llm"):
+        try:
+            raise EOFError("peer closed the connection")
+        except EOFError as error:
+            raise ConnectionError("incomplete read") from error
+except ConnectionError as error:
+    raise RuntimeError("Connection error.") from error
+"""
+
+
+def test_an_exception_that_wraps_a_model_call_s_names_that_call(
+    home: Home, run_program: RunProgram
+) -> None:
+    """SDKs wrap what the client wrapped: the two have the innermost in common, and nothing else."""
+    run_program(WRAPPED, command=VESTIGE_RUN)
+
+    (found,) = findings(home, crash.uncaught_exception, name="program.py")
+
+    assert found.cause == span_named(home, "chat", run="program.py").id
+    assert "RuntimeError: Connection error., after llm chat" in found.message
+
+
+STOPPED = """
+import os, signal, vestige
+with vestige.default_recorder().logger("agent").span("wait", type="tool"):
+    os.kill(os.getpid(), signal.SIGINT)
+    signal.pause()
+"""
+
+
+def test_ctrl_c_is_no_crash(home: Home, run_program: RunProgram) -> None:
+    """The run is cancelled, as the documents say; where it stood is told."""
+    done = run_program(STOPPED, command=VESTIGE_RUN)
+
+    (found,) = findings(home, *ALL, name="program.py")
+    with evidence_of(home, "program.py") as evidence:
+        outcome = evidence.run.info.outcome
+        ends = {span.type: span.status for span in evidence.run.spans}
+
+    assert done.returncode == 128 + signal.SIGINT
+    assert outcome == "cancelled"
+    assert ends == {"run": "cancelled", "process": "cancelled", "tool": "cancelled"}
+    assert (found.kind, found.severity) == ("stopped/keyboard", "warning")
+    assert (
+        "stopped from the keyboard: KeyboardInterrupt, raised in wait at program.py:"
+        in found.message
+    )
+    assert "program.py:" in found.message
+
+
+DEADLOCK = """
+import os, signal, threading, vestige
+
+taken = threading.Lock()
+taken.acquire()
+
+def wait_for_ever(ready):
+    ready.set()
+    taken.acquire()
+
+with vestige.Recorder().run("agent"):
+    ready = threading.Event()
+    threading.Thread(target=wait_for_ever, args=(ready,), daemon=True).start()
+    ready.wait()
+    os.kill(os.getpid(), signal.SIGTERM)
+"""
+
+
+def test_of_a_program_that_hung_until_it_was_stopped_is_told_where_it_stood(
+    home: Home, run_program: RunProgram
+) -> None:
+    """Each of its threads, in its own code; and `span` shows what is around that."""
+    run_program(DEADLOCK)
+
+    (found,) = findings(home, crash.crash)
+    with vestige.open(home.root) as debugger:
+        shown = str(debugger.span(found.cause))
+
+    assert found.kind == "crash/SIGTERM"
+    assert "Stood at program.py:" in found.message
+    assert "in wait_for_ever; program.py:" in found.message
+    assert "thread at program.py:" in shown
 
 
 STOPS_ITS_CHILD = """

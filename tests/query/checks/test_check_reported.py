@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+
+import pytest
 from llm_evidence import findings
 
+from vestige.emit.logging_bridge import LoggingHandler
 from vestige.home import Home
 from vestige.query.checks import crash
 from vestige.query.checks.reported import FINDINGS_MAX, reported_error
@@ -45,6 +49,42 @@ def test_what_ended_the_run_is_told_once(home: Home) -> None:
 
     assert findings(home, reported_error) == []
     assert [found.kind for found in findings(home, crash.uncaught_exception)] == ["crash/uncaught"]
+
+
+@pytest.mark.parametrize("level", [logging.ERROR, logging.WARNING])
+def test_a_framework_that_logs_what_it_swallows(home: Home, level: int) -> None:
+    """It answers 500, and the run is ok."""
+    logger = logging.getLogger("shop.errors")
+    with Recorder(home, last_words=False) as recorder, recorder.run("agent") as run:
+        handler = LoggingHandler(recorder)
+        logger.addHandler(handler)
+        with run.span("serve", type="step") as span:
+            for _ in range(2):
+                try:
+                    raise RuntimeError("boom in request 7")
+                except RuntimeError:
+                    logger.log(level, "Exception in application", exc_info=True)
+        logger.removeHandler(handler)
+
+    found = findings(home, reported_error)
+
+    assert [each.cause for each in found] == ([span.id] if level == logging.ERROR else [])
+    assert all("Exception in application: RuntimeError: boom" in each.message for each in found)
+
+
+def test_an_error_about_a_model_call_names_the_call(home: Home) -> None:
+    with Recorder(home, last_words=False) as recorder, recorder.run("agent") as run:
+        call = run.span("chat", type="llm", attributes={"model": "m"})
+        told = {"status_code": 429, "error.type": "HTTP 429", "error.message": "quota is used up"}
+        call.end(status="error", attributes=told)
+        try:
+            raise RuntimeError("Error code: 429 - quota is used up")
+        except RuntimeError as error:
+            run.log.error("no answer", error=error)
+
+    (found,) = findings(home, reported_error)
+
+    assert (found.cause, found.evidence) == (call.id, [call.id, run.id])
 
 
 def test_many_kinds_are_bounded(home: Home) -> None:

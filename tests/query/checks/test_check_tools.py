@@ -82,6 +82,17 @@ def test_a_call_is_no_orphan_whose_result_is_in_the_next_request(home: Home) -> 
     assert findings(home, tools.orphan_call) == []
 
 
+def test_a_call_is_no_orphan_that_is_told_as_text(home: Home) -> None:
+    """As smolagents writes its history: a call as the assistant's text, its result as the user's."""
+    told = {"role": "assistant", "content": "Calling tools:\n[{'id': 'call_1', 'name': 'weather'}]"}
+    seen = {"role": "user", "content": "Observation:\nrain"}
+    with recording(home) as run:
+        think(run, request(), answer(call(OSLO)))
+        think(run, request(told, seen), answer(text="rain"))
+
+    assert findings(home, tools.orphan_call) == []
+
+
 def test_a_call_executed_twice(home: Home) -> None:
     with recording(home) as run:
         think(run, request(), answer(call(OSLO)))

@@ -28,8 +28,8 @@ from vestige.query.evidence import Evidence
 from vestige.record.finding import Finding, Severity
 
 FAMILIES = (
-    "suite", "crash", "reported", "loops", "tools", "infrastructure", "history", "output",
-    "soft_errors", "cache", "pace", "delivery", "health",
+    "suite", "crash", "failed_calls", "reported", "loops", "tools", "infrastructure", "history",
+    "output", "soft_errors", "cache", "pace", "delivery", "health",
 )  # fmt: skip
 """Modules here, in the order in which their findings are told."""
 

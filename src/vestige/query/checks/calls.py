@@ -103,6 +103,17 @@ def latest_results(evidence: Evidence) -> Iterator[tuple[SpanInfo, ToolResult]]:
                 yield call, result
 
 
+def latest_texts(evidence: Evidence) -> list[str]:
+    """What the latest requests tell as plain text: some agents write calls and their results so."""
+    requests = map(evidence.request, evidence.model_calls[: -REQUESTS_LOOKED_AT - 1 : -1])
+    return [
+        message.text
+        for request in requests
+        for message in (request.messages if request is not None else ())
+        if message.role in ("assistant", "user") and message.text
+    ]
+
+
 def _read_all(evidence: Evidence) -> list[ModelCall]:
     spans = evidence.model_calls
     to_read: set[str] = set()

@@ -15,7 +15,7 @@ from vestige.query import words
 from vestige.query.checks import check, make_finding
 from vestige.query.checks.saying import named
 from vestige.query.evidence import Evidence
-from vestige.query.stacks import say_place
+from vestige.query.stacks import say_place, say_standing
 from vestige.record.finding import Finding
 from vestige.record.run import LogInfo, Node, SpanInfo
 from vestige.record.types import OWN_COMPONENT, Attributes
@@ -36,8 +36,9 @@ _FAULTS = {
     "Floating point exception": "SIGFPE",
     "Illegal instruction": "SIGILL",
     "Stack overflow": "SIGSEGV",
+    "terminated by SIGTERM": "SIGTERM",
 }
-"""What faulthandler writes, and the signal that it means."""
+"""What the stamp says of a fault, and the signal that it means."""
 
 
 @check(
@@ -48,7 +49,7 @@ _FAULTS = {
     confidence=0.98,
     false_positives="a process that somebody stopped on purpose (a hint, where an idle one is stopped by its parent); "
     "whether a SIGKILL was the OOM killer is a guess",
-    version=2,
+    version=3,
 )
 def crash(evidence: Evidence) -> Iterator[Finding]:
     stamps = (log for log in evidence.run.logs if _is_stamp(log, died=True))
@@ -63,6 +64,10 @@ def _died(evidence: Evidence, stamp: LogInfo) -> Finding:
     oom = " Probably out of memory." if kind == "crash/oom" else ""
     fault = stamp.attributes.get("fault")
     said = f" Fault: {words.one_line(str(fault), 120)}." if fault else ""
+    raw = evidence.raw(stamp.body) if stamp.body is not None else None
+    if fault and kind == "crash/SIGTERM":
+        stood = say_standing((raw or b"").decode(errors="replace"))
+        said = f" Stood at {stood}." if stood else ""
     stopped = kind == "crash/SIGTERM" and _is_idle_child(evidence, stamp)
     if stopped:
         said += " Its parent outlived it, and probably stopped it, as pools do."
@@ -141,7 +146,7 @@ def _rss_bytes(evidence: Evidence, writer: str) -> int:
     severity="error",
     confidence=0.95,
     false_positives="an exception that leaves its run and is caught outside of it, as a program's way to say no",
-    version=4,
+    version=5,
 )
 def uncaught_exception(evidence: Evidence) -> Iterator[Finding]:
     told: set[tuple[object, object]] = set()
@@ -152,7 +157,7 @@ def uncaught_exception(evidence: Evidence) -> Iterator[Finding]:
             found += 1
             told.add(_error(log.attributes))
             if found <= FINDINGS_MAX:
-                call = _failed_call(evidence, log)
+                call = call_behind(evidence, log)
                 yield _uncaught(evidence, log.attributes, log.span_id, log.message, 0.95, call)
     root = evidence.root
     if root is None or root.status not in ("error", "timeout"):
@@ -176,7 +181,10 @@ def _uncaught(
         kind = "crash/oom"
     elif error_type == "SystemExit":
         kind = "crash/exit"
-    said = words.one_line(str(attributes.get("error.message") or ""), 160)
+    elif error_type == "KeyboardInterrupt":
+        kind, how = "stopped/keyboard", "stopped from the keyboard"
+    # What is said of a call stands in full at the call, and where comes after it.
+    said = words.one_line(str(attributes.get("error.message") or ""), 80 if call else 160)
     where = f", raised in {words.one_line(chain[0].name, 60)}" if chain else ""
     place = say_place(attributes.get("error.stack"))
     if call is not None and not chain:
@@ -187,14 +195,15 @@ def _uncaught(
         evidence,
         "uncaught-exception",
         kind=kind,
+        severity="warning" if kind == "stopped/keyboard" else "error",
         confidence=confidence,
-        cause=chain[0].id if chain else _known(evidence, span_id),
-        evidence=[span.id for span in chain[:EVIDENCE_MAX]],
-        message=f"{words.one_line(how, 80)}: {words.one_line(error_type, 60)}: {said}{where}.",
+        cause=chain[0].id if chain else call.id if call else _known(evidence, span_id),
+        evidence=[span.id for span in chain[:EVIDENCE_MAX]] or ([call.id] if call else []),
+        message=f"{words.one_line(how, 80)}: {words.one_line(error_type, 60)}{f': {said}' if said else ''}{where}.",
     )
 
 
-def _failed_call(evidence: Evidence, log: LogInfo) -> SpanInfo | None:
+def call_behind(evidence: Evidence, log: LogInfo) -> SpanInfo | None:
     """The model call that an SDK's exception is about: the last that failed, if both say the same."""
     failed = (span for span in reversed(evidence.model_calls) if span.status not in ("ok", None))
     message = str(log.attributes.get("error.message") or "")
@@ -205,7 +214,12 @@ def _failed_call(evidence: Evidence, log: LogInfo) -> SpanInfo | None:
         same_code = isinstance(code, int) and code >= 400 and f"code: {code}" in message
         text = str(said or "").rpartition(": ")[2]
         same_text = len(text) >= 8 and text in message
-        same_cause = log.attributes.get("error.cause.type") == call.attributes["error.type"]
+        cause = log.attributes.get("error.cause.type")
+        beneath = ("error.cause.type", "error.cause.message")  # both may wrap a third
+        same_cause = cause == call.attributes["error.type"] or (
+            cause is not None
+            and all(log.attributes.get(name) == call.attributes.get(name) for name in beneath)
+        )
         if same_code or same_text or same_cause:
             return call
     return None

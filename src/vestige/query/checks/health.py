@@ -201,6 +201,30 @@ def unsampled_run(evidence: Evidence) -> Iterator[Finding]:
 
 
 @check(
+    "unrecorded-program",
+    title="Nothing inside the command was recorded",
+    looks_at="a run that `vestige run` opened, without a process in it",
+    severity="hint",
+    confidence=0.95,
+    false_positives="a command that is no Python program, and starts none",
+)
+def unrecorded_program(evidence: Evidence) -> Iterator[Finding]:
+    root, run = evidence.root, evidence.run
+    if root is None or "command" not in root.attributes or "pid" not in root.attributes:
+        return  # of another kind, or it could not be started
+    if len(run.spans) == 1 and run.info.outcome != "running" and root.component == OWN_COMPONENT:
+        yield make_finding(
+            evidence,
+            "unrecorded-program",
+            kind="health/unrecorded",
+            cause=root.id,
+            evidence=[root.id],
+            message="only how the command ended is known: it is no Python program, or Vestige is not installed "
+            "for its Python (`pip install` it there), or that was started with -I, -E or -S.",
+        )
+
+
+@check(
     "partial-run",
     title="The run came in a truncated bundle: its end is not here",
     looks_at=f"attribute `{PARTIAL}` of the run's root span",

@@ -247,8 +247,8 @@ def retry_storm(evidence: Evidence) -> Iterator[Finding]:
     found = 0
     told: set[str] = set()
     for (_, name, _), spans in by_request.items():
-        failed = [span for span in spans if span.status in FAILED]
-        if len(spans) >= ROUNDS_MIN and len(failed) >= ROUNDS_MIN - 1:
+        if is_storm(spans):
+            failed = [span for span in spans if span.status in FAILED]
             told.update(span.id for span in spans)
             found += 1
             if found <= FINDINGS_MAX:
@@ -269,6 +269,12 @@ def retry_storm(evidence: Evidence) -> Iterator[Finding]:
             message=f"{words.one_line(worst.name, 60)} needed attempt {_attempt(worst)}; "
             f"{words.counted(len(attempts), 'request')} reached attempt {ROUNDS_MIN} or more.",
         )
+
+
+def is_storm(same: Sequence[SpanInfo]) -> bool:
+    """Of the calls that sent one request."""
+    failed = sum(span.status in FAILED for span in same)
+    return len(same) >= ROUNDS_MIN and failed >= ROUNDS_MIN - 1
 
 
 def _storm(evidence: Evidence, name: str, failed: list[SpanInfo], sent: int) -> Finding:

@@ -209,7 +209,7 @@ def _growing(evidence: Evidence, calls: list[SpanInfo]) -> Iterator[Finding]:
 )
 def context_pressure(evidence: Evidence) -> Iterator[Finding]:
     calls = evidence.model_calls
-    refused = [span for span in calls if span.status == "error" and _was_too_long(evidence, span)]
+    refused = [span for span in calls if span.status == "error" and was_too_long(evidence, span)]
     if refused:
         yield make_finding(
             evidence,
@@ -246,7 +246,7 @@ def context_pressure(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-def _was_too_long(evidence: Evidence, span: SpanInfo) -> bool:
+def was_too_long(evidence: Evidence, span: SpanInfo) -> bool:
     said = str(span.attributes.get("error.message") or "") or (evidence.output(span) or "")[:4000]
     return _TOO_LONG.search(said) is not None
 

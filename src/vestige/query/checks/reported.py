@@ -1,7 +1,8 @@
 """What the program itself says went wrong: errors that it logged, or whose traceback it printed.
 
-An exception that was caught, told and forgotten is in no status: the run may end well. What other
-witnesses tell better is left to them: the exception that ended the run or its process (crash.py).
+An exception that was caught, told and forgotten is in no status: the run may end well. Where it is about
+a model call, the call is the cause. What other witnesses tell better is left to them: the exception
+that ended the run or its process (crash.py).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from itertools import islice
 
 from vestige.query import words
 from vestige.query.checks import check, make_finding
+from vestige.query.checks.crash import call_behind
 from vestige.query.evidence import Evidence
 from vestige.query.stacks import say_place
 from vestige.record.finding import Finding
@@ -39,15 +41,18 @@ def reported_error(evidence: Evidence) -> Iterator[Finding]:
         if log.level == "error" and log.component != OWN_COMPONENT and _error(log) not in told:
             kinds.setdefault(_kind(log), []).append(log)
     for alike in islice(kinds.values(), FINDINGS_MAX):
-        first = alike[0]
-        within = dict.fromkeys(log.span_id for log in alike if log.span_id in evidence.spans)
+        call = call_behind(evidence, alike[0])
+        ids = [call.id if call else None, *(log.span_id for log in alike)]
+        spans = list(
+            dict.fromkeys(each for each in ids if each is not None and each in evidence.spans)
+        )
         yield make_finding(
             evidence,
             "reported-error",
             kind="error/reported",
-            cause=first.span_id if first.span_id in evidence.spans else None,
-            evidence=[span_id for span_id in within if span_id][:EVIDENCE_MAX],
-            message=_say(first, len(alike)),
+            cause=spans[0] if spans else None,
+            evidence=spans[:EVIDENCE_MAX],
+            message=_say(alike[0], len(alike)),
         )
 
 

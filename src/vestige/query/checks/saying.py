@@ -22,5 +22,6 @@ def say_error(evidence: Evidence, span: SpanInfo) -> str:
     code = span.attributes.get("exit_code")
     if not error and not message:
         said = words.one_line(evidence.output(span) or "", 120)
-        return f"exit code {code} {said}".strip() if code is not None else said or "no message"
-    return words.one_line(f"{error or 'error'}: {message or ''}", 160)
+        told = f"exit code {words.one_line(str(code), 20)} {said}".strip()
+        return told if code is not None else said or "no message"
+    return words.one_line(f"{error or 'error'}: {message}" if message else str(error), 160)

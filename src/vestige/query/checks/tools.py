@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from vestige.query import words
@@ -20,6 +20,7 @@ from vestige.query.checks.calls import (
     as_json,
     asked_calls,
     call_id_of,
+    latest_texts,
     model_calls,
     tool_name_of,
 )
@@ -33,6 +34,8 @@ from vestige.record.run import SpanInfo
 FINDINGS_MAX = 5
 EVIDENCE_MAX = 10
 ARGUMENTS_SHOWN = 100
+ID_MIN = 5
+"""Letters of a call's id that say something where they stand in a text."""
 
 FAILED = frozenset(["error", "timeout"])
 
@@ -84,14 +87,18 @@ def producer_blame(evidence: Evidence) -> Iterator[Finding]:
     looks_at="tool calls in llm outputs without a tool span, or a result in a later request, in a run that is over",
     severity="warning",
     confidence=0.7,
-    false_positives="a call that is the answer (structured output, hand-over), or waits for a person",
-    version=3,
+    false_positives="a call that is the answer (structured output, hand-over), or waits for a person; "
+    "an agent that tells calls and results as text, without their ids",
+    version=4,
 )
 def orphan_call(evidence: Evidence) -> Iterator[Finding]:
     if evidence.run.info.outcome == "running":
         return
     ran = _Ran(evidence)
     orphans = [asked for asked in asked_calls(evidence) if not ran.take(asked)]
+    if orphans:
+        said = latest_texts(evidence)
+        orphans = [asked for asked in orphans if not _is_told(asked, said)]
     what = "it never ran"
     if not evidence.of_type("tool"):  # the wire alone does not see a tool that hangs or raises
         what = "no result came back: it never ran, or did not return (this run records no tools)"
@@ -104,6 +111,12 @@ def orphan_call(evidence: Evidence) -> Iterator[Finding]:
             message=f"{named(asked.span)} asked for {_say_call(asked)}, and {what} "
             f"({words.counted(len(orphans), 'such call')}; the run ended {say_outcome(evidence)}).",
         )
+
+
+def _is_told(asked: Asked, texts: Sequence[str]) -> bool:
+    """Some agents write calls and their results into the history as text: what came of one is said there."""
+    call_id = asked.call.id or ""
+    return len(call_id) >= ID_MIN and any(call_id in text for text in texts)
 
 
 class _Ran:
