@@ -85,8 +85,9 @@ def weight(finding: Finding) -> tuple[int, bool, float]:
     return SEVERITIES.index(finding.severity), costs, -finding.confidence
 
 
-def _is_health(finding: Finding) -> bool:
-    return finding.kind.startswith("health/")
+def _only_says(finding: Finding) -> bool:
+    """Of the record, or by the program itself: what is said made nothing happen."""
+    return finding.kind.startswith(("health/", "error/reported"))
 
 
 Places = Sequence[tuple[str, str | None, str]]
@@ -106,8 +107,8 @@ def chains(places: Places, findings: Sequence[Finding]) -> list[list[Finding]]:
     """Findings by causal chain, each chain's earliest first; the gravest chain first.
 
     Two belong together when they name the same cause, when one's cause stands inside the
-    other's (what everything stands in aside), or is among its evidence. What is said about the record
-    (`health/...`) made nothing happen: it begins no chain that others join.
+    other's (what everything stands in aside), or is among its evidence. What is only said, about
+    the record or by the program, begins no chain that others join.
     """
     order = {span_id: number for number, (span_id, _, _) in enumerate(places)}
     parents = {span_id: parent for span_id, parent, _ in places}
@@ -116,14 +117,14 @@ def chains(places: Places, findings: Sequence[Finding]) -> list[list[Finding]]:
     chain_of: dict[str, list[Finding]] = {}
     for finding in sorted(
         findings,
-        key=lambda each: (_is_health(each), order.get(each.cause or "", -1), *weight(each)),
+        key=lambda each: (_only_says(each), order.get(each.cause or "", -1), *weight(each)),
     ):
         chain = _chain_above(finding, parents, around, chain_of)
         if chain is None:
             chain = []
             found.append(chain)
         chain.append(finding)
-        if finding.cause is not None and not _is_health(finding):
+        if finding.cause is not None and not _only_says(finding):
             chain_of.setdefault(finding.cause, chain)
             for span_id in finding.evidence:
                 chain_of.setdefault(span_id, chain)

@@ -7,11 +7,14 @@ import logging
 import pytest
 from llm_evidence import findings
 
+from conftest import load
 from vestige.emit.logging_bridge import LoggingHandler
 from vestige.home import Home
 from vestige.query.checks import crash
 from vestige.query.checks.reported import FINDINGS_MAX, reported_error
+from vestige.query.debugger import Debugger
 from vestige.recorder import Recorder
+from vestige.store.sqlite import SqliteStore
 
 
 def test_errors_that_were_caught_and_logged_are_told_by_kind_with_their_place(home: Home) -> None:
@@ -85,6 +88,26 @@ def test_an_error_about_a_model_call_names_the_call(home: Home) -> None:
     (found,) = findings(home, reported_error)
 
     assert (found.cause, found.evidence) == (call.id, [call.id, run.id])
+
+
+def test_what_a_program_says_leads_no_chain(home: Home) -> None:
+    """Why comes before that something failed."""
+    with (
+        Recorder(home, last_words=False) as recorder,
+        recorder.run("agent") as run,
+        run.span("desk", type="agent") as desk,
+    ):
+        for _ in range(3):
+            call = desk.child("hold", type="tool", body={"seat": 7})
+            call.end(error=TimeoutError("no seat"))
+        desk.log.error("gave up on the seat")
+    load(home)
+
+    with SqliteStore.open(home.store, readonly=True) as store:
+        debugger = Debugger(store)
+        told = [finding.kind for finding in debugger.check(run.run_id).ordered()]
+
+    assert told == ["loop/exact", "error/reported", "repeated-tool-error"]
 
 
 def test_many_kinds_are_bounded(home: Home) -> None:
