@@ -18,7 +18,7 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, TextIO
 
-from vestige.emit.prints import hushed
+from vestige.emit.hush import hushed
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,7 +15,7 @@ from typing import Any
 
 from vestige.emit import current
 from vestige.emit.exceptions import error_attributes
-from vestige.emit.prints import hushed
+from vestige.emit.hush import hushed
 from vestige.record.values import safe_str
 
 TOLD_MAX = 5_000

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from threading import get_ident
 from types import CodeType, FrameType
 from typing import Any
@@ -24,28 +24,12 @@ from typing import Any
 from vestige.clock import SYSTEM, Now
 from vestige.emit import current
 from vestige.emit.exceptions import error_attributes
+from vestige.emit.hush import HUSHED, hushed
 from vestige.limits import PRINT_MAX, PRINTS_AT_ONCE, PRINTS_PER_S
-
-_hushed: set[int] = set()
-"""Threads that are writing what is told already, or are telling."""
 
 # As terminals have it: colours and movements of the cursor; links and titles.
 _STYLE = re.compile(r"\x1b\[[0-9:;<=>?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?")
 _WRITTEN_OVER = re.compile(r"[^\n]*\r(?=[^\n])")
-
-
-@contextmanager
-def hushed() -> Iterator[None]:
-    """What this thread writes meanwhile is told already."""
-    thread = get_ident()
-    if thread in _hushed:
-        yield
-        return
-    _hushed.add(thread)
-    try:
-        yield
-    finally:
-        _hushed.discard(thread)
 
 
 class Prints:
@@ -62,8 +46,8 @@ class Prints:
     def __call__(self, *arguments: Any) -> Any:
         written = self.write(*arguments)
         thread = get_ident()
-        if thread not in _hushed:
-            _hushed.add(thread)  # a listener may print what it is told
+        if thread not in HUSHED:
+            HUSHED.add(thread)  # a listener may print what it is told
             try:
                 text = arguments[0]
                 if not self._allowance.is_spent:
@@ -73,7 +57,7 @@ class Prints:
             except Exception:  # noqa: BLE001  # the program goes on
                 pass
             finally:
-                _hushed.discard(thread)
+                HUSHED.discard(thread)
         return written
 
     def _take(self, text: str, thread: int, frame: FrameType) -> None:
