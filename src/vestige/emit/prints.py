@@ -107,8 +107,10 @@ class Prints:
                 self._say("warn", said, {"left_out": left_out})
 
     def forget(self) -> None:
-        """In a forked child: what the parent has begun is the parent's."""
+        """In a forked child: what the parent has begun is the parent's, and so are its other threads,
+        whose numbers may be given again."""
         self._unfinished = {}
+        HUSHED.intersection_update((get_ident(),))
 
 
 class _Unfinished:
