@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from conftest import load
+from vestige.clock import FakeClock
 from vestige.home import Home
 from vestige.query.following import Following
 from vestige.recorder import Recorder
@@ -102,8 +103,11 @@ def test_what_has_ended_is_shown_and_what_is_no_run_is_refused(home: Home) -> No
     assert "nothing comes to a file" in refused.stderr
 
 
-def test_nothing_is_told_twice(home: Home) -> None:
-    with Recorder(home, last_words=False) as recorder, recorder.run("agent") as run:
+def test_nothing_is_told_twice_and_all_of_it_in_its_order(home: Home) -> None:
+    """By their numbers: of the two clocks by which a span's end is known, one may be set meanwhile."""
+    clock = FakeClock(step_ns=10**9)
+    clock.monotonic_ns = lambda: 0  # type: ignore[method-assign]
+    with Recorder(home, last_words=False, clock=clock) as recorder, recorder.run("agent") as run:
         run.log.info("same")
         run.log.info("same")
     load(home)
@@ -111,5 +115,6 @@ def test_nothing_is_told_twice(home: Home) -> None:
         loaded = store.load_run(run.run_id)
     following = Following()
 
-    assert [line.text for line in following.news(loaded)][:2] == ["info same", "info same"]
+    told = [line.text for line in following.news(loaded)]
+    assert told == ["info same", "info same", "run agent took 0µs → ok"]
     assert following.news(loaded) == []

@@ -9,7 +9,7 @@ A span is told when it begins, if it lasts until somebody looks, and when it has
 from __future__ import annotations
 
 from vestige.query.timeline import Line, timeline
-from vestige.record.run import LogInfo, Run, time_ns
+from vestige.record.run import LogInfo, Run, put_in_order, time_ns
 
 Fact = tuple[str, int | str, bool]
 """A node, and whether it has ended: of a log line its writer and number, of a span its id."""
@@ -26,7 +26,8 @@ class Following:
     def news(self, run: Run) -> list[Line]:
         """In the order in which it happened."""
         new = [line for line in timeline(run, fold=False) if self._is_new(line)]
-        return sorted(filter(self._is_wanted, new), key=_happened_ns)
+        wanted = filter(self._is_wanted, new)
+        return put_in_order(wanted, lambda line: line.node.writer, _number, _happened_ns)
 
     def _is_new(self, line: Line) -> bool:
         node = line.node
@@ -45,6 +46,13 @@ class Following:
         ):
             return False
         return not self._errors or line.mood in ("error", "stamp")
+
+
+def _number(line: Line) -> int:
+    """Of what is told: of a span that has ended, its end."""
+    node = line.node
+    end = None if isinstance(node, LogInfo) else node.end_seq
+    return end or node.seq or 0
 
 
 def _happened_ns(line: Line) -> int:
