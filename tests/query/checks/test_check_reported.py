@@ -110,6 +110,19 @@ def test_what_a_program_says_leads_no_chain(home: Home) -> None:
     assert told == ["loop/exact", "error/reported", "repeated-tool-error"]
 
 
+def test_what_a_span_tells_of_itself_is_not_told_again(home: Home) -> None:
+    """As a case of a suite that came with its bundle: what failed it is a line, too."""
+    with Recorder(home, last_words=False) as recorder, recorder.run("suite") as run:
+        case = run.child("test_sum", type="test")
+        case.log.error("assert 1 == 2")
+        case.log.error("no such page")
+        case.end(status="error", attributes={"error.message": "assert 1 == 2"})
+
+    (found,) = findings(home, reported_error)
+
+    assert "no such page" in found.message
+
+
 def test_many_kinds_are_bounded(home: Home) -> None:
     with Recorder(home, last_words=False) as recorder, recorder.run("agent") as run:
         for number in range(FINDINGS_MAX * 3):

@@ -2,7 +2,7 @@
 
 An exception that was caught, told and forgotten is in no status: the run may end well. Where it is about
 a model call, the call is the cause. What other witnesses tell better is left to them: the exception
-that ended the run or its process (crash.py).
+that ended the run or its process (crash.py), the assertion that failed a case (suite.py).
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ def reported_error(evidence: Evidence) -> Iterator[Finding]:
     told = _told_by_others(evidence)
     kinds: dict[object, list[LogInfo]] = {}
     for log in evidence.run.logs:
-        if log.level == "error" and log.component != OWN_COMPONENT and _error(log) not in told:
+        if log.level != "error" or log.component == OWN_COMPONENT:
+            continue
+        if _error(log) not in told and not _is_of_span(evidence, log):
             kinds.setdefault(_kind(log), []).append(log)
     for alike in islice(kinds.values(), FINDINGS_MAX):
         call = call_behind(evidence, alike[0])
@@ -64,6 +66,12 @@ def _told_by_others(evidence: Evidence) -> set[tuple[object, object]]:
         attributes = evidence.root.attributes
         told.add((attributes.get("error.type"), attributes.get("error.message")))
     return told - {(None, None)}
+
+
+def _is_of_span(evidence: Evidence, log: LogInfo) -> bool:
+    """Does its span tell the same of itself, as a case of a suite does with what was asserted?"""
+    span = evidence.spans.get(log.span_id or "")
+    return span is not None and span.attributes.get("error.message") == log.message
 
 
 def _error(log: LogInfo) -> tuple[object, object]:
