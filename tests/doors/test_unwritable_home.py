@@ -49,6 +49,15 @@ def python(source: str, home: Home) -> None:
     subprocess.run([sys.executable, "-c", source, str(home.root)], timeout=120)
 
 
+def with_killed(disk: Path) -> Home:
+    """A home with a run that is stored, and one whose journal no collector has seen."""
+    home = Home(disk / "home")
+    record(home, "stored")
+    catch_up(home)
+    python(KILLED, home)
+    return home
+
+
 def fill(disk: Path) -> None:
     with open(disk / "ballast", "wb", buffering=0) as file, pytest.raises(OSError, match="space"):
         while True:
@@ -101,10 +110,7 @@ def test_what_is_stored_is_there_though_nothing_can_be_written(disk: Path, spoil
 @pytest.mark.parametrize("spoil", [fill, make_read_only])
 def test_what_no_collector_has_seen_is_there_too(disk: Path, spoil: Any) -> None:
     """The program that died is why somebody asks: its journal is read into a copy, and stays."""
-    home = Home(disk / "home")
-    record(home, "stored")
-    catch_up(home)
-    python(KILLED, home)
+    home = with_killed(disk)
     spoil(disk)
     before = sorted(home.journal.iterdir())
 
@@ -205,10 +211,7 @@ def served_names(address: str) -> list[str]:
 @pytest.mark.parametrize("spoil", [fill, make_read_only])
 def test_the_viewer_shows_a_copy(disk: Path, spoil: Any) -> None:
     """With what no collector has seen; it says so, and the copy is gone with it."""
-    home = Home(disk / "home")
-    record(home, "stored")
-    catch_up(home)
-    python(KILLED, home)
+    home = with_killed(disk)
     spoil(disk)
     process, said, address = serving("ui", home)
     try:

@@ -11,14 +11,8 @@ from hypothesis import strategies as st
 from conftest import RunProgram
 from vestige import Recorder
 from vestige.home import Home
-from vestige.query.stacks import (
-    FRAMES_SHOWN,
-    read_frames,
-    say_dump,
-    say_frames,
-    say_place,
-    say_standing,
-)
+from vestige.query.dumps import say_dump, say_standing
+from vestige.query.stacks import FRAMES_SHOWN, read_frames, say_frames, say_place
 from vestige.transfer import open_path
 
 FOREIGN = (

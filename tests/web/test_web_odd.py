@@ -63,6 +63,14 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
     return home
 
 
+def export(home: Home, run: str, path: Path) -> None:
+    """As one page that needs no server."""
+    command = [sys.executable, "-m", "vestige", "export", run, "--format", "html"]
+    subprocess.run(
+        [*command, "--home", str(home.root), "-o", str(path)], check=True, capture_output=True
+    )
+
+
 def add_cycle(home: Home, now_ns: int) -> None:
     """Two calls that name each other as parents, and one that began before the run, of a status
     that nobody knows."""
@@ -165,10 +173,7 @@ def test_an_exported_page_has_long_numbers_as_they_were_recorded(
     home: Home, browser: Browser, tmp_path: Path
 ) -> None:
     path = tmp_path / "r3.html"
-    subprocess.run(
-        [sys.executable, "-m", "vestige", "export", "r3", "--format", "html", "--home", str(home.root), "-o", str(path)],
-        check=True, capture_output=True,
-    )  # fmt: skip
+    export(home, "r3", path)
     page = browser.new_page()
     page.goto(f"{path.as_uri()}#/run/r3?view=tree&span=s4")
 
@@ -287,10 +292,7 @@ def test_answers_to_words_that_were_typed_before_are_not_taken(visit: Visit, url
 def test_an_exported_page_has_no_empty_home(visit: Visit, home: Home, browser: Browser) -> None:
     """A link to the list leads to the one run that there is."""
     path: Path = home.root.parent / "r2.html"
-    subprocess.run(
-        [sys.executable, "-m", "vestige", "export", "r2", "--format", "html", "--home", str(home.root), "-o", str(path)],
-        check=True, capture_output=True,
-    )  # fmt: skip
+    export(home, "r2", path)
     page = browser.new_page()
     page.goto(f"{path.as_uri()}#/?q=conversation:x")
 

@@ -125,15 +125,16 @@ class LastWords:
         which the collector turns into a record. A faulthandler of the program's own stays."""
         import faulthandler
 
+        if self._fault_path is None:
+            return
         try:
-            assert self._fault_path is not None
             fd = os.open(self._fault_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             self._fault_file = os.fdopen(fd, "w")
             if self._has_faults or not faulthandler.is_enabled():
                 faulthandler.enable(self._fault_file, all_threads=True)
                 self._has_faults = True
             self._watch_sigterm(self._fault_file)
-        except (AssertionError, OSError, RuntimeError):
+        except (OSError, RuntimeError):
             pass  # nowhere to write: then nothing is told
 
     def _watch_sigterm(self, file: TextIO) -> None:

@@ -10,11 +10,12 @@ from vestige.errors import VestigeError
 from vestige.limits import PREVIEW_MAX
 from vestige.query import words
 from vestige.query.costs import span_costs
+from vestige.query.dumps import say_dump
 from vestige.query.evidence import Evidence
 from vestige.query.layout import Asked, fit, quoted
 from vestige.query.notes import note_data, note_lines
 from vestige.query.show import log_data, span_data
-from vestige.query.stacks import say_dump, say_frames
+from vestige.query.stacks import say_frames
 from vestige.record.note import Note
 from vestige.record.run import BodyRef, LinkInfo, LogInfo, Run, SpanInfo
 from vestige.store.base import Place, Store

@@ -14,8 +14,9 @@ from vestige.limits import GIB
 from vestige.query import words
 from vestige.query.checks import check, make_finding
 from vestige.query.checks.saying import named
+from vestige.query.dumps import say_standing
 from vestige.query.evidence import Evidence
-from vestige.query.stacks import say_place, say_standing
+from vestige.query.stacks import say_place
 from vestige.record.finding import Finding
 from vestige.record.run import LogInfo, Node, SpanInfo
 from vestige.record.types import OWN_COMPONENT, Attributes
