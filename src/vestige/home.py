@@ -5,6 +5,7 @@
   journal/                  <writer>.<generation>.ndjson, one per process and generation
   bodies/                   <writer>-<seq>: bodies too long for a journal line, until taken in
   faults/                   <writer>.txt: what faulthandler wrote while its process died
+  asks/                     <writer>: that process is asked where it stands (emit/watch.py)
   store.db                  the store (SQLite)
   collector.lock            held by whoever takes journals in
   spool/                    <bundle id>/: a home per debug bundle that is being captured
@@ -52,6 +53,10 @@ class Home(msgspec.Struct, frozen=True):
     @property
     def faults(self) -> Path:
         return self.root / "faults"
+
+    @property
+    def asks(self) -> Path:
+        return self.root / "asks"
 
     @property
     def store(self) -> Path:
@@ -114,6 +119,9 @@ class Home(msgspec.Struct, frozen=True):
 
     def fault_file(self, writer: str) -> Path:
         return self.faults / f"{writer}.txt"
+
+    def ask_file(self, writer: str) -> Path:
+        return self.asks / writer
 
     def journal_files(self, folder: Path | None = None) -> list[tuple[str, int, Path]]:
         """All journal files as (writer, generation, path), oldest generation of a writer first."""

@@ -61,6 +61,17 @@ OPEN_SPANS_TRACKED_MAX = 10_000
 OPEN_SPANS_NAMED_MAX = 20
 """Open spans that a last word names; the collector knows them all."""
 
+SILENCE_S = 30.0
+"""A process that has recorded nothing for so long writes down where it stands; then again when it has lasted
+twice as long, so that one that waits for days says so twenty times."""
+
+STANDING_STACKS_MAX = 100
+STANDING_FRAMES_MAX = 100
+"""Different stacks of threads and tasks that are written down, and the innermost frames of each."""
+
+STANDING_RUNS_MAX = 8
+"""Open runs of a process that are told where it stands."""
+
 ASKED_RUNS_MAX = 64
 """Runs whose models' tool calls are remembered, for the tools to say who asked for them."""
 

@@ -53,7 +53,7 @@ class Recorder:
     """Records this process. Cheap to make, safe to share between threads; close it or just exit.
 
     `home`: where to write (default `$VESTIGE_HOME` or `~/.vestige`).
-    `level`, `sample`, `fsync`, `last_words`: see settings.py; arguments win over settings.
+    `level`, `sample`, `fsync`, `last_words`, `silence_s`: see settings.py; arguments win over settings.
     `redact`: turn the central pass off only where no secret can be, e.g. in a benchmark.
     `collect`: also keep a collector process running beside this one (companion.py).
     `quick_start`: what looks for secrets is built in parts, as lines need them: sooner ready, but a
@@ -74,6 +74,7 @@ class Recorder:
         redact: bool = True,
         secrets: Iterable[str] = (),
         last_words: bool | None = None,
+        silence_s: float | None = None,
         collect: bool = False,
         quick_start: bool = False,
         sinks: Sequence[Listener] = (),
@@ -124,7 +125,9 @@ class Recorder:
             self._suspicious = self._redactor.suspicious if self._redactor else _never
             self._write = self._writer.journal.write
             self._writer.attach(
-                self._emitter, last_words if last_words is not None else given.last_words
+                self._emitter,
+                last_words if last_words is not None else given.last_words,
+                silence_s if silence_s is not None else given.silence_s,
             )
         atexit.register(self.close)
 
@@ -247,7 +250,7 @@ class Recorder:
                 joined.home,
                 joined.id,
                 fsync=self._fsync,  # type: ignore[arg-type]  # checked in __init__
-                on_check=joined.report,
+                on_check=joined.check,
             )
 
         return join(self.home, clock, open_journal)

@@ -6,6 +6,7 @@
     VESTIGE_SAMPLE      0..1: the share of runs that is recorded in full
     VESTIGE_FSYNC       none, periodic, record
     VESTIGE_LAST_WORDS  0: install no hooks for uncaught errors and signals
+    VESTIGE_SILENCE     after so long without a record, e.g. 2m, write down where all threads stand; 0: never
     VESTIGE_WIRE        0: under `vestige run` and in pytest, do not record HTTP calls to model providers
     VESTIGE_LOGS        0: under `vestige run` and in pytest, do not record what goes through `logging`
     VESTIGE_PRINTS      0: under `vestige run`, do not record what is printed
@@ -43,6 +44,7 @@ from vestige.limits import (
     PRICES_MAX,
     RETENTION_AGE_S,
     RETENTION_BODY_BYTES,
+    SILENCE_S,
     SUM_MAX,
 )
 
@@ -69,6 +71,7 @@ class Settings(msgspec.Struct, frozen=True):
     sample: float = 1.0
     fsync: str = "periodic"
     last_words: bool = True
+    silence_s: float = SILENCE_S
     wire: bool = True
     logs: bool = True
     prints: bool = True
@@ -95,6 +98,7 @@ def read_settings(home: Home, env: Mapping[str, str] | None = None) -> Settings:
         sample=read("sample", _share, 1.0),
         fsync=read("fsync", _one_of("none", "periodic", "record"), "periodic"),
         last_words=read("last_words", _flag, True),
+        silence_s=read("silence", parse_duration, SILENCE_S),
         wire=read("wire", _flag, True),
         logs=read("logs", _flag, True),
         prints=read("prints", _flag, True),

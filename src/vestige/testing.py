@@ -27,10 +27,11 @@ class MemoryJournal:
 
     def __init__(self) -> None:
         self.lines: list[bytes] = []
-        self.dropped = 0
+        self.dropped = self.written_bytes = 0
 
     def write(self, line: bytes) -> bool:
         self.lines.append(line)
+        self.written_bytes += len(line)
         return True
 
     def take_losses(self) -> Counter[str]:

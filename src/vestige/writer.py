@@ -13,9 +13,9 @@ import sys
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FrameType
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from vestige.clock import Clock
 from vestige.emit import current, threads
@@ -24,9 +24,12 @@ from vestige.emit.last_words import LastWords
 from vestige.emit.logger import Logger
 from vestige.emit.span import Span
 from vestige.home import Home
-from vestige.limits import OPEN_SPANS_NAMED_MAX
+from vestige.limits import OPEN_SPANS_NAMED_MAX, STANDING_RUNS_MAX
 from vestige.record.redact import Redactor
 from vestige.record.types import OWN_COMPONENT, Link, Status
+
+if TYPE_CHECKING:
+    from vestige.emit.watch import Due, Watch
 
 PARENT_VARIABLE = "VESTIGE_PARENT"
 """`run_id/span_id` of the span that started this process: how a spawned child finds its parent."""
@@ -36,6 +39,7 @@ class Journal(Protocol):
     """What a writer needs of its journal."""
 
     dropped: int
+    written_bytes: int
 
     def write(self, line: bytes) -> bool: ...
 
@@ -70,6 +74,8 @@ class Writer:
         self._open_runs: dict[str, Span] = {}
         self._lock = threading.RLock()  # as the journal's: last words may come at any point
         self._last_words: LastWords | None = None
+        self._watch: Watch | None = None
+        self._silence_s = 0.0
         self._root: Span | None = None
         self.process_span: Span | None = None
         self._reported_faults = 0
@@ -81,11 +87,13 @@ class Writer:
 
     # --- recorders come and go -------------------------------------------------------------------
 
-    def attach(self, emitter: Emitter, last_words: bool) -> None:
+    def attach(self, emitter: Emitter, last_words: bool, silence_s: float = 0) -> None:
         """A recorder joins; the first one opens the process span, through its own emitter."""
         emitter.begin(self.id, self.seq)
         self._emitters.append(emitter)
         if self.process_span is None:
+            self._silence_s = silence_s
+            self._watch = self._make_watch()
             self._open_process(self._original_parent, "spawned by")
             threads.install()
         else:
@@ -178,6 +186,48 @@ class Writer:
 
     # --- what it says about itself ---------------------------------------------------------------
 
+    def check(self) -> None:
+        """About once a second, in the journal's thread."""
+        self.report()
+        watch = self._watch
+        if watch is None or not self._emitters:
+            return
+        due = watch.due(self.journal.written_bytes)
+        if due is None:
+            return
+        try:
+            self._say_where_it_stands(due)
+        except Exception as error:  # noqa: BLE001  # stacks move while one looks; the journal's thread goes on
+            self._emitters[0].fault(f"where it stands is not known: {type(error).__name__}")
+        watch.spoke(self.journal.written_bytes)
+
+    def _make_watch(self) -> Watch:
+        from vestige.emit.watch import Watch  # with the first recorder, not with vestige
+
+        return Watch(self.clock, self._silence_s, self.home.ask_file(self.id))
+
+    def _say_where_it_stands(self, due: Due) -> None:
+        from vestige.emit.standing import look
+
+        standing = look()
+        attributes: dict[str, object] = {"standing": True, "threads": standing.threads, "tasks": standing.tasks}  # fmt: skip
+        if due.asked:
+            attributes["asked"] = due.asked
+        told = f"{due.why}; stands at {standing.at or 'no line of its own'}"
+        for span in self._innermost(due.run_id):
+            self._own_logger(span)._say("info", told, attributes, standing.text)
+
+    def _innermost(self, run_id: str) -> Sequence[Span | None]:
+        """What was last begun in each open run, or in the one that is meant; if none is, the process."""
+        found: dict[str, Span] = {}
+        for emitter in list(self._emitters):
+            found |= {span.run_id: span for span in list(emitter.open_spans.values())}
+        if run_id:
+            return [found.get(run_id)]
+        if self.process_span is not None and len(found) > 1:
+            found.pop(self.process_span.run_id, None)
+        return [*found.values()][-STANDING_RUNS_MAX:] or [None]
+
     def report(self) -> None:
         """Losses and misuse since the last report, as records: they must not stay a number
         in a process that may die."""
@@ -234,6 +284,7 @@ class Writer:
         self.seq = itertools.count(1)
         for emitter in self._emitters:
             emitter.begin(self.id, self.seq)
+        self._watch = self._make_watch()
         self.journal.restart(self.id)
         if about_to_exec:
             return

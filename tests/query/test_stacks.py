@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from conftest import RunProgram
 from vestige import Recorder
 from vestige.home import Home
-from vestige.query.dumps import say_dump, say_standing
+from vestige.query.dumps import say_dump, say_threads
 from vestige.query.stacks import FRAMES_SHOWN, read_frames, say_frames, say_place
 from vestige.transfer import open_path
 
@@ -54,12 +54,12 @@ def test_our_own_frames_are_no_program_s() -> None:
 
 def test_of_a_dump_each_thread_is_told_but_the_journal_s() -> None:
     """The innermost first; where it stood is the program's own line."""
-    assert say_standing(DUMP) == "agent.py:8 in one; agent.py:14 in <module>"
+    assert say_threads(DUMP) == "agent.py:8 in one; agent.py:14 in <module>"
     assert say_dump(DUMP) == [
         "thread at agent.py:8 in one < threading.py:975 in run",
         "thread at threading.py:1132 in _wait_for_tstate_lock < agent.py:14 in <module>",
     ]
-    assert (say_standing(""), say_dump("no dump")) == ("", [])
+    assert (say_threads(""), say_dump("no dump")) == ("", [])
 
 
 def failing(depth: int) -> str:

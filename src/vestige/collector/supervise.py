@@ -47,7 +47,8 @@ def run_command(
     """
     if not command:
         raise UsageError("run: no command given. Write `vestige run -- COMMAND ...`.")
-    with Recorder(home, last_words=False) as recorder:
+    # Silent as long as the command runs; where that one stands is the question.
+    with Recorder(home, last_words=False, silence_s=0) as recorder:
         if not recorder.enabled:
             with _passing_signals() as passing:
                 child = passing.to(_spawn(command, env))

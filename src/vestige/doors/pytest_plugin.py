@@ -84,12 +84,14 @@ class BundlePlugin:
         name = config.getoption("vestige_suite") or config.getini("vestige_suite") or config.rootpath.name  # fmt: skip
         environment = dict(os.environ)  # before the recorder puts its own into it
         texts = Texts(environment)
-        name = texts.message(name or "tests")
-        spans = (
-            TestSpans.start_suite(name, texts.secrets) if config.getini("vestige_record") else None
-        )
+        name = str(name or "tests")
+        spans = None
+        if config.getini("vestige_record"):
+            spans = TestSpans.start_suite(name, texts.secrets)
         if spans is not None:
-            texts.share(spans.redactor)
+            texts.share(
+                spans.redactor
+            )  # first: with its scanner, the exact rules need not be loaded
         self._suite = SuiteRecorder(
             root,
             name,

@@ -272,12 +272,12 @@ def _text_rows(data: bytes, room: int) -> tuple[list[str], int]:
         last = number == len(texts) - 1
         if last and not text and rows:
             break
-        row = "| " + _visible(text)
+        row = "| " + visible(text)
         price = count_tokens(row) + 1
         if price > room:
             kept = _longest(text, room - 2)
             if kept:
-                rows.append("| " + _visible(text[:kept]))
+                rows.append("| " + visible(text[:kept]))
                 shown += len(text[:kept].encode(errors="surrogateescape"))
             break
         room -= price
@@ -291,14 +291,15 @@ def _longest(text: str, room: int) -> int:
     low, high = 0, min(len(text), max(0, room) * 4)
     while low < high:
         middle = (low + high + 1) // 2
-        if count_tokens("| " + _visible(text[:middle])) <= room:
+        if count_tokens("| " + visible(text[:middle])) <= room:
             low = middle
         else:
             high = middle - 1
     return low
 
 
-def _visible(text: str) -> str:
+def visible(text: str) -> str:
+    """What a terminal would obey, as escapes; lines stay lines."""
     return _UNSEEN.sub(_escape, text)
 
 

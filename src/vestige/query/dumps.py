@@ -1,6 +1,6 @@
 """What faulthandler left of a process: where each of its threads stood when a signal came.
 
-    say_standing(dump)      # 'agent.py:8 in search; agent.py:30 in wait'
+    say_threads(dump)      # 'agent.py:8 in search; agent.py:30 in wait'
     say_dump(dump)          # a line for each thread
 
 Unlike a traceback (stacks.py) it has the innermost frame first, and no code. Pure.
@@ -52,7 +52,7 @@ def say_dump(dump: str) -> list[str]:
     return [*told, f"… {words.counted(left, 'thread')} more"] if left else told
 
 
-def say_standing(dump: str) -> str:
+def say_threads(dump: str) -> str:
     """Where each thread of a dump stood in the program's own code, if it was there."""
     first = (next((each for each in frames if each.is_own), None) for frames in read_dump(dump))
     stood = [str(frame) for frame in first if frame is not None]

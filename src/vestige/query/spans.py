@@ -16,6 +16,7 @@ from vestige.query.layout import Asked, fit, quoted
 from vestige.query.notes import note_data, note_lines
 from vestige.query.show import log_data, span_data
 from vestige.query.stacks import say_frames
+from vestige.query.standing import is_standing, say_stacks
 from vestige.record.note import Note
 from vestige.record.run import BodyRef, LinkInfo, LogInfo, Run, SpanInfo
 from vestige.store.base import Place, Store
@@ -44,6 +45,8 @@ class SpanAnswer(Asked):
     """What was said about it afterwards."""
     faults: Mapping[int, str] = field(default_factory=dict)
     """By the number of the log line that tells of it: the stacks of all threads when a signal came."""
+    stacks: Mapping[int, str] = field(default_factory=dict)
+    """The same for the last line that tells where the process stood (emit/watch.py)."""
     cost_usd: float | None = None
 
     def lines(self, budget: int) -> list[str]:
@@ -117,6 +120,7 @@ class SpanAnswer(Asked):
                 rows.append(f"  {words.one_line(str(error), 60)}: {said}")
                 rows += [f"    {frame}" for frame in say_frames(log.attributes.get("error.stack"))]
             rows += [f"  {line}" for line in say_dump(self.faults.get(log.seq, ""))]
+            rows += [f"  {line}" for line in say_stacks(self.stacks.get(log.seq, ""))]
         if len(self.logs) > NEIGHBOURS_SHOWN:
             rest = len(self.logs) - NEIGHBOURS_SHOWN
             rows.append(
@@ -153,6 +157,7 @@ class SpanAnswer(Asked):
             "logs": [log_data(log) for log in self.logs],
             "previews": self.previews,
             "faults": {str(seq): text for seq, text in self.faults.items()},
+            "stacks": {str(seq): text for seq, text in self.stacks.items()},
             "cost_usd": self.cost_usd,
             "notes": note_data([self.span], self.notes),
         }
@@ -161,12 +166,13 @@ class SpanAnswer(Asked):
 def span_answer(store: Store, evidence: Evidence, span_id: str) -> SpanAnswer:
     run, spans = evidence.run, evidence.spans
     span = spans[span_id]
+    logs = evidence.logs_of.get(span_id, [])
     return SpanAnswer(
         run=run,
         span=span,
         parent=spans.get(span.parent_id) if span.parent_id else None,
         children=[each for each in evidence.children.get(span_id, []) if each.id != span_id],
-        logs=evidence.logs_of.get(span_id, []),
+        logs=logs,
         links=evidence.links_of.get(span_id, []),
         linked_from=store.links_to(run.info.id, span_id),
         previews={
@@ -174,14 +180,20 @@ def span_answer(store: Store, evidence: Evidence, span_id: str) -> SpanAnswer:
             for which, body in (("input", span.input), ("output", span.output))
             if body is not None
         },
-        faults={
-            log.seq: (evidence.raw(log.body) or b"").decode(errors="replace")
-            for log in evidence.logs_of.get(span_id, [])
-            if log.body is not None and "fault" in log.attributes
-        },
+        faults=_texts(evidence, [log for log in logs if "fault" in log.attributes]),
+        stacks=_texts(evidence, [log for log in logs if is_standing(log)][-1:]),
         notes=[note for note in store.notes(run.info.id) if note.span_id == span_id],
         cost_usd=span_costs([span], evidence.prices).dollars if span.type == "llm" else None,
     )
+
+
+def _texts(evidence: Evidence, logs: Sequence[LogInfo]) -> dict[int, str]:
+    """The bodies of log lines, by the numbers of these."""
+    return {
+        log.seq: (evidence.raw(log.body) or b"").decode(errors="replace")
+        for log in logs
+        if log.body is not None
+    }
 
 
 def _telling(logs: Sequence[LogInfo]) -> list[LogInfo]:

@@ -8,6 +8,7 @@ from vestige.clock import FakeClock
 from vestige.emit.span import Span
 from vestige.home import Home
 from vestige.query.checks import pace
+from vestige.recorder import Recorder
 
 SECOND = 10**9
 
@@ -43,6 +44,26 @@ def test_slow_work_that_is_always_slow_is_no_stall(home: Home) -> None:
         work(run, clock, 500, "once")
 
     assert findings(home, pace.stalled_step) == []
+
+
+def test_a_step_that_stalled_says_where_it_stood(home: Home) -> None:
+    """As the process wrote it down meanwhile; here it is asked to, which needs no waiting."""
+    clock = FakeClock()
+    recorder = Recorder(home, clock=clock)
+    with recorder.run("agent") as run:
+        for _ in range(3):
+            work(run, clock, 1)
+        with run.child("fetch", "tool"):
+            clock.advance(90 * SECOND)
+            home.asks.mkdir()
+            home.ask_file(recorder.writer).write_text(f"{run.run_id} k")
+            recorder._writer.check()
+    recorder.close()
+
+    (found,) = findings(home, pace.stalled_step)
+
+    assert "; stood at test_check_pace.py:" in found.message
+    assert findings(home, pace.standstill) == []  # it is over
 
 
 def ask(run: Span, tokens: int, **attributes: object) -> Span:

@@ -24,7 +24,7 @@ SECTIONS: Final = {
         "overview": "read", "outline": "view", "state": "view", "files": "view", "ui": "ui",
     },
     "Find the cause": {
-        "check": "ask", "why": "ask", "span": "read", "body": "read", "segments": "view",
+        "check": "ask", "why": "ask", "stacks": "stacks", "span": "read", "body": "read", "segments": "view",
         "grep": "ask", "diff": "ask", "compare": "ask", "replay": "replay",
     },
     "Ask all runs": {"stats": "ask", "trends": "view", "sql": "ask", "schema": "ask"},

@@ -79,7 +79,7 @@ def asked_of(
 def print_answer(answer: Answer, as_json: bool, budget: int | None) -> None:
     """As text or as JSON; bad news is the exit code."""
     if as_json:
-        _print_json(answer.data(), None if answer.dense else 2)
+        print_json(answer.data(), None if answer.dense else 2)
     else:
         from vestige.query.budget import within
 
@@ -103,7 +103,7 @@ def _style(mood: str) -> dict[str, object]:
     return {**style, "bold": True} if kind else style
 
 
-def _print_json(data: object, indent: int | None) -> None:
+def print_json(data: object, indent: int | None) -> None:
     import json
 
     click.echo(json.dumps(data, ensure_ascii=False, indent=indent))

@@ -14,9 +14,10 @@ from vestige.limits import GIB
 from vestige.query import words
 from vestige.query.checks import check, make_finding
 from vestige.query.checks.saying import named
-from vestige.query.dumps import say_standing
+from vestige.query.dumps import say_threads
 from vestige.query.evidence import Evidence
 from vestige.query.stacks import say_place
+from vestige.query.standing import last_standing, say_standing
 from vestige.record.finding import Finding
 from vestige.record.run import LogInfo, Node, SpanInfo
 from vestige.record.types import OWN_COMPONENT, Attributes
@@ -50,7 +51,7 @@ _FAULTS = {
     confidence=0.98,
     false_positives="a process that somebody stopped on purpose (a hint, where an idle one is stopped by its parent); "
     "whether a SIGKILL was the OOM killer is a guess",
-    version=3,
+    version=4,
 )
 def crash(evidence: Evidence) -> Iterator[Finding]:
     stamps = (log for log in evidence.run.logs if _is_stamp(log, died=True))
@@ -67,8 +68,11 @@ def _died(evidence: Evidence, stamp: LogInfo) -> Finding:
     said = f" Fault: {words.one_line(str(fault), 120)}." if fault else ""
     raw = evidence.raw(stamp.body) if stamp.body is not None else None
     if fault and kind == "crash/SIGTERM":
-        stood = say_standing((raw or b"").decode(errors="replace"))
+        stood = say_threads((raw or b"").decode(errors="replace"))
         said = f" Stood at {stood}." if stood else ""
+    standing = last_standing(evidence.run, stamp.writer)
+    if standing is not None and not said:
+        said = f" Before that {say_standing(standing)}."
     stopped = kind == "crash/SIGTERM" and _is_idle_child(evidence, stamp)
     if stopped:
         said += " Its parent outlived it, and probably stopped it, as pools do."

@@ -12,6 +12,7 @@ from vestige.query import words
 from vestige.query.checks import check, make_finding
 from vestige.query.checks.calls import model_calls
 from vestige.query.evidence import Evidence
+from vestige.query.standing import is_standing, last_standing, standing_in
 from vestige.record.finding import Finding
 from vestige.record.run import SpanInfo
 
@@ -70,6 +71,7 @@ _TOO_LONG = re.compile(
     severity="warning",
     confidence=0.7,
     false_positives="work of very different sizes under one name; waiting for a person",
+    version=2,
 )
 def stalled_step(evidence: Evidence) -> Iterator[Finding]:
     by_name: dict[tuple[str, str], list[SpanInfo]] = {}
@@ -93,6 +95,7 @@ def stalled_step(evidence: Evidence) -> Iterator[Finding]:
     inner.sort(key=lambda each: -_duration(evidence, each[0]))
     for span, usual in inner[:FINDINGS_MAX]:
         took = _duration(evidence, span)
+        place = standing_in(evidence, span)
         yield make_finding(
             evidence,
             "stalled-step",
@@ -100,8 +103,31 @@ def stalled_step(evidence: Evidence) -> Iterator[Finding]:
             evidence=[span.id, *(s.id for s in by_name[span.type, span.name] if s is not span)][:4],
             message=f"{words.one_line(span.type, 20)} {words.one_line(span.name, 60)} took "
             f"{words.duration(took)}; usual here is {words.duration(int(usual))} "
-            f"({took / max(usual, 1):.0f} times that).",
+            f"({took / max(usual, 1):.0f} times that){f'; stood at {place}' if place else ''}.",
         )
+
+
+@check(
+    "standstill",
+    title="A program that still runs, and has said nothing for long",
+    looks_at="where the process wrote down that it stands, and whether anything came after it",
+    severity="warning",
+    confidence=0.6,
+    false_positives="waiting for a person, for a request, or for a model that takes its time",
+)
+def standstill(evidence: Evidence) -> Iterator[Finding]:
+    if evidence.run.info.outcome != "running":
+        return  # how it ended tells it, or where it took so long
+    for writer in {log.writer: None for log in evidence.run.logs if is_standing(log)}:
+        last = last_standing(evidence.run, writer)
+        if last is not None:
+            yield make_finding(
+                evidence,
+                "standstill",
+                cause=last.span_id if last.span_id in evidence.spans else None,
+                message=f"{words.one_line(last.message, 240)}.",
+                command=f"vestige stacks {evidence.run.info.short_id}",
+            )
 
 
 def _duration(evidence: Evidence, span: SpanInfo) -> int:
