@@ -591,7 +591,7 @@ def test_a_report_goes_on_while_other_threads_count_faults(home: Home) -> None:
         thread.start()
         try:
             for _ in range(100):
-                recorder._writer.report()
+                recorder._writer.voice.report()
         finally:
             over.set()
             thread.join()

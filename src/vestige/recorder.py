@@ -250,7 +250,7 @@ class Recorder:
                 joined.home,
                 joined.id,
                 fsync=self._fsync,  # type: ignore[arg-type]  # checked in __init__
-                on_check=joined.check,
+                on_check=lambda: joined.voice.check(),  # made after its journal
             )
 
         return join(self.home, clock, open_journal)

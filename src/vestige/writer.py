@@ -12,40 +12,28 @@ import os
 import sys
 import threading
 import weakref
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import FrameType
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from vestige.clock import Clock
 from vestige.emit import current, threads
 from vestige.emit.emitter import Emitter
 from vestige.emit.last_words import LastWords
-from vestige.emit.logger import Logger
+from vestige.emit.own_voice import OwnVoice, Written
 from vestige.emit.span import Span
 from vestige.home import Home
-from vestige.limits import OPEN_SPANS_NAMED_MAX, STANDING_RUNS_MAX
 from vestige.record.redact import Redactor
-from vestige.record.types import OWN_COMPONENT, Link, Status
-
-if TYPE_CHECKING:
-    from vestige.emit.watch import Due, Watch
+from vestige.record.types import OWN_COMPONENT, Link
 
 PARENT_VARIABLE = "VESTIGE_PARENT"
 """`run_id/span_id` of the span that started this process: how a spawned child finds its parent."""
 
 
-class Journal(Protocol):
+class Journal(Written, Protocol):
     """What a writer needs of its journal."""
 
-    dropped: int
-    written_bytes: int
-
     def write(self, line: bytes) -> bool: ...
-
-    def take_losses(self) -> Counter[str]: ...
-
-    def return_losses(self, what: str, count: int) -> None: ...
 
     def restart(self, writer: str) -> None: ...
 
@@ -74,14 +62,9 @@ class Writer:
         self._open_runs: dict[str, Span] = {}
         self._lock = threading.RLock()  # as the journal's: last words may come at any point
         self._last_words: LastWords | None = None
-        self._watch: Watch | None = None
-        self._silence_s = 0.0
         self._root: Span | None = None
         self.process_span: Span | None = None
-        self._reported_faults = 0
-        self._died = False
-        self.death: BaseException | None = None
-        """The exception that ends this process, once nobody caught it."""
+        self.voice = OwnVoice(clock, self.journal, self._emitters, lambda: self.process_span)
         self._published = ""
         self._original_parent = None if private else os.environ.get(PARENT_VARIABLE)
 
@@ -92,20 +75,19 @@ class Writer:
         emitter.begin(self.id, self.seq)
         self._emitters.append(emitter)
         if self.process_span is None:
-            self._silence_s = silence_s
-            self._watch = self._make_watch()
+            self.voice.watch(self.home.ask_file(self.id), silence_s)
             self._open_process(self._original_parent, "spawned by")
             threads.install()
         else:
             self._tell_place(emitter)
         if last_words and self._last_words is None:
-            self._last_words = LastWords(self._say_last_words, self.home.fault_file(self.id))
+            self._last_words = LastWords(self.voice.say_last_words, self.home.fault_file(self.id))
             self._last_words.install()
 
     def detach(self, emitter: Emitter) -> None:
         """A recorder leaves; the last one closes the process span and the journal."""
         emitter.finish()
-        self.report()
+        self.voice.report()
         with _alive_lock:
             if not self._leave(emitter):
                 return
@@ -118,7 +100,7 @@ class Writer:
             return False
         for span in (self.process_span, self._root):
             if span is not None and not span.ended:
-                span.end(status=self._how_it_ends())
+                span.end(status=self.voice.how_it_ends())
         self._emitters.clear()
         if _alive.get(self.home) is self:
             del _alive[self.home]
@@ -128,11 +110,6 @@ class Writer:
         if os.environ.get(PARENT_VARIABLE) == self._published:
             _set_variable(PARENT_VARIABLE, self._original_parent)
         return True
-
-    def _how_it_ends(self) -> Status:
-        if not self._died:
-            return "ok"
-        return "cancelled" if isinstance(self.death, KeyboardInterrupt) else "error"
 
     # --- this process ------------------------------------------------------------------------------
 
@@ -184,93 +161,6 @@ class Writer:
             self._published = f"{where.run_id}/{where.id}"
             os.environ[PARENT_VARIABLE] = self._published
 
-    # --- what it says about itself ---------------------------------------------------------------
-
-    def check(self) -> None:
-        """About once a second, in the journal's thread."""
-        self.report()
-        watch = self._watch
-        if watch is None or not self._emitters:
-            return
-        due = watch.due(self.journal.written_bytes)
-        if due is None:
-            return
-        try:
-            self._say_where_it_stands(due)
-        except Exception as error:  # noqa: BLE001  # stacks move while one looks; the journal's thread goes on
-            self._emitters[0].fault(f"where it stands is not known: {type(error).__name__}")
-        watch.spoke(self.journal.written_bytes)
-
-    def _make_watch(self) -> Watch:
-        from vestige.emit.watch import Watch  # with the first recorder, not with vestige
-
-        return Watch(self.clock, self._silence_s, self.home.ask_file(self.id))
-
-    def _say_where_it_stands(self, due: Due) -> None:
-        from vestige.emit.standing import look
-
-        standing = look()
-        attributes: dict[str, object] = {"standing": True, "threads": standing.threads, "tasks": standing.tasks}  # fmt: skip
-        if due.asked:
-            attributes["asked"] = due.asked
-        told = f"{due.why}; stands at {standing.at or 'no line of its own'}"
-        for span in self._innermost(due.run_id):
-            self._own_logger(span)._say("info", told, attributes, standing.text)
-
-    def _innermost(self, run_id: str) -> Sequence[Span | None]:
-        """What was last begun in each open run, or in the one that is meant; if none is, the process."""
-        found: dict[str, Span] = {}
-        for emitter in list(self._emitters):
-            found |= {span.run_id: span for span in list(emitter.open_spans.values())}
-        if run_id:
-            return [found.get(run_id)]
-        if self.process_span is not None and len(found) > 1:
-            found.pop(self.process_span.run_id, None)
-        return [*found.values()][-STANDING_RUNS_MAX:] or [None]
-
-    def report(self) -> None:
-        """Losses and misuse since the last report, as records: they must not stay a number
-        in a process that may die."""
-        if not self._emitters:
-            return
-        log = self._own_logger()
-        for what, count in self.journal.take_losses().items():
-            dropped = self.journal.dropped
-            # Whatever level the program wants: what was lost is no line of its own.
-            log._say("warn", f"{what} ({count})", {"gap": what, "count": count})
-            if self.journal.dropped > dropped:  # the telling itself was lost
-                self.journal.return_losses(what, count)
-        faults: dict[str, int] = {}
-        for emitter in list(self._emitters):
-            # A copy at one stroke: others count meanwhile. A list of the items would make objects, and
-            # with them Python may look for garbage, and let another thread in.
-            for what, count in dict(emitter.faults).items():
-                faults[what] = faults.get(what, 0) + count
-        total = sum(faults.values())
-        if total > self._reported_faults:
-            self._reported_faults = total
-            log._say("warn", "misuse or failure was counted", faults)
-
-    def _say_last_words(self, how: str, error: BaseException | None) -> None:
-        from vestige.emit.process import rss_bytes
-
-        # A thread or task may die while the process goes on.
-        if "thread" not in how and "asyncio" not in how:
-            self._died, self.death = True, error
-        spans = [span for emitter in self._emitters for span in list(emitter.open_spans.values())]
-        named = [f"{span.type} {span.name}" for span in spans[-OPEN_SPANS_NAMED_MAX:]]
-        self._own_logger(current.SPAN.get()).error(
-            f"last words: {how}",
-            error=error,
-            last_words=how,
-            rss_bytes=rss_bytes(),
-            open_spans=len(spans),
-            open_span_names=" > ".join(named),
-        )
-
-    def _own_logger(self, within: Span | None = None) -> Logger:
-        return Logger(self._emitters[0], OWN_COMPONENT, within or self.process_span)
-
     # --- fork ----------------------------------------------------------------------------------------
 
     def forked(self, about_to_exec: bool = False) -> None:
@@ -284,7 +174,7 @@ class Writer:
         self.seq = itertools.count(1)
         for emitter in self._emitters:
             emitter.begin(self.id, self.seq)
-        self._watch = self._make_watch()
+        self.voice.watch(self.home.ask_file(self.id))
         self.journal.restart(self.id)
         if about_to_exec:
             return

@@ -376,7 +376,10 @@ class SpoolRecorder(Recorder):
     def _join(self, clock: Clock) -> Writer:
         def open_journal(joined: Writer) -> JournalWriter:
             return _SpoolJournal(
-                joined.home, joined.id, total_max=sys.maxsize, on_check=joined.report
+                joined.home,
+                joined.id,
+                total_max=sys.maxsize,
+                on_check=lambda: joined.voice.report(),
             )
 
         return join(self.home, clock, open_journal, private=True)
