@@ -40,7 +40,7 @@ from vestige.record import clean
 from vestige.record.body import LongBody, body_form
 from vestige.record.line import encode
 from vestige.record.redact import Redactor
-from vestige.record.types import BodyInfo, KnownRecord, Link
+from vestige.record.types import BodyInfo, KnownRecord, Link, SpanClose, SpanOpen
 from vestige.record.values import clean_name, inline_bytes
 from vestige.writer import PARENT_VARIABLE, Writer, arriving, join, learn_secret
 
@@ -278,19 +278,23 @@ class Recorder:
         except Exception as error:  # noqa: BLE001  # the program goes on, whatever this is
             self._emitter.fault(f"record lost: {type(error).__name__}")
 
-    def _send_both(self, first: KnownRecord, second: KnownRecord) -> None:
-        """Two records of one moment, in one write: the common case of `_send`, and nothing else."""
+    def _send_both(self, opened: SpanOpen, closed: SpanClose) -> None:
+        """A span of one moment, in one write: the common case of `_send`, and nothing else."""
         try:
-            lines = encode((first, second))
+            lines = encode((opened, closed))
         except Exception:  # noqa: BLE001  # as above
             lines = b""
         if not lines or len(lines) > LINE_MAX or self._listeners or self._suspicious(lines):
-            self._send(first)
-            self._send(second)
+            self._send(opened)
+            self._send(closed)
             return
         self._write(lines)
-        if SINKS:
-            self._tell_run(second, second, first)
+        sink = SINKS.get(opened.run_id)
+        if sink is not None:
+            try:
+                sink.take_both(opened, closed, self)
+            except Exception as error:  # noqa: BLE001  # as below
+                self._sink_failed(error)
 
     def _tell(self, record: KnownRecord) -> None:
         telling = self._telling
@@ -307,16 +311,17 @@ class Recorder:
         finally:
             telling.depth = depth
 
-    def _tell_run(
-        self, record: KnownRecord, given: KnownRecord, before: KnownRecord | None = None
-    ) -> None:
+    def _tell_run(self, record: KnownRecord, given: KnownRecord) -> None:
         sink = SINKS.get(record.run_id)
         if sink is None:
             return
         try:
-            sink.take(record, given, self, before)
+            sink.take(record, given, self)
         except Exception as error:  # noqa: BLE001  # as above; a guardrail is none, and goes on
-            self._emitter.fault(f"sink of a run raised {type(error).__name__}")
+            self._sink_failed(error)
+
+    def _sink_failed(self, error: Exception) -> None:
+        self._emitter.fault(f"sink of a run raised {type(error).__name__}")
 
     def _prepare_body(self, body: Any, seq: int) -> PreparedBody:
         """A body as its line will hold it; a long one goes to a file first."""

@@ -23,11 +23,15 @@ class Listening:
         self.given: list[KnownRecord] = []
         self.fails: BaseException | None = None
 
-    def take(self, record: Any, given: Any, source: Any, before: Any = None) -> None:
-        self.heard += [before, record] if before is not None else [record]
+    def take(self, record: Any, given: Any, source: Any) -> None:
+        self.heard.append(record)
         self.given.append(given)
         if self.fails is not None:
             raise self.fails
+
+    def take_both(self, opened: Any, closed: Any, source: Any) -> None:
+        self.take(opened, opened, source)
+        self.take(closed, closed, source)
 
 
 @pytest.fixture

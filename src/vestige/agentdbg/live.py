@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -52,6 +53,8 @@ EVIDENCE_MAX = 200
 """Ids that a warning names: the first rounds say it all."""
 
 _STEPS = frozenset(("LLM_CALL", "TOOL_CALL", "STATE_UPDATE"))
+_ENDS = frozenset(("RUN_START", "RUN_END"))
+R = TypeVar("R", SpanOpen, SpanClose, KnownRecord)
 _sorted = msgspec.json.Encoder(order="sorted").encode
 _decode = msgspec.json.Decoder().decode
 
@@ -102,27 +105,38 @@ class LiveRun:
         record: KnownRecord,
         given: KnownRecord,
         source: run_sinks.From,
-        before: KnownRecord | None = None,
     ) -> None:
         """See `RunSink`. Raises a guardrail where one is passed, and nothing else."""
         if given is not record and not self._key_rules:
             record = self._redactor().without_key_rules().record(given)
         record = _with_body(record, source)
         with self._lock:
-            if before is not None:
-                self._mapper.take(_with_body(before, source))
             if self._is_end(record) and self._directory.others_wrote():
                 self._mapper.counts = _counts_on_disk(self._directory.path, self._mapper.counts)
             events = self._mapper.take(record)
-            for event in events:
-                self._directory.append(render_event(event))
-            if not events:
-                return
-            last = events[-1]
-            loop = self._loop_of(last) if last.event_type in _STEPS else None
-            if last.event_type in ("RUN_START", "RUN_END"):
+            loop = self._keep(events)
+        if events:
+            self._after(events[-1], loop)
+
+    def take_both(self, opened: SpanOpen, closed: SpanClose, source: run_sinks.From) -> None:
+        """See `RunSink`."""
+        opened, closed = _with_body(opened, source), _with_body(closed, source)
+        with self._lock:
+            events = self._mapper.take_both(opened, closed)
+            loop = self._keep(events)
+        if events:
+            self._after(events[-1], loop)
+
+    def _keep(self, events: Sequence[Event]) -> Loop | None:
+        """On disk, and in mind: the loop that the last of them completes a round of."""
+        loop = None
+        for event in events:
+            self._directory.append(render_event(event))
+            if event.event_type in _STEPS:
+                loop = self._loop_of(event)
+            elif event.event_type in _ENDS:
                 self._directory.write_run(render_run(self._mapper.run_file()))
-        self._after(last, loop)
+        return loop
 
     def _redactor(self) -> Redactor:
         return self._recorder._writer.redactor
@@ -218,7 +232,7 @@ def extra_keys(settings: Settings) -> tuple[str, ...]:
     return tuple(key for key in settings.redact_keys if secret_word(key) is None)
 
 
-def _with_body(record: KnownRecord, source: run_sinks.From) -> KnownRecord:
+def _with_body(record: R, source: run_sinks.From) -> R:
     """With a long body in it, as far as a line may hold it: its file may soon be taken away."""
     info = getattr(record, "body_info", None)
     if info is None or info.spilled_bytes is None:

@@ -16,7 +16,14 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from vestige.clock import Clock
-from vestige.record.types import LEVELS, Attributes, BodyInfo, KnownRecord
+from vestige.record.types import (
+    LEVELS,
+    Attributes,
+    BodyInfo,
+    KnownRecord,
+    SpanClose,
+    SpanOpen,
+)
 from vestige.record.values import flat_attributes
 
 if TYPE_CHECKING:
@@ -72,7 +79,7 @@ class Emitter:
         *,
         level: str = "debug",
         sample: float = 1.0,
-        send_both: Callable[[KnownRecord, KnownRecord], None] | None = None,
+        send_both: Callable[[SpanOpen, SpanClose], None] | None = None,
     ) -> None:
         self.now_ns = clock.now_ns
         self.monotonic_ns = clock.monotonic_ns
@@ -100,9 +107,9 @@ class Emitter:
         self.process_run_id = ""
         self.process_span_id: str | None = None
 
-    def _one_by_one(self, first: KnownRecord, second: KnownRecord) -> None:
-        self.send(first)
-        self.send(second)
+    def _one_by_one(self, opened: SpanOpen, closed: SpanClose) -> None:
+        self.send(opened)
+        self.send(closed)
 
     def finish(self) -> None:
         """Goodbye is next: what came of an answer is told now, or never."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from vestige.record.types import KnownRecord
+from vestige.record.types import KnownRecord, SpanClose, SpanOpen
 
 if TYPE_CHECKING:
     from vestige.home import Home
@@ -32,11 +32,12 @@ class RunSink(Protocol):
         record: KnownRecord,
         given: KnownRecord,
         source: From,
-        before: KnownRecord | None = None,
     ) -> None:
         """`record` is redacted. `given` is as it was emitted: only for a sink that has a
-        redaction of its own, and never to be written as it is. `before`, if any, is a record
-        of the same moment that comes first."""
+        redaction of its own, and never to be written as it is."""
+
+    def take_both(self, opened: SpanOpen, closed: SpanClose, source: From) -> None:
+        """A span of one moment, in which there was nothing to redact."""
 
 
 SINKS: dict[str, RunSink] = {}

@@ -13,6 +13,7 @@ Pure. Elsewhere: the offline search over a whole run in query/checks/repeats.py.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from typing import Final, NamedTuple
 
@@ -51,6 +52,10 @@ class LoopDetector:
         kept = max(self._repetitions, min(rounds_kept, ROUNDS_KEPT_MAX))
         self._length_max = self._window * kept
         self._keys: list[int] = []
+        self._times: Counter[int] = Counter()
+        """How often each key is among them."""
+        self._since_said = 0
+        """Steps since the last one that had arguments."""
         self._details: list[object] = []
         """`_SAID`: the step has arguments, and its key says all."""
         self._labels: list[str] = []
@@ -65,12 +70,16 @@ class LoopDetector:
             self._forget()
         key = hash((label, arguments))
         self._keys.append(key)
-        self._details.append(_SAID if arguments is not None else detail)
         self._labels.append(label)
         self._evidence.append(evidence)
-        if self._keys.count(key) < self._repetitions:
-            return None
-        return self._find(key)
+        if arguments is None:
+            self._details.append(detail)
+            self._since_said += 1
+        else:
+            self._details.append(_SAID)
+            self._since_said = 0
+        times = self._times[key] = self._times[key] + 1
+        return None if times < self._repetitions else self._find(key)
 
     def is_news(self, loop: Loop) -> bool:
         """Whether this pattern is told for the first time; wherever its round begins."""
@@ -87,7 +96,7 @@ class LoopDetector:
         for period in range(1, longest + 1):
             if keys[-1 - period] != key:
                 continue
-            told = _SAID in details[-period:]
+            told = period > self._since_said
             if not told and details[-1 - period] != details[-1]:
                 continue
             most = self._length_max // period
@@ -104,6 +113,7 @@ class LoopDetector:
         # In bulk: cutting one off the front for every step would move the whole list.
         for steps in (self._keys, self._details, self._labels, self._evidence):
             del steps[: -self._length_max]
+        self._times = Counter(self._keys)
 
 
 def _rounds(steps: Sequence[object], period: int, most: int) -> int:

@@ -137,6 +137,18 @@ class Mapper:
             return _NO_EVENTS
         return self._logged(record)
 
+    def take_both(self, opened: SpanOpen, closed: SpanClose) -> Sequence[Event]:
+        """The events of a span that opened and closed in one moment: nothing is inside of it."""
+        event_type = _TYPES.get(opened.type)
+        if event_type is None or self._root is None:
+            return [*self._opened(opened), *self._closed(closed)]
+        attributes = opened.attributes
+        event_id = self._span_event_id(opened.span_id, attributes)
+        if closed.attributes:
+            attributes = {**attributes, **closed.attributes}
+        around = self._around(opened)
+        return [self._call(event_type, event_id, around, opened, closed, attributes)]
+
     def run_file(self) -> RunFile:
         """run.json as it stands after what was taken."""
         ended = self._end
@@ -158,8 +170,7 @@ class Mapper:
     def _opened(self, record: SpanOpen) -> Sequence[Event]:
         if self._started_ns is None:
             self._started_ns = record.time_ns
-        parent = self._open.get(record.parent_id) if record.parent_id is not None else None
-        around = parent.event_id if parent is not None else self._root_event
+        around = self._around(record)
         if record.parent_id is None and record.type == "run" and self._root is None:
             return [self._run_start(record)]
         event_type = _TYPES.get(record.type)
@@ -171,6 +182,10 @@ class Mapper:
         if record.type == "process" and not self._process:
             self._process = record.attributes
         return _NO_EVENTS
+
+    def _around(self, record: SpanOpen) -> str | None:
+        parent = self._open.get(record.parent_id) if record.parent_id is not None else None
+        return self._root_event if parent is None else parent.event_id
 
     def _run_start(self, record: SpanOpen) -> Event:
         self._root = record
@@ -200,21 +215,36 @@ class Mapper:
             return self._run_ended(span, record)
         if span.event_type is None:
             return self._step_ended(span, record)
-        opened = span.opened
-        if span.event_type == "LLM_CALL":
-            payload, known = self._told.llm(opened, record, span.attributes), LLM_KNOWN
-        elif span.event_type == "TOOL_CALL":
-            payload, known = self._told.tool(opened, record, span.attributes), TOOL_KNOWN
-        else:
-            payload, known = self._told.state(opened, record, span.attributes), OWN_KNOWN
         self._pass_on(span)
-        meta = self._told.meta(opened, span.attributes, known, record.status)
+        opened = span.opened
         return [
-            self._event(
-                _TYPES[opened.type], span.event_id, span.around, record.time_ns,
-                _duration(span, record), opened.name, payload, meta, span.attributes,
+            self._call(
+                _TYPES[opened.type], span.event_id, span.around, opened, record, span.attributes
             )
-        ]  # fmt: skip
+        ]
+
+    def _call(
+        self,
+        event_type: EventType,
+        event_id: str,
+        around: str | None,
+        opened: SpanOpen,
+        closed: SpanClose,
+        attributes: Attributes,
+    ) -> Event:
+        told = self._told
+        if event_type == "LLM_CALL":
+            payload, known = told.llm(opened, closed, attributes), LLM_KNOWN
+        elif event_type == "TOOL_CALL":
+            payload, known = told.tool(opened, closed, attributes), TOOL_KNOWN
+        else:
+            payload, known = told.state(opened, closed, attributes), OWN_KNOWN
+        meta = told.meta(opened, attributes, known, closed.status)
+        duration = None if attributes.get(INSTANT) is True else closed.duration_ns // 1_000_000
+        return self._event(
+            event_type, event_id, around, closed.time_ns, duration, opened.name, payload, meta,
+            attributes,
+        )  # fmt: skip
 
     def _run_ended(self, span: _Open, record: SpanClose) -> Sequence[Event]:
         self._end = (record, record.time_ns)
@@ -358,10 +388,6 @@ class Mapper:
         """Of an event that a span may have several of."""
         number = self._said[event_type, span_id] = self._said.get((event_type, span_id), 0) + 1
         return derived_uuid(FORMAT, self.run_id, span_id, event_type, str(number))
-
-
-def _duration(span: _Open, record: SpanClose) -> int | None:
-    return None if span.attributes.get(INSTANT) is True else record.duration_ns // 1_000_000
 
 
 def _error_key(attributes: Attributes) -> tuple[Any, Any]:

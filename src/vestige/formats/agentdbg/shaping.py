@@ -28,6 +28,8 @@ _MASKED_PART = re.compile(rf"[\w.~+-]{{0,3}}{MARK}[\w.~+-]{{0,3}}")
 _MASKED_MARKER = f"__{MARK}__"
 _MARK_BYTES = MARK.encode()
 _decode = msgspec.json.Decoder().decode
+_check = msgspec.json.Decoder(msgspec.Raw).decode
+"""Is it JSON? Without making objects of it."""
 
 
 class Shaper:
@@ -53,17 +55,17 @@ class Shaper:
             return self.string(text)
         try:
             raw = text.encode()
+            if (
+                len(raw) <= self._max_bytes
+                and self._hides is None
+                and _MARK_BYTES not in raw
+                and b"\n" not in raw
+                and (len(raw) <= DEPTH_MAX or raw.count(b"[") + raw.count(b"{") <= DEPTH_MAX)
+            ):
+                return _check(raw)
             value = _decode(raw)
         except (msgspec.DecodeError, UnicodeError, RecursionError):
             return self.string(text)
-        if (
-            len(raw) <= self._max_bytes
-            and self._hides is None
-            and _MARK_BYTES not in raw
-            and b"\n" not in raw
-            and raw.count(b"[") + raw.count(b"{") <= DEPTH_MAX
-        ):
-            return msgspec.Raw(raw)
         return self.value(value)
 
     def value(self, value: Any, depth: int = 0) -> Any:

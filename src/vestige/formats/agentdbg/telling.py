@@ -60,6 +60,7 @@ class Telling:
     ) -> None:
         self._run_id = run_id
         self._shaper = shaper or Shaper()
+        self.string = self._shaper.string
         self._read_spilled = read_spilled
 
     def run_start(self, record: SpanOpen, process: Mapping[str, Any]) -> dict[str, Any]:
@@ -135,9 +136,6 @@ class Telling:
         """Fields of an imported payload that have no other place."""
         return self._object(attributes[PAYLOAD]) if PAYLOAD in attributes else {}
 
-    def string(self, text: str) -> str:
-        return self._shaper.string(text)
-
     def meta(
         self,
         record: SpanOpen | Log,
@@ -172,6 +170,8 @@ class Telling:
         if text is None:
             return None
         plain, json = attributes.get(PLAIN), attributes.get(JSON)
+        if plain is None and json is None:
+            return self._shaper.body(text)
         return self._shaper.body(
             text,
             plain=isinstance(plain, str) and field in plain.split(","),
@@ -183,9 +183,9 @@ class Telling:
         return self._shaper.value(value) if isinstance(value, dict) else {}
 
     def _text(self, value: Any) -> str:
-        return self._shaper.string(
-            value if isinstance(value, str) else "" if value is None else str(value)
-        )
+        if type(value) is str:
+            return self.string(value)
+        return "" if value is None else self.string(str(value))
 
     def _argv(self, text: Any) -> list[str]:
         words = _json(text)
@@ -209,9 +209,8 @@ def _class_name(kind: Any) -> str:
 
 def _usage(attributes: Attributes) -> dict[str, int | None] | None:
     get = attributes.get
-    read, written, total = (
-        _number(get(name)) for name in ("input_tokens", "output_tokens", "total_tokens")
-    )
+    read, written = _number(get("input_tokens")), _number(get("output_tokens"))
+    total = _number(get("total_tokens"))
     if read is None and written is None and total is None:
         return None
     if total is None and read is not None and written is not None:
