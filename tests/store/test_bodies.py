@@ -188,6 +188,26 @@ def test_pieces_that_are_only_in_the_table_are_found(db: sqlite3.Connection) -> 
     assert count(db, "pieces") == count(db, "nodes") == 0
 
 
+def test_a_short_body_that_is_only_in_the_table_keeps_its_id_and_is_referred_to_again(
+    db: sqlite3.Connection,
+) -> None:
+    """Whoever put it is gone. New ones between known ones get ids of their own; retention goes by
+    the last time."""
+    known = [(b"known %d" % n, NOW_NS) for n in range(3)]
+    ids = Bodies(db).put_many(known)
+    later = [(data, NOW_NS + 7) for data, _ in known]
+    new = (b"new", NOW_NS + 7)
+
+    put = Bodies(db).put_many([later[2], new, later[0], new, later[1], (b"known 0", NOW_NS - 1)])
+
+    assert put == [ids[2], put[1], ids[0], put[1], ids[1], ids[0]]
+    assert Bodies(db).read(put[1]) == b"new" and put[1] not in ids
+    assert db.execute("SELECT first_ns, last_ns FROM bodies ORDER BY id").fetchall() == [
+        *[(NOW_NS, NOW_NS + 7)] * 3,
+        (NOW_NS + 7, NOW_NS + 7),
+    ]
+
+
 def test_more_bodies_than_are_remembered_at_once_keep_their_ids(bodies: Bodies) -> None:
     """A body that the cache forgets while its own call goes on still ends at its own node."""
     longs = [(b"%07d" % n * 150_000, NOW_NS) for n in range(10)]

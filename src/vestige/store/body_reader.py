@@ -80,7 +80,7 @@ class BodyReader:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._db = connection
-        self._texts: Recent[bytes, bytes] = Recent(TEXT_REMEMBERED)
+        self._texts: Recent[bytes, bytes] = Recent(TEXT_REMEMBERED, len)
 
     def size(self, body_id: int) -> int:
         """Bytes of a body, kept or evicted."""
@@ -181,7 +181,7 @@ class BodyReader:
             raise StoreError(f"body {body_id}: {problem}") from problem
         if hash_of(text) != digest:
             raise StoreError(f"body {body_id}: damaged (a piece does not match its hash).")
-        self._texts.put(digest, text, size)
+        self._texts.put(digest, text)
         return text
 
 
