@@ -148,8 +148,9 @@ def derived_span_id(format: str, *source_ids: str) -> str:
 
 def span_hash(format: str, *source_ids: str) -> Callable[[str], str]:
     """`derived_span_id` with one id still to come: for a file with many of them."""
-    digest = _begun_digest(format, *source_ids)
-    return lambda last_id: digest(last_id)[:16]
+    begun = "\0".join((format, *source_ids, "")).encode(errors="surrogatepass")
+    sha256 = hashlib.sha256  # of all at once: a copy of what was begun takes longer
+    return lambda last_id: sha256(begun + last_id.encode(errors="surrogatepass")).hexdigest()[:16]
 
 
 def derived_uuid(*parts: str) -> str:

@@ -12,7 +12,6 @@ Elsewhere: records become events in mapping.py, events become records in reading
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal, get_args
 
@@ -167,8 +166,9 @@ def parse_timestamp(text: Any) -> int | None:
     if not isinstance(text, str) or len(text) > 64:
         return None
     second, ns = _second
-    if text[:19] == second and _IN_SECOND(text, 19):
-        return ns + int(text[20:23]) * _MS
+    in_second_ns = _IN_SECOND.get(text[19:])
+    if in_second_ns is not None and text[:19] == second:
+        return ns + in_second_ns
     try:
         moment = datetime.fromisoformat(text)
         if moment.tzinfo is None:
@@ -177,11 +177,11 @@ def parse_timestamp(text: Any) -> int | None:
     except (ValueError, OverflowError):
         return None
     ns = (since.days * 86_400 + since.seconds) * 1_000_000_000
-    if 0 <= ns < TIME_MAX_NS - 1_000_000_000 and _IN_SECOND(text, 19):
+    if 0 <= ns < TIME_MAX_NS - 1_000_000_000 and in_second_ns is not None:
         _second = (text[:19], ns)
     return max(0, min(ns + since.microseconds * 1000, TIME_MAX_NS))
 
 
-_IN_SECOND = re.compile(r"\.[0-9]{3}Z\Z").match
+_IN_SECOND = {f".{ms:03}Z": ms * _MS for ms in range(1000)}
 _second: tuple[str, int] = ("", 0)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

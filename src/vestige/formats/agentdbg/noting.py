@@ -12,8 +12,9 @@ from typing import Any
 
 import msgspec
 
-from vestige.formats.agentdbg.names import DETAILS, PAYLOAD
-from vestige.formats.agentdbg.parsing import BAD_JSON, decode_value, take_text, take_value
+from vestige.formats.agentdbg.calls import LlmPayload
+from vestige.formats.agentdbg.names import DETAILS, JSON, PAYLOAD, PLAIN
+from vestige.formats.agentdbg.parsing import BAD_JSON, decode_value, take_text, take_value, text_of
 from vestige.limits import ATTRIBUTE_VALUE_MAX, NAME_MAX
 from vestige.record.types import Attributes
 from vestige.record.values import clean_text, cut, flat
@@ -47,6 +48,27 @@ def llm_attributes(payload: dict[str, msgspec.Raw], attributes: Attributes, name
         read, written, total = numbers
         if total == read + written:
             del attributes["total_tokens"]
+
+
+def exact_llm_attributes(payload: LlmPayload, attributes: Attributes, name: str) -> None:
+    """The same, of a call that is exactly as it should be."""
+    if payload.model is not None:
+        attributes["model"] = bounded(payload.model)
+    if payload.provider is not None:
+        attributes["provider"] = bounded(payload.provider)
+    if payload.stop_reason is not None:
+        attributes["finish_reason"] = bounded(payload.stop_reason)
+    if payload.model is None:
+        attributes["model"] = bounded_name(name)
+    if payload.temperature is not None:
+        attributes["temperature"] = payload.temperature
+    usage = payload.usage
+    if usage is not None:
+        read, written = usage.prompt_tokens, usage.completion_tokens
+        attributes["input_tokens"] = read
+        attributes["output_tokens"] = written
+        if usage.total_tokens != read + written:
+            attributes["total_tokens"] = usage.total_tokens
 
 
 _WORDS = (("model", "model"), ("provider", "provider"), ("stop_reason", "finish_reason"))
@@ -126,12 +148,30 @@ def restore(ours: dict[str, Any], attributes: Attributes) -> None:
         attributes["vestige.span_id"] = bounded_name(ours["span_id"])
 
 
-def note(attributes: Attributes, name: str, field: str) -> None:
+def body_of(raw: msgspec.Raw, field: str, attributes: Attributes) -> str | None:
+    """A payload field as a body; what it was, where the text alone would not tell."""
+    data = bytes(raw)
+    text = text_of(data)
+    if text is None:
+        return None
+    first = data[:1]
+    if first == b'"':
+        if text[:1] in _BEFORE_JSON and text.lstrip()[:1] in ("{", "[") and _is_json(text):
+            _note(attributes, PLAIN, field)
+    elif first not in (b"{", b"["):
+        _note(attributes, JSON, field)
+    return text
+
+
+_BEFORE_JSON = frozenset("{[ \t\r\n\v\f\x1c\x1d\x1e\x1f\x85\xa0")
+
+
+def _note(attributes: Attributes, name: str, field: str) -> None:
     known = attributes.get(name)
     attributes[name] = f"{known},{field}" if known else field
 
 
-def is_json(text: str) -> bool:
+def _is_json(text: str) -> bool:
     try:
         decode_value(text)
     except BAD_JSON:
@@ -151,8 +191,8 @@ def text_of_json(value: Any) -> str:
 
 
 def bounded(text: str) -> str:
-    return cut(text, ATTRIBUTE_VALUE_MAX)
+    return text if len(text) <= ATTRIBUTE_VALUE_MAX else cut(text, ATTRIBUTE_VALUE_MAX)
 
 
 def bounded_name(text: str) -> str:
-    return cut(text, NAME_MAX)
+    return text if len(text) <= NAME_MAX else cut(text, NAME_MAX)

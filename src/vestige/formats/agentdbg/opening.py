@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ from vestige.formats.agentdbg.files import (
 from vestige.formats.agentdbg.later import events_of
 from vestige.formats.agentdbg.names import FORMAT
 from vestige.formats.agentdbg.parsing import (
+    Event,
     Line,
     NotAnEventError,
     as_utf8,
@@ -99,7 +100,7 @@ def glance_at_run(path: Path) -> Source | None:
     reader = EventReader(run_id, source_id, _facts(run), _modified_ns(path))
     first = list(islice(read_lines(events_file, problems), GLANCE_EVENTS))
     unread = estimate_lines(events_file, GLANCE_EVENTS) - len(first)
-    ours = any(b'"vestige"' in bytes(event.meta) for event in first[:1])
+    ours = any(map(_is_ours, first[:1]))
 
     def records() -> Iterator[KnownRecord]:
         yield from reader.read(first)
@@ -138,18 +139,10 @@ def _read_directory(path: Path) -> Source:
 
 
 def _records(reader: EventReader, events_file: Path, problems: Problems) -> Iterator[KnownRecord]:
-    ours = False
-
-    def events() -> Iterator[Line]:
-        nonlocal ours
-        events = read_lines(events_file, problems)
-        for event in events:
-            ours = b'"vestige"' in bytes(event.meta)
-            yield event
-            break  # the first one tells
-        yield from events
-
-    yield from reader.read(events())
+    events = read_lines(events_file, problems)
+    first = list(islice(events, 1))
+    ours = any(map(_is_ours, first))
+    yield from reader.read(chain(first, events))
     yield from reader.finish(dead=_died(reader, events_file, ours))
     if reader.duplicates:
         problems.add(
@@ -158,11 +151,15 @@ def _records(reader: EventReader, events_file: Path, problems: Problems) -> Iter
         )  # fmt: skip
 
 
+def _is_ours(first: Event) -> bool:
+    return isinstance(first, Line) and b'"vestige"' in bytes(first.meta)
+
+
 def _died(reader: EventReader, file: Path, ours: bool) -> bool:
     return not reader.ended and is_dead(file, ours=ours, last_event_ns=reader.last_ns)
 
 
-def read_lines(path: Path, problems: Problems) -> Iterator[Line]:
+def read_lines(path: Path, problems: Problems) -> Iterator[Event]:
     """The events of a file; what is none is a problem."""
     name = path.name
     if not path.exists() and not path.is_symlink():

@@ -1,7 +1,8 @@
 """One line of events.jsonl, leniently: its fields with what they hold, and what is wrong with it.
 
-The quick way decodes the envelope and leaves each payload field as raw JSON: a prompt is kept
-byte for byte. A line with something odd in it (NaN, a number for a name) takes the slow way.
+Most are calls, which calls.py knows. The quick way for all others decodes the envelope and leaves each
+payload field as raw JSON: a prompt is kept byte for byte. A line with something odd in it (NaN, a number
+for a name) takes the slow way.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from vestige.formats.agentdbg.calls import Call, decode_call
 from vestige.formats.agentdbg.events import clean_value
 from vestige.record.values import clean_text, cut, safe_str
 
@@ -33,6 +35,9 @@ class Line(msgspec.Struct, gc=False):
     spec_version: str | None = None
 
 
+Event = Line | Call
+
+
 class NotAnEventError(ValueError):
     """A line that holds no event; the reason is its message."""
 
@@ -43,9 +48,12 @@ _decode_text = msgspec.json.Decoder(str).decode
 BAD_JSON = (msgspec.DecodeError, UnicodeError, RecursionError, ValueError)
 
 
-def parse_event(line: bytes) -> tuple[Line, str | None]:
+def parse_event(line: bytes) -> tuple[Event, str | None]:
     """The event of a line, and what had to be forgiven, if anything."""
     line, forgiven = as_utf8(line)
+    call = decode_call(line)
+    if call is not None:
+        return call, forgiven
     try:
         return _decode_line(line), forgiven
     except msgspec.ValidationError as error:
@@ -118,17 +126,16 @@ def _text(value: Any) -> str | None:
 
 def take_text(raw: msgspec.Raw | None) -> str | None:
     """A raw value as text: a string itself, anything else its JSON; null and nothing are None."""
-    if raw is None:
-        return None
-    data = bytes(raw)
-    if data == _NULL:
-        return None
+    return None if raw is None else text_of(bytes(raw))
+
+
+def text_of(data: bytes) -> str | None:
     if data[:1] == b'"':
         try:
             return _decode_text(data)
         except BAD_JSON:
             return str(json.loads(data))  # lone surrogates, which only the lenient reader takes
-    return data.decode(errors="replace")
+    return None if data == _NULL else data.decode(errors="replace")
 
 
 def take_value(raw: msgspec.Raw | None) -> Any:

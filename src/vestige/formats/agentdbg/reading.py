@@ -9,47 +9,47 @@
 Numbers count up with the file, so that a file that has grown gives its old records again and then
 the new ones. What is not in the file (a run that was left `running`) gets a writer of its own.
 
-Elsewhere: where files are in files.py; a line's fields in parsing.py; payloads as attributes in noting.py;
+Elsewhere: where files are in files.py; a line's fields in parsing.py, of a call in calls.py; payloads as attributes in noting.py;
 the other way in mapping.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 import msgspec
 
+from vestige.formats.agentdbg.calls import NULL, Call, LlmPayload
 from vestige.formats.agentdbg.events import META_KEY, parse_timestamp
 from vestige.formats.agentdbg.names import (
     END_EVENT_ID,
     EVENT_ID,
     FORMAT,
     INSTANT,
-    JSON,
     LOOP_EVIDENCE,
     LOOP_PATTERN,
     LOOP_REPETITIONS,
     LOOP_WINDOW,
     META,
-    PLAIN,
     root_span_id,
 )
 from vestige.formats.agentdbg.noting import (
     INT_MAX,
+    body_of,
     bounded,
     bounded_name,
     error_fields,
     error_of,
-    is_json,
+    exact_llm_attributes,
     keep_rest,
     llm_attributes,
-    note,
     restore,
     text_of_json,
     word_of,
 )
-from vestige.formats.agentdbg.parsing import Line, take_text, take_value
+from vestige.formats.agentdbg.parsing import Event, Line, take_text, take_value
 from vestige.formats.base import TIME_MAX_NS, derived_span_id, derived_writer, span_hash
 from vestige.limits import MESSAGE_MAX
 from vestige.record.types import (
@@ -70,7 +70,6 @@ COMPONENT = "agentdbg"
 
 _MS = 1_000_000
 _NULL = b"null"
-_BEFORE_JSON = frozenset("{[ \t\r\n\v\f\x1c\x1d\x1e\x1f\x85\xa0")
 _NOTHING: dict[str, Any] = {}
 
 
@@ -98,7 +97,7 @@ class EventReader:
         self._start_id: str | None = None
         self._started_ns = fallback_ns
         self.last_ns = fallback_ns
-        self._last: Line | None = None
+        self._last: Event | None = None
         self._meta: dict[str, Any] = _NOTHING
         self._our_meta: dict[str, Any] = _NOTHING
         self._span_hash = span_hash(FORMAT, run_id)
@@ -116,20 +115,18 @@ class EventReader:
         """Which event is the run itself, where the file says so only at its end."""
         self._start_id = event_id
 
-    def read(self, events: Iterable[Line]) -> Iterator[KnownRecord]:
+    def read(self, events: Iterable[Event]) -> Iterator[KnownRecord]:
         """All records of the file. The root is there from the first one on."""
-        opened = False
-        for event in events:
-            if not opened:
-                opened = True
-                yield self._open_root(event)
-            yield from self._event(event)
-        if not opened:
-            yield self._open_root(None)
+        events = iter(events)
+        first = next(events, None)
+        yield self._open_root(first)
+        if first is not None:
+            yield from self._event(first)
+            yield from chain.from_iterable(map(self._event, events))
 
     # --- the run -----------------------------------------------------------------------------------
 
-    def _open_root(self, first: Line | None) -> SpanOpen:
+    def _open_root(self, first: Event | None) -> SpanOpen:
         started_ns = self._facts.started_ns
         if started_ns is None and first is not None:
             started_ns = parse_timestamp(first.ts)
@@ -216,11 +213,13 @@ class EventReader:
 
     # --- events ------------------------------------------------------------------------------------
 
-    def _event(self, event: Line) -> tuple[KnownRecord, ...]:
+    def _event(self, event: Event) -> tuple[KnownRecord, ...]:
         time_ns = parse_timestamp(event.ts)
         self.last_ns = time_ns = self.last_ns if time_ns is None else time_ns
-        kind = event.event_type
         self._last = event
+        if not isinstance(event, Line):
+            return self._exact_span(event, time_ns)
+        kind = event.event_type
         self._meta = self._our_meta = _NOTHING
         meta = bytes(event.meta)
         if meta != b"{}" and meta != _NULL:
@@ -242,8 +241,8 @@ class EventReader:
         kind, begin, end = _SPANS[event.event_type]
         payload = event.payload
         attributes: Attributes = {}
-        before = self._body(payload, begin, attributes)
-        after = self._body(payload, end, attributes)
+        before = body_of(payload.pop(begin, NULL), begin, attributes)
+        after = body_of(payload.pop(end, NULL), end, attributes)
         status = "ok"
         closing: Attributes = {}
         if kind != "state":
@@ -259,24 +258,64 @@ class EventReader:
                 attributes["tool_name"] = bounded(tool_name)
         if payload:
             keep_rest(payload, attributes)
-        took_ns = min(max(0, event.duration_ms or 0) * _MS, time_ns)
         self._add_own(event, attributes)
-        if event.duration_ms is None:
-            attributes[INSTANT] = True
         component, type_ = COMPONENT, kind
         if self._our_meta:
             component, type_ = self._ours("component", COMPONENT), self._ours("type", kind)
+        opening = self._open_span(event, time_ns, component, type_, attributes, before)
+        return opening, self._close_span(opening, time_ns, status, closing, after)
+
+    def _exact_span(self, call: Call, time_ns: int) -> tuple[KnownRecord, ...]:
+        """What `_span` would make of it."""
+        attributes: Attributes = {}
+        payload = call.payload
+        if isinstance(payload, LlmPayload):
+            kind = "llm"
+            before = body_of(payload.prompt, "prompt", attributes)
+            after = body_of(payload.response, "response", attributes)
+            exact_llm_attributes(payload, attributes, call.name)
+        else:
+            kind = "tool"
+            before = body_of(payload.args, "args", attributes)
+            after = body_of(payload.result, "result", attributes)
+            if payload.tool_name is not None and payload.tool_name != call.name:
+                attributes["tool_name"] = bounded(payload.tool_name)
+        if call.event_id is not None:
+            attributes[EVENT_ID] = bounded_name(call.event_id)
+        error = payload.error
+        closing = error_of(error) if error is not NULL and bytes(error) != _NULL else {}
+        status = "ok" if payload.status is None or payload.status == "ok" else "error"
+        opening = self._open_span(call, time_ns, COMPONENT, kind, attributes, before)
+        return opening, self._close_span(opening, time_ns, status, closing, after)
+
+    def _open_span(
+        self,
+        event: Event,
+        time_ns: int,
+        component: str,
+        type_: str,
+        attributes: Attributes,
+        body: str | None,
+    ) -> SpanOpen:
+        if event.duration_ms is None:
+            attributes[INSTANT] = True
+            started_ns = time_ns
+        else:
+            started_ns = time_ns - min(max(0, event.duration_ms) * _MS, time_ns)
         span_id = self._span_id(event)
-        return (
-            SpanOpen(
-                VERSION, self.writer, self._next(), time_ns - took_ns, self.run_id, span_id,
-                component, type_,
-                bounded_name(event.name or kind), self._parent(event), None, attributes, None, before,
-            ),
-            SpanClose(
-                VERSION, self.writer, self._next(), time_ns, self.run_id, span_id, status, took_ns,
-                closing, after,
-            ),
+        name = bounded_name(event.name or _SPANS[event.event_type][0])
+        parent = self.root if event.parent_id is None else self._parent(event)
+        return SpanOpen(
+            VERSION, self.writer, self._next(), started_ns, self.run_id, span_id, component,
+            type_, name, parent, None, attributes, None, body,
+        )  # fmt: skip
+
+    def _close_span(
+        self, opening: SpanOpen, time_ns: int, status: str, attributes: Attributes, body: str | None
+    ) -> SpanClose:
+        return SpanClose(
+            VERSION, self.writer, self._next(), time_ns, self.run_id, opening.span_id, status,
+            time_ns - opening.time_ns, attributes, body,
         )  # fmt: skip
 
     def _error_line(self, event: Line, time_ns: int) -> Log:
@@ -335,7 +374,7 @@ class EventReader:
 
     # --- parts -------------------------------------------------------------------------------------
 
-    def _add_own(self, event: Line, attributes: Attributes) -> None:
+    def _add_own(self, event: Event, attributes: Attributes) -> None:
         """What every event has: its id, and the caller's `meta`."""
         if self._our_meta:
             restore(self._our_meta, attributes)
@@ -356,25 +395,7 @@ class EventReader:
             return str(exact)
         return "ok" if text is None or text == "ok" else "error"
 
-    def _body(
-        self, payload: dict[str, msgspec.Raw], field: str, attributes: Attributes
-    ) -> str | None:
-        """A payload field as a body; what it was, where the text alone would not tell."""
-        value = payload.pop(field, None)
-        if value is None:
-            return None
-        text = take_text(value)
-        if text is None:
-            return None
-        first = bytes(value)[:1]
-        if first == b'"':
-            if text[:1] in _BEFORE_JSON and text.lstrip()[:1] in ("{", "[") and is_json(text):
-                note(attributes, PLAIN, field)
-        elif first not in (b"{", b"["):
-            note(attributes, JSON, field)
-        return text
-
-    def _span_id(self, event: Line) -> str:
+    def _span_id(self, event: Event) -> str:
         event_id = event.event_id or f"#{self._seq}"
         span_id = self._span_hash(event_id)
         if span_id in self._seen:
@@ -383,7 +404,7 @@ class EventReader:
         self._seen.add(span_id)
         return span_id
 
-    def _parent(self, event: Line) -> str:
+    def _parent(self, event: Event) -> str:
         if event.parent_id is None or event.parent_id == self._start_id:
             return self.root
         return self._span_hash(event.parent_id)

@@ -32,7 +32,7 @@ from vestige.formats.agentdbg.events import (
 from vestige.formats.agentdbg.files import is_run, is_v2
 from vestige.formats.agentdbg.names import FORMAT
 from vestige.formats.agentdbg.opening import Problems, load_json, read_lines, source_id_of
-from vestige.formats.agentdbg.parsing import take_text
+from vestige.formats.agentdbg.parsing import Line, take_text
 from vestige.formats.base import derived_run_id, derived_uuid
 
 
@@ -91,6 +91,8 @@ def _read(path: Path) -> _Story:
         if at is not None:
             story.first_ns = at if story.first_ns is None else story.first_ns
             story.last_ns = at
+        if not isinstance(event, Line):
+            continue
         if event.event_type == "RUN_START" and story.start_id is None:
             story.start_id, story.name = event.event_id, event.name
             story.ours = b'"vestige"' in bytes(event.meta)
