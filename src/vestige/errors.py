@@ -9,6 +9,7 @@
     ├── ForeignRunError (PermissionError)   2   a record for a run of another tenant
     ├── ShipError                       1   records could not be sent to a server
     ├── InvalidSuiteError               1   a suite's own bundle breaks the rules of its format
+    ├── BrokenOffError (RuntimeError)   3   a process that read for us was ended
     └── UnreadableError (RuntimeError)  3   bytes from outside that we cannot use
         ├── StoreError                  3   a store that is newer, damaged or locked
         ├── KeysError                   3   a keys.json that is damaged, or open to others
@@ -85,6 +86,12 @@ class InvalidSuiteError(VestigeError, RuntimeError):
     def __init__(self, message: str, problems: list[str]) -> None:
         super().__init__(message)
         self.problems = problems
+
+
+class BrokenOffError(VestigeError, RuntimeError):
+    """A process that we started to read for us ended before it was done. Nothing is wrong with what it read."""
+
+    exit_code = 3
 
 
 class UnreadableError(VestigeError, RuntimeError):

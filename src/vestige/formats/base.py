@@ -82,6 +82,8 @@ class Source(msgspec.Struct):
     adds: bool = False
     """Its id can be no recorded run's: what is here of it came the same way, in other pieces, and
     what is missing is added."""
+    apart: bool = False
+    """Its records are read from files, and nothing else comes of it: another process can do it as well."""
     beside: Source | None = None
     """The same as a run of its own, for where the run that it tells of was recorded."""
 

@@ -1,6 +1,7 @@
 """Mask records that another tool or machine wrote: as a recorder of ours would have written them.
 
     records = masked(records, Redactor())
+    lines = masked_lines(records, Redactor())       # for another process
 
 They are looked at some at a time: most hold nothing, and a look costs more than the
 bytes looked at.
@@ -8,7 +9,7 @@ bytes looked at.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from vestige.record import clean
@@ -25,14 +26,31 @@ _LOOKED_AT_ONCE = 16
 def masked(records: Sequence[KnownRecord], redactor: Redactor) -> list[KnownRecord]:
     """The records, with every secret in them masked: a foreign tool may have kept it in clear."""
     found: list[KnownRecord] = []
+    for some, _ in _looked_at(records, redactor):
+        found.extend(some)
+    return found
+
+
+def masked_lines(records: Sequence[KnownRecord], redactor: Redactor) -> Iterator[bytes]:
+    """The same, encoded (`line.decode_known` is the way back): most were for the look at them."""
+    for some, lines in _looked_at(records, redactor):
+        yield lines or encode(some)
+
+
+def _looked_at(
+    records: Sequence[KnownRecord], redactor: Redactor
+) -> Iterator[tuple[Sequence[KnownRecord], bytes]]:
+    """Some at a time, masked, with their lines if nothing had to be."""
+    suspicious = redactor.suspicious
     for at in range(0, len(records), _LOOKED_AT_ONCE):
         some = records[at : at + _LOOKED_AT_ONCE]
         try:
-            harmless = not redactor.suspicious(encode(some))
+            lines = encode(some)
         except Exception:  # noqa: BLE001  # lone surrogates: a file may hold them escaped
-            harmless = False
-        found.extend(some if harmless else [_masked_one(record, redactor) for record in some])
-    return found
+            lines = b""
+        if not lines or suspicious(lines):
+            some, lines = [_masked_one(record, redactor) for record in some], b""
+        yield some, lines
 
 
 def _masked_one(record: KnownRecord, redactor: Redactor) -> KnownRecord:

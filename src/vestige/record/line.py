@@ -102,6 +102,11 @@ def parse_lines(data: bytes) -> tuple[list[AnyRecord], int]:
     return found, malformed
 
 
+def decode_known(lines: bytes) -> list[KnownRecord]:
+    """What `encode` made of records, `extra` and all. For lines that we encoded ourselves a moment ago."""
+    return _known().decode_lines(lines)
+
+
 def _parse(line: bytes) -> AnyRecord:
     try:
         record: KnownRecord = _known().decode(line)

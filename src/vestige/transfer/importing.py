@@ -11,7 +11,8 @@ what a bundle has beyond it becomes a run beside it, of the same conversation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
@@ -27,6 +28,7 @@ from vestige.limits import BATCH_BYTES, IMPORT_BATCH
 from vestige.record.backstop import masked
 from vestige.record.types import KnownRecord
 from vestige.store.base import Store
+from vestige.transfer.apart import read_apart
 
 if TYPE_CHECKING:
     from vestige.record.redact import Redactor
@@ -113,7 +115,7 @@ class _Importing:
         source: Source | None = None
         try:
             source = self._reader.read(place)
-            beginning, small = _up_to(source.records, _SMALL_MAX, _SMALL_BYTES_MAX)
+            beginning, _, small = _up_to(source.records, _SMALL_MAX, _SMALL_BYTES_MAX)
         except _UNREAD as error:
             yield from self.flush()
             yield _unread(place, error, source.problems if source is not None else [])
@@ -201,11 +203,11 @@ def take_source(store: Store, source: Source, redactor: Redactor, tell: Tell | N
     taken = 0
     writers: set[str] = set()
     runs: set[str] = set()
-    with calm():
-        for batch in _batches(source.records):
+    with calm(), closing(_masked_batches(source, redactor)) as batches:
+        for batch in batches:
             own = {record.writer for record in batch}
             with store.together():
-                taken += store.append(masked(batch, redactor))
+                taken += store.append(batch)
                 # At once: a collector that looks between two batches would take it for dead.
                 for writer in own:
                     store.end_writer(writer, "imported")
@@ -237,27 +239,54 @@ def _take_notes(store: Store, source: Source) -> None:
             return
 
 
-def _batches(records: Iterator[KnownRecord]) -> Iterator[list[KnownRecord]]:
-    """Bounded in number and in bytes: a body may be large."""
+def _masked_batches(source: Source, redactor: Redactor) -> Generator[list[KnownRecord]]:
+    """Bounded in number and in bytes: a body may be large. A long source has a process that reads it."""
+    records = source.records
+    if source.apart:
+        beginning, _, short = _up_to(records, _SHORT_MAX, _SHORT_BYTES_MAX)
+        records = chain(beginning, records)
+        if not short:
+            pieces = _pieces(records, _PIECE, _PIECE_BYTES)
+            batches = read_apart(source, pieces, redactor)
+            if batches is not None:
+                with closing(batches):
+                    yield from batches
+                return
+    for batch, _ in _pieces(records, IMPORT_BATCH, BATCH_BYTES):
+        yield masked(batch, redactor)
+
+
+_SHORT_MAX = 2_000
+"""Records that are read before a process is started for the rest, which takes some milliseconds."""
+_SHORT_BYTES_MAX = BATCH_BYTES // 8
+_PIECE = 500
+"""Records that are sent at once: some milliseconds' work."""
+_PIECE_BYTES = BATCH_BYTES // 8
+
+
+def _pieces(
+    records: Iterator[KnownRecord], count_max: int, bytes_max: int
+) -> Iterator[tuple[list[KnownRecord], int]]:
+    """All records, so many at a time; and how large their bodies are."""
     over = False
     while not over:
-        batch, over = _up_to(records, IMPORT_BATCH, BATCH_BYTES)
-        if batch:
-            yield batch
+        piece, size, over = _up_to(records, count_max, bytes_max)
+        if piece:
+            yield piece, size
 
 
 def _up_to(
     records: Iterator[KnownRecord], count_max: int, bytes_max: int
-) -> tuple[list[KnownRecord], bool]:
-    """The next records, up to a bound; and whether these are the last."""
+) -> tuple[list[KnownRecord], int, bool]:
+    """The next records, up to a bound; the size of their bodies; and whether these are the last."""
     found: list[KnownRecord] = []
     size = 0
     for record in records:
         found.append(record)
         size += _size(record)
         if len(found) >= count_max or size >= bytes_max:
-            return found, False
-    return found, True
+            return found, size, False
+    return found, size, True
 
 
 def _size(record: KnownRecord) -> int:

@@ -47,7 +47,14 @@ from vestige.formats.agentdbg.parsing import (
 )
 from vestige.formats.agentdbg.reading import EventReader, RunFacts
 from vestige.formats.agentdbg.sidecar import find_sidecar, read_sidecar
-from vestige.formats.base import Problem, Source, derived_run_id, derived_writer, is_uuid4
+from vestige.formats.base import (
+    TIME_MAX_NS,
+    Problem,
+    Source,
+    derived_run_id,
+    derived_writer,
+    is_uuid4,
+)
 from vestige.limits import EVENT_LINE_MAX, GLANCE_EVENTS, GLANCE_MIN, NAME_MAX, PROBLEMS_MAX
 from vestige.record.types import KnownRecord
 
@@ -118,14 +125,16 @@ def _read_directory(path: Path) -> Source:
                 SIDECAR_FILE, f"line {line}", "line-invalid", "no record of ours; passed over."
             )
 
-        return Source(run_id, writer, read_sidecar(path, run_id, writer, damaged), problems.list)
+        records = read_sidecar(path, run_id, writer, damaged)
+        return Source(run_id, writer, records, problems.list, apart=True)
     if why_not:
         problems.add(
             SIDECAR_FILE, "", "sidecar-passed-over", f"not used: {why_not}. The events are."
         )
     events_file = path / EVENTS_FILE
     reader = EventReader(run_id, source_id, _facts(run), _modified_ns(path))
-    return Source(run_id, writer, _records(reader, events_file, problems), problems.list)
+    records = _records(reader, events_file, problems)
+    return Source(run_id, writer, records, problems.list, apart=True)
 
 
 def _records(reader: EventReader, events_file: Path, problems: Problems) -> Iterator[KnownRecord]:
@@ -207,7 +216,7 @@ def _read_later(path: Path) -> Source:
         yield from reader.read(events)
         yield from reader.finish(dead=_died(reader, spans_file, False))
 
-    return Source(run_id, reader.writer, records(), problems.list)
+    return Source(run_id, reader.writer, records(), problems.list, apart=True)
 
 
 def _spans(path: Path, problems: Problems) -> Iterator[dict[str, Any]]:
@@ -326,6 +335,6 @@ def _facts(run: dict[str, Any]) -> RunFacts:
 
 def _modified_ns(path: Path) -> int:
     try:
-        return max(0, os.stat(path).st_mtime_ns)
+        return max(0, min(os.stat(path).st_mtime_ns, TIME_MAX_NS))
     except OSError:
         return SYSTEM.now_ns()

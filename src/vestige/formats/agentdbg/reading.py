@@ -50,7 +50,7 @@ from vestige.formats.agentdbg.noting import (
     word_of,
 )
 from vestige.formats.agentdbg.parsing import Line, take_text, take_value
-from vestige.formats.base import derived_span_id, derived_writer, span_hash
+from vestige.formats.base import TIME_MAX_NS, derived_span_id, derived_writer, span_hash
 from vestige.limits import MESSAGE_MAX
 from vestige.record.types import (
     OWN_COMPONENT,
@@ -197,7 +197,8 @@ class EventReader:
             return
         self.writer, self._seq = derived_writer(FORMAT, f"{self.run_id}/end"), 0
         if facts.status == "running":
-            self.last_ns += 1  # the clock orders writers: this comes after all that was written
+            # The clock orders writers: this comes after all that was written.
+            self.last_ns = min(self.last_ns + 1, TIME_MAX_NS)
             last = self._last
             after = f" after {last.event_type} {last.name}"[:200] if last is not None else ""
             yield Log(

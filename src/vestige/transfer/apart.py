@@ -1,0 +1,238 @@
+"""Read a long source in a process of its own, while this one stores what it has read.
+
+    records = read_apart(source, pieces, redactor)      # None: it has to be read here
+    for batch in records: ...                           # masked, in order
+
+Reading and storing take about as long, and neither waits for the other but by the pipe between
+them: the reader is a fork, masks what it reads and sends it as journal lines. It runs a batch or two
+ahead and no further, so memory stays bounded.
+
+The one hard fact: a fork has all that we have, the store's connection too, and must leave it alone.
+So it only reads its source, frees nothing that was there before it, and ends by `os._exit`, past
+everybody's last words. Should we be gone, its next write fails, and it ends as well.
+
+Elsewhere: what a batch is, and what becomes of it, importing.py.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import gc
+import os
+import pickle
+import select
+import signal
+import struct
+import threading
+import traceback
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, BinaryIO
+
+from vestige.errors import BrokenOffError, VestigeError
+from vestige.limits import BATCH_BYTES, IMPORT_BATCH
+from vestige.record.backstop import masked_lines
+from vestige.record.line import decode_known
+from vestige.record.types import KnownRecord
+
+if TYPE_CHECKING:
+    from vestige.formats.base import Problem, Source
+    from vestige.record.note import Note
+    from vestige.record.redact import Redactor
+
+Piece = tuple[Sequence[KnownRecord], int]
+"""Records, and how large their bodies are: a small part of a batch, so that the pipe is looked at often."""
+
+_AHEAD_MAX = 2 * BATCH_BYTES
+"""What waits in the reader for room in the pipe: while a batch is stored, the next one is made."""
+
+_PIPE_BYTES = 1024 * 1024
+"""As much as Linux lets anybody ask for."""
+
+_HEAD = struct.Struct("<cII")
+"""Before each message: which kind, its length, how large the bodies in it are."""
+_LINES, _END = b"l", b"e"
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Handlers of these are the program's own, and not for the reader."""
+
+
+def read_apart(
+    source: Source, pieces: Iterable[Piece], redactor: Redactor
+) -> Generator[list[KnownRecord]] | None:
+    """Batches of the pieces' records, masked; `source` gets its problems and notes when they are over."""
+    if not _is_possible():
+        return None
+    try:
+        receiving, sending = os.pipe()
+    except OSError:  # so many files are open
+        return None
+    # Until somebody cares for the child, and in the child until it has no handlers any more.
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    try:
+        pid = os.fork()
+    except OSError:  # no room for another process: one is enough
+        pid = -1
+    if pid == 0:
+        _be_the_reader(receiving, blocked, lambda: _send(sending, source, pieces, redactor))
+    os.close(sending)
+    if pid < 0:
+        os.close(receiving)
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        return None
+    batches = _batches(pid, os.fdopen(receiving, "rb"), source, blocked)
+    next(batches)  # from here on, closing it ends the child
+    return batches
+
+
+def _is_possible() -> bool:
+    """Is there another CPU for it, and nobody but us who could hold a lock that a fork never lets go?"""
+    cpus = getattr(
+        os, "sched_getaffinity", None
+    )  # Linux: elsewhere a fork may break what others loaded
+    if cpus is None or len(cpus(0)) < 2 or threading.active_count() > 1:
+        return False
+    if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
+        return False  # how it ended, nobody would be told
+    try:
+        return len(os.listdir("/proc/self/task")) == 1  # threads that Python does not know of
+    except OSError:
+        return False
+
+
+# --- the reader ----------------------------------------------------------------------------------
+
+
+def _be_the_reader(
+    receiving: int, blocked: set[int | signal.Signals], work: Callable[[], None]
+) -> None:
+    """Never returns, whatever happens: what is above us on the stack is the other process's."""
+    status = 1
+    try:
+        os.close(receiving)
+        gc.freeze()  # garbage of before the fork may be a connection, which is not ours to close
+        for number in _SIGNALS:
+            if callable(signal.getsignal(number)):
+                signal.signal(number, signal.SIG_DFL)
+        # Ctrl-C is for both: the other one hears it, and ends us.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        work()
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def _send(sending: int, source: Source, pieces: Iterable[Piece], redactor: Redactor) -> None:
+    pipe = _Pipe(sending)
+    error: Exception | None = None
+    try:
+        for records, size in pieces:
+            pipe.send(_LINES, b"".join(masked_lines(records, redactor)), size)
+    except BrokenPipeError:
+        raise  # nobody is there to be told
+    except Exception as raised:  # noqa: BLE001  # raised where the records are wanted
+        error = raised
+    # Pickled: paths may be bytes that are no text, and an error may be of any kind.
+    pipe.send(_END, _pickled((source.problems, source.notes, error)), 0)
+    pipe.finish()
+
+
+def _pickled(told: tuple[list[Problem], list[Note], Exception | None]) -> bytes:
+    problems, notes, error = told
+    if error is not None and not isinstance(error, (VestigeError, OSError)):
+        error.add_note(
+            "".join(traceback.format_exception(error))
+        )  # a fault of ours, from over here
+    data = pickle.dumps((problems, notes, error))
+    try:
+        pickle.loads(data)
+    except Exception:  # noqa: BLE001  # an error whose arguments are not what it is made from
+        data = pickle.dumps((problems, notes, RuntimeError(f"{type(error).__name__}: {error}")))
+    return data
+
+
+class _Pipe:
+    """Writes as much as there is room for, and keeps the rest; waits only when that is much."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._waiting = bytearray()
+        self._room = select.poll()
+        self._room.register(fd, select.POLLOUT)
+        os.set_blocking(fd, False)
+        with suppress(OSError, AttributeError):  # smaller ones do as well
+            fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+
+    def send(self, kind: bytes, data: bytes, size: int) -> None:
+        self._waiting += _HEAD.pack(kind, len(data), size)
+        self._waiting += data
+        self._write(_AHEAD_MAX)
+
+    def finish(self) -> None:
+        self._write(0)
+
+    def _write(self, waiting_max: int) -> None:
+        while self._waiting:
+            try:
+                del self._waiting[: os.write(self._fd, self._waiting)]
+            except BlockingIOError:
+                if len(self._waiting) <= waiting_max:
+                    return
+                self._room.poll()
+
+
+# --- the one who stores --------------------------------------------------------------------------
+
+
+def _batches(
+    pid: int, pipe: BinaryIO, source: Source, blocked: set[int | signal.Signals]
+) -> Generator[list[KnownRecord]]:
+    try:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        yield []
+        complete = yield from _receive(pipe, source)
+    finally:
+        pipe.close()
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)  # if it is still there, nobody wants more of it
+        how = _reap(pid)
+    if not complete:
+        raise BrokenOffError(
+            f"run {source.run_id}: the process that read it ended too soon ({how})."
+            " Try again: an import goes on from what is stored."
+        )
+
+
+def _receive(pipe: BinaryIO, source: Source) -> Generator[list[KnownRecord], None, bool]:
+    """False: there was no end."""
+    batch: list[KnownRecord] = []
+    size = 0
+    while len(head := pipe.read(_HEAD.size)) == _HEAD.size:
+        kind, length, more = _HEAD.unpack(head)
+        data = pipe.read(length)
+        if len(data) < length:
+            break
+        if kind == _END:
+            source.problems[:], source.notes[:], error = pickle.loads(data)
+            if error is not None:
+                raise error
+            if batch:
+                yield batch
+            return True
+        batch += decode_known(data)
+        size += more
+        if len(batch) >= IMPORT_BATCH or size >= BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    return False
+
+
+def _reap(pid: int) -> str:
+    """Wait for it, and how it ended."""
+    try:
+        _, status = os.waitpid(pid, 0)
+    except ChildProcessError:  # the program waits for all children that it has
+        return "nobody knows how"
+    code = os.waitstatus_to_exitcode(status)
+    return f"signal {-code}" if code < 0 else f"exit code {code}"
