@@ -212,10 +212,15 @@ class Ingest:
         """Both ends are known, whichever was read first: add the span up."""
         assert span.status is not None and span.duration_ns is not None
         attributes = span.attributes
-        ended_ns = min(ended_ns, SUM_MAX)
-        if span.type == "llm" and attributes:
-            run.input_tokens += count_of(attributes.get("input_tokens"))
-            run.output_tokens += count_of(attributes.get("output_tokens"))
+        if ended_ns > SUM_MAX:
+            ended_ns = SUM_MAX
+        read = written = 0
+        if span.type == "llm":
+            if attributes:
+                read = count_of(attributes.get("input_tokens"))
+                written = count_of(attributes.get("output_tokens"))
+                run.input_tokens += read
+                run.output_tokens += written
         elif span.type == "run" and span.parent_id is None:
             run.changes["outcome"] = span.status
             run.changes["duration_ns"] = span.duration_ns
@@ -226,7 +231,7 @@ class Ingest:
             ended_ns, span.component, span.type, span.name, span.status, span.duration_ns,
             attributes,
         )  # fmt: skip
-        if span.type == "llm" and attributes:
+        if read or written:
             self._nested.fold(span, run, 1)
 
     def _update(self, record: SpanUpdate, writer: WriterRow) -> None:

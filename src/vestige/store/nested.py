@@ -91,6 +91,8 @@ class NestedCalls:
 
     def _inside(self, span: SpanRow, run: RunRow) -> Iterable[SpanRow]:
         """The model calls in this one that were added up."""
+        if span.id is None and not self._inner and not self.any_order:
+            return ()
         key = (run.run_id, span.span_id)
         found = {each.span_id: each for each in self._inner.get(key, ())}
         if span.id is not None or self.any_order:

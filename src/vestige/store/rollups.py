@@ -60,18 +60,38 @@ class Sums:
     __slots__ = (
         "cache_read",
         "cache_write",
-        "count",
-        "duration_ns",
+        "durations",
         "errors",
-        "histogram",
         "input",
         "output",
+        "taken_off",
     )
 
     def __init__(self) -> None:
-        self.count = self.errors = self.duration_ns = 0
+        self.errors = 0
         self.input = self.output = self.cache_read = self.cache_write = 0
-        self.histogram: Counter[int] = Counter()
+        self.durations: list[int] = []
+        """Of each span, added up when they are written: there are many, and a batch's memory is bounded."""
+        self.taken_off: list[int] = []
+
+    def count(self) -> int:
+        return len(self.durations) - len(self.taken_off)
+
+    def duration_ns(self) -> int:
+        return sum(self.durations) - sum(self.taken_off)
+
+    def histogram(self) -> Counter[int]:
+        found = Counter(map(bucket, self.durations))
+        found.subtract(map(bucket, self.taken_off))
+        return found
+
+    def add_tokens(self, attributes: Mapping[str, Any], times: int) -> None:
+        self.input += times * count_of(attributes.get("input_tokens"))
+        self.output += times * count_of(attributes.get("output_tokens"))
+        if "cache_read_tokens" in attributes:
+            self.cache_read += times * count_of(attributes["cache_read_tokens"])
+        if "cache_write_tokens" in attributes:
+            self.cache_write += times * count_of(attributes["cache_write_tokens"])
 
     def tokens(self) -> tuple[int, int, int, int]:
         return self.input, self.output, self.cache_read, self.cache_write
@@ -103,16 +123,11 @@ class Rollups:
         sums = self._sums.get(key)
         if sums is None:
             sums = self._sums[key] = Sums()
-        sums.count += times
+        (sums.durations if times > 0 else sums.taken_off).append(duration_ns)
         if status != "ok":
             sums.errors += times
-        sums.duration_ns += duration_ns * times
-        sums.histogram[bucket(duration_ns)] += times
         if attributes and ("input_tokens" in attributes or "output_tokens" in attributes):
-            sums.input += times * count_of(attributes.get("input_tokens"))
-            sums.output += times * count_of(attributes.get("output_tokens"))
-            sums.cache_read += times * count_of(attributes.get("cache_read_tokens"))
-            sums.cache_write += times * count_of(attributes.get("cache_write_tokens"))
+            sums.add_tokens(attributes, times)
 
     def add_tokens(
         self,
@@ -128,11 +143,7 @@ class Rollups:
         key = (
             ended_ns // _DAY_NS, component, type, name, model if isinstance(model, str) else "",
         )  # fmt: skip
-        sums = self._sums.setdefault(key, Sums())
-        sums.input += times * count_of(attributes.get("input_tokens"))
-        sums.output += times * count_of(attributes.get("output_tokens"))
-        sums.cache_read += times * count_of(attributes.get("cache_read_tokens"))
-        sums.cache_write += times * count_of(attributes.get("cache_write_tokens"))
+        self._sums.setdefault(key, Sums()).add_tokens(attributes, times)
 
     def write(self, connection: sqlite3.Connection) -> None:
         """Merge into the table; the caller's transaction."""
@@ -148,23 +159,24 @@ class Rollups:
             if row is None and known[day] >= NAMES_MAX:
                 key = (day, self._tenant, component, kind, OTHER, "")
                 row = connection.execute(_SELECT, key).fetchone()
-            if row is None and sums.count <= 0:
+            count = sums.count()
+            if row is None and count <= 0:
                 continue  # what is to be taken off was added to another day, as clocks may be set
             if row is None:
                 known[day] += 1
-            histogram = sums.histogram
+            histogram = sums.histogram()
             if row is not None:
-                for text, count in msgspec.json.decode(row[0]).items():
-                    histogram[int(text)] += count
+                for text, before in msgspec.json.decode(row[0]).items():
+                    histogram[int(text)] += before
             connection.execute(
                 _UPSERT,
                 (
-                    *key, sums.count, sums.errors, min(sums.duration_ns, SUM_MAX),
+                    *key, count, sums.errors, min(sums.duration_ns(), SUM_MAX),
                     _render(histogram),
                     *(min(each, SUM_MAX) for each in sums.tokens()),
                 ),
             )  # fmt: skip
-            if sums.count < 0:
+            if count < 0:
                 connection.execute(_DELETE_EMPTY, key)
         self._sums.clear()
 
