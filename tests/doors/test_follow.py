@@ -84,15 +84,16 @@ def test_it_waits_for_the_next_run_and_stops_with_ctrl_c(home: Home, tmp_path: P
     assert (out, err, following.returncode) == ("", "", 130)
 
 
+def follow(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "vestige", "follow", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
 def test_what_has_ended_is_shown_and_what_is_no_run_is_refused(home: Home) -> None:
     with Recorder(home, last_words=False) as recorder, recorder.run("agent") as run:
         run.span("look", type="tool").end()
         run.span("think", type="llm").end(status="error")
         run.log.info("done")
-
-    def follow(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "vestige", "follow", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
     tools = follow(run.run_id, "--type", "tool").stdout.splitlines()
     assert len(tools) == 2 and "tool look" in tools[0] and "agent: ok" in tools[1]
@@ -101,6 +102,13 @@ def test_what_has_ended_is_shown_and_what_is_no_run_is_refused(home: Home) -> No
     refused = follow(str(home.root))
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
     assert "nothing comes to a file" in refused.stderr
+
+
+def test_a_run_that_cannot_be_there_makes_no_home(tmp_path: Path) -> None:
+    done = follow("r9", "--home", str(tmp_path / "none"))
+
+    assert done.returncode == 2 and "no such home" in done.stderr
+    assert not (tmp_path / "none").exists()
 
 
 def test_nothing_is_told_twice_and_all_of_it_in_its_order(home: Home) -> None:

@@ -114,7 +114,8 @@ def test_equal_bodies_of_two_tenants_are_two_bodies_and_one_text(store: SqliteSt
 def test_equal_short_bodies_of_two_tenants_have_ids_of_their_own(store: SqliteStore) -> None:
     """One row each, found again by its own tenant alone."""
     with store._transaction():
-        ids = [store._bodies.put(b"short", 1, tenant=tenant) for tenant in (0, 2, 0, 2)]
+        text = b"a short text, and no tiny one" * 20
+        ids = [store._bodies.put(text, 1, tenant=tenant) for tenant in (0, 2, 0, 2)]
     rows = store._connection.execute("SELECT tenant, id FROM bodies ORDER BY id").fetchall()
 
     assert ids == [rows[0][1], rows[1][1]] * 2

@@ -12,7 +12,8 @@ before; the same text ends at the same node, whoever sent it. Only tenants are k
 has a root of its own (parent 0 for the default one, -2 for tenant 2), so that no body of one has
 the id of another's, while equal pieces are still stored once.
 
-Most bodies are short and cannot be cut: such a one is a single row, with its text in it.
+Most bodies are short and cannot be cut: such a one is a single row, with its text in it; and the
+tiny ones of a batch stand on sheets, many to a row (sheets.py).
 
     bodies = Bodies(connection)                     # one for each connection
     body_id = bodies.put(data, at_ns)               # inside the caller's transaction
@@ -29,11 +30,13 @@ pieces small; retention decides what goes.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from vestige.store.body_reader import PIECE_MAX
 from vestige.store.body_writer import BodyWriter
+from vestige.store.sheets import find_sheet
 
 TABLES = """
 -- A stretch of body text, stored once however many bodies contain it.
@@ -101,7 +104,18 @@ _DROP_UNUSED_PIECE = """
 DELETE FROM pieces WHERE id = :piece AND NOT EXISTS (SELECT 1 FROM nodes WHERE piece = :piece)
 """
 
-_OLDEST = "SELECT id FROM bodies WHERE evicted_ns IS NULL ORDER BY last_ns, id"
+_OLDEST = """
+SELECT id, last_ns FROM bodies WHERE evicted_ns IS NULL
+UNION ALL SELECT id, last_ns FROM sheets WHERE evicted_ns IS NULL ORDER BY 2, 1
+"""
+
+_FORGET_SHEET = "DELETE FROM sheets WHERE id = ?"
+
+_EVICT_SHEET = """
+UPDATE sheets SET evicted_ns = ?, stored_bytes = NULL, codec = NULL, hash = NULL, times = NULL,
+  keys = NULL, data = NULL
+WHERE id = ? AND evicted_ns IS NULL
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,20 +130,28 @@ class Bodies(BodyWriter):
     """The bodies of a store, over a connection whose transactions belong to the caller."""
 
     def evict(self, body_ids: Iterable[int], at_ns: int) -> Evicted:
-        """Take the text of these bodies. Their rows stay, and say when it went."""
-        return self._let_go(body_ids, _EVICT, (at_ns,))
+        """Take the text of these bodies, and of those on a sheet with one. Their rows stay, and say
+        when it went."""
+        return self._let_go(body_ids, _EVICT, _EVICT_SHEET, (at_ns,))
 
     def forget(self, body_ids: Iterable[int]) -> Evicted:
         """Remove bodies that no record refers to any more, marker and all."""
-        return self._let_go(body_ids, "DELETE FROM bodies WHERE id = ?", ())
+        return self._let_go(body_ids, "DELETE FROM bodies WHERE id = ?", _FORGET_SHEET, ())
+
+    def find_unused_sheets(self, used: Sequence[int]) -> list[int]:
+        """Sheets of which none of these bodies, in ascending order, stands on."""
+        return [first for first, is_used in self._sheets_used(used) if not is_used]
 
     def evict_oldest(self, until_bytes: int, protected: Iterable[int], at_ns: int) -> Evicted:
         """Evict by last reference, oldest first, until all pieces take at most `until_bytes`."""
         excess = self.stored_bytes() - until_bytes
-        spared = frozenset(protected)
+        if excess <= 0:
+            return Evicted(0, 0)
+        given = array("q", sorted(protected))
+        spared = {*given, *(first for first, is_used in self._sheets_used(given) if is_used)}
         count = freed = 0
         # An array, not a list: a large store has millions, and 8 bytes each are enough.
-        oldest = array("q", (row[0] for row in self._db.execute(_OLDEST)) if excess > 0 else ())
+        oldest = array("q", (row[0] for row in self._db.execute(_OLDEST)))
         for body_id in oldest:
             if freed >= excess:
                 break
@@ -139,13 +161,29 @@ class Bodies(BodyWriter):
                 freed += evicted.freed_bytes
         return Evicted(count, freed)
 
-    def _let_go(self, body_ids: Iterable[int], query: str, values: tuple[int, ...]) -> Evicted:
+    def _sheets_used(self, used: Sequence[int]) -> Iterator[tuple[int, bool]]:
+        """Each sheet, and whether one of these bodies stands on it."""
+        for first, texts in self._db.execute("SELECT id, texts FROM sheets"):
+            at = bisect_left(used, first)
+            yield first, at < len(used) and used[at] < first + texts
+
+    def _let_go(
+        self, body_ids: Iterable[int], query: str, sheet_query: str, values: tuple[int, ...]
+    ) -> Evicted:
         assert self._db.in_transaction, "the caller owns the transaction"
         count = freed = 0
         for body_id in body_ids:
             own = self._db.execute("SELECT stored_bytes FROM bodies WHERE id = ?", (body_id,))
             stored_bytes = own.fetchone()
-            if self._db.execute(query, (*values, body_id)).rowcount:
+            if stored_bytes is None:
+                sheet = find_sheet(self._db, body_id)
+                if (
+                    sheet is not None
+                    and self._db.execute(sheet_query, (*values, sheet.first)).rowcount
+                ):
+                    count += sheet.texts
+                    freed += len(sheet.data or b"")
+            elif self._db.execute(query, (*values, body_id)).rowcount:
                 count += 1
                 freed += stored_bytes[0] or self._release(body_id)
         self.clear_caches()

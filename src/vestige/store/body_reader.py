@@ -24,6 +24,7 @@ from vestige.errors import NotFoundError, StoreError
 from vestige.limits import MIB
 from vestige.store.compress import decompress
 from vestige.store.recent import Recent
+from vestige.store.sheets import Sheet, find_sheet
 
 PIECE_MAX = MIB
 """A longer piece is cut: reading a slice must not decompress a whole file."""
@@ -72,6 +73,7 @@ FROM bodies WHERE id IN (SELECT value FROM json_each(?1)) AND codec IS NOT NULL
 _STORED_BYTES = """
 SELECT (SELECT coalesce(sum(stored_bytes), 0) FROM pieces)
      + (SELECT coalesce(sum(stored_bytes), 0) FROM bodies WHERE hash IS NOT NULL)
+     + (SELECT coalesce(sum(stored_bytes), 0) FROM sheets)
 """
 
 
@@ -92,11 +94,13 @@ class BodyReader:
 
     def read(self, body_id: int, start: int = 0, end: int | None = None) -> bytes:
         """The bytes from `start` to `end`, cut to what there is; only their pieces are unpacked."""
-        size = self._get_kept(body_id)
+        size, sheet = self._get_kept(body_id)
         start = max(start, 0)
         end = size if end is None else min(end, size)
         if start >= end:
             return b""
+        if sheet is not None:
+            return self._on_sheet(body_id, sheet)[start:end]
         query = {"node": body_id, "start": start, "end": end}
         rows = self._db.execute(_CHAIN, query).fetchall()
         rows.reverse()
@@ -119,9 +123,18 @@ class BodyReader:
         """
         rows = self._db.execute(_NODES_OF_BODIES, (msgspec.json.encode(body_ids).decode(),))
         nodes = {row[0]: row[1:] for row in rows}
+        sheet: Sheet | None = None
         for body_id in body_ids:
             try:
-                text = self._whole(body_id, nodes)
+                if body_id in nodes:
+                    text = self._whole(body_id, nodes)
+                else:
+                    if sheet is None or body_id not in sheet:
+                        sheet = find_sheet(
+                            self._db, body_id
+                        )  # the next ones mostly stand on it too
+                    kept = sheet is not None and sheet.evicted_ns is None
+                    text = self._on_sheet(body_id, sheet) if sheet is not None and kept else None
             except (StoreError, TypeError):
                 continue  # a damaged row may hold anything
             if text is not None:
@@ -150,23 +163,35 @@ class BodyReader:
         (total,) = self._db.execute(_STORED_BYTES).fetchone()
         return int(total)
 
-    def _get(self, body_id: int) -> tuple[int, int | None]:
-        """Size, and when it was evicted."""
+    def _get(self, body_id: int) -> tuple[int, int | None, Sheet | None]:
+        """Size, when it was evicted, and the sheet that it stands on, if it does."""
         query = "SELECT size_bytes, evicted_ns FROM bodies WHERE id = ?"
         row: tuple[int, int | None] | None = self._db.execute(query, (body_id,)).fetchone()
-        if row is None:
+        if row is not None:
+            return *row, None
+        sheet = find_sheet(self._db, body_id)
+        if sheet is None:
             raise NotFoundError(f"body {body_id}: no such body in this store.")
-        return row
+        begin, end = sheet.place(body_id)
+        return end - begin, sheet.evicted_ns, sheet
 
-    def _get_kept(self, body_id: int) -> int:
-        size, evicted_ns = self._get(body_id)
+    def _get_kept(self, body_id: int) -> tuple[int, Sheet | None]:
+        size, evicted_ns, sheet = self._get(body_id)
         if evicted_ns is not None:
             day = datetime.fromtimestamp(evicted_ns // 1_000_000_000, UTC).date()
             raise NotFoundError(
                 f"body {body_id}: evicted by retention on {day} ({size} bytes)."
                 " Pin a run, or keep more bytes, to keep its bodies."
             )
-        return size
+        return size, sheet
+
+    def _on_sheet(self, body_id: int, sheet: Sheet) -> bytes:
+        begin, end = sheet.place(body_id)
+        texts = self._texts.get(sheet.hash)
+        if texts is None:
+            texts = sheet.unpack(body_id)
+            self._texts.put(sheet.hash, texts)
+        return texts[begin:end]
 
     def _text(self, body_id: int, size: int, codec: int, digest: bytes, data: bytes) -> bytes:
         """A piece unpacked and verified. By hash, so that what is remembered is never wrong."""

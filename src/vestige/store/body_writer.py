@@ -4,8 +4,9 @@
     first, second = writer.put_many([(data, at_ns), (other, at_ns)])
 
 A call cuts and hashes all of its bodies, asks for the hashes of all pieces in a few statements, then writes
-each table once: a look at the tables for every piece would be half of the work. A short body that
-cannot be cut is one row (short_bodies.py); the others are nodes and pieces.
+each table once: a look at the tables for every piece would be half of the work. Tiny bodies stand
+on sheets (sheets.py), a short one that cannot be cut is one row (short_bodies.py); the others are
+nodes and pieces.
 
 The one hard fact: ids are remembered between calls. They are forgotten when another connection
 has written, but **after a rollback the owner of the transaction must call `clear_caches()`**.
@@ -18,10 +19,11 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 
-from vestige.providers.split import TEXT_MIN, split
+from vestige.providers.split import split
 from vestige.store.body_reader import PIECE_MAX, TEXT_REMEMBERED, BodyReader, hash_of
 from vestige.store.compress import compress
 from vestige.store.recent import Recent
+from vestige.store.sheets import TINY_MAX, write_sheets
 from vestige.store.short_bodies import (
     ASKED_AT_ONCE,
     IDS_REMEMBERED,
@@ -40,7 +42,8 @@ _ADD_BODY = "INSERT INTO bodies (tenant, id, size_bytes, first_ns, last_ns) VALU
 # One series of numbers, so that a search can tell which text is newer. An evicted body keeps its id.
 _LAST_ID = """
 SELECT max((SELECT coalesce(max(id), 0) FROM nodes), (SELECT coalesce(max(id), 0) FROM bodies),
-           (SELECT coalesce(max(id), 0) FROM pieces))
+           (SELECT coalesce(max(id), 0) FROM pieces),
+           coalesce((SELECT id + texts - 1 FROM sheets ORDER BY id DESC LIMIT 1), 0))
 """
 
 _FIND_NODE = "SELECT id FROM nodes WHERE piece = ? AND parent = ?"
@@ -52,7 +55,7 @@ NodeKey = tuple[int, bytes]
 Given = tuple[bytes, int]
 """A body, and the time of its record."""
 
-Cut = tuple[Sequence[bytes], list[bytes]]
+Cut = tuple[list[bytes], list[bytes]]
 """Pieces, and their hashes."""
 
 Reference = tuple[int, int, int, int, int]
@@ -77,7 +80,8 @@ class BodyWriter(BodyReader):
         self._drop_new()
 
     def put(self, data: bytes, at_ns: int, tenant: int = 0) -> int:
-        """Keep a body and return its id: the same id for the same bytes while they are kept."""
+        """Keep a body and return its id: the same id for the same bytes while they are kept, except
+        for tiny ones."""
         return self.put_many([(data, at_ns)], tenant)[0]
 
     def put_many(self, bodies: Sequence[Given], tenant: int = 0) -> list[int]:
@@ -86,17 +90,48 @@ class BodyWriter(BodyReader):
         What is new is in memory at once, compressed: the caller bounds how much it gives.
         """
         self._begin()
-        self._shorts.begin(tenant)
-        before = self._last
         try:
-            cuts = self._cut_all([data for data, _ in bodies], tenant)
-            pieces = {digest for cut in cuts if type(cut) is tuple for digest in cut[1]}
-            self._find_pieces(pieces)
-            ids, longs = self._give_ids(bodies, cuts, tenant)
-            moved = self._write(longs, before)
+            ids, others = self._put_tiny(bodies, tenant)
+            if others:
+                found = self._put_others([bodies[at] for at in others], tenant)
+                for at, body_id in zip(others, found, strict=True):
+                    ids[at] = body_id
         except BaseException:
             self.clear_caches()
             raise
+        return ids
+
+    def _put_tiny(self, bodies: Sequence[Given], tenant: int) -> tuple[list[int], list[int]]:
+        """Ids, of the tiny ones for now; and the places of all others. This loop runs for every body
+        that there is."""
+        ids: list[int] = []
+        others: list[int] = []
+        known: dict[bytes, int] = {}
+        times: list[int] = []
+        first = self._last + 1
+        for data, at_ns in bodies:
+            if len(data) < TINY_MAX:
+                body_id = known.get(data)
+                if body_id is None:
+                    body_id = known[data] = first + len(times)
+                    times.append(at_ns)
+                ids.append(body_id)
+            else:
+                others.append(len(ids))
+                ids.append(0)
+        if known:
+            write_sheets(self._db, tenant, list(known), times, first)
+            self._last += len(known)
+        return ids, others
+
+    def _put_others(self, bodies: Sequence[Given], tenant: int) -> list[int]:
+        self._shorts.begin(tenant)
+        before = self._last
+        cuts = self._cut_all([data for data, _ in bodies], tenant)
+        pieces = {digest for cut in cuts if type(cut) is tuple for digest in cut[1]}
+        self._find_pieces(pieces)
+        ids, longs = self._give_ids(bodies, cuts, tenant)
+        moved = self._write(longs, before)
         return [moved.get(each, each) for each in ids] if moved else ids
 
     def clear_caches(self) -> None:
@@ -132,8 +167,8 @@ class BodyWriter(BodyReader):
         places: dict[WholeKey, int] = {}
         for at, data in enumerate(datas):
             if len(data) < SHORT_MAX:
-                pieces = split(data) if len(data) >= TEXT_MIN else ()
-                cuts.append(_hashed(pieces) if len(pieces) > 1 else hash_of(data))
+                pieces = split(data)
+                cuts.append(hash_of(data) if len(pieces) == 1 else _hashed(pieces))
                 continue
             key = (tenant, len(data), data[-64:])
             found = self._wholes.get(key)
@@ -186,7 +221,7 @@ class BodyWriter(BodyReader):
         return ids, longs
 
     def _put_pieces(
-        self, data: bytes, pieces: Sequence[bytes], digests: list[bytes], tenant: int
+        self, data: bytes, pieces: list[bytes], digests: list[bytes], tenant: int
     ) -> int:
         """The node of a body's last piece, found or new."""
         node, end = -tenant, 0
@@ -253,7 +288,7 @@ def _cut(data: bytes) -> Cut:
     return _hashed(pieces)
 
 
-def _hashed(pieces: Sequence[bytes]) -> Cut:
+def _hashed(pieces: list[bytes]) -> Cut:
     return pieces, [hash_of(piece) for piece in pieces]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -22,6 +22,7 @@ from vestige.record.tenant import DEFAULT_TENANT
 from vestige.record.types import OWN_COMPONENT
 from vestige.store import run_terms
 from vestige.store.base import ConversationInfo, Listed, RunFilter, Term
+from vestige.store.sheets import FirstIds
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -99,7 +100,7 @@ def find_run(connection: sqlite3.Connection, run_id: str, *, with_lines: bool = 
         return None
     info, number = _run_info(row), row[1]
     writers = _Writers(connection)
-    spans = in_order(_span_info(info.short_id, row, writers) for row in execute(_SPANS, (number,)))
+    spans = in_order(_span_infos(connection, info.short_id, number, writers))
     if with_lines:
         logs = in_order(_log_info(row, writers) for row in execute(_LOGS, (number,)))
     else:
@@ -112,6 +113,17 @@ def find_run(connection: sqlite3.Connection, run_id: str, *, with_lines: bool = 
         for span, run, target, reason in execute(_LINKS, (number,))
     ]
     return Run(info=info, spans=spans, logs=logs, links=links)
+
+
+def _span_infos(
+    connection: sqlite3.Connection, run: str, number: int, writers: Mapping[int, str]
+) -> Iterator[SpanInfo]:
+    ids = FirstIds(connection)
+    cursor = connection.execute(_SPANS, (number,))
+    while rows := cursor.fetchmany(_ROWS_AT_ONCE):
+        ids.expect([row[at] for row in rows for at in _BODIES if row[at] is not None])
+        for row in rows:
+            yield _span_info(run, row, writers, ids)
 
 
 def read_log(connection: sqlite3.Connection, row: int) -> LogInfo:
@@ -205,6 +217,9 @@ SELECT s.span_id, s.number, s.parent_id, s.writer, s.seq, s.started_ns, s.type, 
   s.end_seq
 FROM spans s WHERE s.run = ?
 """
+_BODIES = (13, 16)
+"""Where a span's row has ids of bodies."""
+_ROWS_AT_ONCE = 1_000
 _LOG_COLUMNS = (
     "l.span_id, l.writer, l.seq, l.time_ns, l.level, l.component, l.message, l.attributes,"
     " l.redacted, l.body, l.body_bytes, l.body_info"
@@ -230,13 +245,14 @@ def _run_info(row: Sequence[Any]) -> RunInfo:
     )  # fmt: skip
 
 
-def _span_info(run: str, row: Sequence[Any], writers: Mapping[int, str]) -> SpanInfo:
+def _span_info(run: str, row: Sequence[Any], writers: Mapping[int, str], ids: FirstIds) -> SpanInfo:
     return SpanInfo(
         id=row[0], short_id=f"{run}.s{row[1]}", parent_id=row[2], writer=voice(writers[row[3]], row[0], row[4]), seq=row[4],
         started_ns=row[5], type=row[6], name=row[7], component=row[8], status=row[9],
         duration_ns=row[10], attributes=_decode(row[11]) if row[11] else {},
         redacted=_decode(row[12]) if row[12] else {},
-        input=_body_ref(row[13], row[14], row[15]), output=_body_ref(row[16], row[17], row[18]),
+        input=_body_ref(row[13], row[14], row[15], ids),
+        output=_body_ref(row[16], row[17], row[18], ids),
         end_seq=row[19],
     )  # fmt: skip
 
@@ -256,9 +272,13 @@ def _log_place(row: Sequence[Any], writers: Mapping[int, str]) -> LogInfo:
     )  # fmt: skip
 
 
-def _body_ref(body_id: int | None, size_bytes: int | None, info: str | None) -> BodyRef | None:
+def _body_ref(
+    body_id: int | None, size_bytes: int | None, info: str | None, ids: FirstIds | None = None
+) -> BodyRef | None:
     if size_bytes is None:
         return None
+    if ids is not None and body_id is not None:
+        body_id = ids[body_id]
     if info is None:
         return BodyRef(body_id, size_bytes)
     known = _decode(info)

@@ -11,7 +11,7 @@ import sqlite3
 
 from vestige.errors import StoreError
 from vestige.limits import CLOSES_KEPT
-from vestige.store import bodies, carried, remote
+from vestige.store import bodies, carried, remote, sheets
 
 _RUNS = """
 CREATE TABLE writers (            -- one process's journal
@@ -260,7 +260,7 @@ ALTER TABLE runs ADD COLUMN imported_ns INTEGER; -- when it came from a file; NU
 
 STEPS: tuple[str, ...] = (
     _RUNS + bodies.TABLES, _FINDINGS, _BUNDLES, _TENANTS, _NOTES, _CLOSES,
-    remote.TABLES, bodies.ROWS, _IMPORTED, remote.HEARD, carried.INDEXES,
+    remote.TABLES, bodies.ROWS, _IMPORTED, remote.HEARD, carried.INDEXES, sheets.TABLES,
 )  # fmt: skip
 """Step n brings a store from version n to n + 1."""
 

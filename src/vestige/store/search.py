@@ -3,7 +3,7 @@
 Functions over a connection; nothing here writes except `store_findings`, in its caller's
 transaction. Text is searched in the deduplicated pieces and short bodies, each once, and a hit is
 then led to the first body and span that contain it. So a message that a hundred requests
-repeat is one hit. The one thing that cannot be found is text across two pieces: two
+repeat is one hit, and so is a tiny text that stands on many sheets. The one thing that cannot be found is text across two pieces: two
 messages, or the seam at each MiB of a longer one.
 
 A search may take long, so it goes in steps over row ids, newest first in a whole store and
@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -27,6 +27,7 @@ from vestige.record.finding import Finding
 from vestige.record.run import RunInfo
 from vestige.store.base import CheckResult, Hit, Place, Searched, Wanted
 from vestige.store.compress import decompress
+from vestige.store.sheets import Sheet, find_sheet, find_time, find_tiny
 
 AROUND = 60
 """Characters shown on each side of a match."""
@@ -184,6 +185,10 @@ class _Looking:
     """Of the whole store; a search in one run is bounded by its bytes alone."""
     own: frozenset[int] | None = None
     """Bodies of the one run that is searched."""
+    told: set[str] = field(default_factory=set)
+    """Tiny texts that were a hit."""
+    sheet: tuple[Sheet, bytes] | None = None
+    """The one that was looked at last, and its texts."""
 
     def is_over(self) -> bool:
         return self.seen_bytes > SEARCH_BYTES_MAX or self.seen_rows > SEARCH_ROWS_MAX
@@ -228,48 +233,78 @@ class _Looking:
     def bodies(self, part: str, last: int | None) -> Iterator[tuple[str, Hit | None]]:
         if self.run is not None:
             rows = self.connection.execute(_BODIES_OF_RUN, {"run": self.run})
-            self.own = frozenset(row[0] for row in rows)
+            self.own = frozenset(row[0] for row in rows if row[0] is not None)
         for ids in self._piece_steps(last):
             marks = ",".join("?" * len(ids))
             rows = self.connection.execute(_TEXTS.format(marks), (*ids, *ids))
             found = {row[0]: row[1:] for row in rows}
             for piece in ids:
-                if piece not in found:
-                    continue
-                codec, size, data = found[piece]
-                self.seen_bytes += size
+                tiny = piece not in found
+                if tiny:
+                    raw = self._tiny(piece)
+                    if raw is None:
+                        continue
+                else:
+                    codec, size, data = found[piece]
+                    raw = decompress(codec, data, size)
+                self.seen_bytes += len(raw)
                 if self.run is None:
-                    self.seen_rows += _ROWS_A_PIECE + size // _BYTES_A_ROW
-                text = decompress(codec, data, size).decode(errors="surrogateescape")
+                    self.seen_rows += _ROWS_A_PIECE + len(raw) // _BYTES_A_ROW
+                text = raw.decode(errors="surrogateescape")
                 matches = self.wanted.pattern.finditer(text)
                 match = next(matches, None)
-                if match is not None:
-                    cursor = f"{part}:{piece}"
-                    hit = self._owned(cursor, piece, text, match, 1 + sum(1 for _ in matches))
-                    if hit is not None:
-                        yield cursor, hit
+                if match is None or (tiny and text in self.told):
+                    continue
+                cursor = f"{part}:{piece}"
+                hit = self._owned(cursor, piece, text, match, 1 + sum(1 for _ in matches))
+                if hit is not None:
+                    if tiny:
+                        self.told.add(text)
+                    yield cursor, hit
             yield f"{part}:{ids[-1]}", None
 
+    def _tiny(self, body_id: int) -> bytes | None:
+        """A text on a sheet, the one that was looked at last or another."""
+        if self.sheet is None or body_id not in self.sheet[0]:
+            sheet = find_sheet(self.connection, body_id)
+            kept = sheet is not None and sheet.evicted_ns is None
+            self.sheet = (sheet, sheet.unpack(body_id)) if sheet is not None and kept else None
+        if self.sheet is None:
+            return None
+        begin, end = self.sheet[0].place(body_id)
+        return self.sheet[1][begin:end]
+
     def _piece_steps(self, last: int | None) -> Iterator[list[int]]:
+        """Ids of pieces, short and tiny bodies, in order, some at a time."""
         if self.run is not None:
             rows = self.connection.execute(_PIECES_OF_RUN, {"run": self.run, "last": last or 0})
-            ids = [row[0] for row in rows]
+            tiny = find_tiny(self.connection, self.own or ())
+            ids = sorted(
+                (*(row[0] for row in rows), *(each for each in tiny if each > (last or 0)))
+            )
             for at in range(0, len(ids), _PIECES_A_STEP):
                 yield ids[at : at + _PIECES_A_STEP]
             return
-        top = last
+        top = 2**62 if last is None else last
         while True:
-            values = {"top": top if top is not None else 2**62, "count": _PIECES_A_STEP}
-            rows = self.connection.execute(_NEWEST_TEXTS, values)
-            ids = [row[0] for row in rows]
-            if not ids:
+            values = {"top": top, "count": _PIECES_A_STEP}
+            found = self.connection.execute(_NEWEST_TEXTS, values).fetchall()
+            if not found:
                 return
-            yield ids
-            top = ids[-1]
+            newest = [
+                body_id
+                for first, texts in found
+                for body_id in range(min(first + texts, top) - 1, first - 1, -1)
+            ]
+            for at in range(0, len(newest), _PIECES_A_STEP):
+                yield newest[at : at + _PIECES_A_STEP]
+            top = found[-1][0]
 
     def _owned(self, cursor: str, piece: int, text: str, match: Any, count: int) -> Hit | None:
         """The hit at the first body that has this piece, and the record that had it first."""
         rows = self.connection.execute(_BODIES_OF_PIECE, (piece,)).fetchall()
+        if not rows and (at_ns := find_time(self.connection, piece)) is not None:
+            rows = [(piece, at_ns, at_ns, 0)]
         mine = rows if self.own is None else [row for row in rows if row[0] in self.own]
         for body, first_ns, last_ns, start in mine[:_OWNERS_TRIED]:
             # Retention may have taken the run that had it first; then the last one has it still.
@@ -347,8 +382,9 @@ UNION SELECT id FROM bodies WHERE codec IS NOT NULL AND id > :last AND id IN ({_
 ORDER BY 1
 """
 _NEWEST_TEXTS = """
-SELECT id FROM pieces WHERE id < :top
-UNION ALL SELECT id FROM bodies WHERE id < :top AND codec IS NOT NULL
+SELECT id, 1 FROM pieces WHERE id < :top
+UNION ALL SELECT id, 1 FROM bodies WHERE id < :top AND codec IS NOT NULL
+UNION ALL SELECT id, texts FROM sheets WHERE id < :top AND evicted_ns IS NULL
 ORDER BY id DESC LIMIT :count
 """
 _TEXTS = """

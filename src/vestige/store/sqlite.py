@@ -431,10 +431,13 @@ class SqliteStore:
             table: self._connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
             for table in ("runs", "spans", "logs", "bodies")
         }
+        query = "SELECT coalesce(sum(texts), 0), coalesce(sum(size_bytes), 0) FROM sheets"
+        tiny, tiny_bytes = self._connection.execute(query).fetchone()
+        counts["bodies"] += tiny
         if self.tenant is not None:
             # As they were: how small they are kept depends on what others have recorded.
             own = "SELECT coalesce(sum(size_bytes), 0) FROM bodies WHERE evicted_ns IS NULL"
-            (body_bytes,) = self._connection.execute(own).fetchone()
+            body_bytes = self._connection.execute(own).fetchone()[0] + tiny_bytes
             return {**counts, "file_bytes": 0, "body_bytes": body_bytes}
         return {
             **counts,

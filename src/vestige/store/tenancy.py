@@ -40,6 +40,7 @@ TABLES = {
     "rollups": "SELECT * FROM main.rollups WHERE tenant = {tenant}",
     "tenants": "SELECT * FROM main.tenants WHERE name = {tenant}",
     "bodies": "SELECT * FROM main.bodies WHERE tenant = (SELECT id FROM main.tenants WHERE name = {tenant})",
+    "sheets": "SELECT * FROM main.sheets WHERE tenant = (SELECT id FROM main.tenants WHERE name = {tenant})",
     "writers": "SELECT * FROM main.writers WHERE tenant = {tenant}",
     "unknown": "SELECT * FROM main.unknown x WHERE EXISTS (SELECT 1 FROM main.writers w WHERE w.writer = x.writer AND w.tenant = {tenant})",
     "remote_writers": "SELECT * FROM main.remote_writers x WHERE EXISTS (SELECT 1 FROM main.writers w WHERE w.writer = x.writer AND w.tenant = {tenant})",

@@ -1,7 +1,7 @@
 """Read a long source in a process of its own, while this one stores what it has read.
 
-    records = read_apart(source, pieces, redactor)      # None: it has to be read here
-    for batch in records: ...                           # masked, in order
+    records = read_apart(source, pieces, redactor, counts)     # None: it has to be read here
+    for batch in records: ...                                  # masked, in order
 
 Reading and storing take about as long, and neither waits for the other but by the pipe between
 them: the reader is a fork, masks what it reads and sends it as journal lines. It runs a batch or two
@@ -25,12 +25,12 @@ import signal
 import struct
 import threading
 import traceback
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, BinaryIO
 
 from vestige.errors import BrokenOffError, VestigeError
-from vestige.limits import BATCH_BYTES, IMPORT_BATCH
+from vestige.limits import BATCH_BYTES
 from vestige.record.backstop import masked_lines
 from vestige.record.line import decode_known
 from vestige.record.types import KnownRecord
@@ -58,9 +58,10 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def read_apart(
-    source: Source, pieces: Iterable[Piece], redactor: Redactor
+    source: Source, pieces: Iterable[Piece], redactor: Redactor, counts: Iterator[int]
 ) -> Generator[list[KnownRecord]] | None:
-    """Batches of the pieces' records, masked; `source` gets its problems and notes when they are over."""
+    """Batches of the pieces' records, masked; `source` gets its problems and notes when they are over.
+    `counts`: how many records each batch is to have."""
     if not _is_possible():
         return None
     try:
@@ -80,7 +81,7 @@ def read_apart(
         os.close(receiving)
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         return None
-    batches = _batches(pid, os.fdopen(receiving, "rb"), source, blocked)
+    batches = _batches(pid, os.fdopen(receiving, "rb"), source, counts, blocked)
     next(batches)  # from here on, closing it ends the child
     return batches
 
@@ -186,12 +187,16 @@ class _Pipe:
 
 
 def _batches(
-    pid: int, pipe: BinaryIO, source: Source, blocked: set[int | signal.Signals]
+    pid: int,
+    pipe: BinaryIO,
+    source: Source,
+    counts: Iterator[int],
+    blocked: set[int | signal.Signals],
 ) -> Generator[list[KnownRecord]]:
     try:
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         yield []
-        complete = yield from _receive(pipe, source)
+        complete = yield from _receive(pipe, source, counts)
     finally:
         pipe.close()
         with suppress(ProcessLookupError):
@@ -204,10 +209,13 @@ def _batches(
         )
 
 
-def _receive(pipe: BinaryIO, source: Source) -> Generator[list[KnownRecord], None, bool]:
+def _receive(
+    pipe: BinaryIO, source: Source, counts: Iterator[int]
+) -> Generator[list[KnownRecord], None, bool]:
     """False: there was no end."""
     batch: list[KnownRecord] = []
     size = 0
+    wanted = next(counts)
     while len(head := pipe.read(_HEAD.size)) == _HEAD.size:
         kind, length, more = _HEAD.unpack(head)
         data = pipe.read(length)
@@ -222,9 +230,10 @@ def _receive(pipe: BinaryIO, source: Source) -> Generator[list[KnownRecord], Non
             return True
         batch += decode_known(data)
         size += more
-        if len(batch) >= IMPORT_BATCH or size >= BATCH_BYTES:
+        if len(batch) >= wanted or size >= BATCH_BYTES:
             yield batch
             batch, size = [], 0
+            wanted = next(counts)
     return False
 
 

@@ -242,18 +242,31 @@ def _take_notes(store: Store, source: Source) -> None:
 def _masked_batches(source: Source, redactor: Redactor) -> Generator[list[KnownRecord]]:
     """Bounded in number and in bytes: a body may be large. A long source has a process that reads it."""
     records = source.records
+    counts = _batch_counts()
     if source.apart:
         beginning, _, short = _up_to(records, _SHORT_MAX, _SHORT_BYTES_MAX)
         records = chain(beginning, records)
         if not short:
             pieces = _pieces(records, _PIECE, _PIECE_BYTES)
-            batches = read_apart(source, pieces, redactor)
+            batches = read_apart(source, pieces, redactor, counts)
             if batches is not None:
                 with closing(batches):
                     yield from batches
                 return
-    for batch, _ in _pieces(records, IMPORT_BATCH, BATCH_BYTES):
-        yield masked(batch, redactor)
+    over = False
+    while not over:
+        batch, _, over = _up_to(records, next(counts), BATCH_BYTES)
+        if batch:
+            yield masked(batch, redactor)
+
+
+def _batch_counts() -> Iterator[int]:
+    """Records of one batch after the other. The first are small: storing is not to wait long for
+    the reader."""
+    count = IMPORT_BATCH // 8
+    while True:
+        yield count
+        count = min(2 * count, IMPORT_BATCH)
 
 
 _SHORT_MAX = 2_000

@@ -42,7 +42,8 @@ def follow(run: str | None, errors: bool, type: str | None, home: Home) -> None:
 
     if run is not None and is_source(run):
         raise UsageError(f"follow: {run}: nothing comes to a file. See it with `vestige show`.")
-    home.make()  # the first run may be yet to come
+    if run is None:
+        home.make()  # the first run may be yet to come
     try:
         _follow(home, run, Following(errors=errors, type=type))
     except KeyboardInterrupt:

@@ -1,0 +1,228 @@
+"""Tiny bodies, many to a row: a sheet.
+
+Arguments of a tool, a sentence, a count: most bodies are shorter than what it takes to keep a row
+and find it again. So the tiny ones of a batch stand on sheets, one after the other, compressed
+together. Their ids count up from the sheet's own, so an id leads to its sheet without a row for each.
+
+    write_sheets(connection, tenant, texts, times, first_id)
+    sheet = find_sheet(connection, body_id)
+    sheet.text(body_id)
+
+The one hard fact: a sheet is written once and never touched again. So the same tiny text in two
+batches has two ids. **Whoever loads a run gives equal texts the same one again** (`FirstIds`): what repeats is
+told by ids.
+
+Elsewhere: longer bodies in store/short_bodies.py and store/body_writer.py; what goes, store/bodies.py.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import accumulate
+
+from vestige.errors import StoreError
+from vestige.limits import KIB
+from vestige.store.compress import COMPRESS_MIN, compress, decompress
+
+TABLES = """
+CREATE TABLE sheets (               -- tiny bodies, many to a row; their ids count up from the row's
+  id           INTEGER PRIMARY KEY, -- of the first text
+  tenant       INTEGER NOT NULL,    -- tenants.id
+  texts        INTEGER NOT NULL,    -- how many
+  size_bytes   INTEGER NOT NULL,    -- of all texts
+  stored_bytes INTEGER,             -- of data
+  first_ns     INTEGER NOT NULL,    -- the oldest record that refers to one
+  last_ns      INTEGER NOT NULL,    -- the newest
+  evicted_ns   INTEGER,             -- when retention took the texts; NULL while they are kept
+  codec        INTEGER,             -- as in pieces
+  hash         BLOB,                -- of all texts, as in pieces
+  ends         BLOB NOT NULL,       -- where each text ends: 4 bytes each
+  times        BLOB,                -- of the first record that refers to each: 8 bytes
+  keys         BLOB,                -- the first 8 bytes of the SHA-256 of each
+  data         BLOB                 -- the texts, one after the other
+);
+"""
+
+TINY_MAX = COMPRESS_MIN
+"""A text of this length is worth compressing, and finding again, by itself."""
+
+SHEET_BYTES = 64 * KIB
+"""Of texts. Reading one unpacks all: a tenth of a millisecond."""
+
+TEXTS_MAX = 4_096
+"""On one sheet: the ids to look back over from a text to its sheet."""
+
+_ADD = f"INSERT INTO sheets VALUES ({', '.join('?' * 14)})"
+_FIND = f"""
+SELECT id, texts, evicted_ns, codec, size_bytes, CAST(hash AS BLOB), ends, CAST(data AS BLOB)
+FROM sheets WHERE id <= :id AND id > :id - {TEXTS_MAX} ORDER BY id DESC LIMIT 1
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """A row, as far as reading needs it. Not unpacked yet."""
+
+    first: int
+    texts: int
+    evicted_ns: int | None
+    codec: int
+    size_bytes: int
+    hash: bytes
+    ends: bytes
+    data: bytes
+
+    def __contains__(self, body_id: int) -> bool:
+        return self.first <= body_id < self.first + self.texts
+
+    def place(self, body_id: int) -> tuple[int, int]:
+        """Where a text begins and ends."""
+        ends = _array("I", self.ends)
+        at = body_id - self.first
+        if (
+            len(ends) != self.texts
+            or (at and ends[at - 1] > ends[at])
+            or ends[at] > self.size_bytes
+        ):
+            raise StoreError(f"body {body_id}: damaged (its sheet has impossible places).")
+        return ends[at - 1] if at else 0, ends[at]
+
+    def unpack(self, body_id: int) -> bytes:
+        """All texts, verified."""
+        if not isinstance(self.data, bytes) or self.size_bytes > SHEET_BYTES + TINY_MAX:
+            raise StoreError(f"body {body_id}: damaged (its sheet has an impossible size or type).")
+        try:
+            texts = decompress(self.codec, self.data, self.size_bytes)
+        except StoreError as problem:
+            raise StoreError(f"body {body_id}: {problem}") from problem
+        if _hash(texts) != self.hash:
+            raise StoreError(f"body {body_id}: damaged (its sheet does not match its hash).")
+        return texts
+
+
+def write_sheets(
+    connection: sqlite3.Connection,
+    tenant: int,
+    texts: Sequence[bytes],
+    times: Sequence[int],
+    first_id: int,
+) -> None:
+    """Texts whose ids are `first_id` and the next ones; and when their first records were made."""
+    rows = []
+    begin = 0
+    for end in _ends(texts):
+        some, since = texts[begin:end], array("q", times[begin:end])
+        joined = b"".join(some)
+        codec, data = compress(joined)
+        ends = array("I", accumulate(map(len, some)))
+        keys = b"".join([sha256(text).digest()[:8] for text in some])
+        rows.append((
+            first_id + begin, tenant, len(some), len(joined), len(data), min(since), max(since), None,
+            codec, _hash(joined), _bytes(ends), _bytes(since), keys, data,
+        ))  # fmt: skip
+        begin = end
+    connection.executemany(_ADD, rows)
+
+
+def _ends(texts: Sequence[bytes]) -> Iterator[int]:
+    """Where each sheet ends, as a place in `texts`."""
+    sizes = array("q", accumulate(map(len, texts)))
+    end = before = 0
+    while end < len(texts):
+        full = bisect_left(sizes, before + SHEET_BYTES, end)
+        end = min(full + 1, end + TEXTS_MAX, len(texts))
+        before = sizes[end - 1]
+        yield end
+
+
+def find_sheet(connection: sqlite3.Connection, body_id: int) -> Sheet | None:
+    row = connection.execute(_FIND, {"id": body_id}).fetchone()
+    if row is None:
+        return None
+    sheet = Sheet(*row)
+    return sheet if body_id in sheet else None
+
+
+def find_time(connection: sqlite3.Connection, body_id: int) -> int | None:
+    """When the first record that refers to a text was made."""
+    query = f"SELECT id, times FROM sheets WHERE id <= ? AND id > ? - {TEXTS_MAX} ORDER BY id DESC LIMIT 1"
+    first, times = connection.execute(query, (body_id, body_id)).fetchone() or (0, None)
+    known = _array("q", times or b"")
+    return known[body_id - first] if body_id - first < len(known) else None
+
+
+def find_tiny(connection: sqlite3.Connection, body_ids: Collection[int]) -> set[int]:
+    """Those of them that stand on sheets; of equal texts the first."""
+    ids = FirstIds(connection)
+    ids.expect(body_ids)
+    return {ids[each] for each in sorted(body_ids) if ids.knows(each)}
+
+
+class FirstIds:
+    """Ids of bodies, each as the first one that was met with the same text.
+
+    Only texts on sheets have several; any other id is its own.
+    """
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._firsts = self._ends = array("q")
+        self._keys: dict[int, int] = {}
+        self._met: dict[int, int] = {}
+        """By key."""
+
+    def expect(self, body_ids: Collection[int]) -> None:
+        """These are asked for next."""
+        if body_ids:
+            query = "SELECT id, texts FROM sheets WHERE id <= ? AND id > ?"
+            rows = self._connection.execute(query, (max(body_ids), min(body_ids) - TEXTS_MAX))
+            sheets = rows.fetchall()
+            self._firsts = array("q", [first for first, _ in sheets])
+            self._ends = array("q", [first + texts for first, texts in sheets])
+            self._keys.clear()
+
+    def __getitem__(self, body_id: int) -> int:
+        return (
+            self._met.setdefault(self._keys[body_id], body_id) if self.knows(body_id) else body_id
+        )
+
+    def knows(self, body_id: int) -> bool:
+        """Does it stand on a sheet that is kept?"""
+        if body_id in self._keys:
+            return True
+        at = bisect_right(self._firsts, body_id) - 1
+        if at < 0 or body_id >= self._ends[at]:
+            return False
+        self._learn(self._firsts[at])
+        return body_id in self._keys
+
+    def _learn(self, sheet: int) -> None:
+        query = "SELECT keys FROM sheets WHERE id = ?"
+        (keys,) = self._connection.execute(query, (sheet,)).fetchone() or (None,)
+        if keys is not None:
+            self._keys.update(enumerate(_array("q", keys), sheet))
+
+
+def _hash(texts: bytes) -> bytes:
+    return sha256(texts).digest()[:16]
+
+
+def _bytes(numbers: array[int]) -> bytes:
+    """Little endian, whatever this machine is."""
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers.tobytes()
+
+
+def _array(kind: str, data: bytes) -> array[int]:
+    numbers = array(kind)
+    numbers.frombytes(data[: len(data) // numbers.itemsize * numbers.itemsize])
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers
