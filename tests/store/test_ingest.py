@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import json
 import sqlite3
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from vestige.record.line import parse_line
 from vestige.record.types import AnyRecord, Link, Log, SpanClose, SpanOpen, SpanUpdate, Unknown
 from vestige.store.base import CheckResult
+from vestige.store.ingest import Ingest
 from vestige.store.sqlite import SqliteStore
 
 T0 = 1_763_229_905_000_000_000
@@ -349,3 +351,16 @@ def test_what_comes_late_takes_back_what_checks_said(store: SqliteStore) -> None
         results.append(len(store.check_results([RUN])))
 
     assert results == [1, 0, 1, 0]
+
+
+def test_a_batch_is_gone_as_soon_as_it_is_stored(store: SqliteStore) -> None:
+    """Without the garbage collector's help, which an import turns off: else all of it would stay."""
+    gc.collect()
+    gc.disable()
+    try:
+        store.append(make_records())
+        left = [each for each in gc.get_objects() if isinstance(each, Ingest)]
+    finally:
+        gc.enable()
+
+    assert not left

@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import binascii
 import sqlite3
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -93,7 +94,14 @@ class Ingest:
         self._unknown: list[tuple[Any, ...]] = []
         self._rollups = Rollups(tenant)
         self._nested = NestedCalls(connection, self._spans, self._rollups)
-        self._carried = Carried(connection, self._spans, self._take_back, self._ended)
+        # Weakly: in a circle, a batch would stay until the garbage collector looks, and an import has it off.
+        own = weakref.proxy(self)
+        self._carried = Carried(
+            connection,
+            self._spans,
+            lambda span, run: own._take_back(span, run),
+            lambda span, run, writer, ended_ns: own._ended(span, run, writer, ended_ns),
+        )
         self._waiting: list[list[int | str | None]] = []
         self._texts: list[tuple[bytes, int]] = []
         self._waiting_bytes = 0
