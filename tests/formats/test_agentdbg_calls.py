@@ -73,6 +73,13 @@ def test_a_call_read_in_one_step_gives_what_the_careful_way_gives(
     assert records_of([parse_event(line)[0] for line in lines]) == carefully
 
 
+@pytest.mark.parametrize("temperature", [2**63, -(10**30), 0.0, 1])
+def test_a_temperature_of_any_length_is_kept_in_the_same_form(temperature: float) -> None:
+    line = json.dumps(call("LLM_CALL", payload={"temperature": temperature})).encode()
+
+    assert records_of([parse_event(line)[0]]) == records_of([_decode_carefully(line)])
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -61,7 +61,7 @@ def exact_llm_attributes(payload: LlmPayload, attributes: Attributes, name: str)
     if payload.model is None:
         attributes["model"] = bounded_name(name)
     if payload.temperature is not None:
-        attributes["temperature"] = payload.temperature
+        attributes["temperature"] = flat(payload.temperature)  # an integer of any length
     usage = payload.usage
     if usage is not None:
         read, written = usage.prompt_tokens, usage.completion_tokens
