@@ -394,7 +394,7 @@ while not waits():
     pass
 ahead = int.from_bytes(count[:], "little")
 batches.close()
-tell([len(first), ahead])
+tell([sum(map(len, first)), ahead])
 """
     found = program(source, tmp_path / "home", tmp_path)
     first, ahead = found["found"]

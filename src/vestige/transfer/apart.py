@@ -1,7 +1,7 @@
 """Read a long source in a process of its own, while this one stores what it has read.
 
     records = read_apart(source, pieces, redactor, counts)     # None: it has to be read here
-    for batch in records: ...                                  # masked, in order
+    for batch in records: ...                                  # masked, in order; pieces of a batch
 
 Reading and storing take about as long, and neither waits for the other but by the pipe between
 them: the reader is a fork, masks what it reads and sends it as journal lines. It runs a batch or two
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from vestige.record.note import Note
     from vestige.record.redact import Redactor
 
+Batch = Iterable[list[KnownRecord]]
+"""Records in pieces, each made when it is wanted: what was just made is stored before it is cold."""
+
 Piece = tuple[Sequence[KnownRecord], int]
 """Records, and how large their bodies are: a small part of a batch, so that the pipe is looked at often."""
 
@@ -49,8 +52,8 @@ _AHEAD_MAX = 2 * BATCH_BYTES
 _PIPE_BYTES = 1024 * 1024
 """As much as Linux lets anybody ask for."""
 
-_HEAD = struct.Struct("<cII")
-"""Before each message: which kind, its length, how large the bodies in it are."""
+_HEAD = struct.Struct("<cIII")
+"""Before each message: which kind, its length, how many records, how large the bodies in it are."""
 _LINES, _END = b"l", b"e"
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -59,7 +62,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def read_apart(
     source: Source, pieces: Iterable[Piece], redactor: Redactor, counts: Iterator[int]
-) -> Generator[list[KnownRecord]] | None:
+) -> Generator[Batch] | None:
     """Batches of the pieces' records, masked; `source` gets its problems and notes when they are over.
     `counts`: how many records each batch is to have."""
     if not _is_possible():
@@ -129,13 +132,13 @@ def _send(sending: int, source: Source, pieces: Iterable[Piece], redactor: Redac
     error: Exception | None = None
     try:
         for records, size in pieces:
-            pipe.send(_LINES, b"".join(masked_lines(records, redactor)), size)
+            pipe.send(_LINES, b"".join(masked_lines(records, redactor)), len(records), size)
     except BrokenPipeError:
         raise  # nobody is there to be told
     except Exception as raised:  # noqa: BLE001  # raised where the records are wanted
         error = raised
     # Pickled: paths may be bytes that are no text, and an error may be of any kind.
-    pipe.send(_END, _pickled((source.problems, source.notes, error)), 0)
+    pipe.send(_END, _pickled((source.problems, source.notes, error)), 0, 0)
     pipe.finish()
 
 
@@ -165,8 +168,8 @@ class _Pipe:
         with suppress(OSError, AttributeError):  # smaller ones do as well
             fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
-    def send(self, kind: bytes, data: bytes, size: int) -> None:
-        self._waiting += _HEAD.pack(kind, len(data), size)
+    def send(self, kind: bytes, data: bytes, count: int, size: int) -> None:
+        self._waiting += _HEAD.pack(kind, len(data), count, size)
         self._waiting += data
         self._write(_AHEAD_MAX)
 
@@ -192,7 +195,7 @@ def _batches(
     source: Source,
     counts: Iterator[int],
     blocked: set[int | signal.Signals],
-) -> Generator[list[KnownRecord]]:
+) -> Generator[Batch]:
     try:
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         yield []
@@ -209,15 +212,13 @@ def _batches(
         )
 
 
-def _receive(
-    pipe: BinaryIO, source: Source, counts: Iterator[int]
-) -> Generator[list[KnownRecord], None, bool]:
+def _receive(pipe: BinaryIO, source: Source, counts: Iterator[int]) -> Generator[Batch, None, bool]:
     """False: there was no end."""
-    batch: list[KnownRecord] = []
-    size = 0
+    batch: list[bytes] = []
+    count = size = 0
     wanted = next(counts)
     while len(head := pipe.read(_HEAD.size)) == _HEAD.size:
-        kind, length, more = _HEAD.unpack(head)
+        kind, length, more, more_bytes = _HEAD.unpack(head)
         data = pipe.read(length)
         if len(data) < length:
             break
@@ -226,13 +227,14 @@ def _receive(
             if error is not None:
                 raise error
             if batch:
-                yield batch
+                yield map(decode_known, batch)
             return True
-        batch += decode_known(data)
-        size += more
-        if len(batch) >= wanted or size >= BATCH_BYTES:
-            yield batch
-            batch, size = [], 0
+        batch.append(data)
+        count += more
+        size += more_bytes
+        if count >= wanted or size >= BATCH_BYTES:
+            yield map(decode_known, batch)
+            batch, count, size = [], 0, 0
             wanted = next(counts)
     return False
 

@@ -28,7 +28,7 @@ from vestige.limits import BATCH_BYTES, IMPORT_BATCH
 from vestige.record.backstop import masked
 from vestige.record.types import KnownRecord
 from vestige.store.base import Store
-from vestige.transfer.apart import read_apart
+from vestige.transfer.apart import Batch, read_apart
 
 if TYPE_CHECKING:
     from vestige.record.redact import Redactor
@@ -205,19 +205,35 @@ def take_source(store: Store, source: Source, redactor: Redactor, tell: Tell | N
     runs: set[str] = set()
     with calm(), closing(_masked_batches(source, redactor)) as batches:
         for batch in batches:
-            own = {record.writer for record in batch}
+            seen = _Seen()
             with store.together():
-                taken += store.append(batch)
+                taken += store.append(seen.passing(batch))
                 # At once: a collector that looks between two batches would take it for dead.
-                for writer in own:
+                for writer in seen.writers:
                     store.end_writer(writer, "imported")
-            writers |= own
-            runs.update({record.run_id for record in batch})
+            writers |= seen.writers
+            runs |= seen.runs
             if tell is not None:
-                tell(len(batch))
+                tell(seen.count)
     _take_notes(store, source)
     _settle(store, writers, runs)
     return taken
+
+
+class _Seen:
+    """Whose records went by, of which runs, and how many."""
+
+    def __init__(self) -> None:
+        self.writers: set[str] = set()
+        self.runs: set[str] = set()
+        self.count = 0
+
+    def passing(self, batch: Batch) -> Iterator[KnownRecord]:
+        for piece in batch:
+            self.count += len(piece)
+            self.writers.update([record.writer for record in piece])
+            self.runs.update([record.run_id for record in piece])
+            yield from piece
 
 
 def _settle(store: Store, writers: Iterable[str], runs: Iterable[str]) -> None:
@@ -239,7 +255,7 @@ def _take_notes(store: Store, source: Source) -> None:
             return
 
 
-def _masked_batches(source: Source, redactor: Redactor) -> Generator[list[KnownRecord]]:
+def _masked_batches(source: Source, redactor: Redactor) -> Generator[Batch]:
     """Bounded in number and in bytes: a body may be large. A long source has a process that reads it."""
     records = source.records
     counts = _batch_counts()
@@ -257,7 +273,7 @@ def _masked_batches(source: Source, redactor: Redactor) -> Generator[list[KnownR
     while not over:
         batch, _, over = _up_to(records, next(counts), BATCH_BYTES)
         if batch:
-            yield masked(batch, redactor)
+            yield [masked(batch, redactor)]
 
 
 def _batch_counts() -> Iterator[int]:
