@@ -28,8 +28,6 @@ _MASKED_PART = re.compile(rf"[\w.~+-]{{0,3}}{MARK}[\w.~+-]{{0,3}}")
 _MASKED_MARKER = f"__{MARK}__"
 _MARK_BYTES = MARK.encode()
 _decode = msgspec.json.Decoder().decode
-_check = msgspec.json.Decoder(msgspec.Raw).decode
-"""Is it JSON? Without making objects of it."""
 
 
 class Shaper:
@@ -55,17 +53,20 @@ class Shaper:
             return self.string(text)
         try:
             raw = text.encode()
-            if (
-                len(raw) <= self._max_bytes
-                and self._hides is None
-                and _MARK_BYTES not in raw
-                and b"\n" not in raw
-                and (len(raw) <= DEPTH_MAX or raw.count(b"[") + raw.count(b"{") <= DEPTH_MAX)
-            ):
-                return _check(raw)
+            # Decoded also where it stays as it is: of JSON with a number that no reader can hold
+            # (1e999) the decoder alone knows.
             value = _decode(raw)
         except (msgspec.DecodeError, UnicodeError, RecursionError):
             return self.string(text)
+        size = len(raw)
+        if (
+            size <= self._max_bytes
+            and self._hides is None
+            and _MARK_BYTES not in raw
+            and b"\n" not in raw
+            and (size <= DEPTH_MAX or raw.count(b"[") + raw.count(b"{") <= DEPTH_MAX)
+        ):
+            return msgspec.Raw(raw.strip())
         return self.value(value)
 
     def value(self, value: Any, depth: int = 0) -> Any:
