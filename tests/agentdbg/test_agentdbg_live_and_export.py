@@ -63,7 +63,9 @@ def test_vestige_opens_a_live_directory_by_its_path(data_dir: Path) -> None:
     assert "busy" in shown and "again" in shown
 
 
-@pytest.mark.parametrize("body", ["[1e999]", '{"n": -1E400}', f"[{'1' * 5000}]", " [1] ", "[1e308]"])
+@pytest.mark.parametrize(
+    "body", ["[1e999]", '{"n": -1E400}', f"[{'1' * 5000}]", " [1] ", "[1e308]"]
+)
 def test_any_body_leaves_a_run_that_our_own_reader_takes_whole(data_dir: Path, body: str) -> None:
     """JSON with a number that no reader can hold is kept as the text that it is."""
     with traced_run("numbers"):

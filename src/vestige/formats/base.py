@@ -146,8 +146,14 @@ def derived_span_id(format: str, *source_ids: str) -> str:
 
 def span_hash(format: str, *source_ids: str) -> Callable[[str], str]:
     """`derived_span_id` with one id still to come: for a file with many of them."""
-    digest = _begun_digest(format, *source_ids)
-    return lambda last_id: digest(last_id)[:16]
+    begun = _begun(format, *source_ids)
+
+    def finish(last_id: str) -> str:
+        digest = begun.copy()
+        digest.update(last_id.encode("utf-8", "surrogatepass"))
+        return digest.hexdigest()[:16]
+
+    return finish
 
 
 def derived_uuid(*parts: str) -> str:
@@ -157,8 +163,14 @@ def derived_uuid(*parts: str) -> str:
 
 def uuid_hash(*parts: str) -> Callable[[str], str]:
     """`derived_uuid` with one part still to come: for a run with many of them."""
-    digest = _begun_digest(*parts)
-    return lambda last_part: _uuid_of(digest(last_part))
+    begun = _begun(*parts)
+
+    def finish(last_part: str) -> str:
+        digest = begun.copy()
+        digest.update(last_part.encode("utf-8", "surrogatepass"))
+        return _uuid_of(digest.hexdigest())
+
+    return finish
 
 
 def _uuid_of(digest: str) -> str:
@@ -174,16 +186,9 @@ def derived_run_id(format: str, foreign_id: str) -> str:
     return foreign_id if is_uuid4(foreign_id) else derived_uuid(format, foreign_id)
 
 
-def _begun_digest(*parts: str) -> Callable[[str], str]:
-    """`_digest` of these parts and one more."""
-    begun = hashlib.sha256("\0".join((*parts, "")).encode(errors="surrogatepass"))
-
-    def finish(last_part: str) -> str:
-        digest = begun.copy()
-        digest.update(last_part.encode(errors="surrogatepass"))
-        return digest.hexdigest()
-
-    return finish
+def _begun(*parts: str) -> hashlib._Hash:
+    """`_digest` of these parts, with one more still to come."""
+    return hashlib.sha256("\0".join((*parts, "")).encode(errors="surrogatepass"))
 
 
 def _digest(*parts: str) -> str:
