@@ -327,11 +327,11 @@ class Recorder:
         """A body as its line will hold it; a long one goes to a file first."""
         try:
             text = body_form(body)
-            if isinstance(text, str):
+            if type(text) is str:
                 return text, None
-            if isinstance(text, bytes):
-                return inline_bytes(text)
-            return None, self._spill(text, seq)
+            if isinstance(text, LongBody):
+                return None, self._spill(text, seq)
+            return inline_bytes(text) if isinstance(text, bytes) else (text, None)
         except Exception as error:  # noqa: BLE001  # a body's own code, or the disk
             self._emitter.fault(f"body lost: {type(error).__name__}")
             return f"<body lost: {type(error).__name__}>", None

@@ -13,6 +13,7 @@ import vestige
 from conftest import load
 from rundirs import RunDir, only_rundir, read_rundirs
 from vestige.agentdbg import record_llm_call, record_state, record_tool_call, traced_run
+from vestige.formats import agentdbg
 from vestige.home import Home
 from vestige.store.sqlite import SqliteStore
 from vestige.transfer import export_run
@@ -60,6 +61,21 @@ def test_vestige_opens_a_live_directory_by_its_path(data_dir: Path) -> None:
         shown = str(debugger.show())
 
     assert "busy" in shown and "again" in shown
+
+
+@pytest.mark.parametrize(
+    "body", ["[1e999]", '{"n": -1E400}', f"[{'1' * 5000}]", " [1] ", "[1e308]"]
+)
+def test_any_body_leaves_a_run_that_our_own_reader_takes_whole(data_dir: Path, body: str) -> None:
+    """JSON with a number that no reader can hold is kept as the text that it is."""
+    with traced_run("numbers"):
+        vestige.current_span().span("t", type="tool", body=body).end(body=body)
+    live = only_rundir(data_dir)
+    told = live.of("TOOL_CALL")[0]["payload"]
+
+    assert not list(agentdbg.check(live.path))
+    assert told["args"] == told["result"]
+    assert isinstance(told["args"], str) is (body not in (" [1] ", "[1e308]"))
 
 
 def test_runs_one_after_another_do_not_mix(data_dir: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import islice
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from vestige.record.loops import Loop, LoopDetector
 
@@ -82,3 +84,34 @@ def test_memory_stays_bounded() -> None:
         detector.add("a", arguments=number, evidence=str(number))
 
     assert len(list(islice(detector._keys, 1_000))) <= 2 * 36
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.booleans(), st.integers(0, 1)), max_size=24))
+@settings(max_examples=300, deadline=None)
+def test_a_loop_is_found_exactly_where_looking_at_all_steps_finds_one(
+    steps: list[tuple[str, bool, int]],
+) -> None:
+    """What is left out because it cannot be a loop is none. A step: label, has arguments, which."""
+    window, repetitions = 4, 2
+    detector = LoopDetector(window, repetitions, rounds_kept=12)
+    for place, (label, says, which) in enumerate(steps):
+        given_to_it = {"arguments" if says else "detail": which}
+        loop = detector.add(label, evidence=str(place), **given_to_it)
+
+        so_far = steps[: place + 1]
+        assert (loop and len(loop.labels)) == _period(so_far, window, repetitions)
+
+
+def _period(steps: list[tuple[str, bool, int]], window: int, repetitions: int) -> int | None:
+    """The shortest that the steps end with often enough; a detail counts where nothing else is said."""
+    for period in range(1, min(window, len(steps) // repetitions) + 1):
+        last = steps[-period:]
+        alone = not any(says for _, says, _ in last)
+        rounds = [steps[-(n + 1) * period : len(steps) - n * period] for n in range(repetitions)]
+        told = [
+            [(label, says, which if says or alone else 0) for label, says, which in each]
+            for each in rounds
+        ]
+        if all(each == told[0] for each in told):
+            return period
+    return None

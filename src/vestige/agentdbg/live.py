@@ -120,11 +120,14 @@ class LiveRun:
 
     def take_both(self, opened: SpanOpen, closed: SpanClose, source: run_sinks.From) -> None:
         """See `RunSink`."""
-        opened, closed = _with_body(opened, source), _with_body(closed, source)
+        if opened.body_info is not None:
+            opened = _with_body(opened, source)
+        if closed.body_info is not None:
+            closed = _with_body(closed, source)
         with self._lock:
             events = self._mapper.take_both(opened, closed)
             loop = self._keep(events)
-        if events:
+        if events and (loop is not None or self._limits):
             self._after(events[-1], loop)
 
     def _keep(self, events: Sequence[Event]) -> Loop | None:
@@ -132,9 +135,10 @@ class LiveRun:
         loop = None
         for event in events:
             self._directory.append(render_event(event))
-            if event.event_type in _STEPS:
+            event_type = event.event_type
+            if event_type in _STEPS:
                 loop = self._loop_of(event)
-            elif event.event_type in _ENDS:
+            elif event_type in _ENDS:
                 self._directory.write_run(render_run(self._mapper.run_file()))
         return loop
 
@@ -177,18 +181,12 @@ class LiveRun:
     # --- loops -----------------------------------------------------------------------------------
 
     def _loop_of(self, event: Event) -> Loop | None:
-        payload = event.payload
-        if event.event_type == "TOOL_CALL":
-            return self._loops.add(
-                f"TOOL_CALL:{event.name}",
-                arguments=_normal(payload["args"]),
-                evidence=event.event_id,
-            )
-        if event.event_type == "LLM_CALL":
-            label, detail = f"LLM_CALL:{event.name}", payload["prompt"]
-        else:
-            label, detail = "STATE_UPDATE", (payload["state"], payload["diff"])
-        return self._loops.add(label, detail=detail, evidence=event.event_id)
+        event_type, payload, add = event.event_type, event.payload, self._loops.add
+        if event_type == "TOOL_CALL":
+            return add(f"TOOL_CALL:{event.name}", event.event_id, _normal(payload["args"]))
+        if event_type == "LLM_CALL":
+            return add(f"LLM_CALL:{event.name}", event.event_id, None, payload["prompt"])
+        return add("STATE_UPDATE", event.event_id, None, (payload["state"], payload["diff"]))
 
     def _warn(self, loop: Loop) -> None:
         root = self.root

@@ -14,16 +14,20 @@ from typing import Any
 
 from vestige.agentdbg import runs
 from vestige.agentdbg.settings import warn_once
+from vestige.emit.emitter import NO_ATTRIBUTES
 from vestige.emit.exceptions import error_attributes
 from vestige.emit.instant import tell
 from vestige.emit.span import Span
 from vestige.formats.agentdbg.names import DETAILS, INSTANT, JSON, META, PAYLOAD, PLAIN
 from vestige.limits import LINE_MAX
 from vestige.record.render import has_fields, is_container, json_text
-from vestige.record.values import clean_name, safe_str
+from vestige.record.types import Attributes
+from vestige.record.values import clean_name, flat, safe_str
 
 _FAILED = frozenset(("error", "cancelled", "timeout", "interrupted"))
 _LOOKS_LIKE_JSON = frozenset("{[ \t\r\n")
+_SAYS_ITSELF = frozenset((dict, list, type(None)))
+"""Bodies of these are JSON, or nothing, without a word about it."""
 _USAGE = (
     ("input_tokens", "prompt_tokens"),
     ("output_tokens", "completion_tokens"),
@@ -52,15 +56,18 @@ def record_llm_call(
         if parent is None:
             return
         name = model if type(model) is str else safe_str(model)
-        attributes: dict[str, Any] = {INSTANT: True, "model": name, "provider": provider}
+        attributes: Attributes = {INSTANT: True, "model": name}
+        attributes["provider"] = provider if type(provider) is str else flat(provider)
         if temperature is not None:
-            attributes["temperature"] = temperature
+            attributes["temperature"] = flat(temperature)
         if stop_reason is not None:
-            attributes["finish_reason"] = stop_reason
+            attributes["finish_reason"] = flat(stop_reason)
         if usage is not None:
             _add_usage(attributes, usage)
-        _add_form(attributes, "prompt", prompt)
-        _add_form(attributes, "response", response)
+        if type(prompt) not in _SAYS_ITSELF:
+            _add_form(attributes, "prompt", prompt)
+        if type(response) not in _SAYS_ITSELF:
+            _add_form(attributes, "response", response)
         _tell(parent, name, "llm", attributes, prompt, response, meta, status, error)
     except Exception as failure:  # noqa: BLE001  # the program goes on, whatever it passed
         _failed("record_llm_call", failure)
@@ -81,9 +88,11 @@ def record_tool_call(
             return
         if type(name) is not str:
             name = safe_str(name)
-        attributes: dict[str, Any] = {INSTANT: True, "tool_name": name}
-        _add_form(attributes, "args", args)
-        _add_form(attributes, "result", result)
+        attributes: Attributes = {INSTANT: True, "tool_name": name}
+        if type(args) not in _SAYS_ITSELF:
+            _add_form(attributes, "args", args)
+        if type(result) not in _SAYS_ITSELF:
+            _add_form(attributes, "result", result)
         _tell(parent, name, "tool", attributes, args, result, meta, status, error)
     except Exception as failure:  # noqa: BLE001  # as above
         _failed("record_tool_call", failure)
@@ -95,11 +104,13 @@ def record_state(state: Any = None, meta: dict[str, Any] | None = None, diff: An
         parent = runs.parent_span()
         if parent is None:
             return
-        attributes: dict[str, Any] = {INSTANT: True}
+        attributes: Attributes = {INSTANT: True}
         if state is None and diff is not None:
             state = _NOTHING  # else the difference would stand where the state does
-        _add_form(attributes, "state", state)
-        _add_form(attributes, "diff", diff)
+        if type(state) not in _SAYS_ITSELF:
+            _add_form(attributes, "state", state)
+        if type(diff) not in _SAYS_ITSELF:
+            _add_form(attributes, "diff", diff)
         _tell(parent, "state", "state", attributes, state, diff, meta, "ok", None)
     except Exception as failure:  # noqa: BLE001  # as above
         _failed("record_state", failure)
@@ -122,7 +133,7 @@ def _tell(
     parent: Span,
     name: str,
     type: str,
-    attributes: dict[str, Any],
+    attributes: Attributes,
     body: Any,
     end_body: Any,
     meta: Any,
@@ -134,17 +145,13 @@ def _tell(
     how = "ok" if error is None else "error"
     if isinstance(status, str) and status in _FAILED:
         how = status
-    tell(
-        parent, name, type, attributes, body,
-        end_attributes=None if error is None else _error(error), end_body=end_body, status=how,
-    )  # fmt: skip
+    end_attributes = NO_ATTRIBUTES if error is None else _error(error)
+    tell(parent, name, type, attributes, body, end_attributes, end_body, how)
 
 
-def _add_form(attributes: dict[str, Any], field: str, body: Any) -> None:
+def _add_form(attributes: Attributes, field: str, body: Any) -> None:
     """Say of a body what its text alone would not: a string that looks like JSON, a number."""
     kind = type(body)
-    if kind is dict or kind is list or body is None:
-        return
     if kind is str:
         if body[:1] in _LOOKS_LIKE_JSON:
             _add(attributes, PLAIN, field)
@@ -154,20 +161,22 @@ def _add_form(attributes: dict[str, Any], field: str, body: Any) -> None:
         _add(attributes, PLAIN, field)
 
 
-def _add(attributes: dict[str, Any], key: str, field: str) -> None:
+def _add(attributes: Attributes, key: str, field: str) -> None:
     known = attributes.get(key)
     attributes[key] = field if known is None else f"{known},{field}"
 
 
-def _add_usage(attributes: dict[str, Any], usage: Any) -> None:
+def _add_usage(attributes: Attributes, usage: Any) -> None:
     """Counts as attributes; what is no plain count goes with the event as it is."""
-    given = usage if isinstance(usage, Mapping) else _fields(usage)
+    given = usage if type(usage) is dict or isinstance(usage, Mapping) else _fields(usage)
     odd = False
     for ours, theirs in _USAGE:
-        value = given.get(theirs, given.get(ours))
-        if value is not None:
+        value = given[theirs] if theirs in given else given.get(ours)
+        if type(value) is int:
             attributes[ours] = value
-            odd = odd or type(value) is not int
+        elif value is not None:
+            attributes[ours] = flat(value)
+            odd = True
     if odd or not _USAGE_NAMES.issuperset(given):
         told = {theirs: given.get(theirs, given.get(ours)) for ours, theirs in _USAGE}
         known = {ours for ours, _ in _USAGE} | _USAGE_NAMES
@@ -188,14 +197,17 @@ def _meta_text(meta: Any) -> str:
     return text
 
 
-def _error(error: Any) -> dict[str, Any]:
+def _error(error: Any) -> Attributes:
     if isinstance(error, BaseException):
-        return dict(error_attributes(error))
+        return error_attributes(error)
     if not isinstance(error, Mapping):
         return {"error.type": "Error", "error.message": safe_str(error)}
     rest = dict(error)
     kind = rest.pop("error_type", None) or rest.pop("type", None) or "Error"
-    told = {"error.type": clean_name(kind), "error.message": safe_str(rest.pop("message", ""))}
+    told: Attributes = {
+        "error.type": clean_name(kind),
+        "error.message": safe_str(rest.pop("message", "")),
+    }
     stack = rest.pop("stack", None)
     if stack is not None:
         told["error.stack"] = safe_str(stack)

@@ -6,33 +6,30 @@ duration of nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from vestige.emit.emitter import NO_ATTRIBUTES
 from vestige.emit.span import Span
 from vestige.limits import BODY_INLINE_MAX
-from vestige.record.types import VERSION, SpanClose, SpanOpen
+from vestige.record.types import VERSION, Attributes, SpanClose, SpanOpen
 
 
 def tell(
     parent: Span,
     name: str,
     type: str,
-    attributes: Mapping[str, Any],
+    attributes: Attributes,
     body: Any = None,
-    *,
-    end_attributes: Mapping[str, Any] | None = None,
+    end_attributes: Attributes = NO_ATTRIBUTES,
     end_body: Any = None,
     status: str = "ok",
 ) -> None:
-    """Record a span inside `parent`. `name`, `type` and `status` are plain text."""
+    """Record a span inside `parent`. `name`, `type` and `status` are plain text, and attributes
+    are flat (record/values.py): of the program's own things only the bodies may be anything."""
     if parent.muted:
         return
     emitter = parent._emitter
     writer, run_id, span_id = emitter.writer, parent.run_id, emitter.span_id()
-    flat = emitter.attributes(attributes)
-    end_flat = NO_ATTRIBUTES if end_attributes is None else emitter.attributes(end_attributes)
     seq, end_seq = next(emitter.seq), next(emitter.seq)
     info = end_info = None
     if body is not None and (body.__class__ is not str or len(body) > BODY_INLINE_MAX):
@@ -43,10 +40,10 @@ def tell(
     emitter.send_both(
         SpanOpen(
             VERSION, writer, seq, now_ns, run_id, span_id, parent.component, type, name,
-            parent.id, None, flat, None, body, info,
+            parent.id, None, attributes, None, body, info,
         ),
         SpanClose(
-            VERSION, writer, end_seq, now_ns, run_id, span_id, status, 0, end_flat, end_body,
-            end_info,
+            VERSION, writer, end_seq, now_ns, run_id, span_id, status, 0, end_attributes,
+            end_body, end_info,
         ),
     )  # fmt: skip

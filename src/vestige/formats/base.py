@@ -15,9 +15,9 @@ Elsewhere: transfer/ takes what a format reads into a store, masked; and opens i
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Final, Literal, Protocol
 
@@ -148,9 +148,8 @@ def derived_span_id(format: str, *source_ids: str) -> str:
 
 def span_hash(format: str, *source_ids: str) -> Callable[[str], str]:
     """`derived_span_id` with one id still to come: for a file with many of them."""
-    begun = "\0".join((format, *source_ids, "")).encode(errors="surrogatepass")
-    sha256 = hashlib.sha256  # of all at once: a copy of what was begun takes longer
-    return lambda last_id: sha256(begun + last_id.encode(errors="surrogatepass")).hexdigest()[:16]
+    digest = _begun_digest(format, *source_ids)
+    return lambda last_id: digest(last_id)[:16]
 
 
 def derived_uuid(*parts: str) -> str:
@@ -179,15 +178,10 @@ def derived_run_id(format: str, foreign_id: str) -> str:
 
 def _begun_digest(*parts: str) -> Callable[[str], str]:
     """`_digest` of these parts and one more."""
-    begun = hashlib.sha256("\0".join((*parts, "")).encode(errors="surrogatepass"))
-
-    def finish(last_part: str) -> str:
-        digest = begun.copy()
-        digest.update(last_part.encode(errors="surrogatepass"))
-        return digest.hexdigest()
-
-    return finish
+    begun = "\0".join((*parts, "")).encode(errors="surrogatepass")
+    # Of all at once: a copy of a hash that was begun takes longer.
+    return lambda last: sha256(begun + last.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _digest(*parts: str) -> str:
-    return hashlib.sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()
+    return sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()

@@ -30,7 +30,11 @@ class LongBody(msgspec.Struct, frozen=True):
 
 def body_form(body: Any) -> str | bytes | LongBody:
     """A caller's body, whatever it is."""
-    if type(body) is not str:
+    kind = type(body)
+    if kind is dict or kind is list:  # first: what most callers give
+        plain = plain_text(body)
+        return plain if plain is not None and len(plain) <= BODY_INLINE_MAX else _in_steps(body)
+    if kind is not str:
         if isinstance(body, (bytes, bytearray, memoryview)):
             return _of_bytes(bytes(body))
         if isinstance(body, LongBody):
@@ -59,13 +63,12 @@ def texts_of(pieces: Iterable[bytes]) -> Iterator[str]:
 
 
 def _of_object(body: Any) -> str | LongBody:
-    kind = type(body)
-    if kind is dict or kind is list:
-        plain = plain_text(body)
-        if plain is not None and len(plain) <= BODY_INLINE_MAX:
-            return plain
-    elif not (kind in (int, float, bool) or has_fields(body) or is_container(body)):
-        return safe_str(body)
+    if type(body) in (int, float, bool) or has_fields(body) or is_container(body):
+        return _in_steps(body)
+    return safe_str(body)
+
+
+def _in_steps(body: Any) -> str | LongBody:
     steps = json_steps(body)
     begin: list[str] = []
     length = 0

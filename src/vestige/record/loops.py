@@ -52,7 +52,7 @@ class LoopDetector:
         kept = max(self._repetitions, min(rounds_kept, ROUNDS_KEPT_MAX))
         self._length_max = self._window * kept
         self._keys: list[int] = []
-        self._times: Counter[int] = Counter()
+        self._times: dict[int, int] = {}
         """How often each key is among them."""
         self._since_said = 0
         """Steps since the last one that had arguments."""
@@ -63,7 +63,7 @@ class LoopDetector:
         self._told: set[tuple[str, ...]] = set()
 
     def add(
-        self, label: str, *, arguments: Hashable = None, detail: object = None, evidence: str
+        self, label: str, evidence: str, arguments: Hashable = None, detail: object = None
     ) -> Loop | None:
         """A step; the loop that it completes a round of, if there is one."""
         if len(self._keys) >= 2 * self._length_max:
@@ -78,7 +78,7 @@ class LoopDetector:
         else:
             self._details.append(_SAID)
             self._since_said = 0
-        times = self._times[key] = self._times[key] + 1
+        times = self._times[key] = self._times.get(key, 0) + 1
         return None if times < self._repetitions else self._find(key)
 
     def is_news(self, loop: Loop) -> bool:
@@ -93,6 +93,8 @@ class LoopDetector:
     def _find(self, key: int) -> Loop | None:
         keys, details = self._keys, self._details
         longest = min(self._window, len(keys) // self._repetitions)
+        if self._since_said >= longest and details[-1] not in details[-1 - longest : -1]:
+            return None  # no arguments far and wide, and a detail that is new: most states
         for period in range(1, longest + 1):
             if keys[-1 - period] != key:
                 continue

@@ -24,7 +24,6 @@ from vestige.record.values import clean_name, clean_text, cut, safe_str, scalar_
 CONTAINERS = (Mapping, list, tuple, set, frozenset)
 _SMALL_NODES = 1_000
 _INT_MAX = 2**63 - 1
-_TEXT = frozenset((str,))
 _encode = msgspec.json.Encoder().encode
 
 
@@ -79,16 +78,16 @@ def _is_plain(value: Any) -> bool:
     if kind is not dict and kind is not list and kind is not tuple:
         value = (value,)
     stack, seen, length = [value], 0, 0
-    while stack:
-        items = stack.pop()
+    for items in stack:  # grows meanwhile
         seen += len(items)
-        if type(items) is dict:
-            if not _TEXT.issuperset(map(type, items)):
-                return False
-            length += sum(map(len, items))
-            items = items.values()
         if seen > _SMALL_NODES or length > BODY_INLINE_MAX:
             return False
+        if type(items) is dict:
+            for key in items:
+                if type(key) is not str:
+                    return False
+                length += len(key)
+            items = items.values()
         for item in items:
             kind = type(item)
             if kind is str:

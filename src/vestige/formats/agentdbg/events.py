@@ -138,11 +138,11 @@ _moment: tuple[int, str] = (-1, "")
 def timestamp(time_ns: int) -> str:
     """UTC, with milliseconds and a trailing Z."""
     global _day, _moment  # those of the last call: nearly always the same, and dear
-    whole_ms = min(time_ns // _MS, _LAST_MS)
+    whole_ms = time_ns // _MS
     last_ms, text = _moment
     if last_ms == whole_ms:
         return text
-    days, in_day = divmod(whole_ms, _DAY_MS)
+    days, in_day = divmod(min(whole_ms, _LAST_MS), _DAY_MS)
     known, date = _day
     if known != days:
         date = datetime.fromtimestamp(days * 86_400, UTC).strftime("%Y-%m-%d")

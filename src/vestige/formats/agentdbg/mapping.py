@@ -143,7 +143,10 @@ class Mapper:
         if event_type is None or self._root is None:
             return [*self._opened(opened), *self._closed(closed)]
         attributes = opened.attributes
-        event_id = self._span_event_id(opened.span_id, attributes)
+        if EVENT_ID in attributes:
+            event_id = self._span_event_id(opened.span_id, attributes)
+        else:
+            event_id = self._event_id(opened.span_id)
         if closed.attributes:
             attributes = {**attributes, **closed.attributes}
         around = self._around(opened)

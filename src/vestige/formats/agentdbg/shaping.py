@@ -26,10 +26,8 @@ _MASKED_WHOLE = re.compile(rf"(?s).{{0,3}}{MARK}.{{0,3}}")
 _MASKED_PART = re.compile(rf"[\w.~+-]{{0,3}}{MARK}[\w.~+-]{{0,3}}")
 """Inside a text, with the ends of the secret that its mask shows."""
 _MASKED_MARKER = f"__{MARK}__"
-_MARK_BYTES = MARK.encode()
+_OPENINGS = ("{", "[")
 _decode = msgspec.json.Decoder().decode
-_check = msgspec.json.Decoder(msgspec.Raw).decode
-"""Is it JSON? Without making objects of it."""
 
 
 class Shaper:
@@ -44,28 +42,27 @@ class Shaper:
         self._max_bytes = max_field_bytes
         self._hides = hides
 
-    def body(self, text: str | None, *, plain: bool = False, json: bool = False) -> Any:
+    def body(self, text: str, *, plain: bool = False, json: bool = False) -> Any:
         """A body: its JSON value where it is an object or array, else a string.
 
         `plain`: a string even if it looks like JSON. `json`: JSON also if it is a scalar.
         """
-        if text is None:
-            return None
-        if plain or not (json or text[:1] in ("{", "[") or text.lstrip()[:1] in ("{", "[")):
+        if plain or not (json or text.startswith(_OPENINGS) or text.lstrip().startswith(_OPENINGS)):
             return self.string(text)
         try:
-            raw = text.encode()
-            if (
-                len(raw) <= self._max_bytes
-                and self._hides is None
-                and _MARK_BYTES not in raw
-                and b"\n" not in raw
-                and (len(raw) <= DEPTH_MAX or raw.count(b"[") + raw.count(b"{") <= DEPTH_MAX)
-            ):
-                return _check(raw)
-            value = _decode(raw)
+            # Decoded also where it stays as it is: of JSON with a number that no reader can hold
+            # (1e999) the decoder alone knows.
+            value = _decode(text.encode())
         except (msgspec.DecodeError, UnicodeError, RecursionError):
             return self.string(text)
+        if (
+            self._hides is None
+            and MARK not in text
+            and "\n" not in text
+            and (len(text) if text.isascii() else len(text.encode())) <= self._max_bytes
+            and (len(text) <= 2 * DEPTH_MAX or text.count("[") + text.count("{") <= DEPTH_MAX)
+        ):
+            return msgspec.Raw(text.strip())
         return self.value(value)
 
     def value(self, value: Any, depth: int = 0) -> Any:
@@ -90,7 +87,9 @@ class Shaper:
             shaped[unused_key(self.string(key), shaped, numbers)] = new
         return shaped
 
-    def string(self, text: str) -> str:
+    def string(self, value: Any) -> str:
+        """A text; of anything else its own."""
+        text: str = value if type(value) is str else "" if value is None else str(value)
         if MARK in text:
             text = text.replace(_MASKED_MARKER, REDACTED)  # their marker, masked on its way in
             text = REDACTED if _MASKED_WHOLE.fullmatch(text) else _MASKED_PART.sub(REDACTED, text)

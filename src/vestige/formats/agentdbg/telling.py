@@ -67,33 +67,35 @@ class Telling:
         told = {**process, **record.attributes}
         return {
             "run_name": self.string(record.name),
-            "python_version": self._text(told.get("python")),
-            "platform": self._text(told.get("platform")),
-            "cwd": self._text(told.get("cwd")),
+            "python_version": self.string(told.get("python")),
+            "platform": self.string(told.get("platform")),
+            "cwd": self.string(told.get("cwd")),
             "argv": self._argv(told.get("argv")),
         }
 
     def llm(self, opened: SpanOpen, record: SpanClose, attributes: Attributes) -> dict[str, Any]:
         get = attributes.get
+        ok = record.status == "ok"
         return {
-            "model": self._text(get("model", opened.name)),
+            "model": self.string(get("model", opened.name)),
             "prompt": self._body(opened, "prompt", attributes),
             "response": self._body(record, "response", attributes),
             "usage": _usage(attributes),
-            "provider": self._text(get("provider", "unknown")),
+            "provider": self.string(get("provider", "unknown")),
             "temperature": get("temperature"),
             "stop_reason": self._shaper.value(get("finish_reason", get("stop_reason"))),
-            "status": status_of(record.status),
-            "error": self._call_error(attributes, record.status),
+            "status": "ok" if ok else "error",
+            "error": None if ok else self.error(attributes, record.status),
         }
 
     def tool(self, opened: SpanOpen, record: SpanClose, attributes: Attributes) -> dict[str, Any]:
+        ok = record.status == "ok"
         return {
-            "tool_name": self._text(attributes.get("tool_name", opened.name)),
+            "tool_name": self.string(attributes.get("tool_name", opened.name)),
             "args": self._body(opened, "args", attributes),
             "result": self._body(record, "result", attributes),
-            "status": status_of(record.status),
-            "error": self._call_error(attributes, record.status),
+            "status": "ok" if ok else "error",
+            "error": None if ok else self.error(attributes, record.status),
         }
 
     def state(self, opened: SpanOpen, record: SpanClose, attributes: Attributes) -> dict[str, Any]:
@@ -106,7 +108,7 @@ class Telling:
     def loop(self, attributes: Attributes) -> dict[str, Any]:
         evidence = _json(attributes.get(LOOP_EVIDENCE))
         return {
-            "pattern": self._text(attributes[LOOP_PATTERN]),
+            "pattern": self.string(attributes[LOOP_PATTERN]),
             "repetitions": _count(attributes.get(LOOP_REPETITIONS)),
             "window_size": _count(attributes.get(LOOP_WINDOW)),
             "evidence_event_ids": [
@@ -116,9 +118,6 @@ class Telling:
             ],
         }
 
-    def _call_error(self, attributes: Attributes, status: str) -> dict[str, Any] | None:
-        return None if status == "ok" else self.error(attributes, status)
-
     def error(self, attributes: Attributes, status: str, said: str = "") -> dict[str, Any]:
         get = attributes.get
         kind = get("error.type")
@@ -127,8 +126,8 @@ class Telling:
         message = get("error.message")
         return {
             "error_type": _class_name(kind) if kind else _FAILED.get(status, "Error"),
-            "message": self._text(said or status if message is None else message),
-            "stack": self._shaper.string(stack) if isinstance(stack, str) else None,
+            "message": self.string(said or status if message is None else message),
+            "stack": self.string(stack) if isinstance(stack, str) else None,
             "details": self._shaper.value(_json(details)),
         }
 
@@ -169,9 +168,9 @@ class Telling:
                 text = f"base64:{text}"
         if text is None:
             return None
-        plain, json = attributes.get(PLAIN), attributes.get(JSON)
-        if plain is None and json is None:
+        if PLAIN not in attributes and JSON not in attributes:
             return self._shaper.body(text)
+        plain, json = attributes.get(PLAIN), attributes.get(JSON)
         return self._shaper.body(
             text,
             plain=isinstance(plain, str) and field in plain.split(","),
@@ -182,14 +181,9 @@ class Telling:
         value = _json(text)
         return self._shaper.value(value) if isinstance(value, dict) else {}
 
-    def _text(self, value: Any) -> str:
-        if type(value) is str:
-            return self.string(value)
-        return "" if value is None else self.string(str(value))
-
     def _argv(self, text: Any) -> list[str]:
         words = _json(text)
-        return [self._text(word) for word in words] if isinstance(words, list) else []
+        return [self.string(word) for word in words] if isinstance(words, list) else []
 
 
 PLAIN_STATUS = frozenset(("ok", "error"))
@@ -209,8 +203,9 @@ def _class_name(kind: Any) -> str:
 
 def _usage(attributes: Attributes) -> dict[str, int | None] | None:
     get = attributes.get
-    read, written = _number(get("input_tokens")), _number(get("output_tokens"))
-    total = _number(get("total_tokens"))
+    read, written, total = get("input_tokens"), get("output_tokens"), get("total_tokens")
+    if not (type(read) is type(written) is type(total) is int):
+        read, written, total = _number(read), _number(written), _number(total)
     if read is None and written is None and total is None:
         return None
     if total is None and read is not None and written is not None:
