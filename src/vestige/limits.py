@@ -129,8 +129,12 @@ REMOTE_SILENT_S = 24 * 3600.0
 """After which a writer of another machine is taken for interrupted. Long, as a living one that waits
 for somebody's answer overnight sends nothing either; what it says later corrects it."""
 
-IMPORT_BATCH = 20_000
+IMPORT_BATCH = 40_000
 """Records of an import in one transaction; fewer where their bodies are large."""
+
+LOG_PAGES = 4_000
+"""Of SQLite's write-ahead log, before it is brought into the store: 16 MB. Pages of an index change with every batch, and
+are written only once then."""
 
 # --- from machine to machine ----------------------------------------------------------------
 

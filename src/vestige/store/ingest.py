@@ -309,26 +309,26 @@ class Ingest:
 
     def _body(self, record: SpanOpen | SpanClose | Log) -> BodyColumns:
         """The columns that refer to a body. Its id is filled in when bodies are stored."""
-        info = record.body_info
+        info, text = record.body_info, record.body
         data: bytes | None
-        if info is not None and info.spilled_bytes is not None:
-            data = self._read_spill(record.writer, record.seq, info)
-            if data is None:
-                return None, info.spilled_bytes, '{"lost":"its file is gone"}'
-        elif record.body is None:
-            return NO_BODY
-        elif info is not None and info.encoding == "base64":
-            try:
-                data = base64.b64decode(record.body, validate=True)
-            except (binascii.Error, ValueError):
-                data = record.body.encode()
-        else:
-            data = record.body.encode()
         note = NO_TEXT
-        if info is not None and info.original_bytes is not None:
-            note = _encode(
-                {"original_bytes": info.original_bytes, "sha256": info.original_sha256}
-            ).decode()
+        if info is None:
+            if text is None:
+                return NO_BODY
+            data = text.encode()
+        else:
+            if info.spilled_bytes is not None:
+                data = self._read_spill(record.writer, record.seq, info)
+                if data is None:
+                    return None, info.spilled_bytes, '{"lost":"its file is gone"}'
+            elif text is None:
+                return NO_BODY
+            else:
+                data = _decoded(text) if info.encoding == "base64" else text.encode()
+            if info.original_bytes is not None:
+                note = _encode(
+                    {"original_bytes": info.original_bytes, "sha256": info.original_sha256}
+                ).decode()
         columns: list[int | str | None] = [NO_ID, len(data), note]
         self._waiting.append(columns)
         self._texts.append((data, record.time_ns))
@@ -538,6 +538,13 @@ def _get_tenant(connection: sqlite3.Connection, name: str) -> int:
     query = "SELECT id FROM tenants WHERE name = ?"
     number: int = connection.execute(query, (name,)).fetchone()[0]
     return number
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return text.encode()
 
 
 _OPENING = (

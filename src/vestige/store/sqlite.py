@@ -21,7 +21,7 @@ import msgspec
 
 from vestige import clock
 from vestige.errors import NotFoundError, StoreError
-from vestige.limits import LIVE_BATCH
+from vestige.limits import LIVE_BATCH, LOG_PAGES
 from vestige.record.note import Note
 from vestige.record.run import LogInfo, Run, RunInfo
 from vestige.record.tenant import DEFAULT_TENANT
@@ -122,6 +122,7 @@ class SqliteStore:
                 connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
                 connection.execute(f"PRAGMA journal_mode = {'WAL' if lasting else 'MEMORY'}")
                 connection.execute(f"PRAGMA synchronous = {mode}")
+                connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
                 schema.migrate(connection, path)
         except sqlite3.Error as error:
             raise StoreError(f"{path}: cannot be opened as a store ({error}).") from error

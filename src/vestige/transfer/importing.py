@@ -16,6 +16,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -220,6 +221,9 @@ def take_source(store: Store, source: Source, redactor: Redactor, tell: Tell | N
     return taken
 
 
+_writer_of, _run_of = attrgetter("writer"), attrgetter("run_id")
+
+
 class _Seen:
     """Whose records went by, of which runs, and how many."""
 
@@ -231,8 +235,8 @@ class _Seen:
     def passing(self, batch: Batch) -> Iterator[KnownRecord]:
         for piece in batch:
             self.count += len(piece)
-            self.writers.update([record.writer for record in piece])
-            self.runs.update([record.run_id for record in piece])
+            self.writers.update(map(_writer_of, piece))
+            self.runs.update(map(_run_of, piece))
             yield from piece
 
 
@@ -279,7 +283,7 @@ def _masked_batches(source: Source, redactor: Redactor) -> Generator[Batch]:
 def _batch_counts() -> Iterator[int]:
     """Records of one batch after the other. The first are small: storing is not to wait long for
     the reader."""
-    count = IMPORT_BATCH // 8
+    count = IMPORT_BATCH // 16
     while True:
         yield count
         count = min(2 * count, IMPORT_BATCH)

@@ -5,13 +5,17 @@ A collector that takes records in holds the store for moments; a note waits for 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from vestige import clock
 from vestige.errors import NotFoundError, UsageError
 from vestige.home import Home
 from vestige.limits import NOTE_MAX
-from vestige.query.debugger import Debugger
 from vestige.record.note import Note
 from vestige.store.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from vestige.query.debugger import Debugger
 
 
 def add_note(
