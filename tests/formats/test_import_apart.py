@@ -31,6 +31,7 @@ from vestige.record.backstop import masked, masked_lines
 from vestige.record.line import decode_known
 from vestige.record.redact import Redactor
 from vestige.record.types import VERSION, BodyInfo, KnownRecord, Link, SpanClose, SpanOpen
+from vestige.store.sqlite import SqliteStore
 
 pytestmark = pytest.mark.skipif(
     len(os.sched_getaffinity(0)) < 2, reason="one CPU: nothing is read apart"
@@ -97,9 +98,17 @@ def one_cpu() -> None:
 
 
 def dump(home: Path) -> list[str]:
-    """All that is in a store, but when it was imported."""
-    with sqlite3.connect(home / "store.db") as connection:
+    """All that is in a store, but when it was imported; bodies by their texts, wherever those stand."""
+    with SqliteStore.open(home / "store.db") as store:
+        connection = store._connection
         connection.execute("UPDATE runs SET imported_ns = 0")
+        for table, column in (("spans", "input_body"), ("spans", "output_body"), ("logs", "body")):
+            query = f"SELECT id, {column} FROM {table} WHERE {column} IS NOT NULL"
+            for row, body in connection.execute(query).fetchall():
+                text = store.read_body(body)
+                connection.execute(f"UPDATE {table} SET {column} = ? WHERE id = ?", (text, row))
+        connection.execute("DELETE FROM sheets")
+        connection.execute("DELETE FROM bodies")
         return list(connection.iterdump())
 
 
@@ -133,6 +142,23 @@ def test_it_is_the_same_store_whether_the_reading_is_done_apart_or_here(tmp_path
     assert again["found"] == [[RUN, 0, True, apart["found"][0][3]]]
     assert dump(tmp_path / "apart") == dump(tmp_path / "here")
     assert SECRET.encode() not in (tmp_path / "apart" / "store.db").read_bytes()
+
+
+def test_tiny_bodies_come_on_sheets_and_only_with_records_that_are_new(tmp_path: Path) -> None:
+    """Of a run that is here some are known, and nobody would refer to what came along for them."""
+    run = make_run(tmp_path, [call(payload={"args": {"n": n}}) for n in range(CALLS)])
+    program(_IMPORT, tmp_path / "home", run)
+    with SqliteStore.open(tmp_path / "home" / "store.db") as store:
+        spans = [span for span in store.load_run(RUN).spans if span.type == "tool"]
+        bodies = [span.input.id for span in spans if span.input is not None and span.input.id]
+        texts = [json.loads(store.read_body(body))["n"] for body in bodies]
+        before = store._connection.execute("SELECT count(*), sum(texts) FROM sheets").fetchone()
+    again = program(_IMPORT, tmp_path / "home", run)
+    with SqliteStore.open(tmp_path / "home" / "store.db") as store:
+        after = store._connection.execute("SELECT count(*), sum(texts) FROM sheets").fetchone()
+
+    assert texts == list(range(CALLS)) and len(set(bodies)) == CALLS
+    assert again["forks"] == 1 and before == after and before[1] >= CALLS > 50 * before[0]
 
 
 def test_of_a_file_that_has_grown_the_rest_is_added(tmp_path: Path) -> None:
@@ -394,7 +420,7 @@ while not waits():
     pass
 ahead = int.from_bytes(count[:], "little")
 batches.close()
-tell([sum(map(len, first)), ahead])
+tell([sum(map(len, first.pieces)), ahead])
 """
     found = program(source, tmp_path / "home", tmp_path)
     first, ahead = found["found"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 
@@ -14,6 +14,12 @@ from vestige.record.note import Note
 from vestige.record.run import LogInfo, Run, RunInfo
 from vestige.record.tenant import DEFAULT_TENANT
 from vestige.record.types import AnyRecord, Attributes
+
+if TYPE_CHECKING:
+    from vestige.store.sheets import Brought
+
+if TYPE_CHECKING:
+    from vestige.store.sheets import Brought
 
 
 class Position(msgspec.Struct, frozen=True):
@@ -229,9 +235,11 @@ class Store(Protocol):
         position: Position | None = None,
         malformed: int = 0,
         tenant: str = DEFAULT_TENANT,
+        sheets: Brought | None = None,
     ) -> int:
         """Take records in, and the position with them, in one transaction. How many were new.
 
+        `sheets`: where their tiny bodies stand (encoding `sheet`), for a run that was not here before.
         A new run is the tenant's. ForeignRunError: a record is for a run, or of a writer, that is
         another's; then none of them is kept.
         """

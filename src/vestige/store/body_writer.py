@@ -23,7 +23,7 @@ from vestige.providers.split import split
 from vestige.store.body_reader import PIECE_MAX, TEXT_REMEMBERED, BodyReader, hash_of
 from vestige.store.compress import compress
 from vestige.store.recent import Recent
-from vestige.store.sheets import TINY_MAX, write_sheets
+from vestige.store.sheets import TINY_MAX, NewSheet, add_sheets, make_sheets
 from vestige.store.short_bodies import (
     ASKED_AT_ONCE,
     IDS_REMEMBERED,
@@ -120,8 +120,7 @@ class BodyWriter(BodyReader):
                 others.append(len(ids))
                 ids.append(0)
         if known:
-            write_sheets(self._db, tenant, list(known), times, first)
-            self._last += len(known)
+            self._last += add_sheets(self._db, tenant, first, make_sheets(list(known), times))
         return ids, others
 
     def _put_others(self, bodies: Sequence[Given], tenant: int) -> list[int]:
@@ -133,6 +132,13 @@ class BodyWriter(BodyReader):
         ids, longs = self._give_ids(bodies, cuts, tenant)
         moved = self._write(longs, before)
         return [moved.get(each, each) for each in ids] if moved else ids
+
+    def add_sheets(self, sheets: Sequence[NewSheet], tenant: int = 0) -> int:
+        """Keep tiny bodies on sheets that were made elsewhere; the id of the first text."""
+        self._begin()
+        first = self._last + 1
+        self._last += add_sheets(self._db, tenant, first, sheets)
+        return first
 
     def clear_caches(self) -> None:
         """Forget every id. To be called after a rollback, which takes rows that we remember."""

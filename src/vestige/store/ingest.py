@@ -59,6 +59,7 @@ from vestige.store.rows import (
     load_span,
 )
 from vestige.store.seen import SeenSet
+from vestige.store.sheets import Brought
 
 ReadSpill = Callable[[str, int, BodyInfo], bytes | None]
 """(writer, seq, info) -> the bytes of a body that was too long for its line, if still there."""
@@ -105,7 +106,13 @@ class Ingest:
         self._waiting: list[list[int | str | None]] = []
         self._texts: list[tuple[bytes, int]] = []
         self._waiting_bytes = 0
+        self._first_brought: int | None = None
         self.taken = 0
+
+    def bring(self, sheets: Brought) -> None:
+        """Keep what stands on sheets already, before the records that refer to it come."""
+        first = self._bodies.add_sheets(sheets.rows, self._tenant_id)
+        self._first_brought = first - sheets.before
 
     def take(self, records: Iterable[AnyRecord]) -> None:
         """Fold records into rows."""
@@ -316,6 +323,14 @@ class Ingest:
             if text is None:
                 return NO_BODY
             data = text.encode()
+        elif info.encoding == "sheet":
+            if self._first_brought is None or text is None:
+                return (
+                    None,
+                    info.spilled_bytes or 0,
+                    '{"lost":"what it stood on did not come along"}',
+                )
+            return self._first_brought + int(text), info.spilled_bytes, NO_TEXT
         else:
             if info.spilled_bytes is not None:
                 data = self._read_spill(record.writer, record.seq, info)

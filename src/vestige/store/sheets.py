@@ -4,7 +4,7 @@ Arguments of a tool, a sentence, a count: most bodies are shorter than what it t
 and find it again. So the tiny ones of a batch stand on sheets, one after the other, compressed
 together. Their ids count up from the sheet's own, so an id leads to its sheet without a row for each.
 
-    write_sheets(connection, tenant, texts, times, first_id)
+    add_sheets(connection, tenant, first_id, make_sheets(texts, times))
     sheet = find_sheet(connection, body_id)
     sheet.text(body_id)
 
@@ -25,6 +25,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import accumulate
+from typing import NamedTuple
 
 from vestige.errors import StoreError
 from vestige.limits import KIB
@@ -63,6 +64,18 @@ _FIND = f"""
 SELECT id, texts, evicted_ns, codec, size_bytes, CAST(hash AS BLOB), ends, CAST(data AS BLOB)
 FROM sheets WHERE id <= :id AND id > :id - {TEXTS_MAX} ORDER BY id DESC LIMIT 1
 """
+
+
+NewSheet = tuple[int, int, int, int, int, None, int, bytes, bytes, bytes, bytes, bytes]
+"""The columns of a row from `texts` on."""
+
+
+class Brought(NamedTuple):
+    """Sheets that were made elsewhere, for records which know their texts by numbers."""
+
+    rows: Sequence[NewSheet]
+    before: int
+    """The number of the first text: so many came before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,15 +119,10 @@ class Sheet:
         return texts
 
 
-def write_sheets(
-    connection: sqlite3.Connection,
-    tenant: int,
-    texts: Sequence[bytes],
-    times: Sequence[int],
-    first_id: int,
-) -> None:
-    """Texts whose ids are `first_id` and the next ones; and when their first records were made."""
-    rows = []
+def make_sheets(texts: Sequence[bytes], times: Sequence[int]) -> list[NewSheet]:
+    """Sheets with these texts, in their order; and when the first record of each was made. Pure: it may be
+    done elsewhere than they are kept."""
+    sheets: list[NewSheet] = []
     begin = 0
     for end in _ends(texts):
         some, since = texts[begin:end], array("q", times[begin:end])
@@ -122,12 +130,25 @@ def write_sheets(
         codec, data = compress(joined)
         ends = array("I", accumulate(map(len, some)))
         keys = b"".join([sha256(text).digest()[:8] for text in some])
-        rows.append((
-            first_id + begin, tenant, len(some), len(joined), len(data), min(since), max(since), None,
-            codec, _hash(joined), _bytes(ends), _bytes(since), keys, data,
+        sheets.append((
+            len(some), len(joined), len(data), min(since), max(since), None, codec, _hash(joined),
+            _bytes(ends), _bytes(since), keys, data,
         ))  # fmt: skip
         begin = end
+    return sheets
+
+
+def add_sheets(
+    connection: sqlite3.Connection, tenant: int, first_id: int, sheets: Sequence[NewSheet]
+) -> int:
+    """Keep them. The ids of their texts are `first_id` and the next ones; how many there are."""
+    rows = []
+    count = 0
+    for sheet in sheets:
+        rows.append((first_id + count, tenant, *sheet))
+        count += sheet[0]
     connection.executemany(_ADD, rows)
+    return count
 
 
 def _ends(texts: Sequence[bytes]) -> Iterator[int]:

@@ -59,6 +59,7 @@ from vestige.store.base import (
 from vestige.store.bodies import Bodies
 from vestige.store.ingest import Ingest, ReadSpill
 from vestige.store.seen import SeenSet
+from vestige.store.sheets import Brought
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -191,9 +192,12 @@ class SqliteStore:
         position: Position | None = None,
         malformed: int = 0,
         tenant: str = DEFAULT_TENANT,
+        sheets: Brought | None = None,
     ) -> int:
         with self._transaction() as connection:
             ingest = Ingest(connection, self._bodies, self._read_spill, tenant)
+            if sheets is not None:
+                ingest.bring(sheets)
             ingest.take(records)
             ingest.write()
             if position is not None:

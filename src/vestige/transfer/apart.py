@@ -4,8 +4,9 @@
     for batch in records: ...                                  # masked, in order; pieces of a batch
 
 Reading and storing take about as long, and neither waits for the other but by the pipe between
-them: the reader is a fork, masks what it reads and sends it as journal lines. It runs a batch or two
-ahead and no further, so memory stays bounded.
+them: the reader is a fork, masks what it reads and sends it as journal lines; of a run that is new here
+the tiny bodies on sheets (store/sheets.py), as storing takes longer. It runs a batch or two ahead and no
+further, so memory stays bounded.
 
 The one hard fact: a fork has all that we have, the store's connection too, and must leave it alone.
 So it only reads its source, frees nothing that was there before it, and ends by `os._exit`, past
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import fcntl
 import gc
+import marshal
 import os
 import pickle
 import select
@@ -27,21 +29,30 @@ import threading
 import traceback
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, BinaryIO
+from functools import cache
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from vestige.errors import BrokenOffError, VestigeError
 from vestige.limits import BATCH_BYTES
-from vestige.record.backstop import masked_lines
-from vestige.record.line import decode_known
-from vestige.record.types import KnownRecord
+from vestige.record.backstop import masked, masked_lines
+from vestige.record.line import decode_known, encode
+from vestige.record.types import BodyInfo, KnownRecord
+from vestige.store.sheets import TINY_MAX, Brought, NewSheet, make_sheets
 
 if TYPE_CHECKING:
     from vestige.formats.base import Problem, Source
     from vestige.record.note import Note
     from vestige.record.redact import Redactor
 
-Batch = Iterable[list[KnownRecord]]
-"""Records in pieces, each made when it is wanted: what was just made is stored before it is cold."""
+
+class Batch(NamedTuple):
+    """What is stored at once."""
+
+    pieces: Iterable[list[KnownRecord]]
+    """Each made when it is wanted: what was just made is stored before it is cold."""
+    sheets: Brought | None = None
+    """Where their tiny bodies stand; None: in the records."""
+
 
 Piece = tuple[Sequence[KnownRecord], int]
 """Records, and how large their bodies are: a small part of a batch, so that the pipe is looked at often."""
@@ -54,17 +65,21 @@ _PIPE_BYTES = 1024 * 1024
 
 _HEAD = struct.Struct("<cIII")
 """Before each message: which kind, its length, how many records, how large the bodies in it are."""
-_LINES, _END = b"l", b"e"
+_LINES, _SHEETS, _END = b"l", b"s", b"e"
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Handlers of these are the program's own, and not for the reader."""
 
 
 def read_apart(
-    source: Source, pieces: Iterable[Piece], redactor: Redactor, counts: Iterator[int]
+    source: Source,
+    pieces: Iterable[Piece],
+    redactor: Redactor,
+    counts: Iterator[int],
+    on_sheets: bool = False,
 ) -> Generator[Batch] | None:
     """Batches of the pieces' records, masked; `source` gets its problems and notes when they are over.
-    `counts`: how many records each batch is to have."""
+    `counts`: how many records each batch is to have. `on_sheets`: their tiny bodies come on sheets."""
     if not _is_possible():
         return None
     try:
@@ -78,7 +93,10 @@ def read_apart(
     except OSError:  # no room for another process: one is enough
         pid = -1
     if pid == 0:
-        _be_the_reader(receiving, blocked, lambda: _send(sending, source, pieces, redactor))
+        taken_off = _TakenOff() if on_sheets else None
+        _be_the_reader(
+            receiving, blocked, lambda: _send(sending, source, pieces, redactor, taken_off)
+        )
     os.close(sending)
     if pid < 0:
         os.close(receiving)
@@ -127,12 +145,24 @@ def _be_the_reader(
         os._exit(status)
 
 
-def _send(sending: int, source: Source, pieces: Iterable[Piece], redactor: Redactor) -> None:
+def _send(
+    sending: int,
+    source: Source,
+    pieces: Iterable[Piece],
+    redactor: Redactor,
+    taken_off: _TakenOff | None,
+) -> None:
     pipe = _Pipe(sending)
     error: Exception | None = None
     try:
         for records, size in pieces:
-            pipe.send(_LINES, b"".join(masked_lines(records, redactor)), len(records), size)
+            if taken_off is None:
+                lines = b"".join(masked_lines(records, redactor))
+            else:
+                records = masked(records, redactor)
+                pipe.send(_SHEETS, marshal.dumps(taken_off.take(records)), 0, 0)
+                lines = encode(records)
+            pipe.send(_LINES, lines, len(records), size)
     except BrokenPipeError:
         raise  # nobody is there to be told
     except Exception as raised:  # noqa: BLE001  # raised where the records are wanted
@@ -140,6 +170,40 @@ def _send(sending: int, source: Source, pieces: Iterable[Piece], redactor: Redac
     # Pickled: paths may be bytes that are no text, and an error may be of any kind.
     pipe.send(_END, _pickled((source.problems, source.notes, error)), 0, 0)
     pipe.finish()
+
+
+class _TakenOff:
+    """Tiny bodies are taken off their records and put on sheets here, where there is time for it:
+    storing takes longer than reading."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        """Of texts so far: each is known by its number."""
+
+    def take(self, records: Iterable[KnownRecord]) -> list[NewSheet]:
+        """The sheets of some records, which know the numbers of their texts then."""
+        known: dict[bytes, str] = {}
+        times: list[int] = []
+        first = self._count
+        for record in records:
+            text = getattr(record, "body", None)
+            if text is None or len(text) >= TINY_MAX or record.body_info is not None:  # type: ignore[union-attr]
+                continue
+            data = text.encode()
+            if len(data) >= TINY_MAX:
+                continue
+            number = known.get(data)
+            if number is None:
+                number = known[data] = str(first + len(times))
+                times.append(record.time_ns)
+            record.body, record.body_info = number, _on_sheet(len(data))  # type: ignore[union-attr]
+        self._count += len(times)
+        return make_sheets(list(known), times)
+
+
+@cache
+def _on_sheet(size_bytes: int) -> BodyInfo:
+    return BodyInfo(encoding="sheet", spilled_bytes=size_bytes)
 
 
 def _pickled(told: tuple[list[Problem], list[Note], Exception | None]) -> bytes:
@@ -198,7 +262,7 @@ def _batches(
 ) -> Generator[Batch]:
     try:
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-        yield []
+        yield Batch(())
         complete = yield from _receive(pipe, source, counts)
     finally:
         pipe.close()
@@ -215,7 +279,8 @@ def _batches(
 def _receive(pipe: BinaryIO, source: Source, counts: Iterator[int]) -> Generator[Batch, None, bool]:
     """False: there was no end."""
     batch: list[bytes] = []
-    count = size = 0
+    sheets: list[NewSheet] = []
+    count = size = texts = 0
     wanted = next(counts)
     while len(head := pipe.read(_HEAD.size)) == _HEAD.size:
         kind, length, more, more_bytes = _HEAD.unpack(head)
@@ -227,14 +292,18 @@ def _receive(pipe: BinaryIO, source: Source, counts: Iterator[int]) -> Generator
             if error is not None:
                 raise error
             if batch:
-                yield map(decode_known, batch)
+                yield Batch(map(decode_known, batch), Brought(sheets, texts) if sheets else None)
             return True
+        if kind == _SHEETS:
+            sheets += marshal.loads(data)
+            continue
         batch.append(data)
         count += more
         size += more_bytes
         if count >= wanted or size >= BATCH_BYTES:
-            yield map(decode_known, batch)
-            batch, count, size = [], 0, 0
+            yield Batch(map(decode_known, batch), Brought(sheets, texts) if sheets else None)
+            texts += sum(sheet[0] for sheet in sheets)
+            batch, sheets, count, size = [], [], 0, 0
             wanted = next(counts)
     return False
 

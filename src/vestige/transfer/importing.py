@@ -204,11 +204,13 @@ def take_source(store: Store, source: Source, redactor: Redactor, tell: Tell | N
     taken = 0
     writers: set[str] = set()
     runs: set[str] = set()
-    with calm(), closing(_masked_batches(source, redactor)) as batches:
+    # Of one that is here records may be known, and then nobody would refer to what came for them.
+    on_sheets = not store.has_run(source.run_id)
+    with calm(), closing(_masked_batches(source, redactor, on_sheets)) as batches:
         for batch in batches:
             seen = _Seen()
             with store.together():
-                taken += store.append(seen.passing(batch))
+                taken += store.append(seen.passing(batch.pieces), sheets=batch.sheets)
                 # At once: a collector that looks between two batches would take it for dead.
                 for writer in seen.writers:
                     store.end_writer(writer, "imported")
@@ -232,8 +234,8 @@ class _Seen:
         self.runs: set[str] = set()
         self.count = 0
 
-    def passing(self, batch: Batch) -> Iterator[KnownRecord]:
-        for piece in batch:
+    def passing(self, pieces: Iterable[list[KnownRecord]]) -> Iterator[KnownRecord]:
+        for piece in pieces:
             self.count += len(piece)
             self.writers.update(map(_writer_of, piece))
             self.runs.update(map(_run_of, piece))
@@ -259,7 +261,7 @@ def _take_notes(store: Store, source: Source) -> None:
             return
 
 
-def _masked_batches(source: Source, redactor: Redactor) -> Generator[Batch]:
+def _masked_batches(source: Source, redactor: Redactor, on_sheets: bool) -> Generator[Batch]:
     """Bounded in number and in bytes: a body may be large. A long source has a process that reads it."""
     records = source.records
     counts = _batch_counts()
@@ -268,7 +270,7 @@ def _masked_batches(source: Source, redactor: Redactor) -> Generator[Batch]:
         records = chain(beginning, records)
         if not short:
             pieces = _pieces(records, _PIECE, _PIECE_BYTES)
-            batches = read_apart(source, pieces, redactor, counts)
+            batches = read_apart(source, pieces, redactor, counts, on_sheets)
             if batches is not None:
                 with closing(batches):
                     yield from batches
@@ -277,7 +279,7 @@ def _masked_batches(source: Source, redactor: Redactor) -> Generator[Batch]:
     while not over:
         batch, _, over = _up_to(records, next(counts), BATCH_BYTES)
         if batch:
-            yield [masked(batch, redactor)]
+            yield Batch([masked(batch, redactor)])
 
 
 def _batch_counts() -> Iterator[int]:
