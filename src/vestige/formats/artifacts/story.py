@@ -28,8 +28,10 @@ class Told(Protocol):
     """What the typed files say of a case: known from its trace, or to whoever wrote it."""
 
     name: str
-    failures: list[str]
     attachments: list[str]
+
+    @property
+    def failures(self) -> list[str]: ...
 
     @property
     def assertions(self) -> int: ...
