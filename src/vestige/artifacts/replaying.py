@@ -26,8 +26,8 @@ COMMAND_MAX = 96 * KIB
 """Characters of tests on a command line; beyond, whole files are named. (One argument to `sh -c` may have 128 KiB.)"""
 
 REPRO = "repro.json"
-_WHERE = re.compile(r" @gw\d+\Z")
-_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f]")
+_WHERE = r" @gw\d+\Z"
+_UNPRINTABLE = r"[\x00-\x1f\x7f]"
 
 
 class Replay(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,9 +70,9 @@ def _selector(case: str) -> str:
     """A name that was masked, or cannot be typed, selects by what comes before its parameters."""
     if MARK not in case and " @gw" not in case and case.isprintable():
         return case  # nearly all of them, and suites have thousands
-    case = _WHERE.sub("", case)
+    case = re.sub(_WHERE, "", case)
     for part in (case, case.partition("[")[0], case.partition("::")[0]):
-        if MARK not in part and not _UNPRINTABLE.search(part):
+        if MARK not in part and not re.search(_UNPRINTABLE, part):
             return part
     return "."
 

@@ -20,11 +20,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
-from vestige.artifacts.attach import Attachments
 from vestige.artifacts.environment import redacted, replayed
 from vestige.artifacts.facts import Start, describe_runner, write_start
 from vestige.artifacts.finishing import failed_cases, finish
@@ -37,9 +37,12 @@ from vestige.calm import calm
 from vestige.clock import SYSTEM, Clock
 from vestige.errors import InvalidSuiteError, UsageError
 from vestige.formats.artifacts import layout
-from vestige.formats.artifacts.story import Told
 from vestige.formats.artifacts.types import Counts
 from vestige.formats.artifacts.writing import read_cases
+
+if TYPE_CHECKING:
+    from vestige.artifacts.attach import Attachments
+    from vestige.formats.artifacts.story import Told
 
 Status = Literal["pass", "fail", "skip", "unknown"]
 
@@ -216,7 +219,6 @@ class SuiteWriter:
         self.timestamp = timestamp
         self.texts = texts or Texts(os.environ)
         self.trace = TraceWriter(folder / trace, suite, timestamp, clock)
-        self.attachments = Attachments(folder, self.texts)
         self.told: list[Case] = []
         """The cases of this process, in the order in which they began."""
         self._fixtures: dict[str, None] = {}
@@ -227,6 +229,12 @@ class SuiteWriter:
         """The part of a worker process; the suite's own process takes it in at the end."""
         name = f"trace/{WORKER_PREFIX}{file_name(worker)}.jsonl"
         return cls(folder, suite, timestamp, trace=name)
+
+    @cached_property
+    def attachments(self) -> Attachments:
+        from vestige.artifacts.attach import Attachments  # many suites have none
+
+        return Attachments(self.path, self.texts)
 
     def case(self, name: object) -> Case:
         """A case begins; on disk when this returns."""
@@ -371,7 +379,9 @@ class SuiteRecorder(SuiteWriter):
 
     def _known(self) -> dict[str, tuple[int, str]]:
         """What was hashed while it was written, and has not changed since."""
-        found = {}
+        found: dict[str, tuple[int, str]] = {}
+        if "attachments" not in self.__dict__:
+            return found
         for path, (size, mtime_ns, sha256) in self.attachments.known.items():
             with suppress(OSError):
                 now = os.stat(self.path / path)

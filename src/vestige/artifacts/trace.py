@@ -120,10 +120,9 @@ class TraceWriter:
         `case` and `message` are JSON already; so is `more`, which begins with a comma.
         `hold`: it is written with what comes next. For whoever knows that nothing happens before that."""
         line = (
-            f'{self._head}{self.watch.stamp(now_ns)}","kind":"{kind}","case":{case},"message":{message},'
-            f'"counters":{{"total":{self.total},"pass":{self.passed},"fail":{self.failed},"skip":{self.skipped}}}'
-            f"{more}}}\n".encode()
-        )
+            f'{self._head}{self.watch.stamp(now_ns)}","kind":"{kind}","case":{case},"message":{message},"counters":'
+            f'{{"total":{self.total},"pass":{self.passed},"fail":{self.failed},"skip":{self.skipped}}}{more}}}\n'
+        ).encode()
         if hold:
             self._held += line
         else:

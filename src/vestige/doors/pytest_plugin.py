@@ -27,7 +27,6 @@ from typing import Any, cast
 
 import pytest
 
-from vestige.artifacts.github import write_step_summary
 from vestige.artifacts.replaying import where_of
 from vestige.artifacts.suite import Case, SuiteRecorder, SuiteWriter
 from vestige.artifacts.texts import Texts
@@ -183,7 +182,10 @@ class BundlePlugin:
                 said = f"{suite.path}: cannot be finished ({error.strerror}). Make room, then: vestige recover {suite.path}" if isinstance(error, OSError) else str(error)  # fmt: skip
                 self._problems = [said, *getattr(error, "problems", ())[1:]]
                 session.exitstatus = max(int(exitstatus), pytest.ExitCode.TESTS_FAILED)
-            write_step_summary(suite.path, suite.cases)
+            if "GITHUB_STEP_SUMMARY" in os.environ:
+                from vestige.artifacts.github import write_step_summary
+
+                write_step_summary(suite.path, suite.cases)
         elif suite.trace.lost:
             self._config.workeroutput[_LOST] = suite.trace.lost  # type: ignore[attr-defined]  # xdist's
         suite.close()

@@ -17,18 +17,20 @@ import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec import UNSET
 
 from vestige.formats.artifacts import layout, types
-from vestige.formats.artifacts.story import Case, Told, parse_events, tell
 from vestige.formats.artifacts.tree import DirectoryTree, UnreadablePartError
 from vestige.formats.artifacts.types import Counts, Git, TraceEvent
-from vestige.formats.suites import render_time
+from vestige.formats.moments import render_time
 from vestige.limits import MIB
 from vestige.record.values import clean_text
+
+if TYPE_CHECKING:
+    from vestige.formats.artifacts.story import Case, Told
 
 _quick = msgspec.json.Encoder().encode
 _BLOCK: Final = MIB
@@ -115,6 +117,8 @@ def read_cases(
 ) -> tuple[list[Case], Counts]:
     """The cases that a trace tells, and its last counters. A torn line is passed over.
     `seen`: gets every event, so that a trace need not be read twice."""
+    from vestige.formats.artifacts.story import tell  # who wrote a trace itself need not read it
+
     path = root / layout.TRACE
     counts = Counts(0, 0, 0, 0)
 
@@ -131,6 +135,8 @@ def read_cases(
 
 
 def _read_events(path: Path) -> Iterator[TraceEvent]:
+    from vestige.formats.artifacts.story import parse_events
+
     with open(path, "rb") as file:
         while lines := file.readlines(_BLOCK):
             yield from parse_events(lines)
