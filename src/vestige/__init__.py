@@ -26,17 +26,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from vestige._version import __version__
-from vestige.emit.ambient import trace, traced_run
 from vestige.emit.logger import Logger
 from vestige.emit.null import current_span
 from vestige.emit.span import Span
-from vestige.emit.tools import tool, tool_call
 from vestige.errors import VestigeError
 from vestige.record.mask import mask
 from vestige.recorder import Recorder, child_environment, default_recorder
 
 if TYPE_CHECKING:
+    from vestige.emit.ambient import trace, traced_run
     from vestige.emit.logging_bridge import LoggingHandler
+    from vestige.emit.tools import tool, tool_call
     from vestige.instrument import instrument_anthropic, instrument_openai, uninstrument
     from vestige.transfer import open_path as open  # noqa: A004  # as gzip.open and others
     from vestige.wire.capture import capture_http, warm
@@ -66,6 +66,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name in ("trace", "traced_run", "tool", "tool_call"):
+        from vestige.emit import ambient, tools
+
+        found = globals()[name] = getattr(tools if name.startswith("tool") else ambient, name)
+        return found
     if name == "LoggingHandler":
         from vestige.emit.logging_bridge import LoggingHandler
 

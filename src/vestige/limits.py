@@ -553,3 +553,6 @@ EXPORT_WHY_SPANS_MAX = 1_000
 
 EXPORT_PAGES_MAX = 1_000
 """Pages of an outline or a transcript that are taken into an exported page."""
+
+TIME_MAX_NS = 2**62
+"""The last moment that a record can have, in the year 2116. Files claim times far beyond."""

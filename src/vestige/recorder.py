@@ -278,6 +278,19 @@ class Recorder:
         except Exception as error:  # noqa: BLE001  # the program goes on, whatever this is
             self._emitter.fault(f"record lost: {type(error).__name__}")
 
+    def send_clean(self, *records: KnownRecord) -> None:
+        """As `_send`, several in one write, of records whose texts the redactor has cleaned already: they
+        are not scanned again. For a test suite, whose records are nothing but the names of its tests."""
+        try:
+            lines = encode(records)
+        except Exception:  # noqa: BLE001  # as above
+            lines = b""
+        if lines and len(lines) <= LINE_MAX and not self._listeners and not SINKS:
+            self._write(lines)
+            return
+        for record in records:
+            self._send(record)
+
     def _send_both(self, opened: SpanOpen, closed: SpanClose) -> None:
         """A span of one moment, in one write: the common case of `_send`, and nothing else."""
         try:

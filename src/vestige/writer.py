@@ -14,17 +14,19 @@ import threading
 import weakref
 from collections.abc import Callable
 from types import FrameType
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from vestige.clock import Clock
 from vestige.emit import current, threads
 from vestige.emit.emitter import Emitter
-from vestige.emit.last_words import LastWords
 from vestige.emit.own_voice import OwnVoice, Written
 from vestige.emit.span import Span
 from vestige.home import Home
 from vestige.record.redact import Redactor
 from vestige.record.types import OWN_COMPONENT, Link
+
+if TYPE_CHECKING:
+    from vestige.emit.last_words import LastWords
 
 PARENT_VARIABLE = "VESTIGE_PARENT"
 """`run_id/span_id` of the span that started this process: how a spawned child finds its parent."""
@@ -81,6 +83,8 @@ class Writer:
         else:
             self._tell_place(emitter)
         if last_words and self._last_words is None:
+            from vestige.emit.last_words import LastWords  # a test session has none
+
             self._last_words = LastWords(self.voice.say_last_words, self.home.fault_file(self.id))
             self._last_words.install()
 

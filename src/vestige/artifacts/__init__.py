@@ -9,11 +9,17 @@
 Elsewhere: the format and its rules in formats/artifacts; pytest in doors/pytest_plugin.py.
 """
 
-from vestige.artifacts.github import write_step_summary
-from vestige.artifacts.recovering import Recovered, recover
-from vestige.artifacts.replaying import Replay
-from vestige.artifacts.suite import Case, SuiteRecorder, SuiteWriter
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from vestige.errors import InvalidSuiteError
+
+if TYPE_CHECKING:
+    from vestige.artifacts.github import write_step_summary
+    from vestige.artifacts.recovering import Recovered, recover
+    from vestige.artifacts.replaying import Replay
+    from vestige.artifacts.suite import Case, SuiteRecorder, SuiteWriter
 
 __all__ = [
     "Case",
@@ -25,3 +31,22 @@ __all__ = [
     "recover",
     "write_step_summary",
 ]
+
+_WHERE = {
+    "Case": "suite",
+    "Recovered": "recovering",
+    "Replay": "replaying",
+    "SuiteRecorder": "suite",
+    "SuiteWriter": "suite",
+    "recover": "recovering",
+    "write_step_summary": "github",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # When it is asked for: a test session needs the half of it, and all of it in a few milliseconds.
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)

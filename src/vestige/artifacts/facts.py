@@ -20,7 +20,7 @@ from vestige.artifacts.texts import one_line
 from vestige.errors import UnreadableError
 from vestige.formats.artifacts import types
 from vestige.formats.artifacts.writing import NO_GIT, SuiteFacts
-from vestige.formats.suites import parse_time_ns, render_time
+from vestige.formats.moments import parse_time_ns, render_time
 
 ENVIRONMENT = "diagnostics/env_redacted.txt"
 META = "meta.json"

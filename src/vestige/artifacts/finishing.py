@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vestige.artifacts.facts import read_start, replay_keys
 from vestige.artifacts.merging import Merged, drop_leftovers
@@ -14,11 +15,13 @@ from vestige.artifacts.replaying import command_of_case, render_command
 from vestige.artifacts.texts import one_line
 from vestige.errors import InvalidSuiteError
 from vestige.formats.artifacts.checking import check_bundle
-from vestige.formats.artifacts.story import Told
 from vestige.formats.artifacts.tree import DirectoryTree
 from vestige.formats.artifacts.types import Counts
 from vestige.formats.artifacts.writing import finish_bundle, hash_files, read_cases
-from vestige.formats.suites import parse_time_ns
+from vestige.formats.moments import parse_time_ns
+
+if TYPE_CHECKING:
+    from vestige.formats.artifacts.story import Told
 
 Known = Mapping[str, tuple[int, str]]
 _SHOWN = 20

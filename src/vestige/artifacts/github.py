@@ -8,11 +8,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vestige.artifacts.texts import one_line
-from vestige.formats.artifacts.story import Told
 from vestige.formats.artifacts.writing import read_cases
 from vestige.record.values import cut
+
+if TYPE_CHECKING:
+    from vestige.formats.artifacts.story import Told
 
 VARIABLE = "GITHUB_STEP_SUMMARY"
 _CASES_SHOWN = 50

@@ -20,7 +20,6 @@ from msgspec import UNSET
 
 from vestige.artifacts.trace import TRACE_VERSION
 from vestige.formats.artifacts import layout
-from vestige.formats.artifacts.story import parse_events
 from vestige.formats.artifacts.types import Counts, TraceEvent
 from vestige.limits import KIB
 from vestige.locks import hold
@@ -166,6 +165,8 @@ def _read(path: Path) -> Iterator[TraceEvent]:
         file = open(path, "rb")  # noqa: SIM115  # closed below
     except FileNotFoundError:
         return
+    from vestige.formats.artifacts.story import parse_events  # where something is to be merged
+
     with file:
         while lines := file.readlines(_BLOCK):
             yield from parse_events(lines)

@@ -20,11 +20,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
-from vestige.artifacts.attach import Attachments
 from vestige.artifacts.environment import redacted, replayed
 from vestige.artifacts.facts import Start, describe_runner, write_start
 from vestige.artifacts.finishing import failed_cases, finish
@@ -37,9 +37,12 @@ from vestige.calm import calm
 from vestige.clock import SYSTEM, Clock
 from vestige.errors import InvalidSuiteError, UsageError
 from vestige.formats.artifacts import layout
-from vestige.formats.artifacts.story import Told
 from vestige.formats.artifacts.types import Counts
 from vestige.formats.artifacts.writing import read_cases
+
+if TYPE_CHECKING:
+    from vestige.artifacts.attach import Attachments
+    from vestige.formats.artifacts.story import Told
 
 Status = Literal["pass", "fail", "skip", "unknown"]
 
@@ -51,14 +54,15 @@ _FOLDERS_TRIED = 1000
 class Case:
     """A case that is running. Made by `case` of a suite; a context manager."""
 
-    __slots__ = ("_begun_ns", "_ended", "_failed", "_json", "_passed", "_place", "_skipped", "_suite", "assertions", "attachments", "duration_ms", "failures", "name", "outcome")  # fmt: skip
+    __slots__ = ("_attachments", "_begun_ns", "_ended", "_failed", "_failures", "_json", "_passed", "_place", "_skipped", "_suite", "assertions", "duration_ms", "name", "outcome")  # fmt: skip
 
     def __init__(self, suite: SuiteWriter, name: str, attempt: int = 1, span_id: str = "") -> None:
         self._suite = suite
         self.name = name
         self.assertions = self._passed = self._failed = self._skipped = 0
-        self.failures: list[str] = []
-        self.attachments: list[str] = []
+        # No lists before there is something in them: suites have thousands of cases, and all are kept.
+        self._failures: list[str] | None = None
+        self._attachments: list[str] | None = None
         self.outcome: Status = "unknown"
         self.duration_ms = 0
         self._ended = False
@@ -74,6 +78,20 @@ class Case:
         suite.told.append(self)
         trace.case_event("case_start", self._json, now_ns, _EMPTY, more)
 
+    @property
+    def failures(self) -> list[str]:
+        """Messages of what did not hold."""
+        return self._failures or []
+
+    @property
+    def attachments(self) -> list[str]:
+        """Paths in the bundle."""
+        return self._attachments or []
+
+    @attachments.setter
+    def attachments(self, paths: list[str]) -> None:
+        self._attachments = paths
+
     # --- what happened ----------------------------------------------------------------------
 
     def check(self, condition: object, message: object = "") -> bool:
@@ -86,14 +104,15 @@ class Case:
         """Something held."""
         self._passed += 1
         self._suite.trace.passed += 1
-        self._assert("assert_pass", self._clean(message))
+        self._assert("assert_pass", self._clean(message) if message else "")
 
     def failed(self, message: object = "") -> None:
         """Something did not hold."""
         self._failed += 1
         self._suite.trace.failed += 1
         text = self._clean(message)
-        self.failures.append(text)
+        self._failures = self._failures or []
+        self._failures.append(text)
         self._assert("assert_fail", text)
 
     def skipped(self, reason: object = "") -> None:
@@ -110,15 +129,15 @@ class Case:
         return self._suite.texts.message(message) if message else ""
 
     def _assert(self, kind: str, text: str) -> None:
-        self.assertions += 1
-        self._write(kind, text, f',"assertion_id":"a{self.assertions}"')
+        self.assertions = number = self.assertions + 1
+        self._write(kind, text, f',"assertion_id":"a{number}"')
 
-    def _write(self, kind: str, text: str, more: str) -> int:
+    def _write(self, kind: str, text: str, more: str, hold: bool = False) -> int:
         """An event; how long the case has run, in ms."""
         trace = self._suite.trace
         now_ns = trace.watch.now_ns()
         elapsed_ms = (now_ns - self._begun_ns) // 1_000_000
-        trace.case_event(kind, self._json, now_ns, json_of(text) if text else _EMPTY, f',"elapsed_ms":{elapsed_ms}{more}')  # fmt: skip
+        trace.case_event(kind, self._json, now_ns, json_of(text) if text else _EMPTY, f',"elapsed_ms":{elapsed_ms}{more}', hold)  # fmt: skip
         return elapsed_ms
 
     # --- its files --------------------------------------------------------------------------
@@ -143,7 +162,8 @@ class Case:
         return self._place
 
     def _told(self, path: str) -> str:
-        self.attachments.append(path)
+        self._attachments = self._attachments or []
+        self._attachments.append(path)
         self._suite.trace.event("attachment", self.name, path=path)
         return path
 
@@ -156,15 +176,15 @@ class Case:
             return "fail"
         return "skip" if self._skipped and not self._passed else "pass"
 
-    def end(self, status: Status | None = None, message: object = "") -> None:
-        """The case is over. What the assertions say stands, unless told otherwise."""
+    def end(self, status: Status | None = None, message: object = "", *, hold: bool = False) -> None:  # fmt: skip
+        """The case is over. What the assertions say stands, unless told otherwise.
+        `hold`: that may be written with what comes next (TraceWriter.case_event)."""
         if self._ended:
             return
         self._ended = True
-        self.outcome = status or self.status
-        self.duration_ms = self._write(
-            "case_end", self._clean(message), f',"status":"{self.outcome}"'
-        )
+        self.outcome = status = status or self.status
+        text = self._clean(message) if message else ""
+        self.duration_ms = self._write("case_end", text, f',"status":"{status}"', hold)
 
     @property
     def ended(self) -> bool:
@@ -199,7 +219,6 @@ class SuiteWriter:
         self.timestamp = timestamp
         self.texts = texts or Texts(os.environ)
         self.trace = TraceWriter(folder / trace, suite, timestamp, clock)
-        self.attachments = Attachments(folder, self.texts)
         self.told: list[Case] = []
         """The cases of this process, in the order in which they began."""
         self._fixtures: dict[str, None] = {}
@@ -210,6 +229,12 @@ class SuiteWriter:
         """The part of a worker process; the suite's own process takes it in at the end."""
         name = f"trace/{WORKER_PREFIX}{file_name(worker)}.jsonl"
         return cls(folder, suite, timestamp, trace=name)
+
+    @cached_property
+    def attachments(self) -> Attachments:
+        from vestige.artifacts.attach import Attachments  # many suites have none
+
+        return Attachments(self.path, self.texts)
 
     def case(self, name: object) -> Case:
         """A case begins; on disk when this returns."""
@@ -354,7 +379,9 @@ class SuiteRecorder(SuiteWriter):
 
     def _known(self) -> dict[str, tuple[int, str]]:
         """What was hashed while it was written, and has not changed since."""
-        found = {}
+        found: dict[str, tuple[int, str]] = {}
+        if "attachments" not in self.__dict__:
+            return found
         for path, (size, mtime_ns, sha256) in self.attachments.known.items():
             with suppress(OSError):
                 now = os.stat(self.path / path)

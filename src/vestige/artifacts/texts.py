@@ -28,7 +28,7 @@ _REGISTERED_MIN = 8
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
-_CONTROL_KEPT = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CONTROL_KEPT = r"[\x00-\x08\x0b-\x1f\x7f-\x9f]"
 
 
 class Texts:
@@ -92,7 +92,7 @@ def one_line(text: str) -> str:
 
 def plain_lines(text: str) -> str:
     """As `one_line`, but line breaks and tabs stay."""
-    return _CONTROL_KEPT.sub(_escaped, text)
+    return re.sub(_CONTROL_KEPT, _escaped, text)
 
 
 def _escaped(found: re.Match[str]) -> str:

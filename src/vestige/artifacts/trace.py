@@ -29,6 +29,18 @@ TRACE_VERSION = 1
 """Every era of the schema accepts it; later ones know a 2 that adds nothing which we need."""
 
 _encode = msgspec.json.Encoder().encode
+_SECOND_NS = 1_000_000_000
+
+_forks = 0
+"""How many times this process, and those it was forked from, came out of a fork as the child."""
+
+
+def _after_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def json_of(text: str) -> str:
@@ -42,7 +54,7 @@ class Stopwatch:
     def __init__(self, clock: Clock) -> None:
         self._monotonic_ns = clock.monotonic_ns
         self._ahead_ns = clock.now_ns() - clock.monotonic_ns()
-        self._second = -1
+        self._second_ns = -_SECOND_NS
         self._text = ""
 
     def now_ns(self) -> int:
@@ -50,10 +62,15 @@ class Stopwatch:
 
     def stamp(self, now_ns: int | None = None) -> str:
         """`2026-02-10T17:00:05.123456Z`: of one length, so that texts sort as times do."""
-        second, rest_ns = divmod(self.now_ns() if now_ns is None else now_ns, 1_000_000_000)
-        if second != self._second:
-            self._second, self._text = second, render_time(second)[:-1]
-        return f"{self._text}.{rest_ns // 1000:06d}Z"
+        if now_ns is None:
+            now_ns = self._monotonic_ns() + self._ahead_ns
+        # A small number, which Python divides and writes several times quicker than the whole one.
+        rest_ns = now_ns - self._second_ns
+        if not 0 <= rest_ns < _SECOND_NS:
+            second, rest_ns = divmod(now_ns, _SECOND_NS)
+            self._second_ns = second * _SECOND_NS
+            self._text = f"{render_time(second)[:-1]}."
+        return f"{self._text}{str(rest_ns // 1000 + 1_000_000)[1:]}Z"
 
 
 def render_time(epoch_s: int) -> str:
@@ -76,7 +93,8 @@ class TraceWriter:
             {"schema_version": TRACE_VERSION, "suite": suite, "run_timestamp": timestamp}
         )
         self._head = f'{start.decode()[:-1]},"ts":"'
-        self._pid = os.getpid()
+        self._forks = _forks
+        self._held = b""
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         self._fd = os.open(path, flags, 0o644)
         hold(self._fd)
@@ -97,31 +115,45 @@ class TraceWriter:
     def counts(self) -> Counts:
         return Counts(self.total, self.passed, self.failed, self.skipped)
 
-    def case_event(self, kind: str, case: str, now_ns: int, message: str, more: str = "") -> None:
+    def case_event(self, kind: str, case: str, now_ns: int, message: str, more: str = "", hold: bool = False) -> None:  # fmt: skip
         """As `event`, put together by hand: three of these make a test, and structs take half of its time.
-        `case` and `message` are JSON already; so is `more`, which begins with a comma."""
-        self.write(
-            f'{self._head}{self.watch.stamp(now_ns)}","kind":"{kind}","case":{case},"message":{message},'
-            f'"counters":{{"total":{self.total},"pass":{self.passed},"fail":{self.failed},"skip":{self.skipped}}}'
-            f"{more}}}\n".encode()
-        )
+        `case` and `message` are JSON already; so is `more`, which begins with a comma.
+        `hold`: it is written with what comes next. For whoever knows that nothing happens before that."""
+        line = (
+            f'{self._head}{self.watch.stamp(now_ns)}","kind":"{kind}","case":{case},"message":{message},"counters":'
+            f'{{"total":{self.total},"pass":{self.passed},"fail":{self.failed},"skip":{self.skipped}}}{more}}}\n'
+        ).encode()
+        if hold:
+            self._held += line
+        else:
+            self.write(line)
 
     @property
     def is_own(self) -> bool:
         """Is this the process that began it? A child that a test forked does not speak for the suite."""
-        return os.getpid() == self._pid
+        return _forks == self._forks
 
     def write(self, lines: bytes) -> None:
-        """Whole lines, at once."""
-        if not self.is_own:
+        """Whole lines, at once, after what was held."""
+        if _forks != self._forks:
             return
+        if self._held:
+            lines, self._held = self._held + lines, b""
         try:
-            while lines:
-                lines = lines[os.write(self._fd, lines) :]
+            written = os.write(self._fd, lines)
+            while written < len(lines):
+                lines = lines[written:]
+                written = os.write(self._fd, lines)
         except OSError:
             self.lost += 1
 
+    def flush(self) -> None:
+        """What was held, now."""
+        if self._held:
+            self.write(b"")
+
     def close(self) -> None:
+        self.flush()
         if self._fd >= 0 and self.is_own:
             os.close(self._fd)
             self._fd = -1

@@ -8,6 +8,9 @@ controller takes them in at the end.
     assert_*      a report: the call, a phase that failed, a subtest
     case_end      when the test is over, reruns one by one
 
+All of it is on disk before code of the user's runs again. So the end of a test may wait for the beginning of the
+next, and be written with it, where nothing but pytest is between them (pytest_loop.py).
+
 The session is also a run in the home of vestige, each test a span of type `test` in it, and
 that span is the ambient one while the test runs: agents that are tested have it as their origin,
 and what they say to models and log is recorded inside of it.
@@ -18,17 +21,16 @@ Elsewhere: what pytest loads in every session in vestige_pytest.py; spans in pyt
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from vestige.artifacts.github import write_step_summary
 from vestige.artifacts.replaying import where_of
 from vestige.artifacts.suite import Case, SuiteRecorder, SuiteWriter
 from vestige.artifacts.texts import Texts
-from vestige.doors import pytest_replay, pytest_reports
+from vestige.doors import pytest_loop, pytest_replay, pytest_reports
 from vestige.doors.pytest_spans import TestSpans
 from vestige.errors import VestigeError
 
@@ -51,8 +53,10 @@ class BundlePlugin:
         self._where = ""
         """Behind the name of a case, where every worker runs all of them (`--dist each`)."""
         self._attempt = 0
-        self._fresh = False
-        """The case was begun by the protocol, and its logstart has not come yet."""
+        self._may_hold = False
+        """Between two tests there is nothing but pytest, and perhaps wrappers around us."""
+        self._protocol = config.hook.pytest_runtest_protocol
+        self._reruns: _Reruns | None = None
         self._subtest_failed = False
         self._rerun = ""
         self._fixtures: set[str] = set()
@@ -148,6 +152,18 @@ class BundlePlugin:
         if self._suite is not None:
             self._suite.trace.lost += getattr(node, "workeroutput", {}).get(_LOST, 0)
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self) -> None:
+        """All plugins are there, also those of folders with tests."""
+        if self._suite is None:
+            return
+        self._may_hold = pytest_loop.is_alone(self._config)
+        if self._may_hold:
+            self._config.pluginmanager.register(_Ending(self._flush))
+        if not pytest_loop.runs_once(self._config):
+            self._reruns = _Reruns(self)
+            self._config.pluginmanager.register(self._reruns)
+
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """After xdist has stopped its workers, before the terminal's summary."""
@@ -166,7 +182,10 @@ class BundlePlugin:
                 said = f"{suite.path}: cannot be finished ({error.strerror}). Make room, then: vestige recover {suite.path}" if isinstance(error, OSError) else str(error)  # fmt: skip
                 self._problems = [said, *getattr(error, "problems", ())[1:]]
                 session.exitstatus = max(int(exitstatus), pytest.ExitCode.TESTS_FAILED)
-            write_step_summary(suite.path, suite.cases)
+            if "GITHUB_STEP_SUMMARY" in os.environ:
+                from vestige.artifacts.github import write_step_summary
+
+                write_step_summary(suite.path, suite.cases)
         elif suite.trace.lost:
             self._config.workeroutput[_LOST] = suite.trace.lost  # type: ignore[attr-defined]  # xdist's
         suite.close()
@@ -189,31 +208,35 @@ class BundlePlugin:
     # --- a test ---------------------------------------------------------------------------------
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+    def pytest_runtest_protocol(
+        self, item: pytest.Item, nextitem: pytest.Item | None
+    ) -> Generator[None, object, object]:
         if self._suite is None:
             return (yield)
         self._note_fixtures(item)
         self._attempt = 0
         self._begin_case(item.nodeid)
-        self._fresh = True
+        if self._reruns is not None:
+            self._reruns.fresh = True
         try:
-            return (yield)
+            result = yield
         except BaseException as error:
             self._end_case("unknown", f"interrupted by {type(error).__name__}")
             raise
-        finally:
-            self._end_case()
+        self._end_case(hold=self._may_hold and self._is_next(nextitem))
+        return result
 
-    def pytest_runtest_logstart(self, nodeid: str) -> None:
-        if self._fresh:
-            self._fresh = False
-        elif self._attempt:  # the same test once more
-            self._end_case()
-            self._begin_case(nodeid)
+    def _is_next(self, nextitem: pytest.Item | None) -> bool:
+        """Is what happens next the beginning of that test?"""
+        if nextitem is None or nextitem.session.shouldfail or nextitem.session.shouldstop:
+            return False
+        return pytest_loop.is_outermost(self._protocol, self)
 
-    def pytest_runtest_logfinish(self) -> None:
-        if self._rerun and not self._fresh:
-            self._end_case("fail", self._rerun)
+    def _flush(self) -> None:
+        if self._suite is not None:
+            self._suite.trace.flush()
+        if self._spans is not None:
+            self._spans.flush()
 
     def _begin_case(self, nodeid: str) -> None:
         assert self._suite is not None
@@ -224,15 +247,26 @@ class BundlePlugin:
         span_id = self._spans.begin(name, self._attempt) if self._spans is not None else ""
         self._case = self._suite.clean_case(name, self._attempt, span_id)
 
-    def _end_case(self, status: Any = None, message: str = "") -> None:
+    def begin_again(self, nodeid: str) -> None:
+        """The same test once more."""
+        if self._attempt:
+            self._end_case()
+            self._begin_case(nodeid)
+
+    def end_attempt(self) -> None:
+        """An attempt is over, and perhaps the test will run again."""
+        if self._rerun:
+            self._end_case("fail", self._rerun)
+
+    def _end_case(self, status: Any = None, message: str = "", *, hold: bool = False) -> None:
         case, self._case = self._case, None
         if case is None:
             return
         if self._rerun and status is None:
             status, message = "fail", self._rerun
-        case.end(status, message)
+        case.end(status, message, hold=hold)
         if self._spans is not None:
-            self._spans.end(status or case.status, message)
+            self._spans.end(case.outcome, message, hold)
 
     def _note_fixtures(self, item: Any) -> None:
         assert self._suite is not None
@@ -330,6 +364,40 @@ class BundlePlugin:
         if self._spans is not None:
             self._spans.failed(message, pytest_reports.text_of(report))
         self._end_case()
+
+
+class _Reruns:
+    """Hooks for sessions in which a plugin runs tests, perhaps several times: for each attempt, a case."""
+
+    def __init__(self, plugin: BundlePlugin) -> None:
+        self._plugin = plugin
+        self.fresh = False
+        """The case was begun by the protocol, and its logstart has not come yet."""
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        if self.fresh:
+            self.fresh = False
+        else:
+            self._plugin.begin_again(nodeid)
+
+    def pytest_runtest_logfinish(self) -> None:
+        if not self.fresh:
+            self._plugin.end_attempt()
+
+
+class _Ending:
+    """Before anybody else's hooks for the end of a session: no test follows."""
+
+    def __init__(self, flush: Callable[[], None]) -> None:
+        self._flush = flush
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self) -> None:
+        self._flush()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_keyboard_interrupt(self) -> None:
+        self._flush()
 
 
 def _parameters(item: Any) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
 
-_OF_SUBTESTS = re.compile(r"contains \d+ failed subtests?")
+_OF_SUBTESTS = r"contains \d+ failed subtests?"
 """How pytest says of a test that it has failed subtests."""
 
 _FILES = {"stdout": "stdout.txt", "stderr": "stderr.txt", "log": "captured.log"}
@@ -79,7 +79,7 @@ def subtest_of(report: Any) -> str | None:
 def is_of_subtests(report: Any) -> bool:
     """Does a test fail only because subtests of it did? An exception of its own is no plain text."""
     longrepr = getattr(report, "longrepr", None)
-    return isinstance(longrepr, str) and _OF_SUBTESTS.fullmatch(longrepr) is not None
+    return isinstance(longrepr, str) and re.fullmatch(_OF_SUBTESTS, longrepr) is not None
 
 
 def files_of(report: Any, failure: bool = True) -> Iterator[tuple[str, str]]:

@@ -16,18 +16,21 @@ from types import TracebackType
 from typing import Any
 
 from vestige.emit import current
+from vestige.emit.emitter import NO_ATTRIBUTES
 from vestige.emit.exceptions import error_attributes
 from vestige.emit.logger import Logger
 from vestige.emit.null import NULL_SPAN
 from vestige.emit.span import Span
 from vestige.record.redact import Redactor
-from vestige.record.types import Attributes
+from vestige.record.types import VERSION, Attributes, SpanClose, SpanOpen
 from vestige.recorder import Recorder
 from vestige.writer import PARENT_VARIABLE
 
 _COMPONENT = "pytest"
+_TYPE = "test"
 FAILED = "TestFailed"
 """As readers of bundles and reports name it, too; what was raised is in the message."""
+_PASSED: Attributes = {"outcome": "pass"}
 _STATUS = {"pass": "ok", "skip": "ok", "fail": "error", "unknown": "interrupted"}
 
 
@@ -41,9 +44,9 @@ class _Now(Span):
 
     __slots__ = ()
 
-    def __init__(self, span: Span) -> None:
+    def __init__(self, around: Span) -> None:
         self._tokens = []
-        self.stand_for(span)
+        self.stand_for(around)
 
     def stand_for(self, span: Span) -> None:
         self._emitter = span._emitter
@@ -78,7 +81,10 @@ class TestSpans:
         self._recorder = recorder
         self._run = run
         self._logger = logger
-        self._span: Span | None = None
+        self._emitter = recorder._emitter
+        self._running = False
+        self._ended: SpanClose | None = None
+        """The end of the test before, until the next one begins."""
         around = run or recorder._writer.process_span
         assert around is not None  # of a recorder that is enabled
         self._around = around
@@ -149,14 +155,30 @@ class TestSpans:
     # --- a test -----------------------------------------------------------------------------------
 
     def begin(self, name: str, attempt: int) -> str:
-        """A test begins; the id of its span."""
-        attributes = {"attempt": attempt} if attempt > 1 else None
-        current.SPAN.set(self._now)  # whatever the test before has left here
-        self._span = span = self._logger.span(name, "test", attributes)
-        self._now.stand_for(span)
+        """A test begins, by a name that the redactor has cleaned; the id of its span."""
+        now, around, emitter = self._now, self._around, self._emitter
+        if current.SPAN.get() is not now:
+            current.SPAN.set(now)  # whatever the test before has left here
+        self._running = not around.muted
+        if not self._running:
+            return ""  # of a run that is not sampled, what is inside is not told
+        now.id = span_id = emitter.span_id()
+        now.name, now.type, now.component = name, _TYPE, _COMPONENT
+        now.run_id, now.parent_id, now._writer = around.run_id, around.id, emitter.writer
+        opened = SpanOpen(
+            VERSION, now._writer, next(emitter.seq), emitter.now_ns(), now.run_id, span_id, _COMPONENT,
+            _TYPE, name, now.parent_id, None, {"attempt": attempt} if attempt > 1 else NO_ATTRIBUTES,
+        )  # fmt: skip
+        ended, self._ended = self._ended, None
+        if ended is None:
+            self._recorder.send_clean(opened)
+        else:
+            self._recorder.send_clean(ended, opened)
+        emitter.open_spans[span_id] = now
+        now._opened_ns = emitter.monotonic_ns()
         # Processes that the test starts are its own, not the session's.
-        os.environ[PARENT_VARIABLE] = f"{span.run_id}/{span.id}"
-        return span.id
+        os.environ[PARENT_VARIABLE] = f"{now.run_id}/{span_id}"
+        return span_id
 
     def skipped(self, reason: str) -> None:
         self._reason = reason
@@ -169,25 +191,49 @@ class TestSpans:
         """The exception with which a phase failed, and its traceback from the test's code on; the first counts."""
         self._stack = self._stack or str(error_attributes(error, trace)["error.stack"])
 
-    def end(self, outcome: str, message: str = "") -> None:
-        span, self._span = self._span, None
-        if span is None:
-            return
+    def end(self, outcome: str, message: str = "", hold: bool = False) -> None:
+        """The test is over. `hold`: that may be written with the beginning of the next."""
+        now, emitter = self._now, self._emitter
+        if not self._running or now._writer != emitter.writer:
+            return  # or a forked child that came back: not its span to end
+        self._running = False
+        duration_ns = emitter.monotonic_ns() - now._opened_ns
+        emitter.open_spans.pop(now.id, None)
+        told = _PASSED if outcome == "pass" else emitter.attributes(self._told(outcome, message))
+        self._message = self._stack = self._reason = ""
+        closed = SpanClose(
+            VERSION, now._writer, next(emitter.seq), emitter.now_ns(), now.run_id, now.id,
+            _STATUS[outcome], duration_ns, told,
+        )  # fmt: skip
+        if told is not _PASSED:
+            emitter.send(closed)  # with texts of the test's own
+        elif hold:
+            self._ended = closed
+        else:
+            self._recorder.send_clean(closed)
+        now.stand_for(self._around)
+
+    def _told(self, outcome: str, message: str) -> Attributes:
         told: Attributes = {"outcome": outcome}
         message = self._message or message
         if outcome == "skip" and self._reason:
             told["message"] = self._reason
-        elif message and outcome not in ("pass", "skip"):
+        elif message and outcome != "skip":
             told["error.message"] = message
         if outcome == "fail":
             told["error.type"] = FAILED
             if self._stack:
                 told["error.stack"] = self._stack
-        self._message = self._stack = self._reason = ""
-        span.end(attributes=told, status=_STATUS[outcome])
-        self._now.stand_for(self._around)
+        return told
+
+    def flush(self) -> None:
+        """What was held, now."""
+        ended, self._ended = self._ended, None
+        if ended is not None and ended.writer == self._emitter.writer:
+            self._recorder.send_clean(ended)
 
     def end_session(self, failed: bool) -> None:
+        self.flush()
         while self._stops:
             self._stops.pop()()
         current.leave(self._entered)

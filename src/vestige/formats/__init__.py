@@ -6,10 +6,12 @@ They do not know each other, nor any store. What a format module offers is in ba
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from vestige.errors import UsageError
-from vestige.formats.base import Format
+
+if TYPE_CHECKING:
+    from vestige.formats.base import Format
 
 NAMES: Final[tuple[str, ...]] = (
     "wink", "agentdbg", "junit", "reportlog", "artifacts", "openwop", "otlp",
@@ -21,4 +23,4 @@ def get_format(name: str) -> Format:
     """A format by its name; loaded when first asked for."""
     if name not in NAMES:
         raise UsageError(f"format: {name!r} is not known (expected {', '.join(NAMES)}).")
-    return cast(Format, import_module(f"vestige.formats.{name}"))
+    return cast("Format", import_module(f"vestige.formats.{name}"))

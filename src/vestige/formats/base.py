@@ -23,13 +23,13 @@ from typing import Final, Literal, Protocol
 
 import msgspec
 
+from vestige import limits
 from vestige.record.note import Note
 from vestige.record.run import BodyRef, LogInfo, Run
 from vestige.record.types import Attributes, KnownRecord
 from vestige.settings import ModelPrice
 
-TIME_MAX_NS: Final = 2**62
-"""The last moment that a record can have, in the year 2116. Files claim times far beyond."""
+TIME_MAX_NS: Final = limits.TIME_MAX_NS
 
 _UUID4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 

@@ -65,15 +65,19 @@ def _compiled(expression: str) -> re.Pattern[str]:
 # and must still be seen as beginning there.
 _START = r"(?:(?<![A-Za-z0-9])|(?<=\\[bfnrt])|(?<=%[0-9A-Fa-f]{2})|(?<=\\u00[0-9a-f]{2})|(?<=\[\dm)|(?<=\[\d\dm))"
 
-_PLACEHOLDER = re.compile(
-    r"(?i:none|null|nil|true|false|undefined|\*+|\.{3}|…|\[?_*redacted_*\]?)|\$\{[^}]*\}|\$\([^)]*\)"
-    r"|\{\{?[\w .:!$-]*\}?\}|<[\w .-]*>|%\(?\w*\)?s"
-)
+
+@cache
+def _placeholder() -> re.Pattern[str]:
+    # Not at import: most processes never ask.
+    return re.compile(
+        r"(?i:none|null|nil|true|false|undefined|\*+|\.{3}|…|\[?_*redacted_*\]?)|\$\{[^}]*\}|\$\([^)]*\)"
+        r"|\{\{?[\w .:!$-]*\}?\}|<[\w .-]*>|%\(?\w*\)?s"
+    )
 
 
 def is_placeholder(value: str) -> bool:
     """Whether a value only stands for a secret: nothing, `${NAME}`, `<token>`, `****`."""
-    return not value or value.isspace() or _PLACEHOLDER.fullmatch(value) is not None
+    return not value or value.isspace() or _placeholder().fullmatch(value) is not None
 
 
 _PROVIDERS: Final = (

@@ -13,20 +13,20 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vestige.formats.artifacts import places
-from vestige.formats.artifacts.rules import PROFILES, Profile
-
 if TYPE_CHECKING:
     from zipfile import ZipFile
 
+    from vestige.formats.artifacts.rules import Profile
     from vestige.formats.base import Checked, Problem, RunToWrite, Source
     from vestige.record.types import KnownRecord
 
-__all__ = ["PROFILES", "check", "check_profile", "find", "read", "sniff", "write"]
+__all__ = ["check", "check_profile", "find", "read", "sniff", "write"]
 
 
 def sniff(path: Path) -> bool:
     """A bundle, a folder of them, a zip with one in it. Never raises."""
+    from vestige.formats.artifacts import places
+
     try:
         return places.sniff_directory(path) if path.is_dir() else places.sniff_file(path)
     except (OSError, ValueError):
@@ -47,6 +47,8 @@ def check_profile(path: Path, profile: Profile) -> Iterator[Checked]:
 
 def find(path: Path) -> Iterator[Path]:
     """The bundles at a path, those of killed suites too; an archive as it is."""
+    from vestige.formats.artifacts import places
+
     if path.is_dir():
         yield from (place for place in places.find_places(path).bundles if places.is_bundle(place))
     else:

@@ -12,19 +12,21 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from vestige.formats.artifacts import layout
 from vestige.formats.artifacts.inventory import Inventory, Listed, read_inventory
 from vestige.formats.artifacts.layout import Part
 from vestige.formats.artifacts.lines import Lines, ScenarioLines, TraceLines
 from vestige.formats.artifacts.report import Report
-from vestige.formats.artifacts.rules import Profile
 from vestige.formats.artifacts.shapes import shown
 from vestige.formats.artifacts.tree import Item, Tree, UnreadablePartError
 from vestige.formats.artifacts.typed import check_typed, check_untyped, find_incomplete
-from vestige.formats.base import Problem
 from vestige.limits import ARTIFACT_JSON_MAX, MIB
+
+if TYPE_CHECKING:
+    from vestige.formats.artifacts.rules import Profile
+    from vestige.formats.base import Problem
 
 
 def check_bundle(

@@ -25,7 +25,7 @@ from vestige.formats.artifacts.story import Step, parse_event, tell
 from vestige.formats.artifacts.tree import DirectoryTree
 from vestige.formats.artifacts.types import Bundle, Repro, TraceEvent
 from vestige.formats.artifacts.writing import SuiteFacts, TraceFile, finish_bundle
-from vestige.formats.suites import parse_time_ns
+from vestige.formats.moments import parse_time_ns
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from vestige.formats.artifacts.rules import RULES, Profile, Rule, applies
-from vestige.formats.base import Problem
 from vestige.limits import ARTIFACT_FINDINGS_MAX
+
+if TYPE_CHECKING:
+    from vestige.formats.artifacts.rules import Profile, Rule
+    from vestige.formats.base import Problem
 
 
 class Report:
@@ -21,6 +23,10 @@ class Report:
 
     def add(self, rule: str, file: str, message: str, place: str = "") -> None:
         """A rule that does not belong to the profile is passed over."""
+        # Most bundles are valid, and are validated at the end of a test session: nothing is loaded for them.
+        from vestige.formats.artifacts.rules import RULES, applies
+        from vestige.formats.base import Problem
+
         known = RULES[rule]
         if not applies(known, self.profile):
             return
@@ -37,6 +43,11 @@ class Report:
 
     def problems(self) -> list[Problem]:
         """All of them, in the order of the files."""
+        if not self._counts:
+            return []
+        from vestige.formats.artifacts.rules import RULES
+        from vestige.formats.base import Problem
+
         for (rule, file), count in self._counts.items():
             more = count - ARTIFACT_FINDINGS_MAX
             if more > 0:

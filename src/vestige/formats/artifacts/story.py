@@ -17,7 +17,7 @@ from msgspec import UNSET
 
 from vestige.formats.artifacts.parse import NotJsonError, parse_json
 from vestige.formats.artifacts.types import Counts, TraceEvent
-from vestige.formats.suites import CaseOutcome, case_outcome, parse_time_ns
+from vestige.formats.moments import CaseOutcome, case_outcome, parse_time_ns
 
 Action = Literal["suite", "open", "event", "close", "end", "lost"]
 
@@ -28,8 +28,10 @@ class Told(Protocol):
     """What the typed files say of a case: known from its trace, or to whoever wrote it."""
 
     name: str
-    failures: list[str]
     attachments: list[str]
+
+    @property
+    def failures(self) -> list[str]: ...
 
     @property
     def assertions(self) -> int: ...

@@ -17,18 +17,20 @@ import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec import UNSET
 
 from vestige.formats.artifacts import layout, types
-from vestige.formats.artifacts.story import Case, Told, parse_events, tell
 from vestige.formats.artifacts.tree import DirectoryTree, UnreadablePartError
 from vestige.formats.artifacts.types import Counts, Git, TraceEvent
-from vestige.formats.suites import render_time
+from vestige.formats.moments import render_time
 from vestige.limits import MIB
 from vestige.record.values import clean_text
+
+if TYPE_CHECKING:
+    from vestige.formats.artifacts.story import Case, Told
 
 _quick = msgspec.json.Encoder().encode
 _BLOCK: Final = MIB
@@ -115,6 +117,8 @@ def read_cases(
 ) -> tuple[list[Case], Counts]:
     """The cases that a trace tells, and its last counters. A torn line is passed over.
     `seen`: gets every event, so that a trace need not be read twice."""
+    from vestige.formats.artifacts.story import tell  # who wrote a trace itself need not read it
+
     path = root / layout.TRACE
     counts = Counts(0, 0, 0, 0)
 
@@ -131,6 +135,8 @@ def read_cases(
 
 
 def _read_events(path: Path) -> Iterator[TraceEvent]:
+    from vestige.formats.artifacts.story import parse_events
+
     with open(path, "rb") as file:
         while lines := file.readlines(_BLOCK):
             yield from parse_events(lines)
@@ -255,27 +261,33 @@ class _Finisher:
     ) -> bytes:
         """A line for each case. What is the same in all of them is encoded once: a suite has thousands."""
         facts = self.facts
-        folder, found, trace, whole = (
-            _raw(value)
-            for value in (
-                str(facts.paths.get("artifact_dir", "")), diagnostics, {"events": layout.TRACE}, replay
+        folder = str(facts.paths.get("artifact_dir", ""))
+        again: Any = replay
+        if facts.case_command is not None:
+            again = {**replay, "command": _GAP}
+        text: Any = _GAP
+        number: Any = _NUMBER
+        line = _with_gaps(
+            types.Scenario(
+                *self.name, text, text, number, number, text, text, folder, dict(diagnostics), again,
+                {"events": layout.TRACE},
             )
         )  # fmt: skip
-        rest = _encode({key: replay[key] for key in replay if key != "command"})[1:]
         lines = []
         for case, entry in zip(self.last, cases, strict=True):
-            failures: list[dict[str, Any]] = [
-                {"message": message, "artifact": None} for message in case.failures
-            ]
-            again = whole
-            if facts.case_command is not None:
-                again = msgspec.Raw(b'{"command":%b,%b' % (_encode(facts.case_command(case.name)), rest))  # fmt: skip
-            scenario = types.Scenario(
-                *self.name, case.name, entry.status, entry.assertion_count, entry.duration_ms,
-                [{"path": path} for path in entry.artifacts], failures, folder, found, again, trace,
+            told: tuple[bytes | int, ...] = (
+                _encode(case.name), _encode(entry.status), entry.assertion_count, entry.duration_ms,
+                _encode([{"path": path} for path in entry.artifacts]) if entry.artifacts else b"[]",
+                self._failures(case),
             )  # fmt: skip
-            lines.append(_encode(scenario))
-        return b"".join([line + b"\n" for line in lines])
+            if facts.case_command is not None:
+                told += (_encode(facts.case_command(case.name)),)
+            lines.append(line % told)
+        return b"".join(lines)
+
+    def _failures(self, case: Told) -> bytes:
+        found = case.failures
+        return _encode([{"message": text, "artifact": None} for text in found]) if found else b"[]"
 
     def _artifacts(self, case: Told) -> list[str]:
         if not case.attachments:
@@ -332,9 +344,15 @@ class _Finisher:
         self.files[path] = (len(data), hashlib.sha256(data).hexdigest())
 
 
-def _raw(value: Any) -> Any:
-    """Of any type that a field has: encoded already."""
-    return msgspec.Raw(_encode(value))
+_GAP: Final = "\0gap\0"
+_NUMBER: Final = "\0number\0"
+"""In place of what differs from line to line. Nothing that stays the same is such a text."""
+
+
+def _with_gaps(value: Any) -> bytes:
+    """A value as its line, to be filled by `%`: with JSON, and with numbers."""
+    line = _encode(value).replace(b"%", b"%%")
+    return line.replace(_encode(_GAP), b"%b").replace(_encode(_NUMBER), b"%d") + b"\n"
 
 
 def _last_attempts(cases: Sequence[Told]) -> dict[str, Told]:

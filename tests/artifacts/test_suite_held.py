@@ -1,0 +1,164 @@
+"""The end of a test may be written with the beginning of the next: but nothing of the user's runs in between without it.
+
+Each session here dies by `os._exit`, at a point where code of the user's runs: what was over by then is on disk.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from suites_support import make_project, only_bundle, run_pytest
+
+_MANY = """
+    import os, pytest
+
+    @pytest.mark.parametrize("number", range(5))
+    def test_number(number):
+        {body}
+"""
+
+_DIES_IN_A_TEST = "os._exit(7) if number == 3 else None"
+_FAILS = "assert number != 2"
+_PLAIN = "pass"
+
+_WRAPPER = """
+    import os, pytest
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(item, nextitem):
+        result = yield
+        if "[2]" in item.nodeid:
+            os._exit(7)
+        return result
+"""
+
+_AT_THE_END = """
+    import os
+
+    def pytest_sessionfinish():
+        os._exit(7)
+"""
+
+_AFTER_THE_LOOP = """
+    import os, pytest
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtestloop(session):
+        try:
+            return (yield)
+        finally:
+            os._exit(7)
+"""
+
+_OWN_LOOP = """
+    import os, pytest
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(session):
+        for index, item in enumerate(session.items):
+            following = session.items[index + 1] if index + 1 < len(session.items) else None
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            if index == 2:
+                os._exit(7)
+        return True
+"""
+
+_INTERRUPTED = """
+    import os, pytest
+
+    def pytest_keyboard_interrupt():
+        os._exit(7)
+"""
+
+_LATE = """
+    import os, pytest
+
+    class Late:
+        @pytest.hookimpl(wrapper=True, tryfirst=True)
+        def pytest_runtest_protocol(self, item, nextitem):
+            result = yield
+            if "[2]" in item.nodeid:
+                os._exit(7)
+            return result
+
+    @pytest.fixture(autouse=True)
+    def late(request):
+        if not request.config.pluginmanager.has_plugin("late"):
+            request.config.pluginmanager.register(Late(), "late")
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "conftest", "options", "over"),
+    [
+        pytest.param(_DIES_IN_A_TEST, "", (), 3, id="in a test"),
+        # Its wrapper is inside of ours: the test was not over.
+        pytest.param(_PLAIN, _WRAPPER, (), 2, id="in a wrapper"),
+        pytest.param(_PLAIN, _LATE, (), 3, id="in a wrapper that came late"),
+        pytest.param(_PLAIN, _OWN_LOOP, (), 3, id="in a loop of somebody else's"),
+        pytest.param(_PLAIN, _AT_THE_END, (), 5, id="at the end"),
+        pytest.param(_FAILS, _AT_THE_END, ("-x",), 3, id="at the end, stopped early"),
+        pytest.param(_FAILS, _AFTER_THE_LOOP, ("-x",), 3, id="after the loop, stopped early"),
+        pytest.param(_FAILS, _AFTER_THE_LOOP, ("--maxfail=1",), 3, id="after the loop, one may fail"),
+        pytest.param("pytest.exit('no') if number == 3 else None", _AT_THE_END, (), 4, id="left"),
+        pytest.param(
+            "exec('raise KeyboardInterrupt') if number == 3 else None", _INTERRUPTED, (), 4, id="Ctrl-C",
+        ),
+    ],
+)  # fmt: skip
+def test_what_was_over_is_on_disk_when_a_session_dies(tmp_path: Path, body: str, conftest: str, options: tuple[str, ...], over: int) -> None:  # fmt: skip
+    """In the trace and in the journal: every test that was over has its end, and no other has one."""
+    project = make_project(tmp_path / "shop", _MANY.replace("{body}", body))
+    (project / "conftest.py").write_text(_dedent(conftest), encoding="utf-8")
+    run_pytest(project, "-p", "no:faulthandler", "--vestige-bundle", "art", *options)
+    ended = [event["case"] for event in _events(only_bundle(project / "art")) if event["kind"] == "case_end"]  # fmt: skip
+
+    assert ended == [f"test_it.py::test_number[{number}]" for number in range(over)]
+    assert _closed(tmp_path / "home") == ended
+
+
+@pytest.mark.parametrize("options", [(), ("-n", "1")])
+def test_when_a_test_begins_the_ends_of_those_before_it_are_on_disk(tmp_path: Path, options: tuple[str, ...]) -> None:  # fmt: skip
+    project = make_project(tmp_path / "shop", _LOOKS_AT_THE_TRACE)
+    done = run_pytest(project, "--vestige-bundle", "art", *options)
+
+    assert done.returncode == 0, done.stdout
+
+
+_LOOKS_AT_THE_TRACE = """
+    import glob, os, pytest
+
+    @pytest.mark.parametrize("number", range(5))
+    def test_number(number):
+        own = "worker-*" if "PYTEST_XDIST_WORKER" in os.environ else "events"
+        trace, = glob.glob(f"art/*/*/trace/{own}.jsonl")
+        lines = open(trace).read().splitlines()
+
+        assert sum('"case_end"' in line for line in lines) == number
+        assert '"case_start"' in lines[-1]
+"""
+
+
+def _dedent(text: str) -> str:
+    return "\n".join(line.removeprefix("    ") for line in text.splitlines())
+
+
+def _events(bundle: Path) -> list[dict[str, str]]:
+    lines = [line for trace in sorted(bundle.glob("trace/*.jsonl")) for line in trace.read_text().splitlines()]  # fmt: skip
+    return [json.loads(line) for line in lines]
+
+
+def _closed(home: Path) -> list[str]:
+    """Names of the tests whose span was closed, in their order."""
+    names: dict[str, str] = {}
+    closed: list[str] = []
+    for journal in sorted(home.glob("journal/*.ndjson")):
+        for line in journal.read_text().splitlines():
+            record = json.loads(line)
+            if record["kind"] == "span-open" and record["type"] == "test":
+                names[record["span_id"]] = record["name"]
+            elif record["kind"] == "span-close" and record["span_id"] in names:
+                closed.append(names[record["span_id"]])
+    return closed
