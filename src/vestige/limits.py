@@ -129,7 +129,7 @@ REMOTE_SILENT_S = 24 * 3600.0
 """After which a writer of another machine is taken for interrupted. Long, as a living one that waits
 for somebody's answer overnight sends nothing either; what it says later corrects it."""
 
-IMPORT_BATCH = 40_000
+IMPORT_BATCH = 20_000
 """Records of an import in one transaction; fewer where their bodies are large."""
 
 LOG_PAGES = 4_000

@@ -30,13 +30,15 @@ import traceback
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TypeGuard
+
+import msgspec
 
 from vestige.errors import BrokenOffError, VestigeError
 from vestige.limits import BATCH_BYTES
 from vestige.record.backstop import masked, masked_lines
 from vestige.record.line import decode_known, encode
-from vestige.record.types import BodyInfo, KnownRecord
+from vestige.record.types import BodyInfo, KnownRecord, Log, SpanClose, SpanOpen, SpanUpdate
 from vestige.store.sheets import TINY_MAX, Brought, NewSheet, make_sheets
 
 if TYPE_CHECKING:
@@ -159,9 +161,8 @@ def _send(
             if taken_off is None:
                 lines = b"".join(masked_lines(records, redactor))
             else:
-                records = masked(records, redactor)
-                pipe.send(_SHEETS, marshal.dumps(taken_off.take(records)), 0, 0)
-                lines = encode(records)
+                sheets, lines = taken_off.take(records, redactor)
+                pipe.send(_SHEETS, marshal.dumps(sheets), 0, 0)
             pipe.send(_LINES, lines, len(records), size)
     except BrokenPipeError:
         raise  # nobody is there to be told
@@ -180,25 +181,52 @@ class _TakenOff:
         self._count = 0
         """Of texts so far: each is known by its number."""
 
-    def take(self, records: Iterable[KnownRecord]) -> list[NewSheet]:
-        """The sheets of some records, which know the numbers of their texts then."""
-        known: dict[bytes, str] = {}
-        times: list[int] = []
-        first = self._count
-        for record in records:
-            text = getattr(record, "body", None)
-            if text is None or len(text) >= TINY_MAX or record.body_info is not None:  # type: ignore[union-attr]
-                continue
-            data = text.encode()
-            if len(data) >= TINY_MAX:
-                continue
-            number = known.get(data)
-            if number is None:
-                number = known[data] = str(first + len(times))
-                times.append(record.time_ns)
-            record.body, record.body_info = number, _on_sheet(len(data))  # type: ignore[union-attr]
+    def take(
+        self, records: Sequence[KnownRecord], redactor: Redactor
+    ) -> tuple[list[NewSheet], bytes]:
+        """The sheets of some records, and their lines, which have the numbers of their texts; masked."""
+        found = [(record, record.body or "") for record in records if _has_tiny(record)]
+        texts, times = self._number(found)
+        try:
+            lines = encode(records)
+            harmless = not (redactor.suspicious(lines) or redactor.suspicious(_json(texts)))
+        except Exception:  # noqa: BLE001  # lone surrogates: a file may hold them escaped
+            harmless = False
+        if not harmless:
+            for record, text in found:
+                record.body, record.body_info = text, None
+            records = masked(records, redactor)
+            found = [(record, record.body or "") for record in records if _has_tiny(record)]
+            texts, times = self._number(found)
+            lines = encode(records)
         self._count += len(times)
-        return make_sheets(list(known), times)
+        return make_sheets([text.encode() for text in texts], times), lines
+
+    def _number(self, found: Sequence[tuple[_WithBody, str]]) -> tuple[list[str], list[int]]:
+        """Give records numbers in place of their texts: the texts, each once, and their times."""
+        known: dict[str, str] = {}
+        times: list[int] = []
+        for record, text in found:
+            number = known.get(text)
+            if number is None:
+                number = known[text] = str(self._count + len(times))
+                times.append(record.time_ns)
+            record.body = number
+            record.body_info = _on_sheet(
+                len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
+            )
+        return list(known), times
+
+
+_WithBody = SpanOpen | SpanClose | Log
+_json = msgspec.json.Encoder().encode
+
+
+def _has_tiny(record: KnownRecord) -> TypeGuard[_WithBody]:
+    if isinstance(record, SpanUpdate) or record.body is None or record.body_info is not None:
+        return False
+    # Of a text that is no ASCII the bytes are four times as many at most.
+    return len(record.body) * (1 if record.body.isascii() else 4) < TINY_MAX
 
 
 @cache

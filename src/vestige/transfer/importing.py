@@ -285,7 +285,7 @@ def _masked_batches(source: Source, redactor: Redactor, on_sheets: bool) -> Gene
 def _batch_counts() -> Iterator[int]:
     """Records of one batch after the other. The first are small: storing is not to wait long for
     the reader."""
-    count = IMPORT_BATCH // 16
+    count = IMPORT_BATCH // 8
     while True:
         yield count
         count = min(2 * count, IMPORT_BATCH)
