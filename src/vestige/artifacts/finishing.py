@@ -57,8 +57,9 @@ def finish(
         replay_keys=replay_keys(kept.replay) if kept.replay else {},
     )
     files = hash_files(folder, known or {})
+    as_they_are = dict(files)  # on disk; what is added now has been hashed in memory only
     finish_bundle(folder, facts, told=told, files=files)
-    validate(folder, files)
+    validate(folder, as_they_are)
     return cases
 
 

@@ -54,7 +54,7 @@ _FOLDERS_TRIED = 1000
 class Case:
     """A case that is running. Made by `case` of a suite; a context manager."""
 
-    __slots__ = ("_attachments", "_begun_ns", "_ended", "_failed", "_failures", "_json", "_passed", "_place", "_skipped", "_suite", "assertions", "duration_ms", "name", "outcome")  # fmt: skip
+    __slots__ = ("_attachments", "_begun_ns", "_ended", "_failed", "_failures", "_json", "_passed", "_skipped", "_suite", "assertions", "duration_ms", "name", "outcome")  # fmt: skip
 
     def __init__(self, suite: SuiteWriter, name: str, attempt: int = 1, span_id: str = "") -> None:
         self._suite = suite
@@ -66,7 +66,6 @@ class Case:
         self.outcome: Status = "unknown"
         self.duration_ms = 0
         self._ended = False
-        self._place: str | None = None
         self._json = json_of(name)
         trace = suite.trace
         self._begun_ns = now_ns = trace.watch.now_ns()
@@ -157,9 +156,7 @@ class Case:
         return self.attach(path, name, exact=True)
 
     def _folder(self) -> str:
-        if self._place is None:
-            self._place = f"cases/{file_key(self.name)}"
-        return self._place
+        return f"cases/{file_key(self.name)}"
 
     def _told(self, path: str) -> str:
         self._attachments = self._attachments or []

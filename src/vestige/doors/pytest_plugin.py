@@ -21,7 +21,7 @@ Elsewhere: what pytest loads in every session in vestige_pytest.py; spans in pyt
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -213,7 +213,10 @@ class BundlePlugin:
     ) -> Generator[None, object, object]:
         if self._suite is None:
             return (yield)
-        self._note_fixtures(item)
+        names = getattr(item, "fixturenames", ())
+        if names is not self._names:  # else the same function, with other parameters
+            self._names = names
+            self._note_fixtures(item, names)
         self._attempt = 0
         self._begin_case(item.nodeid)
         if self._reruns is not None:
@@ -268,12 +271,8 @@ class BundlePlugin:
         if self._spans is not None:
             self._spans.end(case.outcome, message, hold)
 
-    def _note_fixtures(self, item: Any) -> None:
+    def _note_fixtures(self, item: Any, names: Sequence[str]) -> None:
         assert self._suite is not None
-        names = getattr(item, "fixturenames", ())
-        if names is self._names:
-            return  # the same function, with other parameters
-        self._names = names
         parameters = _parameters(item)
         for name in names:
             if name not in self._fixtures and name not in parameters:

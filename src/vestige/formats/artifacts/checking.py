@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 def check_bundle(
     tree: Tree, profile: Profile = "seed", hashed: Mapping[str, tuple[int, str]] | None = None
 ) -> tuple[int, list[Problem]]:
-    """How many files were looked at, and all that is wrong. `hashed`: size and sha256 of files that
-    the caller read a moment ago; of these, only those whose content is checked are read again."""
+    """How many files were looked at, and all that is wrong. `hashed`: size and sha256 of files that the caller
+    read a moment ago; they are not hashed again, and only those whose content is checked are read again."""
     report = Report(tree.name, profile)
     try:
         inventory = read_inventory(tree, report)
@@ -96,10 +96,12 @@ class _Walk:
             self._indexed.append(path)
         reader = self._reader(path)
         try:
-            if reader is None and path in self.hashed:
-                size, sha256 = self.hashed[path]
-            else:
+            if path not in self.hashed:
                 size, sha256 = self._read(item, reader)
+            else:
+                size, sha256 = self.hashed[path]
+                if reader is not None:
+                    size = _feed(item, reader)
         except UnreadablePartError as error:
             self.report.add(error.rule, path, error.message)
             return
@@ -163,6 +165,16 @@ class _Walk:
         count = index.get("scenario_count")
         if self._scenarios is not None and type(count) is int and count != self._scenarios.count:
             self.report.add("scenario-count-differs", "scenarios/index.json", f"{count} should be {self._scenarios.count}.", "/scenario_count")  # fmt: skip
+
+
+def _feed(item: Item, reader: _Reader) -> int:
+    """Its content, unhashed; how many bytes there were."""
+    size = 0
+    for chunk in item.chunks():
+        size += len(chunk)
+        reader.feed(chunk)
+    reader.end()
+    return size
 
 
 class _Whole:

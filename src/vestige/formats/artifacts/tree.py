@@ -22,9 +22,10 @@ from typing import Protocol
 import msgspec
 
 from vestige.formats.artifacts import layout
-from vestige.limits import ARTIFACT_FILES_MAX, ARTIFACT_ZIP_BYTES_MAX, KIB, MIB
+from vestige.limits import ARTIFACT_FILES_MAX, ARTIFACT_ZIP_BYTES_MAX, KIB
 
-CHUNK = MIB
+CHUNK = 128 * KIB
+"""Of a long file of lines, what is made of one chunk is gone when the next comes, and its memory is used again."""
 _FIRST = 64 * KIB
 """Most files are small, and a buffer of a megabyte is asked of the system, and cleared, for each."""
 

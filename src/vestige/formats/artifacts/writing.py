@@ -273,21 +273,19 @@ class _Finisher:
                 {"events": layout.TRACE},
             )
         )  # fmt: skip
+        command = facts.case_command
         lines = []
         for case, entry in zip(self.last, cases, strict=True):
+            artifacts, failures = entry.artifacts, case.failures
             told: tuple[bytes | int, ...] = (
-                _encode(case.name), _encode(entry.status), entry.assertion_count, entry.duration_ms,
-                _encode([{"path": path} for path in entry.artifacts]) if entry.artifacts else b"[]",
-                self._failures(case),
+                _encode(case.name), b'"%b"' % entry.status.encode(), entry.assertion_count, entry.duration_ms,
+                _encode([{"path": path} for path in artifacts]) if artifacts else b"[]",
+                _encode([{"message": text, "artifact": None} for text in failures]) if failures else b"[]",
             )  # fmt: skip
-            if facts.case_command is not None:
-                told += (_encode(facts.case_command(case.name)),)
+            if command is not None:
+                told = (*told, _encode(command(case.name)))
             lines.append(line % told)
         return b"".join(lines)
-
-    def _failures(self, case: Told) -> bytes:
-        found = case.failures
-        return _encode([{"message": text, "artifact": None} for text in found]) if found else b"[]"
 
     def _artifacts(self, case: Told) -> list[str]:
         if not case.attachments:
