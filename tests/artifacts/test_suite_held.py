@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 
 import pytest
-from suites_support import make_project, only_bundle, run_pytest
+from suites_support import assert_valid, make_project, only_bundle, run_pytest, statuses
 
 _MANY = """
     import os, pytest
@@ -138,6 +138,30 @@ _LOOKS_AT_THE_TRACE = """
 
         assert sum('"case_end"' in line for line in lines) == number
         assert '"case_start"' in lines[-1]
+"""
+
+
+def test_of_a_run_that_is_not_sampled_the_bundle_is_whole(tmp_path: Path) -> None:
+    """Its tests have no spans, and what they record is not told; the suite has its cases all the same."""
+    project = make_project(tmp_path / "shop", _RECORDS)
+    done = run_pytest(project, "--vestige-bundle", "art", env={"VESTIGE_SAMPLE": "0"})
+    bundle = only_bundle(project / "art")
+
+    assert done.returncode == 0, done.stdout
+    assert_valid(bundle)
+    assert statuses(bundle) == {"test_one": "pass", "test_two": "pass"}
+    assert _closed(tmp_path / "home") == []
+
+
+_RECORDS = """
+    import vestige
+
+    def test_one():
+        with vestige.current_span().child("inside"):
+            pass
+
+    def test_two():
+        pass
 """
 
 

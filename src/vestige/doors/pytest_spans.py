@@ -89,7 +89,9 @@ class TestSpans:
         assert around is not None  # of a recorder that is enabled
         self._around = around
         self._now = _Now(around)
-        self._entered = current.SPAN.set(self._now)
+        self._ambient: Span = around if around.muted else self._now
+        """Of a run that is not sampled: its root, inside of which nothing is told."""
+        self._entered = current.SPAN.set(self._ambient)
         self._stops: list[Callable[[], None]] = []
         self._before = os.environ.get(PARENT_VARIABLE)
         self._message = ""
@@ -143,10 +145,10 @@ class TestSpans:
         """Where something belongs that happens in a span: there, or, if that is none of our home, in
         the test that runs. Tests look at what they record elsewhere."""
         if ambient is None:
-            return self._now
+            return self._ambient
         if ambient.muted or ambient._emitter.writer == self._recorder.writer:
             return ambient
-        return self._now
+        return self._ambient
 
     def logger(self, component: str) -> Logger:
         """For log lines (boot/logs.py)."""
@@ -157,11 +159,11 @@ class TestSpans:
     def begin(self, name: str, attempt: int) -> str:
         """A test begins, by a name that the redactor has cleaned; the id of its span."""
         now, around, emitter = self._now, self._around, self._emitter
-        if current.SPAN.get() is not now:
-            current.SPAN.set(now)  # whatever the test before has left here
+        if current.SPAN.get() is not self._ambient:
+            current.SPAN.set(self._ambient)  # whatever the test before has left here
         self._running = not around.muted
         if not self._running:
-            return ""  # of a run that is not sampled, what is inside is not told
+            return ""
         now.id = span_id = emitter.span_id()
         now.name, now.type, now.component = name, _TYPE, _COMPONENT
         now.run_id, now.parent_id, now._writer = around.run_id, around.id, emitter.writer
