@@ -267,6 +267,26 @@ def test_what_was_evicted_does_not_stand_for_what_is_kept(store: SqliteStore) ->
     assert gone != kept and store.read_body(kept) == b"same"
 
 
+def test_a_long_body_from_long_ago_makes_nobody_look_at_all_sheets_since(
+    store: SqliteStore,
+) -> None:
+    """It has the id that it got first; the tiny ones of a run are as new as the run."""
+    long = "x" * 5_000
+    store.append(records(RUN, WRITER, [long]))
+    for number in range(11, 61, 10):
+        store.append(records(RUN, WRITER, [f"tiny {number}"], first=number))
+    store.append(records(LATER, OTHER, [long, "new"]))
+    (old, new) = inputs_of(store, LATER)
+    statements: list[str] = []
+    store._connection.set_trace_callback(statements.append)
+    inputs_of(store, LATER)
+
+    looks = [text for text in statements if "texts FROM sheets" in text]
+    assert old < new - 5 and looks == [
+        f"SELECT id, texts FROM sheets WHERE id <= {new} AND id > {new - TEXTS_MAX}"
+    ]
+
+
 # --- search ---------------------------------------------------------------------------------
 
 

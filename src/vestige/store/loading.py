@@ -22,7 +22,7 @@ from vestige.record.tenant import DEFAULT_TENANT
 from vestige.record.types import OWN_COMPONENT
 from vestige.store import run_terms
 from vestige.store.base import ConversationInfo, Listed, RunFilter, Term
-from vestige.store.sheets import FirstIds
+from vestige.store.sheets import TINY_MAX, FirstIds
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -121,7 +121,11 @@ def _span_infos(
     ids = FirstIds(connection)
     cursor = connection.execute(_SPANS, (number,))
     while rows := cursor.fetchmany(_ROWS_AT_ONCE):
-        ids.expect([row[at] for row in rows for at in _BODIES if row[at] is not None])
+        # Only those that are tiny: a longer one may be as old as the store, and all sheets since would be
+        # looked at.
+        ids.expect(
+            [row[at] for row in rows for at in _BODIES if row[at] and row[at + 1] < TINY_MAX]
+        )
         for row in rows:
             yield _span_info(run, row, writers, ids)
 
@@ -218,7 +222,7 @@ SELECT s.span_id, s.number, s.parent_id, s.writer, s.seq, s.started_ns, s.type, 
 FROM spans s WHERE s.run = ?
 """
 _BODIES = (13, 16)
-"""Where a span's row has ids of bodies."""
+"""Where a span's row has ids of bodies; behind each is its size."""
 _ROWS_AT_ONCE = 1_000
 _LOG_COLUMNS = (
     "l.span_id, l.writer, l.seq, l.time_ns, l.level, l.component, l.message, l.attributes,"
@@ -277,7 +281,7 @@ def _body_ref(
 ) -> BodyRef | None:
     if size_bytes is None:
         return None
-    if ids is not None and body_id is not None:
+    if ids is not None and body_id is not None and size_bytes < TINY_MAX:
         body_id = ids[body_id]
     if info is None:
         return BodyRef(body_id, size_bytes)

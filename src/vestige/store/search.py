@@ -27,7 +27,7 @@ from vestige.record.finding import Finding
 from vestige.record.run import RunInfo
 from vestige.store.base import CheckResult, Hit, Place, Searched, Wanted
 from vestige.store.compress import decompress
-from vestige.store.sheets import Sheet, find_sheet, find_time, find_tiny
+from vestige.store.sheets import TINY_MAX, Sheet, find_sheet, find_time, find_tiny
 
 AROUND = 60
 """Characters shown on each side of a match."""
@@ -278,7 +278,8 @@ class _Looking:
         """Ids of pieces, short and tiny bodies, in order, some at a time."""
         if self.run is not None:
             rows = self.connection.execute(_PIECES_OF_RUN, {"run": self.run, "last": last or 0})
-            tiny = find_tiny(self.connection, self.own or ())
+            given = self.connection.execute(_TINY_OF_RUN, {"run": self.run})
+            tiny = find_tiny(self.connection, [row[0] for row in given])
             ids = sorted(
                 (*(row[0] for row in rows), *(each for each in tiny if each > (last or 0)))
             )
@@ -371,6 +372,10 @@ _BODIES_OF_RUN = """
     SELECT input_body FROM spans WHERE run = :run UNION
     SELECT output_body FROM spans WHERE run = :run UNION
     SELECT body FROM logs WHERE run = :run"""
+_TINY_OF_RUN = f"""
+    SELECT input_body FROM spans WHERE run = :run AND input_bytes < {TINY_MAX} AND input_body IS NOT NULL UNION
+    SELECT output_body FROM spans WHERE run = :run AND output_bytes < {TINY_MAX} AND output_body IS NOT NULL UNION
+    SELECT body FROM logs WHERE run = :run AND body_bytes < {TINY_MAX} AND body IS NOT NULL"""
 _PIECES_OF_RUN = f"""
 WITH RECURSIVE chain (id, parent, piece) AS (
   SELECT id, parent, piece FROM nodes WHERE id IN ({_BODIES_OF_RUN})
