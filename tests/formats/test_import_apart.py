@@ -124,6 +124,9 @@ def test_it_is_the_same_store_whether_the_reading_is_done_apart_or_here(tmp_path
     """Records, problems, counts and what is told: with secrets, torn lines and all."""
     calls: list[dict[str, Any]] = [call(name=f"call {n}", duration_ms=n) for n in range(CALLS)]
     calls[700]["payload"]["args"] = {"key": SECRET}
+    calls[800]["name"] = f"call {SECRET}"
+    calls[900]["payload"]["result"] = f"{SECRET} " + "and more " * 100
+    calls[1_000]["payload"] = {"tool_name": SECRET, "status": "error", "error": {"message": SECRET}}
     calls[1_900]["name"] = "half \ud800 of a character"
     calls[2_000] = calls[1_999]
     calls += [call("ERROR", payload={"message": SECRET}), call("NEWER", payload={"a": [1, 2]})]
@@ -419,8 +422,9 @@ def waits():
 while not waits():
     pass
 ahead = int.from_bytes(count[:], "little")
+stored = sum(map(len, first))
 batches.close()
-tell([sum(map(len, first.pieces)), ahead])
+tell([stored, ahead])
 """
     found = program(source, tmp_path / "home", tmp_path)
     first, ahead = found["found"]

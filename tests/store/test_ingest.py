@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from vestige.record.line import parse_line
 from vestige.record.types import AnyRecord, Link, Log, SpanClose, SpanOpen, SpanUpdate, Unknown
 from vestige.store.base import CheckResult
+from vestige.store.blocks import SpanBlock, find_blocks
 from vestige.store.ingest import Ingest
 from vestige.store.sqlite import SqliteStore
 
@@ -128,6 +129,80 @@ def test_any_order_and_any_duplication_give_the_same_rows(data: st.DataObject) -
     for table in IN_ORDER:
         assert found[table] == IN_ORDER[table], table
     assert numbers == list(range(1, 6))
+
+
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data())
+def test_whole_spans_give_the_same_rows_as_their_records(data: st.DataObject) -> None:
+    """In blocks or as records; all new, half known or known: rows, counts, sums and rollups do not tell."""
+    records = make_calls()
+    cuts = sorted(data.draw(st.sets(st.integers(1, len(records) - 1), max_size=5)))
+    batches = [
+        records[max(0, begin - data.draw(st.integers(0, 5))) : end]
+        for begin, end in itertools.pairwise([0, *cuts, len(records)])
+    ]
+    expected, _ = take([records])
+
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        SqliteStore.open(Path(folder) / "store.db") as store,
+    ):
+        store._connection.execute("PRAGMA synchronous = OFF")
+        taken = 0
+        for batch in batches:
+            taken += store.append_pieces(pieces_of(batch) if data.draw(st.booleans()) else [batch])
+        found = contents(store)
+        numbers = [row[0] for row in store._connection.execute("SELECT number FROM spans")]
+
+    assert taken == len(records)
+    for table in expected:
+        assert found[table] == expected[table], table
+    assert sorted(numbers) == list(range(1, 8))
+
+
+def make_calls() -> list[AnyRecord]:
+    """Calls one after the other, some in others; with tokens, bodies of all sizes, failures, lines."""
+    return [
+        opening(1, "root", type="run"),
+        *call(2, "plan", body="same", attributes={"model": "m1", "input_tokens": 7}),
+        *call(4, "inner", parent_id="plan", type="llm", attributes={"input_tokens": 5}),
+        *call(
+            6, "outer", type="llm", body="x" * 500, attributes={"output_tokens": 3, "model": "m2"}
+        ),
+        Log(1, WRITER, 8, T0 + 8000, RUN, "agent", "error", "refused", "inner"),
+        *call(9, "fails", status="timeout", body="same", redacted={"jwt": 2}),
+        *call(11, "below", parent_id="outer", type="llm", attributes={"output_tokens": 4}),
+        *call(13, "last", body=""),
+        closing(15, "root", 1),
+    ]
+
+
+def call(seq: int, span_id: str, status: str = "ok", **more: Any) -> list[AnyRecord]:
+    more = {"parent_id": "root", "type": "tool", **more}
+    return [
+        opening(seq, span_id, **more),
+        closing(
+            seq + 1,
+            span_id,
+            seq,
+            status=status,
+            body=more.get("body"),
+            redacted=more.get("redacted"),
+        ),
+    ]
+
+
+def pieces_of(records: Sequence[AnyRecord]) -> list[Sequence[AnyRecord] | SpanBlock]:
+    pieces: list[Sequence[AnyRecord] | SpanBlock] = []
+    for some, found in find_blocks(
+        [record for record in records if not isinstance(record, Unknown)]
+    ):
+        if found is None:
+            pieces.append(some)
+        else:
+            pieces.append(SpanBlock(found.writer, found.run_id, found.spans, found.make_sheets()))
+    return pieces
 
 
 def test_the_sums_are_what_was_emitted() -> None:

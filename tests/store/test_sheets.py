@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from vestige.errors import NotFoundError, StoreError
-from vestige.record.types import AnyRecord, BodyInfo, Log, SpanClose, SpanOpen
+from vestige.record.types import AnyRecord, Log, SpanClose, SpanOpen
 from vestige.store import schema
 from vestige.store.base import RetentionPolicy, Searched, Wanted
 from vestige.store.bodies import Bodies
-from vestige.store.sheets import SHEET_BYTES, TEXTS_MAX, TINY_MAX, Brought, make_sheets
+from vestige.store.sheets import SHEET_BYTES, TEXTS_MAX, TINY_MAX
 from vestige.store.sqlite import SqliteStore
 
 DAY_NS = 86_400 * 10**9
@@ -138,35 +138,6 @@ def test_a_damaged_sheet_is_an_error_that_names_the_body(
     with pytest.raises(StoreError, match=rf"^body {second}: damaged|^body {second}: body piece"):
         bodies.read(second)
     assert list(bodies.read_many([first, second])) == []
-
-
-def test_texts_that_stand_on_sheets_already_are_known_by_their_numbers(store: SqliteStore) -> None:
-    """Made by a process that reads; `before`: numbers count through the batches."""
-    for number, before in ((1, 0), (11, 2)):
-        info = BodyInfo(encoding="sheet", spilled_bytes=3)
-        sent = records(RUN, WRITER, [str(before), str(before + 1), str(before)], first=number)
-        for record in sent:
-            if isinstance(record, SpanOpen) and record.body is not None:
-                record.body_info = info
-        store.append(
-            sent,
-            sheets=Brought(make_sheets([b"a%02d" % number, b"b%02d" % number], [5, 6]), before),
-        )
-
-    assert texts_of(store, RUN) == [b"a01", b"b01", b"a01", b"a11", b"b11", b"a11"]
-
-
-def test_a_line_that_claims_a_sheet_which_did_not_come_has_lost_its_body(
-    store: SqliteStore,
-) -> None:
-    """A journal never holds such a line, but somebody may write one."""
-    sent = records(RUN, WRITER, ["7"])
-    assert isinstance(sent[1], SpanOpen)
-    sent[1].body_info = BodyInfo(encoding="sheet", spilled_bytes=3)
-    store.append(sent)
-
-    (body,) = [span.input for span in store.load_run(RUN).spans if span.input is not None]
-    assert (body.id, body.size_bytes) == (None, 3) and "did not come" in str(body.cut)
 
 
 # --- what goes ------------------------------------------------------------------------------

@@ -50,9 +50,8 @@ class Link(msgspec.Struct, frozen=True, omit_defaults=True):
 class BodyInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     """What one must know to read a body that is not simply the text in its line."""
 
-    encoding: Literal["text", "base64", "sheet"] = "text"
-    """base64: the bytes were no UTF-8; the line or file holds them encoded (a file: as they are).
-    sheet: the line holds a number, and the text came beside it (transfer/apart.py); never in a journal."""
+    encoding: Literal["text", "base64"] = "text"
+    """base64: the bytes were no UTF-8; the line or file holds them encoded (a file: as they are)."""
 
     spilled_bytes: Count | None = None
     """The body is in the home's bodies/ under this record's identity, and has this size."""

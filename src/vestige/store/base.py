@@ -16,10 +16,7 @@ from vestige.record.tenant import DEFAULT_TENANT
 from vestige.record.types import AnyRecord, Attributes
 
 if TYPE_CHECKING:
-    from vestige.store.sheets import Brought
-
-if TYPE_CHECKING:
-    from vestige.store.sheets import Brought
+    from vestige.store.blocks import SpanBlock
 
 
 class Position(msgspec.Struct, frozen=True):
@@ -235,14 +232,16 @@ class Store(Protocol):
         position: Position | None = None,
         malformed: int = 0,
         tenant: str = DEFAULT_TENANT,
-        sheets: Brought | None = None,
     ) -> int:
         """Take records in, and the position with them, in one transaction. How many were new.
 
-        `sheets`: where their tiny bodies stand (encoding `sheet`), for a run that was not here before.
         A new run is the tenant's. ForeignRunError: a record is for a run, or of a writer, that is
         another's; then none of them is kept.
         """
+
+    def append_pieces(self, pieces: Iterable[Sequence[AnyRecord] | SpanBlock]) -> int:
+        """The same of records that come some at a time, or as whole spans; each piece is asked for when the
+        one before it is taken in."""
 
     def remote_alive(self) -> set[str]:
         """Writers of other machines that may still write: only those machines know."""

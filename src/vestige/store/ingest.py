@@ -35,6 +35,7 @@ from vestige.record.types import (
     SpanUpdate,
     Unknown,
 )
+from vestige.store.blocks import Held, SpanBlock
 from vestige.store.bodies import Bodies
 from vestige.store.carried import Carried
 from vestige.store.nested import NestedCalls
@@ -47,6 +48,7 @@ from vestige.store.rows import (
     NO_BODY,
     NO_ID,
     NO_TEXT,
+    OWN_TYPES,
     SELECT_SPAN,
     TOP,
     UPDATE_RUN,
@@ -59,7 +61,6 @@ from vestige.store.rows import (
     load_span,
 )
 from vestige.store.seen import SeenSet
-from vestige.store.sheets import Brought
 
 ReadSpill = Callable[[str, int, BodyInfo], bytes | None]
 """(writer, seq, info) -> the bytes of a body that was too long for its line, if still there."""
@@ -69,7 +70,6 @@ WAITING_MAX = 16 * MIB
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
-_OWN_TYPES = frozenset(("run", "process"))
 
 
 class Ingest:
@@ -106,13 +106,7 @@ class Ingest:
         self._waiting: list[list[int | str | None]] = []
         self._texts: list[tuple[bytes, int]] = []
         self._waiting_bytes = 0
-        self._first_brought: int | None = None
         self.taken = 0
-
-    def bring(self, sheets: Brought) -> None:
-        """Keep what stands on sheets already, before the records that refer to it come."""
-        first = self._bodies.add_sheets(sheets.rows, self._tenant_id)
-        self._first_brought = first - sheets.before
 
     def take(self, records: Iterable[AnyRecord]) -> None:
         """Fold records into rows."""
@@ -126,7 +120,10 @@ class Ingest:
             Unknown: self._keep_unknown,
         }
         for record in records:
-            writer = writers.get(record.writer) or self._load_writer(record)
+            writer = writers.get(record.writer)
+            if writer is None:
+                time_ns = 0 if isinstance(record, Unknown) else record.time_ns
+                writer = self._load_writer(record.writer, record.run_id, time_ns)
             if writer.carries:
                 sifted = self._sift(record, writer)
                 if sifted is not None:
@@ -141,6 +138,50 @@ class Ingest:
             return record
         run = self._runs.get(record.run_id) or self._load_run(record.run_id, record.time_ns)
         return self._carried.sift(record, run, writer)
+
+    def take_block(self, block: SpanBlock) -> None:
+        """Fold whole spans into rows."""
+        spans, run_id, rows = block.spans, block.run_id, self._spans
+        first = spans[0]
+        writer = self._writers.get(block.writer) or self._load_writer(
+            block.writer, run_id, first.time_ns
+        )
+        run = self._runs.get(run_id) or self._load_run(run_id, first.time_ns)
+        texts = self._bodies.add_sheets(block.sheets, self._tenant_id) if block.sheets else 0
+        seen = writer.seen
+        opened = closed = seen.add_next(first.seq, spans[-1].seq + 1)
+        all_new = opened
+        for whole in spans:
+            seq = whole.seq
+            if not all_new:
+                opened, closed = seen.add(seq), seen.add(seq + 1)
+                if not (opened or closed):
+                    continue  # of one that is half known all is told: `write` finds out what was there
+            self.taken += opened + closed
+            run.own += opened
+            run.spans += 1
+            started_ns, duration_ns = whole.time_ns, whole.duration_ns
+            span = SpanRow(
+                run.id, run.numbers + run.spans, whole.span_id, writer.id, seq, whole.parent_id,
+                started_ns, whole.type, whole.name, whole.component, whole.attributes, whole.status,
+                duration_ns, seq + 1, None, self._held(whole.input, texts, started_ns),
+                self._held(whole.output, texts, started_ns + duration_ns),
+            )  # fmt: skip
+            known = rows.setdefault((run_id, whole.span_id), span)
+            if whole.status != "ok":
+                run.errors += 1
+            self._ended(span, run, writer, started_ns + duration_ns)
+            if known is not span:
+                self._join(known, span, run, writer)
+            self._tell_time(run, writer, started_ns + duration_ns)
+
+    def _held(self, body: Held, texts: int, time_ns: int) -> BodyColumns:
+        if body is None:
+            return NO_BODY
+        if isinstance(body, str):
+            return self._hold(body.encode(), time_ns)
+        number, size = body
+        return texts + number, size, NO_TEXT
 
     # --- the kinds ----------------------------------------------------------------------------
 
@@ -173,7 +214,7 @@ class Ingest:
             span.input = self._body(record)
         if record.links:
             self._take_links(run, record.span_id, record.links)
-        if record.type not in _OWN_TYPES:
+        if record.type not in OWN_TYPES:
             run.own += 1
         elif record.type == "process":
             self._process_opened(record, writer)
@@ -323,14 +364,6 @@ class Ingest:
             if text is None:
                 return NO_BODY
             data = text.encode()
-        elif info.encoding == "sheet":
-            if self._first_brought is None or text is None:
-                return (
-                    None,
-                    info.spilled_bytes or 0,
-                    '{"lost":"what it stood on did not come along"}',
-                )
-            return self._first_brought + int(text), info.spilled_bytes, NO_TEXT
         else:
             if info.spilled_bytes is not None:
                 data = self._read_spill(record.writer, record.seq, info)
@@ -344,9 +377,12 @@ class Ingest:
                 note = _encode(
                     {"original_bytes": info.original_bytes, "sha256": info.original_sha256}
                 ).decode()
+        return self._hold(data, record.time_ns, note)
+
+    def _hold(self, data: bytes, time_ns: int, note: str = NO_TEXT) -> BodyColumns:
         columns: list[int | str | None] = [NO_ID, len(data), note]
         self._waiting.append(columns)
-        self._texts.append((data, record.time_ns))
+        self._texts.append((data, time_ns))
         self._waiting_bytes += len(data)
         if self._waiting_bytes > WAITING_MAX:
             self._keep_bodies()
@@ -361,33 +397,32 @@ class Ingest:
 
     # --- rows that are being changed ----------------------------------------------------------
 
-    def _load_writer(self, record: AnyRecord) -> WriterRow:
-        time_ns = 0 if isinstance(record, Unknown) else record.time_ns
+    def _load_writer(self, name: str, run_id: str | None, time_ns: int) -> WriterRow:
         row = self._connection.execute(
             "SELECT id, seen, first_ns, last_ns, pid, supervisor, process_span, ended, tenant"
             " FROM writers"
             " WHERE writer = ?",
-            (record.writer,),
+            (name,),
         ).fetchone()
         if row is None:
             # No carrier is a process that could have died.
-            ended = "imported" if is_carrier(record.writer) else None
+            ended = "imported" if is_carrier(name) else None
             cursor = self._connection.execute(
                 "INSERT INTO writers(writer, first_ns, last_ns, seen, tenant, ended)"
                 " VALUES (?, ?, ?, '[]', ?, ?)",
-                (record.writer, time_ns, time_ns, self._tenant, ended),
+                (name, time_ns, time_ns, self._tenant, ended),
             )
             assert cursor.lastrowid is not None
             writer = WriterRow(cursor.lastrowid, SeenSet(), time_ns, time_ns)
             writer.ended = ended
         else:
             # Else one tenant could say that it has brought what another is about to bring.
-            self._refuse_foreign(row[8], record.run_id or "?", f"writer {record.writer}")
+            self._refuse_foreign(row[8], run_id or "?", f"writer {name}")
             writer = WriterRow(row[0], SeenSet.parse(row[1]), row[2], row[3])
             writer.pid, writer.supervisor, writer.process_span, writer.ended = row[4:8]
-        if is_carrier(record.writer):
+        if is_carrier(name):
             writer.carries = self._nested.any_order = True
-        self._writers[record.writer] = writer
+        self._writers[name] = writer
         return writer
 
     def _load_run(self, run_id: str, time_ns: int) -> RunRow:
@@ -438,25 +473,26 @@ class Ingest:
             row = self._connection.execute(SELECT_SPAN, (span.span_id, span.run)).fetchone()
             if row is None:
                 continue
-            run = runs[span.run]
-            run.spans -= 1
-            known = load_span(row)
-            for ended in (known, span):
-                if ended.status is not None:
-                    self._take_back(ended, run)
-            self._merge(known, span)
-            if known.status is not None:
-                run.errors += known.status != "ok"
-                if known.seq is not None:
-                    ended_ns = known.started_ns + (known.duration_ns or 0)
-                    self._ended(known, run, writers[span.writer], ended_ns)
-            self._spans[key] = known
+            known = self._spans[key] = load_span(row)
+            self._join(known, span, runs[span.run], writers[span.writer])
         # Merged spans keep the numbers that they had; the others close the gaps.
         counts: Counter[int] = Counter()
         for span in self._spans.values():
             if span.id is None:
                 counts[span.run] += 1
                 span.number = runs[span.run].numbers + counts[span.run]
+
+    def _join(self, known: SpanRow, span: SpanRow, run: RunRow, writer: WriterRow) -> None:
+        """Two rows of one span, added up each for itself: the first gets what both know, and counts."""
+        run.spans -= 1
+        for ended in (known, span):
+            if ended.status is not None:
+                self._take_back(ended, run)
+        self._merge(known, span)
+        if known.status is not None:
+            run.errors += known.status != "ok"
+            if known.seq is not None:
+                self._ended(known, run, writer, known.started_ns + (known.duration_ns or 0))
 
     def _merge(self, known: SpanRow, span: SpanRow) -> None:
         """An opening, perhaps with an end, into the row that was there before it."""

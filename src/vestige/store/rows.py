@@ -25,6 +25,9 @@ half of a span's columns are empty: that was a fifth of the work of taking it in
 
 NO_BODY: BodyColumns = (NO_ID, NO_SIZE, NO_TEXT)
 
+OWN_TYPES = frozenset(("run", "process"))
+"""Spans that are a run's or a writer's own: those learn from them what they are."""
+
 
 class WriterRow:
     """A writer's row while a batch is taken in."""

@@ -25,7 +25,6 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import accumulate
-from typing import NamedTuple
 
 from vestige.errors import StoreError
 from vestige.limits import KIB
@@ -68,14 +67,6 @@ FROM sheets WHERE id <= :id AND id > :id - {TEXTS_MAX} ORDER BY id DESC LIMIT 1
 
 NewSheet = tuple[int, int, int, int, int, None, int, bytes, bytes, bytes, bytes, bytes]
 """The columns of a row from `texts` on."""
-
-
-class Brought(NamedTuple):
-    """Sheets that were made elsewhere, for records which know their texts by numbers."""
-
-    rows: Sequence[NewSheet]
-    before: int
-    """The number of the first text: so many came before."""
 
 
 @dataclass(frozen=True, slots=True)

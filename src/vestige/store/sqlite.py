@@ -56,10 +56,10 @@ from vestige.store.base import (
     Wanted,
     WriterInfo,
 )
+from vestige.store.blocks import SpanBlock
 from vestige.store.bodies import Bodies
 from vestige.store.ingest import Ingest, ReadSpill
 from vestige.store.seen import SeenSet
-from vestige.store.sheets import Brought
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -192,12 +192,9 @@ class SqliteStore:
         position: Position | None = None,
         malformed: int = 0,
         tenant: str = DEFAULT_TENANT,
-        sheets: Brought | None = None,
     ) -> int:
         with self._transaction() as connection:
             ingest = Ingest(connection, self._bodies, self._read_spill, tenant)
-            if sheets is not None:
-                ingest.bring(sheets)
             ingest.take(records)
             ingest.write()
             if position is not None:
@@ -207,6 +204,17 @@ class SqliteStore:
                 )
                 if malformed:
                     _count_malformed(connection, position.writer, malformed)
+        return ingest.taken
+
+    def append_pieces(self, pieces: Iterable[Sequence[AnyRecord] | SpanBlock]) -> int:
+        with self._transaction() as connection:
+            ingest = Ingest(connection, self._bodies, self._read_spill)
+            for piece in pieces:
+                if isinstance(piece, SpanBlock):
+                    ingest.take_block(piece)
+                else:
+                    ingest.take(piece)
+            ingest.write()
         return ingest.taken
 
     def append_remote(

@@ -1,9 +1,14 @@
 """Where formats and stores meet: open anything that holds runs, take runs in, hand them out."""
 
-from vestige.transfer.exporting import export_run, hash_key, run_to_write
-from vestige.transfer.importing import Imported, check_source, import_path, recover_source
-from vestige.transfer.noting import add_note
-from vestige.transfer.opening import is_source, open_ids, open_path, open_tenant, split_source
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vestige.transfer.exporting import export_run, hash_key, run_to_write
+    from vestige.transfer.importing import Imported, check_source, import_path, recover_source
+    from vestige.transfer.noting import add_note
+    from vestige.transfer.opening import is_source, open_ids, open_path, open_tenant, split_source
 
 __all__ = [
     "Imported",
@@ -20,3 +25,28 @@ __all__ = [
     "run_to_write",
     "split_source",
 ]
+
+_WHERE = {
+    "Imported": "importing",
+    "add_note": "noting",
+    "check_source": "importing",
+    "export_run": "exporting",
+    "hash_key": "exporting",
+    "import_path": "importing",
+    "is_source": "opening",
+    "open_ids": "opening",
+    "open_path": "opening",
+    "open_tenant": "opening",
+    "recover_source": "importing",
+    "run_to_write": "exporting",
+    "split_source": "opening",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # When it is asked for: to open something is to load all that answers questions about it.
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)

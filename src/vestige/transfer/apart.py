@@ -5,7 +5,7 @@
 
 Reading and storing take about as long, and neither waits for the other but by the pipe between
 them: the reader is a fork, masks what it reads and sends it as journal lines; of a run that is new here
-the tiny bodies on sheets (store/sheets.py), as storing takes longer. It runs a batch or two ahead and no
+also in blocks (store/blocks.py), as storing takes longer. It runs a batch or two ahead and no
 further, so memory stays bounded.
 
 The one hard fact: a fork has all that we have, the store's connection too, and must leave it alone.
@@ -29,17 +29,14 @@ import threading
 import traceback
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
-from functools import cache
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TypeGuard
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from vestige.errors import BrokenOffError, VestigeError
 from vestige.limits import BATCH_BYTES
-from vestige.record.backstop import masked, masked_lines
-from vestige.record.line import decode_known, encode
-from vestige.record.types import BodyInfo, KnownRecord, Log, SpanClose, SpanOpen, SpanUpdate
-from vestige.store.sheets import TINY_MAX, Brought, NewSheet, make_sheets
+from vestige.record.backstop import masked_lines
+from vestige.record.line import decode_known
+from vestige.record.types import KnownRecord, SpanOpen
+from vestige.store.blocks import FoundSpans, SpanBlock, decode_spans, find_blocks
 
 if TYPE_CHECKING:
     from vestige.formats.base import Problem, Source
@@ -47,27 +44,23 @@ if TYPE_CHECKING:
     from vestige.record.redact import Redactor
 
 
-class Batch(NamedTuple):
-    """What is stored at once."""
-
-    pieces: Iterable[list[KnownRecord]]
-    """Each made when it is wanted: what was just made is stored before it is cold."""
-    sheets: Brought | None = None
-    """Where their tiny bodies stand; None: in the records."""
-
+Batch = Iterable[Sequence[KnownRecord] | SpanBlock]
+"""What is stored at once, in pieces. Each is made when it is wanted: what was just made is stored before it
+is cold."""
 
 Piece = tuple[Sequence[KnownRecord], int]
 """Records, and how large their bodies are: a small part of a batch, so that the pipe is looked at often."""
 
-_AHEAD_MAX = 2 * BATCH_BYTES
-"""What waits in the reader for room in the pipe: while a batch is stored, the next one is made."""
+_AHEAD_MAX = BATCH_BYTES
+"""What waits in the reader for room in the pipe, and as much here: while a batch is stored, the next one
+is made."""
 
 _PIPE_BYTES = 1024 * 1024
 """As much as Linux lets anybody ask for."""
 
 _HEAD = struct.Struct("<cIII")
 """Before each message: which kind, its length, how many records, how large the bodies in it are."""
-_LINES, _SHEETS, _END = b"l", b"s", b"e"
+_LINES, _BLOCK, _END = b"l", b"b", b"e"
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Handlers of these are the program's own, and not for the reader."""
@@ -78,10 +71,10 @@ def read_apart(
     pieces: Iterable[Piece],
     redactor: Redactor,
     counts: Iterator[int],
-    on_sheets: bool = False,
+    in_blocks: bool = False,
 ) -> Generator[Batch] | None:
     """Batches of the pieces' records, masked; `source` gets its problems and notes when they are over.
-    `counts`: how many records each batch is to have. `on_sheets`: their tiny bodies come on sheets."""
+    `counts`: how many records each batch is to have. `in_blocks`: whole spans may come as such."""
     if not _is_possible():
         return None
     try:
@@ -95,16 +88,15 @@ def read_apart(
     except OSError:  # no room for another process: one is enough
         pid = -1
     if pid == 0:
-        taken_off = _TakenOff() if on_sheets else None
         _be_the_reader(
-            receiving, blocked, lambda: _send(sending, source, pieces, redactor, taken_off)
+            receiving, blocked, lambda: _send(sending, source, pieces, redactor, in_blocks)
         )
     os.close(sending)
     if pid < 0:
         os.close(receiving)
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         return None
-    batches = _batches(pid, os.fdopen(receiving, "rb"), source, counts, blocked)
+    batches = _batches(pid, _Incoming(receiving), source, counts, blocked)
     next(batches)  # from here on, closing it ends the child
     return batches
 
@@ -152,18 +144,17 @@ def _send(
     source: Source,
     pieces: Iterable[Piece],
     redactor: Redactor,
-    taken_off: _TakenOff | None,
+    in_blocks: bool,
 ) -> None:
     pipe = _Pipe(sending)
+    sender = _Sender(pipe, redactor, in_blocks)
     error: Exception | None = None
     try:
-        for records, size in pieces:
-            if taken_off is None:
-                lines = b"".join(masked_lines(records, redactor))
-            else:
-                sheets, lines = taken_off.take(records, redactor)
-                pipe.send(_SHEETS, marshal.dumps(sheets), 0, 0)
-            pipe.send(_LINES, lines, len(records), size)
+        try:
+            for records, size in pieces:
+                sender.send(records, size)
+        finally:
+            sender.finish()
     except BrokenPipeError:
         raise  # nobody is there to be told
     except Exception as raised:  # noqa: BLE001  # raised where the records are wanted
@@ -173,65 +164,46 @@ def _send(
     pipe.finish()
 
 
-class _TakenOff:
-    """Tiny bodies are taken off their records and put on sheets here, where there is time for it:
-    storing takes longer than reading."""
+class _Sender:
+    """Sends records masked: as lines, or in blocks."""
 
-    def __init__(self) -> None:
-        self._count = 0
-        """Of texts so far: each is known by its number."""
+    def __init__(self, pipe: _Pipe, redactor: Redactor, in_blocks: bool) -> None:
+        self._pipe = pipe
+        self._redactor = redactor
+        self._in_blocks = in_blocks
+        self._opened: list[KnownRecord] = []
+        """An opening at the end of a piece: its close may be the next record."""
 
-    def take(
-        self, records: Sequence[KnownRecord], redactor: Redactor
-    ) -> tuple[list[NewSheet], bytes]:
-        """The sheets of some records, and their lines, which have the numbers of their texts; masked."""
-        found = [(record, record.body or "") for record in records if _has_tiny(record)]
-        texts, times = self._number(found)
+    def send(self, records: Sequence[KnownRecord], size: int) -> None:
+        if not self._in_blocks:
+            self._send_lines(records, size)
+            return
+        records = [*self._opened, *records]
+        self._opened = [records.pop()] if isinstance(records[-1], SpanOpen) else []
+        for some, found in find_blocks(records):
+            if found is None or not self._send_block(found, size):
+                self._send_lines(some, size)
+            size = 0  # it was that of all
+
+    def finish(self) -> None:
+        if self._opened:
+            self._send_lines(self._opened, 0)
+
+    def _send_block(self, found: FoundSpans, size: int) -> bool:
+        """False: there is something to be masked, record by record."""
         try:
-            lines = encode(records)
-            harmless = not (redactor.suspicious(lines) or redactor.suspicious(_json(texts)))
+            spans, others = found.encode()
         except Exception:  # noqa: BLE001  # lone surrogates: a file may hold them escaped
-            harmless = False
-        if not harmless:
-            for record, text in found:
-                record.body, record.body_info = text, None
-            records = masked(records, redactor)
-            found = [(record, record.body or "") for record in records if _has_tiny(record)]
-            texts, times = self._number(found)
-            lines = encode(records)
-        self._count += len(times)
-        return make_sheets([text.encode() for text in texts], times), lines
+            return False
+        if self._redactor.suspicious(spans) or self._redactor.suspicious(others):
+            return False
+        block = (found.writer, found.run_id, spans, found.make_sheets())
+        self._pipe.send(_BLOCK, marshal.dumps(block), 2 * len(found.spans), size)
+        return True
 
-    def _number(self, found: Sequence[tuple[_WithBody, str]]) -> tuple[list[str], list[int]]:
-        """Give records numbers in place of their texts: the texts, each once, and their times."""
-        known: dict[str, str] = {}
-        times: list[int] = []
-        for record, text in found:
-            number = known.get(text)
-            if number is None:
-                number = known[text] = str(self._count + len(times))
-                times.append(record.time_ns)
-            record.body = number
-            record.body_info = _on_sheet(
-                len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
-            )
-        return list(known), times
-
-
-_WithBody = SpanOpen | SpanClose | Log
-_json = msgspec.json.Encoder().encode
-
-
-def _has_tiny(record: KnownRecord) -> TypeGuard[_WithBody]:
-    if isinstance(record, SpanUpdate) or record.body is None or record.body_info is not None:
-        return False
-    # Of a text that is no ASCII the bytes are four times as many at most.
-    return len(record.body) * (1 if record.body.isascii() else 4) < TINY_MAX
-
-
-@cache
-def _on_sheet(size_bytes: int) -> BodyInfo:
-    return BodyInfo(encoding="sheet", spilled_bytes=size_bytes)
+    def _send_lines(self, records: Sequence[KnownRecord], size: int) -> None:
+        lines = b"".join(masked_lines(records, self._redactor))
+        self._pipe.send(_LINES, lines, len(records), size)
 
 
 def _pickled(told: tuple[list[Problem], list[Note], Exception | None]) -> bytes:
@@ -283,14 +255,14 @@ class _Pipe:
 
 def _batches(
     pid: int,
-    pipe: BinaryIO,
+    pipe: _Incoming,
     source: Source,
     counts: Iterator[int],
     blocked: set[int | signal.Signals],
 ) -> Generator[Batch]:
     try:
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-        yield Batch(())
+        yield ()
         complete = yield from _receive(pipe, source, counts)
     finally:
         pipe.close()
@@ -304,36 +276,82 @@ def _batches(
         )
 
 
-def _receive(pipe: BinaryIO, source: Source, counts: Iterator[int]) -> Generator[Batch, None, bool]:
+def _receive(
+    pipe: _Incoming, source: Source, counts: Iterator[int]
+) -> Generator[Batch, None, bool]:
     """False: there was no end."""
-    batch: list[bytes] = []
-    sheets: list[NewSheet] = []
-    count = size = texts = 0
+    batch: list[tuple[bytes, bytes]] = []
+    count = size = 0
     wanted = next(counts)
-    while len(head := pipe.read(_HEAD.size)) == _HEAD.size:
-        kind, length, more, more_bytes = _HEAD.unpack(head)
-        data = pipe.read(length)
-        if len(data) < length:
-            break
+    for kind, data, more, more_bytes in pipe.messages():
         if kind == _END:
             source.problems[:], source.notes[:], error = pickle.loads(data)
             if error is not None:
                 raise error
             if batch:
-                yield Batch(map(decode_known, batch), Brought(sheets, texts) if sheets else None)
+                yield _pieces_of(batch, pipe)
             return True
-        if kind == _SHEETS:
-            sheets += marshal.loads(data)
-            continue
-        batch.append(data)
+        batch.append((kind, data))
         count += more
         size += more_bytes
         if count >= wanted or size >= BATCH_BYTES:
-            yield Batch(map(decode_known, batch), Brought(sheets, texts) if sheets else None)
-            texts += sum(sheet[0] for sheet in sheets)
-            batch, sheets, count, size = [], [], 0, 0
+            yield _pieces_of(batch, pipe)
+            batch, count, size = [], 0, 0
             wanted = next(counts)
     return False
+
+
+def _pieces_of(batch: Sequence[tuple[bytes, bytes]], pipe: _Incoming) -> Batch:
+    for kind, data in batch:
+        if kind == _LINES:
+            yield decode_known(data)
+        else:
+            writer, run_id, spans, sheets = marshal.loads(data)
+            yield SpanBlock(writer, run_id, decode_spans(spans), sheets)
+        pipe.take_more()
+
+
+class _Incoming:
+    """The pipe's end here. What is in it is taken out now and then, so that the reader can go on."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._data = bytearray()
+        self._over = False
+        os.set_blocking(fd, False)
+        self._ready = select.poll()
+        self._ready.register(fd, select.POLLIN)
+
+    def messages(self) -> Iterator[tuple[bytes, bytes, int, int]]:
+        """All that come, as they are wanted; a last one that is not whole is left out."""
+        while True:
+            while len(self._data) >= _HEAD.size:
+                kind, length, count, size = _HEAD.unpack_from(self._data)
+                end = _HEAD.size + length
+                if len(self._data) < end:
+                    break
+                message = bytes(memoryview(self._data)[_HEAD.size : end])
+                del self._data[:end]
+                yield kind, message, count, size
+            if self._over:
+                return
+            if not self.take_more():
+                self._ready.poll()
+
+    def take_more(self) -> bool:
+        """What is there, without waiting for it. False: nothing is."""
+        if len(self._data) > _AHEAD_MAX:
+            return False
+        try:
+            data = os.read(self._fd, _PIPE_BYTES)
+        except BlockingIOError:
+            return False
+        self._over = not data
+        self._data += data
+        return True
+
+    def close(self) -> None:
+        os.close(self._fd)
 
 
 def _reap(pid: int) -> str:

@@ -29,6 +29,7 @@ from vestige.limits import BATCH_BYTES, IMPORT_BATCH
 from vestige.record.backstop import masked
 from vestige.record.types import KnownRecord
 from vestige.store.base import Store
+from vestige.store.blocks import SpanBlock
 from vestige.transfer.apart import Batch, read_apart
 
 if TYPE_CHECKING:
@@ -204,13 +205,13 @@ def take_source(store: Store, source: Source, redactor: Redactor, tell: Tell | N
     taken = 0
     writers: set[str] = set()
     runs: set[str] = set()
-    # Of one that is here records may be known, and then nobody would refer to what came for them.
-    on_sheets = not store.has_run(source.run_id)
-    with calm(), closing(_masked_batches(source, redactor, on_sheets)) as batches:
+    # Of one that is here spans may be known, and nobody would refer to the bodies that came with them.
+    in_blocks = not store.has_run(source.run_id)
+    with calm(), closing(_masked_batches(source, redactor, in_blocks)) as batches:
         for batch in batches:
             seen = _Seen()
             with store.together():
-                taken += store.append(seen.passing(batch.pieces), sheets=batch.sheets)
+                taken += store.append_pieces(seen.passing(batch))
                 # At once: a collector that looks between two batches would take it for dead.
                 for writer in seen.writers:
                     store.end_writer(writer, "imported")
@@ -234,12 +235,17 @@ class _Seen:
         self.runs: set[str] = set()
         self.count = 0
 
-    def passing(self, pieces: Iterable[list[KnownRecord]]) -> Iterator[KnownRecord]:
-        for piece in pieces:
-            self.count += len(piece)
-            self.writers.update(map(_writer_of, piece))
-            self.runs.update(map(_run_of, piece))
-            yield from piece
+    def passing(self, batch: Batch) -> Batch:
+        for piece in batch:
+            if isinstance(piece, SpanBlock):
+                self.count += 2 * len(piece.spans)
+                self.writers.add(piece.writer)
+                self.runs.add(piece.run_id)
+            else:
+                self.count += len(piece)
+                self.writers.update(map(_writer_of, piece))
+                self.runs.update(map(_run_of, piece))
+            yield piece
 
 
 def _settle(store: Store, writers: Iterable[str], runs: Iterable[str]) -> None:
@@ -261,7 +267,7 @@ def _take_notes(store: Store, source: Source) -> None:
             return
 
 
-def _masked_batches(source: Source, redactor: Redactor, on_sheets: bool) -> Generator[Batch]:
+def _masked_batches(source: Source, redactor: Redactor, in_blocks: bool) -> Generator[Batch]:
     """Bounded in number and in bytes: a body may be large. A long source has a process that reads it."""
     records = source.records
     counts = _batch_counts()
@@ -270,7 +276,7 @@ def _masked_batches(source: Source, redactor: Redactor, on_sheets: bool) -> Gene
         records = chain(beginning, records)
         if not short:
             pieces = _pieces(records, _PIECE, _PIECE_BYTES)
-            batches = read_apart(source, pieces, redactor, counts, on_sheets)
+            batches = read_apart(source, pieces, redactor, counts, in_blocks)
             if batches is not None:
                 with closing(batches):
                     yield from batches
@@ -279,7 +285,7 @@ def _masked_batches(source: Source, redactor: Redactor, on_sheets: bool) -> Gene
     while not over:
         batch, _, over = _up_to(records, next(counts), BATCH_BYTES)
         if batch:
-            yield Batch([masked(batch, redactor)])
+            yield [masked(batch, redactor)]
 
 
 def _batch_counts() -> Iterator[int]:
