@@ -56,7 +56,7 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.input_tokens + self.output_tokens
 
 
-class SpanInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class SpanInfo(msgspec.Struct, frozen=True, gc=False):
     """One span as it stands: its opening, updates and close folded together."""
 
     id: str
@@ -79,7 +79,7 @@ class SpanInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Of its close, by whoever closed it."""
 
 
-class LogInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class LogInfo(msgspec.Struct, frozen=True, gc=False):
     """One line said."""
 
     span_id: str | None

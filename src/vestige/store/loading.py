@@ -123,11 +123,11 @@ def _span_infos(
     while rows := cursor.fetchmany(_ROWS_AT_ONCE):
         # Only those that are tiny: a longer one may be as old as the store, and all sheets since would be
         # looked at.
-        ids.expect(
+        first = ids.find(
             [row[at] for row in rows for at in _BODIES if row[at] and row[at + 1] < TINY_MAX]
         )
         for row in rows:
-            yield _span_info(run, row, writers, ids)
+            yield _span_info(run, row, writers, first)
 
 
 def read_log(connection: sqlite3.Connection, row: int) -> LogInfo:
@@ -214,6 +214,7 @@ _RUN_COLUMNS = (
     " r.output_tokens, r.pinned, r.implicit, r.process_run"
 )
 
+# In the order of SpanInfo's fields, and a body in three.
 _SPANS = """
 SELECT s.span_id, s.number, s.parent_id, s.writer, s.seq, s.started_ns, s.type, s.name,
   s.component, s.status, s.duration_ns, s.attributes, s.redacted,
@@ -224,6 +225,7 @@ FROM spans s WHERE s.run = ?
 _BODIES = (13, 16)
 """Where a span's row has ids of bodies; behind each is its size."""
 _ROWS_AT_ONCE = 1_000
+# In the order of LogInfo's fields.
 _LOG_COLUMNS = (
     "l.span_id, l.writer, l.seq, l.time_ns, l.level, l.component, l.message, l.attributes,"
     " l.redacted, l.body, l.body_bytes, l.body_info"
@@ -249,40 +251,40 @@ def _run_info(row: Sequence[Any]) -> RunInfo:
     )  # fmt: skip
 
 
-def _span_info(run: str, row: Sequence[Any], writers: Mapping[int, str], ids: FirstIds) -> SpanInfo:
+def _span_info(
+    run: str, row: Sequence[Any], writers: Mapping[int, str], first: Mapping[int, int]
+) -> SpanInfo:
+    # By place: by name takes three times as long, and a run has many.
     return SpanInfo(
-        id=row[0], short_id=f"{run}.s{row[1]}", parent_id=row[2], writer=voice(writers[row[3]], row[0], row[4]), seq=row[4],
-        started_ns=row[5], type=row[6], name=row[7], component=row[8], status=row[9],
-        duration_ns=row[10], attributes=_decode(row[11]) if row[11] else {},
-        redacted=_decode(row[12]) if row[12] else {},
-        input=_body_ref(row[13], row[14], row[15], ids),
-        output=_body_ref(row[16], row[17], row[18], ids),
-        end_seq=row[19],
+        row[0], f"{run}.s{row[1]}", row[2], voice(writers[row[3]], row[0], row[4]), row[4], row[5],
+        row[6], row[7], row[8], row[9], row[10],
+        _decode(row[11]) if row[11] else {},
+        _decode(row[12]) if row[12] else {},
+        _body_ref(first.get(row[13], row[13]), row[14], row[15]),
+        _body_ref(first.get(row[16], row[16]), row[17], row[18]),
+        row[19],
     )  # fmt: skip
 
 
 def _log_info(row: Sequence[Any], writers: Mapping[int, str]) -> LogInfo:
     return LogInfo(
-        span_id=row[0], writer=voice(writers[row[1]], row[0], row[2]), seq=row[2], time_ns=row[3], level=row[4], component=row[5],
-        message=row[6], attributes=_decode(row[7]) if row[7] else {},
-        redacted=_decode(row[8]) if row[8] else {}, body=_body_ref(row[9], row[10], row[11]),
+        row[0], voice(writers[row[1]], row[0], row[2]), row[2], row[3], row[4], row[5], row[6],
+        _decode(row[7]) if row[7] else {},
+        _decode(row[8]) if row[8] else {},
+        _body_ref(row[9], row[10], row[11]),
     )  # fmt: skip
 
 
 def _log_place(row: Sequence[Any], writers: Mapping[int, str]) -> LogInfo:
     return LogInfo(
-        span_id=row[0], writer=voice(writers[row[1]], row[0], row[2]), seq=row[2], time_ns=row[3], level=row[4], component=row[5],
-        message="", attributes={}, redacted={}, body=None, row=row[6],
+        row[0], voice(writers[row[1]], row[0], row[2]), row[2], row[3], row[4], row[5], "", {}, {},
+        None, row[6],
     )  # fmt: skip
 
 
-def _body_ref(
-    body_id: int | None, size_bytes: int | None, info: str | None, ids: FirstIds | None = None
-) -> BodyRef | None:
+def _body_ref(body_id: int | None, size_bytes: int | None, info: str | None) -> BodyRef | None:
     if size_bytes is None:
         return None
-    if ids is not None and body_id is not None and size_bytes < TINY_MAX:
-        body_id = ids[body_id]
     if info is None:
         return BodyRef(body_id, size_bytes)
     known = _decode(info)

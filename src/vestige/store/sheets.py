@@ -171,54 +171,44 @@ def find_time(connection: sqlite3.Connection, body_id: int) -> int | None:
 
 def find_tiny(connection: sqlite3.Connection, body_ids: Collection[int]) -> set[int]:
     """Those of them that stand on sheets; of equal texts the first."""
-    ids = FirstIds(connection)
-    ids.expect(body_ids)
-    return {ids[each] for each in sorted(body_ids) if ids.knows(each)}
+    return set(FirstIds(connection).find(body_ids).values())
 
 
 class FirstIds:
-    """Ids of bodies, each as the first one that was met with the same text.
-
-    Only texts on sheets have several; any other id is its own.
-    """
+    """Ids of texts on sheets, each as the first one that was met with the same text."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        self._firsts = self._ends = array("q")
-        self._keys: dict[int, int] = {}
         self._met: dict[int, int] = {}
         """By key."""
 
-    def expect(self, body_ids: Collection[int]) -> None:
-        """These are asked for next."""
-        if body_ids:
-            query = "SELECT id, texts FROM sheets WHERE id <= ? AND id > ?"
-            rows = self._connection.execute(query, (max(body_ids), min(body_ids) - TEXTS_MAX))
-            sheets = rows.fetchall()
-            self._firsts = array("q", [first for first, _ in sheets])
-            self._ends = array("q", [first + texts for first, texts in sheets])
-            self._keys.clear()
+    def find(self, body_ids: Collection[int]) -> dict[int, int]:
+        """Those of them that stand on a sheet which is kept; any other id is its own."""
+        found: dict[int, int] = {}
+        if not body_ids:
+            return found
+        query = "SELECT id, texts FROM sheets WHERE id <= ? AND id > ?"
+        rows = self._connection.execute(query, (max(body_ids), min(body_ids) - TEXTS_MAX))
+        sheets = rows.fetchall()
+        firsts = array("q", [first for first, _ in sheets])
+        first = end = 0
+        keys = array("q")
+        met = self._met
+        for body_id in sorted(body_ids):
+            if body_id >= end:
+                at = bisect_right(firsts, body_id) - 1
+                if at < 0 or body_id >= sum(sheets[at]):
+                    continue
+                first, end = firsts[at], sum(sheets[at])
+                keys = self._keys(first)
+            if body_id - first < len(keys):
+                found[body_id] = met.setdefault(keys[body_id - first], body_id)
+        return found
 
-    def __getitem__(self, body_id: int) -> int:
-        return (
-            self._met.setdefault(self._keys[body_id], body_id) if self.knows(body_id) else body_id
-        )
-
-    def knows(self, body_id: int) -> bool:
-        """Does it stand on a sheet that is kept?"""
-        if body_id in self._keys:
-            return True
-        at = bisect_right(self._firsts, body_id) - 1
-        if at < 0 or body_id >= self._ends[at]:
-            return False
-        self._learn(self._firsts[at])
-        return body_id in self._keys
-
-    def _learn(self, sheet: int) -> None:
+    def _keys(self, sheet: int) -> array[int]:
         query = "SELECT keys FROM sheets WHERE id = ?"
         (keys,) = self._connection.execute(query, (sheet,)).fetchone() or (None,)
-        if keys is not None:
-            self._keys.update(enumerate(_array("q", keys), sheet))
+        return _array("q", keys or b"")
 
 
 def _hash(texts: bytes) -> bytes:
