@@ -24,7 +24,7 @@ from vestige.errors import NotFoundError, StoreError
 from vestige.limits import MIB
 from vestige.store.compress import decompress
 from vestige.store.recent import Recent
-from vestige.store.sheets import Sheet, find_sheet
+from vestige.store.sheets import OpenSheet, Sheet, find_sheet
 
 PIECE_MAX = MIB
 """A longer piece is cut: reading a slice must not decompress a whole file."""
@@ -123,18 +123,10 @@ class BodyReader:
         """
         rows = self._db.execute(_NODES_OF_BODIES, (msgspec.json.encode(body_ids).decode(),))
         nodes = {row[0]: row[1:] for row in rows}
-        sheet: Sheet | None = None
+        sheet = OpenSheet(self._db)
         for body_id in body_ids:
             try:
-                if body_id in nodes:
-                    text = self._whole(body_id, nodes)
-                else:
-                    if sheet is None or body_id not in sheet:
-                        sheet = find_sheet(
-                            self._db, body_id
-                        )  # the next ones mostly stand on it too
-                    kept = sheet is not None and sheet.evicted_ns is None
-                    text = self._on_sheet(body_id, sheet) if sheet is not None and kept else None
+                text = self._whole(body_id, nodes) if body_id in nodes else sheet.read(body_id)
             except (StoreError, TypeError):
                 continue  # a damaged row may hold anything
             if text is not None:

@@ -27,7 +27,7 @@ from vestige.record.finding import Finding
 from vestige.record.run import RunInfo
 from vestige.store.base import CheckResult, Hit, Place, Searched, Wanted
 from vestige.store.compress import decompress
-from vestige.store.sheets import TINY_MAX, Sheet, find_sheet, find_time, find_tiny
+from vestige.store.sheets import TINY_MAX, OpenSheet, find_time, find_tiny
 
 AROUND = 60
 """Characters shown on each side of a match."""
@@ -187,8 +187,6 @@ class _Looking:
     """Bodies of the one run that is searched."""
     told: set[str] = field(default_factory=set)
     """Tiny texts that were a hit."""
-    sheet: tuple[Sheet, bytes] | None = None
-    """The one that was looked at last, and its texts."""
 
     def is_over(self) -> bool:
         return self.seen_bytes > SEARCH_BYTES_MAX or self.seen_rows > SEARCH_ROWS_MAX
@@ -234,6 +232,7 @@ class _Looking:
         if self.run is not None:
             rows = self.connection.execute(_BODIES_OF_RUN, {"run": self.run})
             self.own = frozenset(row[0] for row in rows if row[0] is not None)
+        sheet = OpenSheet(self.connection)
         for ids in self._piece_steps(last):
             marks = ",".join("?" * len(ids))
             rows = self.connection.execute(_TEXTS.format(marks), (*ids, *ids))
@@ -241,7 +240,7 @@ class _Looking:
             for piece in ids:
                 tiny = piece not in found
                 if tiny:
-                    raw = self._tiny(piece)
+                    raw = sheet.read(piece)
                     if raw is None:
                         continue
                 else:
@@ -262,17 +261,6 @@ class _Looking:
                         self.told.add(text)
                     yield cursor, hit
             yield f"{part}:{ids[-1]}", None
-
-    def _tiny(self, body_id: int) -> bytes | None:
-        """A text on a sheet, the one that was looked at last or another."""
-        if self.sheet is None or body_id not in self.sheet[0]:
-            sheet = find_sheet(self.connection, body_id)
-            kept = sheet is not None and sheet.evicted_ns is None
-            self.sheet = (sheet, sheet.unpack(body_id)) if sheet is not None and kept else None
-        if self.sheet is None:
-            return None
-        begin, end = self.sheet[0].place(body_id)
-        return self.sheet[1][begin:end]
 
     def _piece_steps(self, last: int | None) -> Iterator[list[int]]:
         """Ids of pieces, short and tiny bodies, in order, some at a time."""

@@ -161,6 +161,27 @@ def find_sheet(connection: sqlite3.Connection, body_id: int) -> Sheet | None:
     return sheet if body_id in sheet else None
 
 
+class OpenSheet:
+    """The sheet that was read last: the next text mostly stands on it too."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._sheet: Sheet | None = None
+        self._texts = b""
+
+    def read(self, body_id: int) -> bytes | None:
+        """None: it stands on none, or is gone."""
+        if self._sheet is None or body_id not in self._sheet:
+            self._sheet = None
+            sheet = find_sheet(self._connection, body_id)
+            if sheet is None or sheet.evicted_ns is not None:
+                return None
+            self._texts = sheet.unpack(body_id)
+            self._sheet = sheet
+        begin, end = self._sheet.place(body_id)
+        return self._texts[begin:end]
+
+
 def find_time(connection: sqlite3.Connection, body_id: int) -> int | None:
     """When the first record that refers to a text was made."""
     query = f"SELECT id, times FROM sheets WHERE id <= ? AND id > ? - {TEXTS_MAX} ORDER BY id DESC LIMIT 1"
