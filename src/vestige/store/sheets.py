@@ -5,8 +5,7 @@ and find it again. So the tiny ones of a batch stand on sheets, one after the ot
 together. Their ids count up from the sheet's own, so an id leads to its sheet without a row for each.
 
     add_sheets(connection, tenant, first_id, make_sheets(texts, times))
-    sheet = find_sheet(connection, body_id)
-    sheet.text(body_id)
+    OpenSheet(connection).read(body_id)
 
 The one hard fact: a sheet is written once and never touched again. So the same tiny text in two
 batches has two ids. **Whoever loads a run gives equal texts the same one again** (`FirstIds`): what repeats is
