@@ -49,14 +49,15 @@ def measure() -> Sequence[Figure]:
         for number in range(RUNS):
             write_run(many, number, 12)
         show = _best(lambda: _vestige(["show", str(run)]))
-        taken = _best(lambda: _import(long, folder))
         listed = _best(lambda: _vestige(["list", "--home", str(many), "--limit", str(RUNS)]))
         home = folder / "kept"
         _vestige(["import", str(many), "--home", str(home)])
         kept = _best(lambda: _vestige(["list", "--home", str(home), "--limit", str(RUNS)]))
         none = (None, None)
         view = _best(lambda: _viewer(peer, long, run.name)) if peer else none
-        load = _best(lambda: _child(_LOAD, long, peer)) if peer else none
+        taken, load = _in_turns(
+            lambda: _import(long, folder), (lambda: _child(_LOAD, long, peer)) if peer else None
+        )
         lists = _LIST.format(arguments=["list", "--limit", str(RUNS)])
         theirs = _best(lambda: _child(lists, many, peer)) if peer else none
     return [
@@ -73,8 +74,24 @@ def measure() -> Sequence[Figure]:
 
 
 def _best(measured: Callable[[], Measured]) -> Measured:
-    rounds = [measured() for _ in range(ROUNDS)]
+    return _lowest([measured() for _ in range(ROUNDS)])
+
+
+def _lowest(rounds: Sequence[Measured]) -> Measured:
     return min(seconds for seconds, _ in rounds), min(memory for _, memory in rounds)
+
+
+def _in_turns(
+    ours: Callable[[], Measured], theirs: Callable[[], Measured] | None
+) -> tuple[Measured, Measured | tuple[None, None]]:
+    """What is compared closely: the machine's slow moments meet both."""
+    measured: list[list[Measured]] = [[], []]
+    for _ in range(2 * ROUNDS):
+        measured[0].append(ours())
+        if theirs is not None:
+            measured[1].append(theirs())
+    lowest = [_lowest(rounds) for rounds in measured if rounds]
+    return lowest[0], lowest[1] if theirs is not None else (None, None)
 
 
 def _vestige(arguments: list[str]) -> Measured:
