@@ -244,6 +244,36 @@ def test_a_guardrail_stops_the_program_that_reads_a_stream(
     assert len(done) == 1
 
 
+def test_a_guardrail_stops_who_waits_for_nothing_but_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of it has been read, and the end comes by itself."""
+    monkeypatch.setenv("AGENTDBG_DATA_DIR", str(tmp_path / "agentdbg"))
+    gate = threading.Event()
+    body = b"".join(chat_stream(["Hello"]).chunks or ())
+    # A chunk without length is the end.
+    answer = Reply(chunks=[body, b""], type="text/event-stream", gate=gate, headers={"Connection": "close"})  # fmt: skip
+    done = []
+
+    async def main(url: str) -> None:
+        with agentdbg.traced_run("agent", max_llm_calls=1):
+            async with aiohttp.ClientSession() as session:
+                for _ in range(3):
+                    gate.clear()
+                    async with session.post(url, json=BODY) as response:
+                        read = b""
+                        while len(read) < len(body):
+                            read += await response.content.readany()
+                        asyncio.get_running_loop().call_soon(gate.set)  # once we wait
+                        await response.read()
+                    done.append(True)
+
+    with Server(lambda seen: answer) as server, pytest.raises(agentdbg.AgentDbgGuardrailExceeded):
+        asyncio.run(main(server.url + CHAT))
+
+    assert len(done) == 1
+
+
 def test_a_response_that_is_dropped_unread_is_over(home: Home) -> None:
     """Nobody closed it: its bytes are let go with it, and its span says how it ended."""
     gate = threading.Event()

@@ -261,11 +261,13 @@ def _told_stream(kind: Any) -> type:
             return super().feed_data(data, *args, **kwargs)
 
         def feed_eof(self) -> None:
-            super().feed_eof()
             exchange = _streams.pop(id(self), None)
-            limit = None if exchange is None else _limit_passed(exchange.finished)
-            if limit is not None:
-                super().set_exception(limit)
+            try:
+                limit = None if exchange is None else _limit_passed(exchange.finished)
+                if limit is not None:
+                    super().set_exception(limit)  # first: the end wakes whoever waits for it
+            finally:
+                super().feed_eof()
 
         def set_exception(self, exc: Any, *args: Any, **kwargs: Any) -> None:
             exchange = _streams.get(id(self))
