@@ -38,9 +38,9 @@ from vestige.journal.writer import FSYNC_MODES, JournalWriter
 from vestige.limits import LINE_MAX, SECRETS_MET_MAX
 from vestige.record import clean
 from vestige.record.body import LongBody, body_form
-from vestige.record.line import encode
+from vestige.record.line import encode, parse_lines
 from vestige.record.redact import Redactor
-from vestige.record.types import BodyInfo, KnownRecord, Link, SpanClose, SpanOpen
+from vestige.record.types import BodyInfo, KnownRecord, Link, SpanClose, SpanOpen, Unknown
 from vestige.record.values import clean_name, inline_bytes
 from vestige.writer import PARENT_VARIABLE, Writer, arriving, join, learn_secret
 
@@ -278,18 +278,15 @@ class Recorder:
         except Exception as error:  # noqa: BLE001  # the program goes on, whatever this is
             self._emitter.fault(f"record lost: {type(error).__name__}")
 
-    def send_clean(self, *records: KnownRecord) -> None:
-        """As `_send`, several in one write, of records whose texts the redactor has cleaned already: they
-        are not scanned again. For a test suite, whose records are nothing but the names of its tests."""
-        try:
-            lines = encode(records)
-        except Exception:  # noqa: BLE001  # as above
-            lines = b""
-        if lines and len(lines) <= LINE_MAX and not self._listeners and not SINKS:
-            self._write(lines)
-            return
-        for record in records:
-            self._send(record)
+    def send_lines(self, lines: bytes) -> None:
+        """Records that are lines already, and whose texts the redactor has cleaned: they are not scanned
+        again. For a test suite, whose records are nothing but the names of its tests."""
+        self._write(lines)
+        if self._listeners or SINKS:
+            for record in parse_lines(lines)[0]:
+                assert not isinstance(record, Unknown)
+                self._tell(record)
+                self._tell_run(record, record)
 
     def _send_both(self, opened: SpanOpen, closed: SpanClose) -> None:
         """A span of one moment, in one write: the common case of `_send`, and nothing else."""

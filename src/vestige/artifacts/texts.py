@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import unquote, urlsplit
 
 from vestige.limits import MESSAGE_MAX
@@ -41,6 +41,9 @@ class Texts:
         self.redactor = Redactor()
         self.secrets = tuple(dict.fromkeys(secrets_of(environment)))
         self.redactor.add_secrets(self.secrets)
+        self._expected: frozenset[str] = frozenset()
+        """Known to be clean, as far as the redactor had learned then."""
+        self._learned = 0
 
     def share(self, redactor: Redactor | None) -> None:
         """Go on with a recorder's, which knows these secrets too, and learns those that turn up."""
@@ -48,20 +51,29 @@ class Texts:
             redactor.learn_from(self.redactor)
             self.redactor = redactor
 
+    def expect(self, names: Iterable[str]) -> None:
+        """Names that will come, asked about all at once; if one is suspicious, each by itself, as it comes."""
+        short = [name for name in names if _is_plain(name)]
+        self._learned = self.redactor.learned  # before they are asked about: a thread may teach meanwhile
+        self._expected = frozenset(short if self.redactor.are_clean(short) else ())
+
     def clean(self, text: object) -> str:
         """A text of any length. A short one is looked at exactly: no scanner need be built."""
         return self.redactor.text(clean_text(str(text)))
 
     def message(self, text: object) -> str:
         """A text of bounded length: what a line of the trace holds."""
-        if (
-            isinstance(text, str)
-            and len(text) <= _SHORT
-            and not text.startswith("base64:")
-            and self.redactor.is_clean(text)
-        ):
-            return text  # the names of tests, nearly all of them: one question instead of six
+        if isinstance(text, str):
+            if text in self._expected and self._learned == self.redactor.learned:
+                return text
+            if _is_plain(text) and self.redactor.is_clean(text):
+                return text  # the names of tests, nearly all of them: one question instead of six
         return cut(self.clean(text), MESSAGE_MAX)
+
+
+def _is_plain(text: str) -> bool:
+    """Can the redactor say at once that it is clean?"""
+    return len(text) <= _SHORT and not text.startswith("base64:")
 
 
 def secrets_of(environment: Mapping[str, str]) -> Iterator[str]:

@@ -30,6 +30,7 @@ import pytest
 from vestige.artifacts.replaying import where_of
 from vestige.artifacts.suite import Case, SuiteRecorder, SuiteWriter
 from vestige.artifacts.texts import Texts
+from vestige.artifacts.trace import json_of
 from vestige.doors import pytest_loop, pytest_replay, pytest_reports
 from vestige.doors.pytest_spans import TestSpans
 from vestige.errors import VestigeError
@@ -153,10 +154,11 @@ class BundlePlugin:
             self._suite.trace.lost += getattr(node, "workeroutput", {}).get(_LOST, 0)
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtestloop(self) -> None:
+    def pytest_runtestloop(self, session: pytest.Session) -> None:
         """All plugins are there, also those of folders with tests."""
         if self._suite is None:
             return
+        self._suite.texts.expect(item.nodeid + self._where for item in session.items)
         self._may_hold = pytest_loop.is_alone(self._config)
         if self._may_hold:
             self._config.pluginmanager.register(_Ending(self._flush))
@@ -247,8 +249,9 @@ class BundlePlugin:
         self._subtest_failed = False
         self._rerun = ""
         name = self._suite.texts.message(nodeid + self._where)
-        span_id = self._spans.begin(name, self._attempt) if self._spans is not None else ""
-        self._case = self._suite.clean_case(name, self._attempt, span_id)
+        told = json_of(name)
+        span_id = self._spans.begin(name, told, self._attempt) if self._spans is not None else ""
+        self._case = self._suite.clean_case(name, self._attempt, span_id, told)
 
     def begin_again(self, nodeid: str) -> None:
         """The same test once more."""

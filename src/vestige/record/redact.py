@@ -80,6 +80,8 @@ class Redactor:
         self._word = KeyRule(extra_keys).find if key_rules else None
         self._extra = tuple(words[-1] for words in map(words_of, extra_keys) if words)
         self._needles: tuple[str, ...] = ()
+        self.learned = 0
+        """Counts up with each lesson: what was clean before may not be any more."""
         # Reentrant: a signal's handler may register a secret, or emit, while this very thread holds it.
         self._learning = threading.RLock()
         self._hits_in: Callable[[str], list[Hit]] | None = None
@@ -109,6 +111,7 @@ class Redactor:
         if not forms:
             return
         with self._learning:
+            self.learned += 1
             # Longest first: a form may be the beginning of another.
             self._needles = tuple(sorted({*self._needles, *forms}, key=len, reverse=True))
             if self._scanner is not None:
@@ -117,6 +120,7 @@ class Redactor:
     def add_keys(self, keys: Iterable[str]) -> None:
         """From now on, what stands under these keys is a secret too."""
         with self._learning:
+            self.learned += 1
             self._extra_keys = tuple(dict.fromkeys((*self._extra_keys, *keys)))
             self._extra = tuple(words[-1] for words in map(words_of, self._extra_keys) if words)
             if self._scanner is not None:
@@ -147,6 +151,7 @@ class Redactor:
         if not other._needles:
             return
         with self._learning:
+            self.learned += 1
             needles = {*self._needles, *other._needles}
             self._needles = tuple(sorted(needles, key=len, reverse=True))
             if self._scanner is not None:
@@ -352,10 +357,14 @@ class Redactor:
     def is_clean(self, text: str) -> bool:
         """Of a suspicious record most texts are not: the scanner knows them fifty times quicker.
         Of a text that is short and not in base64: True, where `text` would give it back as it is."""
+        return self.are_clean(text)
+
+    def are_clean(self, texts: str | Sequence[str]) -> bool:
+        """Is each of them, as above?"""
         if self._scanner is None:
             return False  # not worth building one for a text
         try:
-            return not self._scanner.suspicious(msgspec.json.encode(text))
+            return not self._scanner.suspicious(msgspec.json.encode(texts))
         except UnicodeEncodeError:  # lone surrogates
             return False
 
