@@ -18,7 +18,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from vestige.errors import UsageError
 from vestige.record.mask import KEY_OWNERS, PAIR_GAPS, TOKEN_OWNERS, WORDS, words_of
@@ -37,7 +39,7 @@ NEEDLE_MAX = 64
 """Bytes of a needle that are looked for: its beginning is trace enough, and engines refuse a long one."""
 
 
-class Trace(NamedTuple):
+class Trace(msgspec.Struct, frozen=True, gc=False):
     """What a secret leaves in an encoded line."""
 
     literal: bytes
