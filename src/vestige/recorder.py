@@ -33,7 +33,6 @@ from vestige.emit.run_sinks import SINKS
 from vestige.emit.span import Span
 from vestige.errors import SettingError, UsageError
 from vestige.home import Home, get_home
-from vestige.journal.spill import write_spill
 from vestige.journal.writer import FSYNC_MODES, JournalWriter
 from vestige.limits import LINE_MAX, SECRETS_MET_MAX
 from vestige.record import clean
@@ -347,6 +346,8 @@ class Recorder:
             return f"<body lost: {type(error).__name__}>", None
 
     def _spill(self, body: LongBody, seq: int) -> BodyInfo:
+        from vestige.journal.spill import write_spill  # most programs have no such body
+
         texts = body.texts if self._redactor is None else self._redactor.stream(body.texts)
         path = self.home.spilled_body(self._emitter.writer, seq)
         info = write_spill(path, (text.encode(errors=body.errors) for text in texts))

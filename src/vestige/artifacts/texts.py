@@ -29,7 +29,7 @@ _REGISTERED_MIN = 8
 _SHORT = 500
 """Characters: less than any bound on the way."""
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_CONTROL = r"[\x00-\x1f\x7f-\x9f\u2028\u2029]"
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _CONTROL_KEPT = r"[\x00-\x08\x0b-\x1f\x7f-\x9f]"
 
@@ -109,7 +109,8 @@ def _password(url: str) -> str:
 
 def one_line(text: str) -> str:
     """A text that stays on its line and cannot steer a terminal."""
-    return _CONTROL.sub(_escaped, text)
+    # Nearly all are printable, and then the expression, which takes its time, need not be compiled.
+    return text if text.isprintable() else re.sub(_CONTROL, _escaped, text)
 
 
 def plain_lines(text: str) -> str:
