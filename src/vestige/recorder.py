@@ -35,7 +35,6 @@ from vestige.errors import SettingError, UsageError
 from vestige.home import Home, get_home
 from vestige.journal.writer import FSYNC_MODES, JournalWriter
 from vestige.limits import LINE_MAX, SECRETS_MET_MAX
-from vestige.record import clean
 from vestige.record.body import LongBody, body_form
 from vestige.record.line import encode, parse_lines
 from vestige.record.redact import Redactor
@@ -259,7 +258,9 @@ class Recorder:
             try:
                 line = encode((record,))
             except Exception:  # noqa: BLE001  # surrogates, foreign types: the slow, thorough way
-                record = clean.clean_record(record)
+                from vestige.record.clean import clean_record
+
+                record = clean_record(record)
                 line = encode((record,))
             given = record
             if self._suspicious(line):
@@ -267,7 +268,9 @@ class Recorder:
                 record = self._redactor.record(record)
                 line = encode((record,))
             if len(line) > LINE_MAX:
-                record = clean.shrink_record(record)
+                from vestige.record.clean import shrink_record
+
+                record = shrink_record(record)
                 line = encode((record,))
             self._write(line)
             if self._listeners:

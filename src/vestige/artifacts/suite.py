@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from vestige.formats.artifacts.story import Told
 
 Status = Literal["pass", "fail", "skip", "unknown"]
-
 _FOLDERS_TRIED = 1000
 """A suite that starts many times a second takes the next second that is free."""
 

@@ -93,8 +93,11 @@ class TraceWriter:
         line = TraceEvent(
             TRACE_VERSION, suite, timestamp, GAP, GAP, GAP, GAP, Counts(NUMBER, NUMBER, NUMBER, NUMBER)
         )  # fmt: skip
-        self._line = with_gaps(_encode(line)).removesuffix(b"}\n") + b"%b}\n"
-        """An event: when, its kind, case and message, the counters, and what only some have."""
+        self._begin = with_gaps(_encode(line)).removesuffix(b"}\n") + b"%b}\n"
+        """A case begins: when, the kind of event, case and message, the counters, and what only some have."""
+        line.elapsed_ms = NUMBER
+        self._go_on = with_gaps(_encode(line)).removesuffix(b"}\n") + b"%b}\n"
+        """And what comes after that: how long it has run, too, before what only some have."""
         self._forks = _forks
         self._held = b""
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
@@ -130,11 +133,15 @@ class TraceWriter:
         Texts are JSON already; so is `more`, which begins with a comma. `begun_ns`: of the case, if it has begun.
         `hold`: it is written with what comes next. For whoever knows that nothing happens before that."""
         now_ns, stamp = self.watch.read()
-        if begun_ns is not None:
-            more = b',"elapsed_ms":%d%b' % ((now_ns - begun_ns) // 1_000_000, more)
-        line = self._line % (
-            stamp, kind, case, message, self.total, self.passed, self.failed, self.skipped, more,
-        )  # fmt: skip
+        if begun_ns is None:
+            line = self._begin % (
+                stamp, kind, case, message, self.total, self.passed, self.failed, self.skipped, more,
+            )  # fmt: skip
+        else:
+            line = self._go_on % (
+                stamp, kind, case, message, self.total, self.passed, self.failed, self.skipped,
+                (now_ns - begun_ns) // 1_000_000, more,
+            )  # fmt: skip
         if hold:
             self._held += line
         else:

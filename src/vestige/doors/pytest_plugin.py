@@ -309,11 +309,10 @@ class BundlePlugin:
             if str(report.when) == "???":  # xdist: a worker died in the middle of a test
                 self._take_crash(report)
             return
-        subtest = pytest_reports.subtest_of(report)
         if outcome == "passed":
-            if subtest is not None or not self._subtest_failed:  # else the subtests have said it
-                case.passed(subtest or pytest_reports.reason_of_pass(report))
-            return
+            if not self._subtest_failed or pytest_reports.subtest_of(report) is not None:
+                case.passed(pytest_reports.message_of_pass(report))
+            return  # or the subtests have said it
         if outcome == "rerun":
             assert self._suite is not None
             self._rerun = self._suite.texts.message(pytest_reports.message_of(report)) or "rerun"
@@ -321,6 +320,7 @@ class BundlePlugin:
             self._keep_output(case, report)
             return
         if outcome == "failed":
+            subtest = pytest_reports.subtest_of(report)
             own = subtest is None and report.when == "call"
             if own and self._subtest_failed and pytest_reports.is_of_subtests(report):
                 self._keep_output(case, report, failure=False)

@@ -35,6 +35,7 @@ FAILED = "TestFailed"
 """As readers of bundles and reports name it, too; what was raised is in the message."""
 _encode = msgspec.json.Encoder().encode
 _PASSED: Attributes = {"outcome": "pass"}
+_PARENT = PARENT_VARIABLE.encode()
 _STATUS = {"pass": "ok", "skip": "ok", "fail": "error", "unknown": "interrupted"}
 
 
@@ -94,7 +95,7 @@ class TestSpans:
         self._writer = ""
         """Whose lines are prepared; else, as after a fork, they are made anew."""
         self._opening = self._passing = b""
-        self._parent = ""
+        self._parent = b""
         around = run or recorder._writer.process_span
         assert around is not None  # of a recorder that is enabled
         self._around = around
@@ -185,7 +186,7 @@ class TestSpans:
         emitter.open_spans[span_id] = now
         now._opened_ns = emitter.monotonic_ns()
         # Processes that the test starts are its own, not the session's.
-        os.environ[PARENT_VARIABLE] = self._parent + span_id
+        os.environb[_PARENT] = self._parent + span_id.encode()
         return span_id
 
     def _go_inside(self) -> None:
@@ -195,10 +196,15 @@ class TestSpans:
         now.run_id, now.parent_id, now._writer = around.run_id, around.id, writer
         self._inside = True
         if self._writer != writer:
-            self._writer, self._held = writer, b""  # in a forked child, what is held is its parent's
-            self._parent = f"{now.run_id}/"
+            self._writer, self._held = (
+                writer,
+                b"",
+            )  # in a forked child, what is held is its parent's
+            self._parent = f"{now.run_id}/".encode()
             self._opening = self._opened(NO_ATTRIBUTES)
-            closed = SpanClose(VERSION, writer, NUMBER, NUMBER, now.run_id, GAP, "ok", NUMBER, _PASSED)
+            closed = SpanClose(
+                VERSION, writer, NUMBER, NUMBER, now.run_id, GAP, "ok", NUMBER, _PASSED
+            )
             self._passing = with_gaps(_encode(closed))
 
     def _opened(self, attributes: Attributes) -> bytes:
