@@ -54,9 +54,8 @@ class Texts:
     def expect(self, names: Iterable[str]) -> None:
         """Names that will come, asked about all at once; if one is suspicious, each by itself, as it comes."""
         short = [name for name in names if _is_plain(name)]
-        self._learned = (
-            self.redactor.learned
-        )  # before they are asked about: a thread may teach meanwhile
+        # First: a thread may teach it something meanwhile.
+        self._learned = self.redactor.learned
         self._expected = frozenset(short if self.redactor.are_clean(short) else ())
 
     def clean(self, text: object) -> str:

@@ -53,6 +53,8 @@ _TEXT_MIN = 4
 
 _WINDOW = 2 * SECRET_LENGTH_MAX
 _ROUNDS_MAX = 8
+_STRETCH = 50
+"""Short texts that are looked at together."""
 _HELD_MAX = 4 * BODY_CHUNK
 _SAFE_CUTS = "\n ,;{}"
 _TEXTS = ("component", "type", "name", "message", "level", "status", "conversation_id")
@@ -357,16 +359,24 @@ class Redactor:
     def is_clean(self, text: str) -> bool:
         """Of a suspicious record most texts are not: the scanner knows them fifty times quicker.
         Of a text that is short and not in base64: True, where `text` would give it back as it is."""
-        return self.are_clean(text)
-
-    def are_clean(self, texts: str | Sequence[str]) -> bool:
-        """Is each of them, as above?"""
         if self._scanner is None:
             return False  # not worth building one for a text
         try:
-            return not self._scanner.suspicious(msgspec.json.encode(texts))
+            return not self._scanner.suspicious(msgspec.json.encode(text))
         except UnicodeEncodeError:  # lone surrogates
             return False
+
+    def are_clean(self, texts: Sequence[str]) -> bool:
+        """Is each of many? Asked of all at once: of one that is not, nothing is said.
+
+        Without a scanner they are looked at exactly, in stretches: a line's end is where any text may be
+        cut (`_SAFE_CUTS`), so what one holds by itself, it holds there too."""
+        if not all(map(str.isprintable, texts)):
+            return False  # what is no text is judged by what is around it
+        if self._scanner is not None:
+            return not self._scanner.suspicious(msgspec.json.encode(texts))
+        stretches = ("\n".join(texts[at : at + _STRETCH]) for at in range(0, len(texts), _STRETCH))
+        return not any(map(self._find, stretches))
 
     def _may_hold_secrets(self, text: str) -> bool:
         """The scanner's quick question, asked of a stretch of a long text."""
