@@ -9,6 +9,7 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -61,9 +62,19 @@ def pytest_configure(config: pytest.Config) -> None:
         else config.getoption("vestige_bundle") or config.getini("vestige_bundle")
     )
     if on:
-        from vestige.doors.pytest_plugin import BundlePlugin
+        config.pluginmanager.register(_load_plugin(config), PLUGIN)
 
-        config.pluginmanager.register(BundlePlugin(config), PLUGIN)
+
+def _load_plugin(config: pytest.Config) -> object:
+    """All that is made while modules load stays: Python need not look for garbage in it (vestige/calm.py)."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        from vestige.doors.pytest_plugin import BundlePlugin
+    finally:
+        if was_on:
+            gc.enable()
+    return BundlePlugin(config)
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from vestige.limits import (
     NAME_MAX,
     STACK_MAX,
 )
-from vestige.record.line import parse_lines
+from vestige.record.line import encode, parse_lines
 from vestige.record.mask import MARK
 from vestige.record.run import Run
 from vestige.record.types import AnyRecord, KnownRecord, Log, SpanClose, SpanOpen
@@ -177,6 +177,20 @@ def test_known_shapes_of_secrets_are_masked_without_being_told() -> None:
     assert SECRET not in str(opened)
     assert "hunter2abc" not in str(opened)
     assert opened.redacted
+
+
+def test_lines_that_are_ready_are_written_and_told(tmp_path: Path) -> None:
+    """A suite's: as they are, and whoever listens gets their records."""
+    heard: list[KnownRecord] = []
+    recorder = vestige.Recorder(tmp_path / "home", sinks=[heard.append])
+    records = (SpanOpen(1, "w", 1, 2, "r", "s", "pytest", "test", "one"), SpanClose(1, "w", 2, 3, "r", "s", "ok", 1))  # fmt: skip
+    heard.clear()
+    recorder.send_lines(encode(records))
+    recorder.close()
+    (journal,) = (tmp_path / "home/journal").glob("*.ndjson")
+
+    assert heard[:2] == list(records)
+    assert encode(records) in journal.read_bytes()
 
 
 def test_a_listener_hears_everything_after_redaction(home: Home) -> None:

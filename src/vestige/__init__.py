@@ -25,7 +25,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from vestige._version import __version__
 from vestige.emit.logger import Logger
 from vestige.emit.null import current_span
 from vestige.emit.span import Span
@@ -34,6 +33,7 @@ from vestige.record.mask import mask
 from vestige.recorder import Recorder, child_environment, default_recorder
 
 if TYPE_CHECKING:
+    from vestige._version import __version__
     from vestige.emit.ambient import trace, traced_run
     from vestige.emit.logging_bridge import LoggingHandler
     from vestige.emit.tools import tool, tool_call
@@ -71,6 +71,10 @@ def __getattr__(name: str) -> Any:
 
         found = globals()[name] = getattr(tools if name.startswith("tool") else ambient, name)
         return found
+    if name == "__version__":
+        from vestige._version import __version__
+
+        return __version__
     if name == "LoggingHandler":
         from vestige.emit.logging_bridge import LoggingHandler
 

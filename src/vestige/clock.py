@@ -48,7 +48,7 @@ class SystemClock:
         # A closure over a C function: no attribute look-ups, and atomic between threads.
         self.fraction: Callable[[], float] = generator.random
         """From 0 to 1: to spread what many machines would else do at once."""
-        self.span_id: Callable[[], str] = lambda: "%016x" % bits(64)  # noqa: UP031  # a third quicker
+        self.span_id: Callable[[], str] = lambda: bits(64).to_bytes(8, "big").hex()
         # A forked child must not repeat its parent's ids.
         os.register_at_fork(
             after_in_child=lambda: generator.seed(int.from_bytes(os.urandom(16), "big"))

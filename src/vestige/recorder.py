@@ -33,14 +33,12 @@ from vestige.emit.run_sinks import SINKS
 from vestige.emit.span import Span
 from vestige.errors import SettingError, UsageError
 from vestige.home import Home, get_home
-from vestige.journal.spill import write_spill
 from vestige.journal.writer import FSYNC_MODES, JournalWriter
 from vestige.limits import LINE_MAX, SECRETS_MET_MAX
-from vestige.record import clean
 from vestige.record.body import LongBody, body_form
-from vestige.record.line import encode
+from vestige.record.line import encode, parse_lines
 from vestige.record.redact import Redactor
-from vestige.record.types import BodyInfo, KnownRecord, Link, SpanClose, SpanOpen
+from vestige.record.types import BodyInfo, KnownRecord, Link, SpanClose, SpanOpen, Unknown
 from vestige.record.values import clean_name, inline_bytes
 from vestige.writer import PARENT_VARIABLE, Writer, arriving, join, learn_secret
 
@@ -260,7 +258,9 @@ class Recorder:
             try:
                 line = encode((record,))
             except Exception:  # noqa: BLE001  # surrogates, foreign types: the slow, thorough way
-                record = clean.clean_record(record)
+                from vestige.record.clean import clean_record
+
+                record = clean_record(record)
                 line = encode((record,))
             given = record
             if self._suspicious(line):
@@ -268,7 +268,9 @@ class Recorder:
                 record = self._redactor.record(record)
                 line = encode((record,))
             if len(line) > LINE_MAX:
-                record = clean.shrink_record(record)
+                from vestige.record.clean import shrink_record
+
+                record = shrink_record(record)
                 line = encode((record,))
             self._write(line)
             if self._listeners:
@@ -278,18 +280,15 @@ class Recorder:
         except Exception as error:  # noqa: BLE001  # the program goes on, whatever this is
             self._emitter.fault(f"record lost: {type(error).__name__}")
 
-    def send_clean(self, *records: KnownRecord) -> None:
-        """As `_send`, several in one write, of records whose texts the redactor has cleaned already: they
-        are not scanned again. For a test suite, whose records are nothing but the names of its tests."""
-        try:
-            lines = encode(records)
-        except Exception:  # noqa: BLE001  # as above
-            lines = b""
-        if lines and len(lines) <= LINE_MAX and not self._listeners and not SINKS:
-            self._write(lines)
-            return
-        for record in records:
-            self._send(record)
+    def send_lines(self, lines: bytes) -> None:
+        """Records that are lines already, and whose texts the redactor has cleaned: they are not scanned
+        again. For a test suite, whose records are nothing but the names of its tests."""
+        self._write(lines)
+        if self._listeners or SINKS:
+            for record in parse_lines(lines)[0]:
+                assert not isinstance(record, Unknown)
+                self._tell(record)
+                self._tell_run(record, record)
 
     def _send_both(self, opened: SpanOpen, closed: SpanClose) -> None:
         """A span of one moment, in one write: the common case of `_send`, and nothing else."""
@@ -350,6 +349,8 @@ class Recorder:
             return f"<body lost: {type(error).__name__}>", None
 
     def _spill(self, body: LongBody, seq: int) -> BodyInfo:
+        from vestige.journal.spill import write_spill  # most programs have no such body
+
         texts = body.texts if self._redactor is None else self._redactor.stream(body.texts)
         path = self.home.spilled_body(self._emitter.writer, seq)
         info = write_spill(path, (text.encode(errors=body.errors) for text in texts))

@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 from suites_support import assert_valid, make_project, only_bundle, run_pytest, statuses
 
+from vestige.record.line import parse_line, render_line
+from vestige.record.types import SpanOpen
+
 _MANY = """
     import os, pytest
 
@@ -162,6 +165,76 @@ _RECORDS = """
 
     def test_two():
         pass
+"""
+
+
+def test_the_spans_of_tests_are_as_their_records_would_be_written(tmp_path: Path) -> None:
+    """Key for key, and byte for byte: names of every kind, reruns, and what is held or not."""
+    project = make_project(tmp_path / "shop", _NAMES)
+    run_pytest(project, "--vestige-bundle", "art", "-p", "no:rerunfailures")
+    run_pytest(project, "--vestige-bundle", "art", "--reruns", "1")
+    journals = [path.read_bytes() for path in (tmp_path / "home/journal").glob("*.ndjson")]
+    lines = b"".join(journals).splitlines(keepends=True)
+    opened = [record for record in map(parse_line, lines) if isinstance(record, SpanOpen)]
+    tests = [record for record in opened if record.type == "test"]
+
+    assert [render_line(parse_line(line)) for line in lines] == lines
+    assert len(tests) == 11
+    assert {record.name.partition("[")[0] for record in tests} == {"test_it.py::test_name"}
+    assert sum(record.attributes == {"attempt": 2} for record in tests) == 1
+
+
+_NAMES = """
+    import pytest
+
+    @pytest.mark.parametrize("name", ['a "b"', "100 %", "%d %s", "\\u00e9 \\U0001f600", "back\\\\slash"])
+    def test_name(name):
+        assert name != "100 %"
+"""
+
+
+def test_a_secret_that_a_test_learns_is_masked_in_the_names_of_those_that_follow(tmp_path: Path) -> None:  # fmt: skip
+    """Names are asked about when the tests are known: what is learned later counts all the same."""
+    project = make_project(tmp_path / "shop", _LEARNS)
+    done = run_pytest(project, "--vestige-bundle", "art")
+    kept = [path.read_text() for path in (*only_bundle(project / "art").rglob("*"), *(tmp_path / "home").rglob("*")) if path.suffix in (".json", ".jsonl", ".ndjson", ".txt")]  # fmt: skip
+
+    assert done.returncode == 0, done.stdout
+    assert any("test_learns" in text for text in kept)
+    assert not any("hunter-of-the-west" in text for text in kept)
+
+
+_LEARNS = """
+    import pytest, vestige
+
+    def test_learns():
+        vestige.default_recorder().secret("hunter-of-the-" + "west")
+
+    @pytest.mark.parametrize("name", ["hunter-of-the-" + "west"])
+    def test_tells(name):
+        pass
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("-n", "1")])
+def test_a_process_that_a_test_starts_is_told_its_span(tmp_path: Path, options: tuple[str, ...]) -> None:  # fmt: skip
+    project = make_project(tmp_path / "shop", _STARTS)
+    done = run_pytest(project, "--vestige-bundle", "art", *options)
+
+    assert done.returncode == 0, done.stdout
+
+
+_STARTS = """
+    import os, pytest, subprocess, sys, vestige
+
+    @pytest.mark.parametrize("number", range(3))
+    def test_number(number):
+        told = "import os; print(os.environ['VESTIGE_PARENT'])"
+        span = vestige.current_span()
+        for environment in (None, os.environ.copy()):
+            done = subprocess.run([sys.executable, "-c", told], env=environment, capture_output=True, text=True)
+
+            assert done.stdout == f"{span.run_id}/{span.id}\\n"
 """
 
 

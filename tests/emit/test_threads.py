@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -136,3 +138,25 @@ def test_what_somebody_wrapped_after_us_stays() -> None:
         thread.join()
     finally:
         threading.Thread.start = original  # type: ignore[method-assign]
+
+
+_LATE = """
+import sys
+from vestige.testing import FakeRecorder
+
+with FakeRecorder() as recorder, recorder.run("r") as run:
+    assert "concurrent.futures.thread" not in sys.modules
+    from concurrent.futures import ThreadPoolExecutor
+    import vestige
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(lambda: vestige.current_span().id).result() == run.id
+assert not hasattr(ThreadPoolExecutor.submit, "_vestige")
+assert not any("vestige" in type(finder).__module__ for finder in sys.meta_path)
+"""
+
+
+def test_a_pool_that_is_imported_later_carries_spans_too() -> None:
+    """A recorder does not load what the program may never need; nothing of ours stays behind."""
+    done = subprocess.run([sys.executable, "-c", _LATE], capture_output=True, text=True)
+
+    assert done.returncode == 0, done.stderr

@@ -160,6 +160,18 @@ def test_a_text_that_the_scanner_passes_is_as_if_looked_at_closely(text: str) ->
 
 
 @settings(max_examples=600, deadline=None)
+@given(st.lists(soup, max_size=8))
+def test_texts_that_are_clean_together_are_clean_each(texts: list[str]) -> None:
+    """By a scanner and without one; a text beside others may not hide what it holds by itself."""
+    dirty = [text for text in texts if EXACT.text(text) != text and not text.startswith("base64:")]
+
+    assert not (dirty and EXACT.are_clean(texts))
+    for engine, redactor in REDACTORS.items():
+        redactor.suspicious(b"")  # there is a scanner from now on
+        assert not (dirty and redactor.are_clean(texts)), engine
+
+
+@settings(max_examples=600, deadline=None)
 @given(soup)
 def test_redacting_twice_is_redacting_once(text: str) -> None:
     once = REDACTOR.text(text)

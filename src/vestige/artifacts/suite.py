@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from vestige.formats.artifacts.story import Told
 
 Status = Literal["pass", "fail", "skip", "unknown"]
-
-_EMPTY = '""'
 _FOLDERS_TRIED = 1000
 """A suite that starts many times a second takes the next second that is free."""
 
@@ -56,7 +54,7 @@ class Case:
 
     __slots__ = ("_attachments", "_begun_ns", "_ended", "_failed", "_failures", "_json", "_passed", "_skipped", "_suite", "assertions", "duration_ms", "name", "outcome")  # fmt: skip
 
-    def __init__(self, suite: SuiteWriter, name: str, attempt: int = 1, span_id: str = "") -> None:
+    def __init__(self, suite: SuiteWriter, name: str, attempt: int, span_id: str, told: bytes) -> None:  # fmt: skip
         self._suite = suite
         self.name = name
         self.assertions = self._passed = self._failed = self._skipped = 0
@@ -66,16 +64,15 @@ class Case:
         self.outcome: Status = "unknown"
         self.duration_ms = 0
         self._ended = False
-        self._json = json_of(name)
+        self._json = told
         trace = suite.trace
-        self._begun_ns = now_ns = trace.watch.now_ns()
         if attempt == 1:
             trace.total += 1
-        more = f',"span_id":{json_of(span_id)}' if span_id else ""
+        more = b',"span_id":%b' % json_of(span_id) if span_id else b""
         if attempt > 1:
-            more += f',"attempt":{attempt}'
+            more += b',"attempt":%d' % attempt
         suite.told.append(self)
-        trace.case_event("case_start", self._json, now_ns, _EMPTY, more)
+        self._begun_ns = trace.case_event(b'"case_start"', told, b'""', more)
 
     @property
     def failures(self) -> list[str]:
@@ -103,7 +100,7 @@ class Case:
         """Something held."""
         self._passed += 1
         self._suite.trace.passed += 1
-        self._assert("assert_pass", self._clean(message) if message else "")
+        self._assert(b'"assert_pass"', self._clean(message) if message else "")
 
     def failed(self, message: object = "") -> None:
         """Something did not hold."""
@@ -112,13 +109,13 @@ class Case:
         text = self._clean(message)
         self._failures = self._failures or []
         self._failures.append(text)
-        self._assert("assert_fail", text)
+        self._assert(b'"assert_fail"', text)
 
     def skipped(self, reason: object = "") -> None:
         """Something could not be asked."""
         self._skipped += 1
         self._suite.trace.skipped += 1
-        self._assert("assert_skip", self._clean(reason))
+        self._assert(b'"assert_skip"', self._clean(reason))
 
     def note(self, message: object, kind: str = "log") -> None:
         """A line about the case, of a kind that readers need not know."""
@@ -127,17 +124,11 @@ class Case:
     def _clean(self, message: object) -> str:
         return self._suite.texts.message(message) if message else ""
 
-    def _assert(self, kind: str, text: str) -> None:
+    def _assert(self, kind: bytes, text: str) -> None:
         self.assertions = number = self.assertions + 1
-        self._write(kind, text, f',"assertion_id":"a{number}"')
-
-    def _write(self, kind: str, text: str, more: str, hold: bool = False) -> int:
-        """An event; how long the case has run, in ms."""
-        trace = self._suite.trace
-        now_ns = trace.watch.now_ns()
-        elapsed_ms = (now_ns - self._begun_ns) // 1_000_000
-        trace.case_event(kind, self._json, now_ns, json_of(text) if text else _EMPTY, f',"elapsed_ms":{elapsed_ms}{more}', hold)  # fmt: skip
-        return elapsed_ms
+        self._suite.trace.case_event(
+            kind, self._json, json_of(text), b',"assertion_id":"a%d"' % number, self._begun_ns
+        )
 
     # --- its files --------------------------------------------------------------------------
 
@@ -181,7 +172,10 @@ class Case:
         self._ended = True
         self.outcome = status = status or self.status
         text = self._clean(message) if message else ""
-        self.duration_ms = self._write("case_end", text, f',"status":"{status}"', hold)
+        now_ns = self._suite.trace.case_event(
+            b'"case_end"', self._json, json_of(text), b',"status":%b' % json_of(status), self._begun_ns, hold
+        )  # fmt: skip
+        self.duration_ms = (now_ns - self._begun_ns) // 1_000_000
 
     @property
     def ended(self) -> bool:
@@ -235,12 +229,12 @@ class SuiteWriter:
 
     def case(self, name: object) -> Case:
         """A case begins; on disk when this returns."""
-        return Case(self, self.texts.message(name))
+        return self.clean_case(self.texts.message(name))
 
-    def clean_case(self, name: str, attempt: int, span_id: str = "") -> Case:
+    def clean_case(self, name: str, attempt: int = 1, span_id: str = "", told: bytes = b"") -> Case:
         """As `case`, with a name that `texts` has cleaned. `attempt`: above 1, it is the same case
-        once more. `span_id`: of the span that records it."""
-        return Case(self, name, attempt, span_id)
+        once more. `span_id`: of the span that records it. `told`: the name as JSON, if that is known."""
+        return Case(self, name, attempt, span_id, told or json_of(name))
 
     def fixture(self, fixture_id: object) -> None:
         """A fixture that the suite uses."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import unquote, urlsplit
 
 from vestige.limits import MESSAGE_MAX
@@ -29,7 +29,7 @@ _REGISTERED_MIN = 8
 _SHORT = 500
 """Characters: less than any bound on the way."""
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_CONTROL = r"[\x00-\x1f\x7f-\x9f\u2028\u2029]"
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _CONTROL_KEPT = r"[\x00-\x08\x0b-\x1f\x7f-\x9f]"
 
@@ -41,6 +41,9 @@ class Texts:
         self.redactor = Redactor()
         self.secrets = tuple(dict.fromkeys(secrets_of(environment)))
         self.redactor.add_secrets(self.secrets)
+        self._expected: frozenset[str] = frozenset()
+        """Known to be clean, as far as the redactor had learned then."""
+        self._learned = 0
 
     def share(self, redactor: Redactor | None) -> None:
         """Go on with a recorder's, which knows these secrets too, and learns those that turn up."""
@@ -48,20 +51,30 @@ class Texts:
             redactor.learn_from(self.redactor)
             self.redactor = redactor
 
+    def expect(self, names: Iterable[str]) -> None:
+        """Names that will come, asked about all at once; if one is suspicious, each by itself, as it comes."""
+        short = [name for name in names if _is_plain(name)]
+        # First: a thread may teach it something meanwhile.
+        self._learned = self.redactor.learned
+        self._expected = frozenset(short if self.redactor.are_clean(short) else ())
+
     def clean(self, text: object) -> str:
         """A text of any length. A short one is looked at exactly: no scanner need be built."""
         return self.redactor.text(clean_text(str(text)))
 
     def message(self, text: object) -> str:
         """A text of bounded length: what a line of the trace holds."""
-        if (
-            isinstance(text, str)
-            and len(text) <= _SHORT
-            and not text.startswith("base64:")
-            and self.redactor.is_clean(text)
-        ):
-            return text  # the names of tests, nearly all of them: one question instead of six
+        if isinstance(text, str):
+            if text in self._expected and self._learned == self.redactor.learned:
+                return text
+            if _is_plain(text) and self.redactor.is_clean(text):
+                return text  # the names of tests, nearly all of them: one question instead of six
         return cut(self.clean(text), MESSAGE_MAX)
+
+
+def _is_plain(text: str) -> bool:
+    """Can the redactor say at once that it is clean?"""
+    return len(text) <= _SHORT and not text.startswith("base64:")
 
 
 def secrets_of(environment: Mapping[str, str]) -> Iterator[str]:
@@ -97,7 +110,8 @@ def _password(url: str) -> str:
 
 def one_line(text: str) -> str:
     """A text that stays on its line and cannot steer a terminal."""
-    return _CONTROL.sub(_escaped, text)
+    # Nearly all are printable, and then the expression, which takes its time, need not be compiled.
+    return text if text.isprintable() else re.sub(_CONTROL, _escaped, text)
 
 
 def plain_lines(text: str) -> str:

@@ -15,6 +15,7 @@ Elsewhere: what the events say about cases is read back in formats/artifacts/sto
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ import msgspec
 from vestige.clock import Clock
 from vestige.formats.artifacts.types import Counts, TraceEvent
 from vestige.locks import hold
+from vestige.record.gaps import GAP, NUMBER, with_gaps
 
 TRACE_VERSION = 1
 """Every era of the schema accepts it; later ones know a 2 that adds nothing which we need."""
@@ -43,9 +45,8 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def json_of(text: str) -> str:
-    """A clean text as JSON."""
-    return _encode(text).decode()
+json_of: Callable[[str], bytes] = _encode
+"""A clean text as JSON."""
 
 
 class Stopwatch:
@@ -55,22 +56,22 @@ class Stopwatch:
         self._monotonic_ns = clock.monotonic_ns
         self._ahead_ns = clock.now_ns() - clock.monotonic_ns()
         self._second_ns = -_SECOND_NS
-        self._text = ""
+        self._text = b""
 
-    def now_ns(self) -> int:
-        return self._monotonic_ns() + self._ahead_ns
-
-    def stamp(self, now_ns: int | None = None) -> str:
-        """`2026-02-10T17:00:05.123456Z`: of one length, so that texts sort as times do."""
-        if now_ns is None:
-            now_ns = self._monotonic_ns() + self._ahead_ns
+    def read(self) -> tuple[int, bytes]:
+        """Now, and as JSON: `"2026-02-10T17:00:05.123456Z"`, of one length, so that texts sort as times do."""
+        now_ns = self._monotonic_ns() + self._ahead_ns
         # A small number, which Python divides and writes several times quicker than the whole one.
         rest_ns = now_ns - self._second_ns
         if not 0 <= rest_ns < _SECOND_NS:
             second, rest_ns = divmod(now_ns, _SECOND_NS)
             self._second_ns = second * _SECOND_NS
-            self._text = f"{render_time(second)[:-1]}."
-        return f"{self._text}{str(rest_ns // 1000 + 1_000_000)[1:]}Z"
+            self._text = f'"{render_time(second)[:-1]}.'.encode()
+        return now_ns, b'%b%06dZ"' % (self._text, rest_ns // 1000)
+
+    def stamp(self) -> str:
+        """Now, as text."""
+        return self.read()[1][1:-1].decode()
 
 
 def render_time(epoch_s: int) -> str:
@@ -89,10 +90,14 @@ class TraceWriter:
         """Of what was last rendered, cases aside."""
         self._suite = suite
         self._timestamp = timestamp
-        start = _encode(
-            {"schema_version": TRACE_VERSION, "suite": suite, "run_timestamp": timestamp}
-        )
-        self._head = f'{start.decode()[:-1]},"ts":"'
+        line = TraceEvent(
+            TRACE_VERSION, suite, timestamp, GAP, GAP, GAP, GAP, Counts(NUMBER, NUMBER, NUMBER, NUMBER)
+        )  # fmt: skip
+        self._begin = with_gaps(_encode(line)).removesuffix(b"}\n") + b"%b}\n"
+        """A case begins: when, the kind of event, case and message, the counters, and what only some have."""
+        line.elapsed_ms = NUMBER
+        self._go_on = with_gaps(_encode(line)).removesuffix(b"}\n") + b"%b}\n"
+        """And what comes after that: how long it has run, too, before what only some have."""
         self._forks = _forks
         self._held = b""
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
@@ -115,18 +120,33 @@ class TraceWriter:
     def counts(self) -> Counts:
         return Counts(self.total, self.passed, self.failed, self.skipped)
 
-    def case_event(self, kind: str, case: str, now_ns: int, message: str, more: str = "", hold: bool = False) -> None:  # fmt: skip
-        """As `event`, put together by hand: three of these make a test, and structs take half of its time.
-        `case` and `message` are JSON already; so is `more`, which begins with a comma.
+    def case_event(
+        self,
+        kind: bytes,
+        case: bytes,
+        message: bytes = b'""',
+        more: bytes = b"",
+        begun_ns: int | None = None,
+        hold: bool = False,
+    ) -> int:
+        """As `event`, and when it was: three of these make a test, and structs took half of its time.
+        Texts are JSON already; so is `more`, which begins with a comma. `begun_ns`: of the case, if it has begun.
         `hold`: it is written with what comes next. For whoever knows that nothing happens before that."""
-        line = (
-            f'{self._head}{self.watch.stamp(now_ns)}","kind":"{kind}","case":{case},"message":{message},"counters":'
-            f'{{"total":{self.total},"pass":{self.passed},"fail":{self.failed},"skip":{self.skipped}}}{more}}}\n'
-        ).encode()
+        now_ns, stamp = self.watch.read()
+        if begun_ns is None:
+            line = self._begin % (
+                stamp, kind, case, message, self.total, self.passed, self.failed, self.skipped, more,
+            )  # fmt: skip
+        else:
+            line = self._go_on % (
+                stamp, kind, case, message, self.total, self.passed, self.failed, self.skipped,
+                (now_ns - begun_ns) // 1_000_000, more,
+            )  # fmt: skip
         if hold:
             self._held += line
         else:
             self.write(line)
+        return now_ns
 
     @property
     def is_own(self) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import ModuleType
 
 from vestige.emit.current import Speaker
-from vestige.wire.lazy import forget, when_imported
+from vestige.lazy import forget, when_imported
 from vestige.wire.patch import Patch
 
 _active: _Lines | None = None

@@ -26,9 +26,9 @@ def runs_once(config: pytest.Config) -> bool:
     return _only(config.hook.pytest_runtest_protocol, _RUNNER)
 
 
-def is_outermost(caller: Any, plugin: object) -> bool:
-    """Is a plugin's wrapper around those of all others? Asked each time: plugins come whenever they want."""
-    return bool(caller.get_hookimpls()[-1].plugin is plugin)
+def is_outermost(config: pytest.Config, plugin: object) -> bool:
+    """Is a plugin's wrapper around those of all others? As long as none is registered after it."""
+    return bool(config.hook.pytest_runtest_protocol.get_hookimpls()[-1].plugin is plugin)
 
 
 def _only(caller: Any, module: str) -> bool:

@@ -30,6 +30,8 @@ import pytest
 from vestige.artifacts.replaying import where_of
 from vestige.artifacts.suite import Case, SuiteRecorder, SuiteWriter
 from vestige.artifacts.texts import Texts
+from vestige.artifacts.trace import json_of
+from vestige.calm import calm
 from vestige.doors import pytest_loop, pytest_replay, pytest_reports
 from vestige.doors.pytest_spans import TestSpans
 from vestige.errors import VestigeError
@@ -53,9 +55,10 @@ class BundlePlugin:
         self._where = ""
         """Behind the name of a case, where every worker runs all of them (`--dist each`)."""
         self._attempt = 0
-        self._may_hold = False
+        self._alone = False
         """Between two tests there is nothing but pytest, and perhaps wrappers around us."""
-        self._protocol = config.hook.pytest_runtest_protocol
+        self._may_hold = False
+        """Not even wrappers."""
         self._reruns: _Reruns | None = None
         self._subtest_failed = False
         self._rerun = ""
@@ -73,10 +76,11 @@ class BundlePlugin:
         if any(session.config.getoption(name, False) for name in _NO_SESSION):
             return
         try:
-            if self._shared is not None:
-                self._start_worker(self._shared)
-            else:
-                self._start_suite()
+            with calm():
+                if self._shared is not None:
+                    self._start_worker(self._shared)
+                else:
+                    self._start_suite()
         except (OSError, VestigeError) as error:
             raise pytest.UsageError(f"vestige: {error}") from None
 
@@ -153,16 +157,22 @@ class BundlePlugin:
             self._suite.trace.lost += getattr(node, "workeroutput", {}).get(_LOST, 0)
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtestloop(self) -> None:
+    def pytest_runtestloop(self, session: pytest.Session) -> None:
         """All plugins are there, also those of folders with tests."""
         if self._suite is None:
             return
-        self._may_hold = pytest_loop.is_alone(self._config)
-        if self._may_hold:
+        self._suite.texts.expect(item.nodeid + self._where for item in session.items)
+        self._alone = pytest_loop.is_alone(self._config)
+        if self._alone:
             self._config.pluginmanager.register(_Ending(self._flush))
+        self.pytest_plugin_registered()
         if not pytest_loop.runs_once(self._config):
             self._reruns = _Reruns(self)
             self._config.pluginmanager.register(self._reruns)
+
+    def pytest_plugin_registered(self) -> None:
+        """Plugins come whenever they want, also while tests run."""
+        self._may_hold = self._alone and pytest_loop.is_outermost(self._config, self)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
@@ -226,14 +236,14 @@ class BundlePlugin:
         except BaseException as error:
             self._end_case("unknown", f"interrupted by {type(error).__name__}")
             raise
-        self._end_case(hold=self._may_hold and self._is_next(nextitem))
+        self._end_case(hold=self._is_next(nextitem))
         return result
 
     def _is_next(self, nextitem: pytest.Item | None) -> bool:
         """Is what happens next the beginning of that test?"""
-        if nextitem is None or nextitem.session.shouldfail or nextitem.session.shouldstop:
+        if not self._may_hold or nextitem is None:
             return False
-        return pytest_loop.is_outermost(self._protocol, self)
+        return not (nextitem.session.shouldfail or nextitem.session.shouldstop)
 
     def _flush(self) -> None:
         if self._suite is not None:
@@ -247,8 +257,9 @@ class BundlePlugin:
         self._subtest_failed = False
         self._rerun = ""
         name = self._suite.texts.message(nodeid + self._where)
-        span_id = self._spans.begin(name, self._attempt) if self._spans is not None else ""
-        self._case = self._suite.clean_case(name, self._attempt, span_id)
+        told = json_of(name)
+        span_id = self._spans.begin(name, told, self._attempt) if self._spans is not None else ""
+        self._case = self._suite.clean_case(name, self._attempt, span_id, told)
 
     def begin_again(self, nodeid: str) -> None:
         """The same test once more."""
@@ -290,28 +301,30 @@ class BundlePlugin:
     # --- its reports ------------------------------------------------------------------------------
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.outcome == "passed" and report.when != "call":
+        outcome: str = report.outcome  # plugins have others
+        if outcome == "passed" and report.when != "call":
             return
         case = self._case
         if case is None:
             if str(report.when) == "???":  # xdist: a worker died in the middle of a test
                 self._take_crash(report)
             return
-        outcome = cast(str, report.outcome)
+        if outcome == "passed":
+            if not self._subtest_failed or pytest_reports.subtest_of(report) is not None:
+                case.passed(pytest_reports.message_of_pass(report))
+            return  # or the subtests have said it
         if outcome == "rerun":
             assert self._suite is not None
             self._rerun = self._suite.texts.message(pytest_reports.message_of(report)) or "rerun"
             case.note(self._rerun, "case_rerun")
             self._keep_output(case, report)
             return
-        subtest = pytest_reports.subtest_of(report)
-        if subtest is None and report.when == "call" and self._subtest_failed:
-            if outcome == "passed":
-                return  # the subtests have said it
-            if outcome == "failed" and pytest_reports.is_of_subtests(report):
+        if outcome == "failed":
+            subtest = pytest_reports.subtest_of(report)
+            own = subtest is None and report.when == "call"
+            if own and self._subtest_failed and pytest_reports.is_of_subtests(report):
                 self._keep_output(case, report, failure=False)
                 return
-        if outcome == "failed":
             self._subtest_failed = subtest is not None or self._subtest_failed
             assert self._suite is not None
             message = self._suite.texts.message(pytest_reports.message_of(report))
@@ -324,8 +337,6 @@ class BundlePlugin:
             case.skipped(reason)
             if self._spans is not None:
                 self._spans.skipped(reason)
-        elif report.when == "call":
-            case.passed(subtest or pytest_reports.reason_of_pass(report))
 
     def pytest_exception_interact(self, call: Any) -> None:
         """A phase failed with an exception; not one that was expected, and no skip."""

@@ -58,8 +58,10 @@ def reason_of(report: Any) -> str:
     return str(longrepr or "")
 
 
-def reason_of_pass(report: Any) -> str:
-    """Empty, unless it was expected to fail."""
+def message_of_pass(report: Any) -> str:
+    """Empty, unless it is a subtest's, or it was expected to fail."""
+    if getattr(report, "context", None) is not None:
+        return subtest_of(report) or ""
     expected = getattr(report, "wasxfail", None)
     return "" if expected is None else f"xpass: {expected}"
 

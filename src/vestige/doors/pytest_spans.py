@@ -15,12 +15,15 @@ from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any
 
+import msgspec
+
 from vestige.emit import current
 from vestige.emit.emitter import NO_ATTRIBUTES
 from vestige.emit.exceptions import error_attributes
 from vestige.emit.logger import Logger
 from vestige.emit.null import NULL_SPAN
 from vestige.emit.span import Span
+from vestige.record.gaps import GAP, NUMBER, with_gaps
 from vestige.record.redact import Redactor
 from vestige.record.types import VERSION, Attributes, SpanClose, SpanOpen
 from vestige.recorder import Recorder
@@ -30,7 +33,9 @@ _COMPONENT = "pytest"
 _TYPE = "test"
 FAILED = "TestFailed"
 """As readers of bundles and reports name it, too; what was raised is in the message."""
+_encode = msgspec.json.Encoder().encode
 _PASSED: Attributes = {"outcome": "pass"}
+_PARENT = PARENT_VARIABLE.encode()
 _STATUS = {"pass": "ok", "skip": "ok", "fail": "error", "unknown": "interrupted"}
 
 
@@ -83,8 +88,14 @@ class TestSpans:
         self._logger = logger
         self._emitter = recorder._emitter
         self._running = False
-        self._ended: SpanClose | None = None
+        self._held = b""
         """The end of the test before, until the next one begins."""
+        self._inside = False
+        """In a test, or between two."""
+        self._writer = ""
+        """Whose lines are prepared; else, as after a fork, they are made anew."""
+        self._opening = self._passing = b""
+        self._parent = b""
         around = run or recorder._writer.process_span
         assert around is not None  # of a recorder that is enabled
         self._around = around
@@ -156,31 +167,51 @@ class TestSpans:
 
     # --- a test -----------------------------------------------------------------------------------
 
-    def begin(self, name: str, attempt: int) -> str:
-        """A test begins, by a name that the redactor has cleaned; the id of its span."""
-        now, around, emitter = self._now, self._around, self._emitter
+    def begin(self, name: str, told: bytes, attempt: int) -> str:
+        """A test begins, by a name that the redactor has cleaned, `told` as JSON; the id of its span."""
+        now, emitter = self._now, self._emitter
         if current.SPAN.get() is not self._ambient:
             current.SPAN.set(self._ambient)  # whatever the test before has left here
-        self._running = not around.muted
+        self._running = not self._around.muted
         if not self._running:
             return ""
+        if not self._inside or self._writer != emitter.writer:
+            self._go_inside()
         now.id = span_id = emitter.span_id()
-        now.name, now.type, now.component = name, _TYPE, _COMPONENT
-        now.run_id, now.parent_id, now._writer = around.run_id, around.id, emitter.writer
-        opened = SpanOpen(
-            VERSION, now._writer, next(emitter.seq), emitter.now_ns(), now.run_id, span_id, _COMPONENT,
-            _TYPE, name, now.parent_id, None, {"attempt": attempt} if attempt > 1 else NO_ATTRIBUTES,
-        )  # fmt: skip
-        ended, self._ended = self._ended, None
-        if ended is None:
-            self._recorder.send_clean(opened)
-        else:
-            self._recorder.send_clean(ended, opened)
+        now.name = name
+        line = self._opening if attempt == 1 else self._opened({"attempt": attempt})
+        line %= (next(emitter.seq), emitter.now_ns(), _encode(span_id), told)
+        held, self._held = self._held, b""
+        self._recorder.send_lines(held + line)
         emitter.open_spans[span_id] = now
         now._opened_ns = emitter.monotonic_ns()
         # Processes that the test starts are its own, not the session's.
-        os.environ[PARENT_VARIABLE] = f"{now.run_id}/{span_id}"
+        os.environb[_PARENT] = self._parent + span_id.encode()
         return span_id
+
+    def _go_inside(self) -> None:
+        """A test is next, and perhaps many more: what their spans have in common is made once."""
+        now, around, writer = self._now, self._around, self._emitter.writer
+        now.type, now.component = _TYPE, _COMPONENT
+        now.run_id, now.parent_id, now._writer = around.run_id, around.id, writer
+        self._inside = True
+        if self._writer != writer:
+            self._writer, self._held = (
+                writer,
+                b"",
+            )  # in a forked child, what is held is its parent's
+            self._parent = f"{now.run_id}/".encode()
+            self._opening = self._opened(NO_ATTRIBUTES)
+            closed = SpanClose(
+                VERSION, writer, NUMBER, NUMBER, now.run_id, GAP, "ok", NUMBER, _PASSED
+            )
+            self._passing = with_gaps(_encode(closed))
+
+    def _opened(self, attributes: Attributes) -> bytes:
+        now = self._now
+        return with_gaps(_encode(SpanOpen(
+            VERSION, now._writer, NUMBER, NUMBER, now.run_id, GAP, _COMPONENT, _TYPE, GAP, now.parent_id, None, attributes,
+        )))  # fmt: skip
 
     def skipped(self, reason: str) -> None:
         self._reason = reason
@@ -196,24 +227,28 @@ class TestSpans:
     def end(self, outcome: str, message: str = "", hold: bool = False) -> None:
         """The test is over. `hold`: that may be written with the beginning of the next."""
         now, emitter = self._now, self._emitter
-        if not self._running or now._writer != emitter.writer:
+        if not self._running or self._writer != emitter.writer:
             return  # or a forked child that came back: not its span to end
         self._running = False
         duration_ns = emitter.monotonic_ns() - now._opened_ns
         emitter.open_spans.pop(now.id, None)
-        told = _PASSED if outcome == "pass" else emitter.attributes(self._told(outcome, message))
-        self._message = self._stack = self._reason = ""
-        closed = SpanClose(
-            VERSION, now._writer, next(emitter.seq), emitter.now_ns(), now.run_id, now.id,
-            _STATUS[outcome], duration_ns, told,
-        )  # fmt: skip
-        if told is not _PASSED:
-            emitter.send(closed)  # with texts of the test's own
-        elif hold:
-            self._ended = closed
+        if outcome == "pass":
+            self._held = self._passing % (next(emitter.seq), emitter.now_ns(), _encode(now.id), duration_ns)  # fmt: skip
+            if not hold:
+                self.flush()
         else:
-            self._recorder.send_clean(closed)
-        now.stand_for(self._around)
+            told = emitter.attributes(self._told(outcome, message))
+            emitter.send(SpanClose(
+                VERSION, now._writer, next(emitter.seq), emitter.now_ns(), now.run_id, now.id,
+                _STATUS[outcome], duration_ns, told,
+            ))  # fmt: skip
+            self._leave()
+
+    def _leave(self) -> None:
+        """What happens now is in no test."""
+        self._message = self._stack = self._reason = ""
+        self._inside = False
+        self._now.stand_for(self._around)
 
     def _told(self, outcome: str, message: str) -> Attributes:
         told: Attributes = {"outcome": outcome}
@@ -229,10 +264,11 @@ class TestSpans:
         return told
 
     def flush(self) -> None:
-        """What was held, now."""
-        ended, self._ended = self._ended, None
-        if ended is not None and ended.writer == self._emitter.writer:
-            self._recorder.send_clean(ended)
+        """What was held, now; no test follows."""
+        held, self._held = self._held, b""
+        if held and self._writer == self._emitter.writer:
+            self._recorder.send_lines(held)
+            self._leave()
 
     def end_session(self, failed: bool) -> None:
         self.flush()

@@ -3,7 +3,8 @@
 A context variable follows asyncio tasks by itself, but a new thread starts with an
 empty context, and a pool's thread with that of whoever happened to start it. So, as
 long as a recorder is alive, `Thread.start` and `ThreadPoolExecutor.submit` hand the
-ambient over. Outside any span they do exactly what they did before.
+ambient over. Outside any span they do exactly what they did before. A program that has no
+pools does not load them for that.
 """
 
 from __future__ import annotations
@@ -11,10 +12,13 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 from vestige.emit import current
+from vestige.lazy import forget, when_imported
 
+_POOLS = "concurrent.futures.thread"
 _users = 0
 _lock = threading.Lock()
 _originals: list[tuple[type, str, Any]] = []
@@ -23,19 +27,13 @@ _originals: list[tuple[type, str, Any]] = []
 def install() -> None:
     """Begin to carry spans; counted, so that recorders can come and go."""
     global _users
-    pools: list[type] = []
-    try:
-        from concurrent.futures import ThreadPoolExecutor
-
-        pools.append(ThreadPoolExecutor)
-    except RuntimeError:
-        pass  # the main thread has ended: from then on it cannot be loaded, by the program either
     with _lock:
         _users += 1
-        if _users == 1:
+        first = _users == 1
+        if first:
             _wrap(threading.Thread, "start", _starting)
-            for pool in pools:
-                _wrap(pool, "submit", _submitting)
+    if first:
+        when_imported(_POOLS, _wrap_pool)
 
 
 def uninstall() -> None:
@@ -44,10 +42,17 @@ def uninstall() -> None:
     with _lock:
         _users -= 1
         if _users == 0:
+            forget(_POOLS, _wrap_pool)
             for owner, name, original in _originals:
                 if getattr(getattr(owner, name), "_vestige", False):
                     setattr(owner, name, original)
             _originals.clear()
+
+
+def _wrap_pool(module: ModuleType) -> None:
+    with _lock:
+        if _users:
+            _wrap(module.ThreadPoolExecutor, "submit", _submitting)
 
 
 def _after_fork() -> None:

@@ -9,7 +9,9 @@ says little. Who asks (`vestige stacks`) leaves a file with its question; it goe
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from vestige.clock import Clock
 
@@ -20,7 +22,7 @@ _ASK_MAX = 200
 """Bytes of a question: a run's id, and what the answer is to be known by."""
 
 
-class Due(NamedTuple):
+class Due(msgspec.Struct, frozen=True, gc=False):
     why: str
     run_id: str = ""
     """The run that is asked about; empty: all that are open."""

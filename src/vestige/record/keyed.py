@@ -112,7 +112,8 @@ def _as_text(text: str, hit: Hit) -> Hit:
     rest = _NO_TEXT.search(text, hit.low, hit.high)
     high = hit.high if rest is None else rest.start()
     value = text[hit.low : high]
-    return hit._replace(high=high, new=mask_escaped(value) if len(value) >= _TEXT_MIN else None)
+    new = mask_escaped(value) if len(value) >= _TEXT_MIN else None
+    return Hit(hit.start, hit.low, high, new, hit.rule)
 
 
 def compile_stems(extra: tuple[str, ...] = ()) -> re.Pattern[str]:

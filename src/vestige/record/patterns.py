@@ -17,13 +17,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cache
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from vestige.limits import SECRET_LENGTH_MAX
 from vestige.record.mask import mask_escaped
 
 
-class Hit(NamedTuple):
+class Hit(msgspec.Struct, frozen=True, gc=False):
     """A secret in a text."""
 
     start: int
@@ -36,7 +38,7 @@ class Hit(NamedTuple):
     rule: str
 
 
-class Rule(NamedTuple):
+class Rule(msgspec.Struct, frozen=True, gc=False):
     name: str
     hints: tuple[str, ...]
     """Every match holds one of these; none changes when the text is written as JSON."""

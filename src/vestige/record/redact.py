@@ -53,6 +53,8 @@ _TEXT_MIN = 4
 
 _WINDOW = 2 * SECRET_LENGTH_MAX
 _ROUNDS_MAX = 8
+_STRETCH = 50
+"""Short texts that are looked at together."""
 _HELD_MAX = 4 * BODY_CHUNK
 _SAFE_CUTS = "\n ,;{}"
 _TEXTS = ("component", "type", "name", "message", "level", "status", "conversation_id")
@@ -80,6 +82,8 @@ class Redactor:
         self._word = KeyRule(extra_keys).find if key_rules else None
         self._extra = tuple(words[-1] for words in map(words_of, extra_keys) if words)
         self._needles: tuple[str, ...] = ()
+        self.learned = 0
+        """Counts up with each lesson: what was clean before may not be any more."""
         # Reentrant: a signal's handler may register a secret, or emit, while this very thread holds it.
         self._learning = threading.RLock()
         self._hits_in: Callable[[str], list[Hit]] | None = None
@@ -109,6 +113,7 @@ class Redactor:
         if not forms:
             return
         with self._learning:
+            self.learned += 1
             # Longest first: a form may be the beginning of another.
             self._needles = tuple(sorted({*self._needles, *forms}, key=len, reverse=True))
             if self._scanner is not None:
@@ -117,6 +122,7 @@ class Redactor:
     def add_keys(self, keys: Iterable[str]) -> None:
         """From now on, what stands under these keys is a secret too."""
         with self._learning:
+            self.learned += 1
             self._extra_keys = tuple(dict.fromkeys((*self._extra_keys, *keys)))
             self._extra = tuple(words[-1] for words in map(words_of, self._extra_keys) if words)
             if self._scanner is not None:
@@ -147,6 +153,7 @@ class Redactor:
         if not other._needles:
             return
         with self._learning:
+            self.learned += 1
             needles = {*self._needles, *other._needles}
             self._needles = tuple(sorted(needles, key=len, reverse=True))
             if self._scanner is not None:
@@ -358,6 +365,18 @@ class Redactor:
             return not self._scanner.suspicious(msgspec.json.encode(text))
         except UnicodeEncodeError:  # lone surrogates
             return False
+
+    def are_clean(self, texts: Sequence[str]) -> bool:
+        """Is each of many? Asked of all at once: of one that is not, nothing is said.
+
+        Without a scanner they are looked at exactly, in stretches: a line's end is where any text may be
+        cut (`_SAFE_CUTS`), so what one holds by itself, it holds there too."""
+        if not all(map(str.isprintable, texts)):
+            return False  # what is no text is judged by what is around it
+        if self._scanner is not None:
+            return not self._scanner.suspicious(msgspec.json.encode(texts))
+        stretches = ("\n".join(texts[at : at + _STRETCH]) for at in range(0, len(texts), _STRETCH))
+        return not any(map(self._find, stretches))
 
     def _may_hold_secrets(self, text: str) -> bool:
         """The scanner's quick question, asked of a stretch of a long text."""

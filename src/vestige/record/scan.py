@@ -18,7 +18,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from vestige.errors import UsageError
 from vestige.record.mask import KEY_OWNERS, PAIR_GAPS, TOKEN_OWNERS, WORDS, words_of
@@ -37,7 +39,7 @@ NEEDLE_MAX = 64
 """Bytes of a needle that are looked for: its beginning is trace enough, and engines refuse a long one."""
 
 
-class Trace(NamedTuple):
+class Trace(msgspec.Struct, frozen=True, gc=False):
     """What a secret leaves in an encoded line."""
 
     literal: bytes
@@ -45,6 +47,8 @@ class Trace(NamedTuple):
     expression: bytes
     spelled: bytes = b""
     """The literal as it must be spelled, where case matters: random ids are full of `acca`."""
+    plain: bool = False
+    """The expression is the literal, and no more."""
 
 
 def make_scanner(prefer: str | None = None) -> Suspicious:
@@ -177,7 +181,12 @@ def all_traces() -> Iterable[Trace]:
 
 def _literal(text: str | bytes) -> Trace:
     literal = (text.encode() if isinstance(text, str) else text).lower()
-    return Trace(literal, b"(?i)" + re.escape(literal))
+    return Trace(literal, _any_case(literal), plain=True)
+
+
+def _any_case(literal: bytes) -> bytes:
+    # Most are one word, and `escape` takes as long as all else together.
+    return b"(?i)" + (literal if literal.isalnum() else re.escape(literal))
 
 
 def _shortest(needles: Iterable[bytes]) -> tuple[bytes, ...]:
@@ -251,8 +260,13 @@ def _hyperscan() -> tuple[Suspicious, Load]:
 
 def hints(traces: Iterable[Trace]) -> list[bytes]:
     """Plain literals, as expressions: a line without any of them has no trace."""
-    spelled = (re.escape(each.spelled) or _literal(each.literal).expression for each in traces)
-    return list(dict.fromkeys(spelled))
+    return list(dict.fromkeys(map(_hint, traces)))
+
+
+def _hint(trace: Trace) -> bytes:
+    if trace.spelled:
+        return re.escape(trace.spelled)
+    return trace.expression if trace.plain else _any_case(trace.literal)
 
 
 def _compiled(expressions: list[bytes], kept_in: Path | None) -> Suspicious:

@@ -5,7 +5,7 @@
     vestige.capture_http()                       # from here on; once is enough, twice does no harm
     with vestige.capture_http(http=True): ...    # all HTTP calls, for a while
 
-Nothing is imported for it: a client is hooked when the program has imported it (lazy.py).
+Nothing is imported for it: a client is hooked when the program has imported it (vestige/lazy.py).
 Under `vestige run` this happens by itself, unless `--no-wire` is given.
 """
 
@@ -17,7 +17,7 @@ from contextvars import ContextVar
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from vestige.wire.lazy import forget, when_imported
+from vestige.lazy import forget, when_imported
 
 if TYPE_CHECKING:
     from vestige.emit.span import Span

@@ -7,7 +7,7 @@ all that is wrong with a bundle is told at once. Only another major is another c
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -21,7 +21,7 @@ from vestige.formats.artifacts.types import SCHEMA_MAJOR, SCHEMA_NAME, Bundle
 from vestige.limits import ARTIFACT_BUNDLE_MAX, MIB
 
 
-class Listed(NamedTuple):
+class Listed(msgspec.Struct, frozen=True, gc=False):
     """A file as bundle.json lists it; None where that is no value that could be right."""
 
     at: int

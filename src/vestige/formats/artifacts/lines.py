@@ -179,21 +179,17 @@ class TraceLines(TypedLines):
         if self._strict:
             return False
         suite, timestamp = self.inventory.head.get("suite"), self.inventory.head.get("timestamp")
-        kinds = set()
         try:
-            b"".join(
-                lines
-            ).decode()  # of keys that the struct does not have, nobody looks at the bytes
+            # Of keys that the struct does not have, nobody else looks at the bytes.
+            b"".join(lines).decode()
             events = [_quick_event(line) for line in lines if line != b"\n"]
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
             return False
-        for event in events:
-            if event.suite != suite or event.run_timestamp != timestamp:
+        told = {(each.suite, each.run_timestamp, each.schema_version, each.kind) for each in events}
+        for own_suite, own_timestamp, version, _ in told:
+            if (own_suite, own_timestamp) != (suite, timestamp) or version not in self._versions:
                 return False
-            if event.schema_version not in self._versions:
-                return False
-            kinds.add(event.kind)
-        self._kinds |= kinds
+        self._kinds.update(kind for *_, kind in told)
         self.count += len(events)
         return True
 

@@ -11,7 +11,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from vestige.formats.artifacts import layout
 from vestige.formats.artifacts.schemas import Schema
@@ -20,7 +22,7 @@ SHOWN_MAX = 80
 """Characters of a wrong value in a message."""
 
 
-class Fault(NamedTuple):
+class Fault(msgspec.Struct, frozen=True, gc=False):
     pointer: str
     rule: str
     message: str

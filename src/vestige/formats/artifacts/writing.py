@@ -27,6 +27,7 @@ from vestige.formats.artifacts.tree import DirectoryTree, UnreadablePartError
 from vestige.formats.artifacts.types import Counts, Git, TraceEvent
 from vestige.formats.moments import render_time
 from vestige.limits import MIB
+from vestige.record.gaps import GAP, NUMBER, with_gaps
 from vestige.record.values import clean_text
 
 if TYPE_CHECKING:
@@ -264,15 +265,12 @@ class _Finisher:
         folder = str(facts.paths.get("artifact_dir", ""))
         again: Any = replay
         if facts.case_command is not None:
-            again = {**replay, "command": _GAP}
-        text: Any = _GAP
-        number: Any = _NUMBER
-        line = _with_gaps(
-            types.Scenario(
-                *self.name, text, text, number, number, text, text, folder, dict(diagnostics), again,
-                {"events": layout.TRACE},
-            )
+            again = {**replay, "command": GAP}
+        scenario = types.Scenario(
+            *self.name, GAP, GAP, NUMBER, NUMBER, GAP, GAP, folder, dict(diagnostics), again,
+            {"events": layout.TRACE},
         )  # fmt: skip
+        line = with_gaps(_encode(scenario))
         command = facts.case_command
         lines = []
         for case, entry in zip(self.last, cases, strict=True):
@@ -340,17 +338,6 @@ class _Finisher:
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(data)
         self.files[path] = (len(data), hashlib.sha256(data).hexdigest())
-
-
-_GAP: Final = "\0gap\0"
-_NUMBER: Final = "\0number\0"
-"""In place of what differs from line to line. Nothing that stays the same is such a text."""
-
-
-def _with_gaps(value: Any) -> bytes:
-    """A value as its line, to be filled by `%`: with JSON, and with numbers."""
-    line = _encode(value).replace(b"%", b"%%")
-    return line.replace(_encode(_GAP), b"%b").replace(_encode(_NUMBER), b"%d") + b"\n"
 
 
 def _last_attempts(cases: Sequence[Told]) -> dict[str, Told]:
