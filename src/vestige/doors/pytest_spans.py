@@ -196,10 +196,8 @@ class TestSpans:
         now.run_id, now.parent_id, now._writer = around.run_id, around.id, writer
         self._inside = True
         if self._writer != writer:
-            self._writer, self._held = (
-                writer,
-                b"",
-            )  # in a forked child, what is held is its parent's
+            self._writer = writer
+            self._held = b""  # in a forked child, what is held is its parent's
             self._parent = f"{now.run_id}/".encode()
             self._opening = self._opened(NO_ATTRIBUTES)
             closed = SpanClose(
