@@ -63,6 +63,7 @@ class FoundSpans:
         self.writer = first.writer
         self.run_id = first.run_id
         self.spans: list[WholeSpan] = []
+        self._next = first.seq
         self._numbers: dict[str, int] = {}
         self._times: list[int] = []
 
@@ -73,7 +74,15 @@ class FoundSpans:
     def make_sheets(self) -> list[NewSheet]:
         return make_sheets([text.encode() for text in self._numbers], self._times)
 
-    def add(self, opening: SpanOpen, close: SpanClose) -> None:
+    def add(self, opening: SpanOpen, close: SpanClose) -> bool:
+        """False: it is not of this run and writer, or not the next one."""
+        if (
+            opening.seq != self._next
+            or opening.writer != self.writer
+            or opening.run_id != self.run_id
+        ):
+            return False
+        self._next += 2
         attributes = opening.attributes
         if close.attributes:
             attributes = {**attributes, **close.attributes}
@@ -84,6 +93,7 @@ class FoundSpans:
                 self._hold(opening.body, opening.time_ns), self._hold(close.body, close.time_ns),
             )
         )  # fmt: skip
+        return True
 
     def _hold(self, text: str | None, time_ns: int) -> Held:
         if text is None:
@@ -107,10 +117,7 @@ def find_blocks(
     while at < len(records):
         begin = at
         found = FoundSpans(records[at])
-        while (pair := _find_whole(records, at)) and (
-            at == begin or _follows(pair[0], records[at - 1])
-        ):
-            found.add(*pair)
+        while (pair := _find_whole(records, at)) and found.add(*pair):
             at += 2
         if found.spans:
             yield records[begin:at], found
@@ -129,25 +136,19 @@ def _find_whole(records: Sequence[KnownRecord], at: int) -> tuple[SpanOpen, Span
         isinstance(opening, SpanOpen)
         and isinstance(close, SpanClose)
         and close.span_id == opening.span_id
+        and close.seq == opening.seq + 1
         and close.time_ns == opening.time_ns + close.duration_ns
-        and _follows(close, opening)
+        and close.writer == opening.writer
+        and close.run_id == opening.run_id
         and opening.type not in OWN_TYPES
-        and opening.conversation_id is None
         and not opening.links
+        and opening.conversation_id is None
         and opening.body_info is None
-        and close.body_info is None
         and opening.redacted is None
-        and close.redacted is None
         and opening.extra is None
+        and close.body_info is None
+        and close.redacted is None
         and close.extra is None
     ):
         return opening, close
     return None
-
-
-def _follows(record: KnownRecord, before: KnownRecord) -> bool:
-    return (
-        record.seq == before.seq + 1
-        and record.writer == before.writer
-        and record.run_id == before.run_id
-    )

@@ -41,12 +41,12 @@ from vestige.store.carried import Carried
 from vestige.store.nested import NestedCalls
 from vestige.store.rollups import Rollups, count_of
 from vestige.store.rows import (
-    INSERT_LOG,
-    INSERT_LOG_AT,
-    INSERT_SPAN,
-    INSERT_SPAN_AT,
+    INSERT_COMMON_SPANS,
+    INSERT_LOGS,
+    INSERT_SPANS,
     NO_BODY,
     NO_ID,
+    NO_RARE,
     NO_TEXT,
     OWN_TYPES,
     SELECT_SPAN,
@@ -55,6 +55,7 @@ from vestige.store.rows import (
     UPDATE_SPAN,
     UPDATE_WRITER,
     BodyColumns,
+    Insert,
     RunRow,
     SpanRow,
     WriterRow,
@@ -517,7 +518,7 @@ class Ingest:
             self._merge_late_openings()
             self._write_spans()
         logs = [(*row, *body) for row, body in self._logs]
-        _insert(self._connection, "logs", INSERT_LOG_AT, INSERT_LOG, logs)
+        _insert(self._connection, INSERT_LOGS, logs)
         executemany("INSERT INTO links VALUES (?, ?, ?, ?, ?)", self._links)
         executemany("INSERT OR IGNORE INTO unknown VALUES (?, ?, ?, ?)", self._unknown)
         for run in self._runs.values():
@@ -545,23 +546,36 @@ class Ingest:
 
     def _write_spans(self) -> bool:
         """False: some were there already, and nothing was written."""
-        new, changed = [], []
+        new: list[tuple[Any, ...]] = []
+        rare: list[tuple[Any, ...]] = []
+        changed = []
+        all_common = True
         for span in self._spans.values():
+            input_id, input_bytes, input_info = span.input
+            output_id, output_bytes, output_info = span.output
             row = (
                 span.run, span.number, span.span_id, span.writer, span.seq, span.parent_id,
                 span.started_ns, span.type, span.name, span.component,
                 _encode(span.attributes).decode() if span.attributes else NO_TEXT,
                 span.status, span.duration_ns, span.end_seq,
-                _encode(span.redacted).decode() if span.redacted else NO_TEXT,
-                *span.input, *span.output,
+                input_id, input_bytes, output_id, output_bytes,
             )  # fmt: skip
+            more: tuple[Any, ...] = NO_RARE
+            if span.redacted or input_info != NO_TEXT or output_info != NO_TEXT:
+                more = (_json(span.redacted), input_info, output_info)
+                all_common = False
             if span.id is None:
                 new.append(row)
+                rare.append(more)
             else:
-                changed.append((*row, span.id))
+                changed.append((*row, *more, span.id))
         self._connection.execute("SAVEPOINT spans")
         try:
-            _insert(self._connection, "spans", INSERT_SPAN_AT, INSERT_SPAN, new)
+            if all_common:
+                _insert(self._connection, INSERT_COMMON_SPANS, new)
+            else:
+                rows = [row + more for row, more in zip(new, rare, strict=True)]
+                _insert(self._connection, INSERT_SPANS, rows)
         except sqlite3.IntegrityError:
             self._connection.execute("ROLLBACK TO spans")
             return False
@@ -570,15 +584,13 @@ class Ingest:
         return True
 
 
-def _insert(
-    connection: sqlite3.Connection, table: str, first: str, others: str, rows: list[Any]
-) -> None:
+def _insert(connection: sqlite3.Connection, insert: Insert, rows: list[Any]) -> None:
     """The first row gets an id above all that ever were; the others get the next ones from SQLite,
     which is faster than giving each."""
     if rows:
-        (top,) = connection.execute(TOP.format(table=table)).fetchone()
-        connection.execute(first, (top + 1, *rows[0]))
-        connection.executemany(others, rows[1:])
+        (top,) = connection.execute(TOP.format(table=insert.table)).fetchone()
+        connection.execute(insert.first, (top + 1, *rows[0]))
+        connection.executemany(insert.others, rows[1:])
 
 
 def _get_tenant(connection: sqlite3.Connection, name: str) -> int:

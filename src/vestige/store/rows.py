@@ -7,7 +7,7 @@ batch adds to them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -103,7 +103,7 @@ class SpanRow(msgspec.Struct, gc=False):
 
 
 def load_span(row: tuple[Any, ...]) -> SpanRow:
-    *plain, redacted, in_id, in_bytes, in_info, out_id, out_bytes, out_info, span_row = row
+    *plain, in_id, in_bytes, out_id, out_bytes, redacted, in_info, out_info, span_row = row
     span = SpanRow(*plain)
     span.attributes = _decode(span.attributes) if span.attributes else {}
     span.redacted = _decode(redacted) if redacted else None
@@ -131,11 +131,30 @@ def _values(columns: str) -> str:
     return ", ".join(_value(column) for column in columns.split(", "))
 
 
-_COLUMNS = (
+class Insert(NamedTuple):
+    """The statements that insert rows: `first` also gives the row's id."""
+
+    table: str
+    first: str
+    others: str
+
+
+def _insert(table: str, columns: str) -> Insert:
+    values = _values(columns)
+    return Insert(
+        table,
+        f"INSERT INTO {table}(id, {columns}) VALUES (?, {values})",
+        f"INSERT INTO {table}({columns}) VALUES ({values})",
+    )
+
+
+_COMMON = (
     "run, number, span_id, writer, seq, parent_id, started_ns, type, name, component, attributes,"
-    " status, duration_ns, end_seq, redacted, input_body, input_bytes, input_info, output_body,"
-    " output_bytes, output_info"
+    " status, duration_ns, end_seq, input_body, input_bytes, output_body, output_bytes"
 )
+_COLUMNS = f"{_COMMON}, redacted, input_info, output_info"
+NO_RARE = (NO_TEXT, NO_TEXT, NO_TEXT)
+"""The columns of a span that hardly one has: most batches are written without."""
 SELECT_SPAN = f"SELECT {_COLUMNS}, id FROM spans WHERE span_id = ? AND run = ?"
 SELECT_ABOVE = "SELECT type, seq, status, attributes FROM spans WHERE span_id = ? AND run = ?"
 """What must be known of the span that a model call stands in."""
@@ -149,8 +168,8 @@ SELECT_INNER_ANY = SELECT_INNER.replace("spans_run", "spans_carried").replace(
     "seq IS NOT NULL", "seq >= 4294967296"
 )
 """Of all rows, where spans come in any order: see carried.py."""
-INSERT_SPAN = f"INSERT INTO spans({_COLUMNS}) VALUES ({_values(_COLUMNS)})"
-INSERT_SPAN_AT = f"INSERT INTO spans(id, {_COLUMNS}) VALUES (?, {_values(_COLUMNS)})"
+INSERT_SPANS = _insert("spans", _COLUMNS)
+INSERT_COMMON_SPANS = _insert("spans", _COMMON)
 UPDATE_SPAN = (
     "UPDATE spans SET " + ", ".join(f"{name} = {_value(name)}" for name in _COLUMNS.split(", "))
 ) + " WHERE id = ?"
@@ -158,8 +177,7 @@ _LOG_COLUMNS = (
     "run, span_id, writer, seq, time_ns, level, component, message, attributes, redacted, body,"
     " body_bytes, body_info"
 )
-INSERT_LOG = f"INSERT INTO logs({_LOG_COLUMNS}) VALUES ({_values(_LOG_COLUMNS)})"
-INSERT_LOG_AT = f"INSERT INTO logs(id, {_LOG_COLUMNS}) VALUES (?, {_values(_LOG_COLUMNS)})"
+INSERT_LOGS = _insert("logs", _LOG_COLUMNS)
 TOP = """
 SELECT max(coalesce((SELECT max(id) FROM main.{table}), 0),
   coalesce((SELECT CAST(value AS INTEGER) FROM main.facts WHERE key = '{table}_top'), 0))

@@ -151,15 +151,15 @@ def restore(ours: dict[str, Any], attributes: Attributes) -> None:
 def body_of(raw: msgspec.Raw, field: str, attributes: Attributes) -> str | None:
     """A payload field as a body; what it was, where the text alone would not tell."""
     data = bytes(raw)
+    if data.startswith((b"{", b"[")):
+        return data.decode(errors="replace")
     text = text_of(data)
     if text is None:
         return None
-    first = data[:1]
-    if first == b'"':
-        if text[:1] in _BEFORE_JSON and text.lstrip()[:1] in ("{", "[") and _is_json(text):
-            _note(attributes, PLAIN, field)
-    elif first not in (b"{", b"["):
+    if data[:1] != b'"':
         _note(attributes, JSON, field)
+    elif text[:1] in _BEFORE_JSON and text.lstrip()[:1] in ("{", "[") and _is_json(text):
+        _note(attributes, PLAIN, field)
     return text
 
 

@@ -17,6 +17,7 @@ import msgspec
 from vestige.clock import SYSTEM
 from vestige.errors import UnreadableError
 from vestige.formats.agentdbg.alive import is_dead
+from vestige.formats.agentdbg.calls import decode_call
 from vestige.formats.agentdbg.events import (
     EVENTS_FILE,
     RUN_FILE,
@@ -173,7 +174,13 @@ def read_lines(path: Path, problems: Problems) -> Iterator[Event]:
     with file:
         lines = Lines(file)
         for number, line in lines:
-            if isinstance(line, TooLong):
+            if (
+                isinstance(line, bytes)
+                and line.isascii()
+                and (call := decode_call(line)) is not None
+            ):
+                yield call  # nearly all of them: what `parse_event` would begin with
+            elif isinstance(line, TooLong):
                 problems.add(
                     name, f"line {number}", "line-too-long",
                     f"{line.size_bytes} bytes (at most {EVENT_LINE_MAX}); passed over.",
