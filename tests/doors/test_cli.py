@@ -372,7 +372,7 @@ def test_recover_finishes_what_a_dead_process_left(dead: Home) -> None:
     first, second = vestige("recover"), vestige("recover")
 
     assert first.exit_code == second.exit_code == 0
-    assert "1 interrupted runs were finished" in first.stdout
+    assert "1 interrupted run was finished" in first.stdout
     assert "doomed" in first.stdout
     assert "0 interrupted runs were finished" in second.stdout
 

@@ -127,7 +127,7 @@ def test_the_command_takes_a_run_a_folder_or_a_data_directory(tmp_path: Path) ->
         result = CliRunner().invoke(cli, ["recover", str(data / part)])
 
         assert result.exit_code == 0, result.output
-        assert result.output.startswith("1 interrupted runs were finished")
+        assert result.output.startswith("1 interrupted run was finished")
         assert json.loads((run / "run.json").read_text())["status"] == "error"
 
 

@@ -108,7 +108,7 @@ def _recover_foreign(path: Path) -> None:
 
     unfinished = list(recover_source(path))
     finished = [run for run, left in unfinished if not left]
-    click.echo(f"{len(finished)} interrupted runs were finished")
+    _say_finished(len(finished))
     for run in finished:
         click.echo(f"  {run}  vestige show {run}")
     for run, left in unfinished:
@@ -131,6 +131,12 @@ def _finish_runs(home: Home) -> None:
             for run in store.list_runs(RunFilter(failed=True))
             if run.outcome == "interrupted" and run.id not in before
         ]
-    click.echo(f"{len(finished)} interrupted runs were finished")
+    _say_finished(len(finished))
     for run in finished:
         click.echo(f"  {run.short_id}  {run.name}  vestige show {run.short_id}")
+
+
+def _say_finished(count: int) -> None:
+    from vestige.query.words import counted
+
+    click.echo(f"{counted(count, 'interrupted run')} {'was' if count == 1 else 'were'} finished")
