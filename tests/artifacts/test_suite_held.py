@@ -6,6 +6,7 @@ Each session here dies by `os._exit`, at a point where code of the user's runs: 
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,12 @@ _MANY = """
     def test_number(number):
         {body}
 """
+
+
+def run_alone(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Without the plugin that runs tests again: where it is, nothing is held."""
+    return run_pytest(project, "-p", "no:rerunfailures", *arguments)
+
 
 _DIES_IN_A_TEST = "os._exit(7) if number == 3 else None"
 _FAILS = "assert number != 2"
@@ -115,17 +122,102 @@ def test_what_was_over_is_on_disk_when_a_session_dies(tmp_path: Path, body: str,
     """In the trace and in the journal: every test that was over has its end, and no other has one."""
     project = make_project(tmp_path / "shop", _MANY.replace("{body}", body))
     (project / "conftest.py").write_text(_dedent(conftest), encoding="utf-8")
-    run_pytest(project, "-p", "no:faulthandler", "--vestige-bundle", "art", *options)
+    run_alone(project, "-p", "no:faulthandler", "--vestige-bundle", "art", *options)
     ended = [event["case"] for event in _events(only_bundle(project / "art")) if event["kind"] == "case_end"]  # fmt: skip
 
     assert ended == [f"test_it.py::test_number[{number}]" for number in range(over)]
     assert _closed(tmp_path / "home") == ended
 
 
+_DIES = "os._exit(7) if number == 2 else None"
+
+
+@pytest.mark.parametrize(
+    ("after", "conftest"),
+    [
+        pytest.param("""
+    @pytest.fixture(autouse=True)
+    def around(number):
+        yield
+        {dies}
+""", "", id="a fixture"),
+        pytest.param("""
+    @pytest.fixture(autouse=True)
+    def around(request, number):
+        request.addfinalizer(lambda: {dies})
+""", "", id="what a fixture asked for"),
+        pytest.param("""
+    def teardown_function(function):
+        os._exit(7) if "[2]" in os.environ["PYTEST_CURRENT_TEST"] else None
+""", "", id="teardown_function"),
+        pytest.param("", """
+    import os
+
+    def pytest_runtest_teardown(item):
+        os._exit(7) if "[2]" in item.nodeid else None
+""", id="a hook before it ends"),
+        pytest.param("", """
+    import os
+
+    def pytest_runtest_logfinish(nodeid):
+        os._exit(7) if "[2]" in nodeid else None
+""", id="a hook when it ended"),
+        pytest.param("", """
+    import os, pytest
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(report):
+        os._exit(7) if "[2]" in report.nodeid and report.when == "call" else None
+""", id="a hook that hears of it"),
+    ],
+)  # fmt: skip
+def test_a_pass_is_on_disk_before_anybody_tears_down(tmp_path: Path, after: str, conftest: str) -> None:  # fmt: skip
+    project = make_project(tmp_path / "shop", _MANY.replace("{body}", _PLAIN) + after.replace("{dies}", _DIES))  # fmt: skip
+    (project / "conftest.py").write_text(_dedent(conftest), encoding="utf-8")
+    run_alone(project, "-p", "no:faulthandler", "--vestige-bundle", "art")
+    kinds = [event["kind"] for event in _events(only_bundle(project / "art"))]
+
+    assert kinds.count("assert_pass") == 3
+    assert kinds[-2:] == ["case_start", "assert_pass"]
+
+
+def test_a_pass_is_on_disk_before_a_module_is_torn_down(tmp_path: Path) -> None:
+    project = make_project(tmp_path / "shop", _MANY.replace("{body}", _PLAIN) + """
+    def teardown_module():
+        os._exit(7)
+""")  # fmt: skip
+    (project / "test_more.py").write_text("def test_more(): pass\n", encoding="utf-8")
+    run_alone(project, "-p", "no:faulthandler", "--vestige-bundle", "art")
+    kinds = [event["kind"] for event in _events(only_bundle(project / "art"))]
+
+    assert kinds.count("assert_pass") == 5
+    assert kinds[-1] == "assert_pass"
+
+
+def test_the_pass_of_a_test_that_leaves_nothing_is_written_with_its_end(tmp_path: Path) -> None:
+    """Between them there is nothing but pytest: the lines are one write."""
+    project = make_project(tmp_path / "shop", """
+    import os, pytest
+    writes = []
+
+    @pytest.mark.parametrize("number", range(5))
+    def test_number(number, plain=os.write):
+        if number == 0:
+            os.write = lambda fd, data: writes.append(bytes(data)) or plain(fd, data)
+        if number == 3:
+            os.write = plain
+            mine = [data for data in writes if b'"case"' in data]
+            assert [data.count(b"\\n") for data in mine] == [3, 3, 3]
+""")  # fmt: skip
+    done = run_alone(project, "--vestige-bundle", "art")
+
+    assert done.returncode == 0, done.stdout
+
+
 @pytest.mark.parametrize("options", [(), ("-n", "1")])
 def test_when_a_test_begins_the_ends_of_those_before_it_are_on_disk(tmp_path: Path, options: tuple[str, ...]) -> None:  # fmt: skip
     project = make_project(tmp_path / "shop", _LOOKS_AT_THE_TRACE)
-    done = run_pytest(project, "--vestige-bundle", "art", *options)
+    done = run_alone(project, "--vestige-bundle", "art", *options)
 
     assert done.returncode == 0, done.stdout
 

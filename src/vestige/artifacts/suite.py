@@ -96,11 +96,11 @@ class Case:
         (self.passed if held else self.failed)(message)
         return held
 
-    def passed(self, message: object = "") -> None:
-        """Something held."""
+    def passed(self, message: object = "", *, hold: bool = False) -> None:
+        """Something held. `hold`: that is written with what comes next (pytest_loop.py)."""
         self._passed += 1
         self._suite.trace.passed += 1
-        self._assert(b'"assert_pass"', self._clean(message) if message else "")
+        self._assert(b'"assert_pass"', self._clean(message) if message else "", hold)
 
     def failed(self, message: object = "") -> None:
         """Something did not hold."""
@@ -124,10 +124,10 @@ class Case:
     def _clean(self, message: object) -> str:
         return self._suite.texts.message(message) if message else ""
 
-    def _assert(self, kind: bytes, text: str) -> None:
+    def _assert(self, kind: bytes, text: str, hold: bool = False) -> None:
         self.assertions = number = self.assertions + 1
         self._suite.trace.case_event(
-            kind, self._json, json_of(text), b',"assertion_id":"a%d"' % number, self._begun_ns
+            kind, self._json, json_of(text), b',"assertion_id":"a%d"' % number, self._begun_ns, hold
         )
 
     # --- its files --------------------------------------------------------------------------

@@ -12,6 +12,14 @@ import pytest
 
 _LOOP = "_pytest.main"
 _RUNNER = "_pytest.runner"
+_AFTER = (
+    "pytest_runtest_logreport", "pytest_report_teststatus", "pytest_runtest_teardown",
+    "pytest_fixture_post_finalizer", "pytest_runtest_makereport", "pytest_warning_recorded",
+    "pytest_runtest_logfinish",
+)  # fmt: skip
+"""Hooks from a test's report to its end."""
+_PARAMETER = "get_direct_param_fixture_func"
+"""What stands behind a test's parameter. It only gives the value."""
 
 
 def is_alone(config: pytest.Config) -> bool:
@@ -29,6 +37,26 @@ def runs_once(config: pytest.Config) -> bool:
 def is_outermost(config: pytest.Config, plugin: object) -> bool:
     """Is a plugin's wrapper around those of all others? As long as none is registered after it."""
     return bool(config.hook.pytest_runtest_protocol.get_hookimpls()[-1].plugin is plugin)
+
+
+def is_unwatched(config: pytest.Config) -> bool:
+    """Does nobody but pytest, and us, take part in what comes after a test's own code?"""
+    return all(
+        impl.function.__module__.startswith(("_pytest.", "vestige.", "vestige_pytest"))
+        for name in _AFTER
+        for impl in getattr(config.hook, name).get_hookimpls()
+    )
+
+
+def leaves_nothing(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
+    """Has a test that ran nothing to tear down, of its own or of what it stands in?"""
+    if nextitem is None or nextitem.parent is not item.parent or type(item) is not pytest.Function:
+        return False
+    try:
+        (_, *finalizers), _ = item.session._setupstate.stack[item]
+        return all(each.func.__self__.func.__name__ == _PARAMETER for each in finalizers)  # type: ignore[attr-defined]
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return False  # somebody's own, or a pytest that keeps them elsewhere
 
 
 def _only(caller: Any, module: str) -> bool:

@@ -59,6 +59,10 @@ class BundlePlugin:
         """Between two tests there is nothing but pytest, and perhaps wrappers around us."""
         self._may_hold = False
         """Not even wrappers."""
+        self._unwatched = False
+        """And nobody takes part in the end of a test."""
+        self._item: pytest.Item | None = None
+        self._nextitem: pytest.Item | None = None
         self._reruns: _Reruns | None = None
         self._subtest_failed = False
         self._rerun = ""
@@ -173,6 +177,7 @@ class BundlePlugin:
     def pytest_plugin_registered(self) -> None:
         """Plugins come whenever they want, also while tests run."""
         self._may_hold = self._alone and pytest_loop.is_outermost(self._config, self)
+        self._unwatched = self._may_hold and pytest_loop.is_unwatched(self._config)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
@@ -228,6 +233,7 @@ class BundlePlugin:
             self._names = names
             self._note_fixtures(item, names)
         self._attempt = 0
+        self._item, self._nextitem = item, nextitem
         self._begin_case(item.nodeid)
         if self._reruns is not None:
             self._reruns.fresh = True
@@ -311,7 +317,7 @@ class BundlePlugin:
             return
         if outcome == "passed":
             if not self._subtest_failed or pytest_reports.subtest_of(report) is not None:
-                case.passed(pytest_reports.message_of_pass(report))
+                case.passed(pytest_reports.message_of_pass(report), hold=self._is_over(report))
             return  # or the subtests have said it
         if outcome == "rerun":
             assert self._suite is not None
@@ -337,6 +343,12 @@ class BundlePlugin:
             case.skipped(reason)
             if self._spans is not None:
                 self._spans.skipped(reason)
+
+    def _is_over(self, report: pytest.TestReport) -> bool:
+        """After this report, is the beginning of the next test what happens next, pytest's own work aside?"""
+        if not self._unwatched or type(report) is not pytest.TestReport or self._item is None:
+            return False  # a subtest has its own kind of report
+        return pytest_loop.leaves_nothing(self._item, self._nextitem) and self._is_next(self._nextitem)  # fmt: skip
 
     def pytest_exception_interact(self, call: Any) -> None:
         """A phase failed with an exception; not one that was expected, and no skip."""
