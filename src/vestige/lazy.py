@@ -1,6 +1,7 @@
-"""Do something to a module once the program imports it, and nothing before.
+"""Nothing is loaded before it is needed: not by us, and not for us.
 
-    when_imported("httpx", install)
+    when_imported("httpx", install)                     # do something to a module once the program imports it
+    __getattr__ = names_in(__name__, {"Case": "suite"}) # names of a package, from modules loaded when asked for
 
 A program that never imports `httpx` pays for one more entry in `sys.meta_path` and nothing
 else. The module's loader, spec and name stay its own: only the end of its execution is seen.
@@ -9,7 +10,7 @@ else. The module's loader, spec and name stay its own: only the end of its execu
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +64,19 @@ class _Finder:
 
 
 _finder = _Finder()
+
+
+def names_in(package: str, where: Mapping[str, str]) -> Callable[[str], Any]:
+    """A package's `__getattr__`: each name from the module of it that has it."""
+
+    def find(name: str) -> Any:
+        if name not in where:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        return getattr(import_module(f"{package}.{where[name]}"), name)
+
+    return find
 
 
 def when_imported(name: str, do: Do) -> None:

@@ -11,9 +11,10 @@ Elsewhere: the format and its rules in formats/artifacts; pytest in doors/pytest
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from vestige.errors import InvalidSuiteError
+from vestige.lazy import names_in
 
 if TYPE_CHECKING:
     from vestige.artifacts.github import write_step_summary
@@ -32,21 +33,16 @@ __all__ = [
     "write_step_summary",
 ]
 
-_WHERE = {
-    "Case": "suite",
-    "Recovered": "recovering",
-    "Replay": "replaying",
-    "SuiteRecorder": "suite",
-    "SuiteWriter": "suite",
-    "recover": "recovering",
-    "write_step_summary": "github",
-}
-
-
-def __getattr__(name: str) -> Any:
-    # When it is asked for: a test session needs the half of it, and all of it in a few milliseconds.
-    if name not in _WHERE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
+# A test session needs the half of it, and all of it in a few milliseconds.
+__getattr__ = names_in(
+    __name__,
+    {
+        "Case": "suite",
+        "Recovered": "recovering",
+        "Replay": "replaying",
+        "SuiteRecorder": "suite",
+        "SuiteWriter": "suite",
+        "recover": "recovering",
+        "write_step_summary": "github",
+    },
+)

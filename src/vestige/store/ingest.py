@@ -26,7 +26,6 @@ from vestige.record.tenant import DEFAULT_TENANT, is_tenant
 from vestige.record.types import (
     OWN_COMPONENT,
     AnyRecord,
-    Attributes,
     BodyInfo,
     Link,
     Log,
@@ -40,25 +39,19 @@ from vestige.store.bodies import Bodies
 from vestige.store.carried import Carried
 from vestige.store.nested import NestedCalls
 from vestige.store.rollups import Rollups, count_of
+from vestige.store.row_writer import insert, write_runs, write_spans, write_writers
 from vestige.store.rows import (
-    INSERT_COMMON_SPANS,
     INSERT_LOGS,
-    INSERT_SPANS,
     NO_BODY,
     NO_ID,
-    NO_RARE,
     NO_TEXT,
     OWN_TYPES,
     SELECT_SPAN,
-    TOP,
-    UPDATE_RUN,
-    UPDATE_SPAN,
-    UPDATE_WRITER,
     BodyColumns,
-    Insert,
     RunRow,
     SpanRow,
     WriterRow,
+    json_of,
     load_span,
 )
 from vestige.store.seen import SeenSet
@@ -327,7 +320,7 @@ class Ingest:
             body = self._body(record)
         row = (
             run.id, record.span_id, writer.id, record.seq, record.time_ns, record.level,
-            record.component, record.message, _json(record.attributes), _json(record.redacted),
+            record.component, record.message, json_of(record.attributes), json_of(record.redacted),
         )  # fmt: skip
         self._logs.append((row, body))
         self._tell_time(run, writer, record.time_ns)
@@ -512,85 +505,17 @@ class Ingest:
 
     def write(self) -> None:
         """All rows, in a few statements."""
-        execute, executemany = self._connection.execute, self._connection.executemany
+        connection = self._connection
         self._keep_bodies()
-        if not self._write_spans():
+        if not write_spans(connection, self._spans.values()):
             self._merge_late_openings()
-            self._write_spans()
-        logs = [(*row, *body) for row, body in self._logs]
-        _insert(self._connection, INSERT_LOGS, logs)
-        executemany("INSERT INTO links VALUES (?, ?, ?, ?, ?)", self._links)
-        executemany("INSERT OR IGNORE INTO unknown VALUES (?, ?, ?, ?)", self._unknown)
-        for run in self._runs.values():
-            # What was said of it may be otherwise now, even where no count of it has changed.
-            execute("DELETE FROM findings WHERE run = ?", (run.id,))
-            # The names are ours, from _root_opened and _ended, never a caller's.
-            names = "".join(f", {name} = ?" for name in run.changes)
-            execute(
-                UPDATE_RUN.format(names),
-                (
-                    run.last_ns, run.spans, run.logs, run.errors, run.own,
-                    min(run.input_tokens, SUM_MAX), min(run.output_tokens, SUM_MAX),
-                    *run.changes.values(), run.id,
-                ),
-            )  # fmt: skip
-        for writer in self._writers.values():
-            execute(
-                UPDATE_WRITER,
-                (
-                    writer.seen.render(), writer.last_ns, min(writer.dropped, SUM_MAX), writer.pid,
-                    writer.supervisor, writer.process_span, writer.ended, writer.id,
-                ),
-            )  # fmt: skip
-        self._rollups.write(self._connection)
-
-    def _write_spans(self) -> bool:
-        """False: some were there already, and nothing was written."""
-        new: list[tuple[Any, ...]] = []
-        rare: list[tuple[Any, ...]] = []
-        changed = []
-        all_common = True
-        for span in self._spans.values():
-            input_id, input_bytes, input_info = span.input
-            output_id, output_bytes, output_info = span.output
-            row = (
-                span.run, span.number, span.span_id, span.writer, span.seq, span.parent_id,
-                span.started_ns, span.type, span.name, span.component,
-                _encode(span.attributes).decode() if span.attributes else NO_TEXT,
-                span.status, span.duration_ns, span.end_seq,
-                input_id, input_bytes, output_id, output_bytes,
-            )  # fmt: skip
-            more: tuple[Any, ...] = NO_RARE
-            if span.redacted or input_info != NO_TEXT or output_info != NO_TEXT:
-                more = (_json(span.redacted), input_info, output_info)
-                all_common = False
-            if span.id is None:
-                new.append(row)
-                rare.append(more)
-            else:
-                changed.append((*row, *more, span.id))
-        self._connection.execute("SAVEPOINT spans")
-        try:
-            if all_common:
-                _insert(self._connection, INSERT_COMMON_SPANS, new)
-            else:
-                rows = [row + more for row, more in zip(new, rare, strict=True)]
-                _insert(self._connection, INSERT_SPANS, rows)
-        except sqlite3.IntegrityError:
-            self._connection.execute("ROLLBACK TO spans")
-            return False
-        self._connection.executemany(UPDATE_SPAN, changed)
-        self._connection.execute("RELEASE spans")
-        return True
-
-
-def _insert(connection: sqlite3.Connection, insert: Insert, rows: list[Any]) -> None:
-    """The first row gets an id above all that ever were; the others get the next ones from SQLite,
-    which is faster than giving each."""
-    if rows:
-        (top,) = connection.execute(TOP.format(table=insert.table)).fetchone()
-        connection.execute(insert.first, (top + 1, *rows[0]))
-        connection.executemany(insert.others, rows[1:])
+            write_spans(connection, self._spans.values())
+        insert(connection, INSERT_LOGS, [(*row, *body) for row, body in self._logs])
+        connection.executemany("INSERT INTO links VALUES (?, ?, ?, ?, ?)", self._links)
+        connection.executemany("INSERT OR IGNORE INTO unknown VALUES (?, ?, ?, ?)", self._unknown)
+        write_runs(connection, self._runs.values())
+        write_writers(connection, self._writers.values())
+        self._rollups.write(connection)
 
 
 def _get_tenant(connection: sqlite3.Connection, name: str) -> int:
@@ -614,10 +539,6 @@ _OPENING = (
     "writer", "seq", "parent_id", "started_ns", "type", "name", "component", "input",
 )  # fmt: skip
 """What a span knows from its opening."""
-
-
-def _json(value: Attributes | dict[str, int] | None) -> str:
-    return _encode(value).decode() if value else NO_TEXT
 
 
 def _add_counts(span: SpanRow, counts: dict[str, int]) -> None:

@@ -6,7 +6,7 @@ batch adds to them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -15,6 +15,7 @@ from vestige.limits import SUM_MAX
 from vestige.store.seen import SeenSet
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
+_encode = msgspec.json.Encoder().encode
 
 BodyColumns = Sequence[int | str | None]
 """Body id, size, and a note if it was cut or lost. A list while its body waits to be kept."""
@@ -111,6 +112,11 @@ def load_span(row: tuple[Any, ...]) -> SpanRow:
     span.output = (out_id, out_bytes, out_info)
     span.id = span_row
     return span
+
+
+def json_of(value: Mapping[str, Any] | None) -> str:
+    """Attributes or counts as their column holds them."""
+    return _encode(value).decode() if value else NO_TEXT
 
 
 _EMPTY = {

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from vestige.lazy import names_in
 
 if TYPE_CHECKING:
     from vestige.transfer.exporting import export_run, hash_key, run_to_write
@@ -26,27 +28,22 @@ __all__ = [
     "split_source",
 ]
 
-_WHERE = {
-    "Imported": "importing",
-    "add_note": "noting",
-    "check_source": "importing",
-    "export_run": "exporting",
-    "hash_key": "exporting",
-    "import_path": "importing",
-    "is_source": "opening",
-    "open_ids": "opening",
-    "open_path": "opening",
-    "open_tenant": "opening",
-    "recover_source": "importing",
-    "run_to_write": "exporting",
-    "split_source": "opening",
-}
-
-
-def __getattr__(name: str) -> Any:
-    # When it is asked for: to open something is to load all that answers questions about it.
-    if name not in _WHERE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
+# To open something is to load all that answers questions about it.
+__getattr__ = names_in(
+    __name__,
+    {
+        "Imported": "importing",
+        "add_note": "noting",
+        "check_source": "importing",
+        "export_run": "exporting",
+        "hash_key": "exporting",
+        "import_path": "importing",
+        "is_source": "opening",
+        "open_ids": "opening",
+        "open_path": "opening",
+        "open_tenant": "opening",
+        "recover_source": "importing",
+        "run_to_write": "exporting",
+        "split_source": "opening",
+    },
+)
