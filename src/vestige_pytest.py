@@ -10,7 +10,9 @@ PYTEST_DONT_REWRITE
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Callable
+from importlib.machinery import ModuleSpec, PathFinder
 from typing import Any
 
 import pytest
@@ -67,6 +69,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def _load_plugin(config: pytest.Config) -> object:
     """All that is made while modules load stays: Python need not look for garbage in it (vestige/calm.py)."""
+    sys.meta_path.insert(0, _AsTheyAre)
+    config.add_cleanup(_AsTheyAre.leave)
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -75,6 +79,21 @@ def _load_plugin(config: pytest.Config) -> object:
         if was_on:
             gc.enable()
     return BundlePlugin(config)
+
+
+class _AsTheyAre:
+    """Finds our modules before pytest does. It would rewrite the assertions of all that is installed with
+    a plugin, and ask of everything else whether it has tests."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        ours = name.partition(".")[0] == "vestige"
+        return PathFinder.find_spec(name, path, target) if ours else None
+
+    @classmethod
+    def leave(cls) -> None:
+        if cls in sys.meta_path:  # whoever runs a session inside of another may have cleared it
+            sys.meta_path.remove(cls)
 
 
 @pytest.fixture

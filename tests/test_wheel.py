@@ -185,3 +185,18 @@ def test_pytest_finds_the_plugin_and_it_is_quiet(installed: Path, tmp_path: Path
         assert "warning" not in done.stdout.lower()
 
     assert len(list(tmp_path.glob("art/*/*/bundle.json"))) == 2
+
+
+def test_pytest_leaves_our_modules_as_they_are(installed: Path, tmp_path: Path) -> None:
+    """It takes an installed package with a plugin for tests, and would rewrite every assertion in it."""
+    (tmp_path / "test_it.py").write_text(
+        "import sys\n"
+        "def test_loaders():\n"
+        "    ours = [module for name, module in sys.modules.items() if name.startswith('vestige.')]\n"
+        "    assert 'vestige.artifacts.suite' in sys.modules\n"
+        "    assert {type(module.__loader__).__name__ for module in ours} == {'SourceFileLoader'}\n"
+    )
+    session = ["-m", "pytest", "-p", "no:cacheprovider", "--vestige-bundle", "art"]
+    done = run(installed, tmp_path, *session)
+
+    assert done.returncode == 0, done.stdout

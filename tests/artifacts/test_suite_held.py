@@ -214,6 +214,73 @@ def test_the_pass_of_a_test_that_leaves_nothing_is_written_with_its_end(tmp_path
     assert done.returncode == 0, done.stdout
 
 
+def test_what_is_told_late_stands_where_it_belongs(tmp_path: Path) -> None:
+    """A test's pass and end come before all that is told of the next, and tell when they were."""
+    project = make_project(tmp_path / "shop", _FIXTURES_IN_TURN)
+    done = run_alone(project, "--vestige-bundle", "art")
+    events = _events(only_bundle(project / "art"))
+    times = [event["ts"] for event in events]
+    lasted = {event["case"].partition("::")[2]: event["elapsed_ms"] for event in events if event["kind"] == "case_end"}  # fmt: skip
+
+    assert done.returncode == 0, done.stdout
+    assert [event["kind"] for event in events] == [
+        "suite_start",
+        *("case_start", "assert_pass", "case_end"),
+        *("fixture", "case_start", "assert_pass", "case_end"),
+        *("case_start", "assert_pass", "case_end"),
+        "suite_end",
+    ]
+    assert times == sorted(times)
+    assert lasted["test_slow"] >= 50 > lasted["test_last"]
+
+
+_FIXTURES_IN_TURN = """
+    import pytest, time
+
+    @pytest.fixture
+    def basket():
+        return []
+
+    def test_plain():
+        pass
+
+    def test_slow(basket):
+        time.sleep(0.05)
+
+    def test_last():
+        pass
+"""
+
+
+def test_a_test_that_fails_after_it_passed_is_told_as_both(tmp_path: Path) -> None:
+    """It had nothing to tear down; but who looks on as Python runs can break anything."""
+    project = make_project(tmp_path / "shop", _BREAKS_THE_TEARDOWN)
+    done = run_alone(project, "--vestige-bundle", "art")
+    bundle = only_bundle(project / "art")
+    told = [(event["kind"], event.get("status")) for event in _events(bundle) if "broken" in event["case"]]  # fmt: skip
+
+    assert done.returncode == 1
+    assert_valid(bundle)
+    assert [kind for kind, _ in told if kind != "attachment"] == ["case_start", "assert_pass", "assert_fail", "case_end"]  # fmt: skip
+    assert told[-1][1] == "fail"
+
+
+_BREAKS_THE_TEARDOWN = """
+    import sys
+
+    def test_broken():
+        def look_on(frame, event, argument):
+            if event == "call" and frame.f_code.co_name == "teardown_exact":
+                sys.setprofile(None)
+                raise RuntimeError("not torn down")
+
+        sys.setprofile(look_on)
+
+    def test_after():
+        pass
+"""
+
+
 @pytest.mark.parametrize("options", [(), ("-n", "1")])
 def test_when_a_test_begins_the_ends_of_those_before_it_are_on_disk(tmp_path: Path, options: tuple[str, ...]) -> None:  # fmt: skip
     project = make_project(tmp_path / "shop", _LOOKS_AT_THE_TRACE)

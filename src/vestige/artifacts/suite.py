@@ -52,7 +52,7 @@ _FOLDERS_TRIED = 1000
 class Case:
     """A case that is running. Made by `case` of a suite; a context manager."""
 
-    __slots__ = ("_attachments", "_begun_ns", "_ended", "_failed", "_failures", "_json", "_passed", "_skipped", "_suite", "assertions", "duration_ms", "name", "outcome")  # fmt: skip
+    __slots__ = ("_attachments", "_begun_ns", "_ended", "_failed", "_failures", "_json", "_passed", "_skipped", "_suite", "assertions", "duration_ms", "name", "now_ns", "outcome")  # fmt: skip
 
     def __init__(self, suite: SuiteWriter, name: str, attempt: int, span_id: str, told: bytes) -> None:  # fmt: skip
         self._suite = suite
@@ -66,6 +66,8 @@ class Case:
         self._ended = False
         self._json = told
         trace = suite.trace
+        self.now_ns = trace.watch.now_ns
+        """This moment, in monotonic time."""
         if attempt == 1:
             trace.total += 1
         more = b',"span_id":%b' % json_of(span_id) if span_id else b""
@@ -96,11 +98,11 @@ class Case:
         (self.passed if held else self.failed)(message)
         return held
 
-    def passed(self, message: object = "", *, hold: bool = False) -> None:
-        """Something held. `hold`: that is written with what comes next (pytest_loop.py)."""
+    def passed(self, message: object = "", *, at_ns: int | None = None) -> None:
+        """Something held. `at_ns`: when, if not now, as `now_ns` has it."""
         self._passed += 1
         self._suite.trace.passed += 1
-        self._assert(b'"assert_pass"', self._clean(message) if message else "", hold)
+        self._assert(b'"assert_pass"', self._clean(message) if message else "", at_ns)
 
     def failed(self, message: object = "") -> None:
         """Something did not hold."""
@@ -124,10 +126,15 @@ class Case:
     def _clean(self, message: object) -> str:
         return self._suite.texts.message(message) if message else ""
 
-    def _assert(self, kind: bytes, text: str, hold: bool = False) -> None:
+    def _assert(self, kind: bytes, text: str, at_ns: int | None = None) -> None:
         self.assertions = number = self.assertions + 1
         self._suite.trace.case_event(
-            kind, self._json, json_of(text), b',"assertion_id":"a%d"' % number, self._begun_ns, hold
+            kind,
+            self._json,
+            json_of(text),
+            b',"assertion_id":"a%d"' % number,
+            self._begun_ns,
+            at_ns,
         )
 
     # --- its files --------------------------------------------------------------------------
@@ -164,18 +171,28 @@ class Case:
             return "fail"
         return "skip" if self._skipped and not self._passed else "pass"
 
-    def end(self, status: Status | None = None, message: object = "", *, hold: bool = False) -> None:  # fmt: skip
-        """The case is over. What the assertions say stands, unless told otherwise.
-        `hold`: that may be written with what comes next (TraceWriter.case_event)."""
+    def end(self, status: Status | None = None, message: object = "", *, at_ns: int | None = None, hold: bool = False) -> None:  # fmt: skip
+        """The case is over. What the assertions say stands, unless told otherwise. `at_ns`: as above.
+        `hold`: it may be written with what comes next, for nothing happens before that."""
         if self._ended:
             return
         self._ended = True
         self.outcome = status = status or self.status
         text = self._clean(message) if message else ""
         now_ns = self._suite.trace.case_event(
-            b'"case_end"', self._json, json_of(text), b',"status":%b' % json_of(status), self._begun_ns, hold
+            b'"case_end"', self._json, json_of(text), b',"status":%b' % json_of(status), self._begun_ns, at_ns, hold
         )  # fmt: skip
         self.duration_ms = (now_ns - self._begun_ns) // 1_000_000
+
+    def end_passed(self, passed_ns: int, ended_ns: int, *, hold: bool) -> None:
+        """That it passed, then, and was over, then, is all that is told of it. `hold`: as above."""
+        self._ended = True
+        self.outcome = "pass"
+        self.assertions = self._passed = 1
+        self.duration_ms = (ended_ns - self._begun_ns) // 1_000_000
+        trace = self._suite.trace
+        trace.passed += 1
+        trace.pass_and_end(self._json, self._begun_ns, passed_ns, ended_ns, hold)
 
     @property
     def ended(self) -> bool:

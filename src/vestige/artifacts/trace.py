@@ -53,25 +53,25 @@ class Stopwatch:
     """Wall time that never steps back: the clock is read once, then monotonic time is added."""
 
     def __init__(self, clock: Clock) -> None:
-        self._monotonic_ns = clock.monotonic_ns
+        self.now_ns = clock.monotonic_ns
+        """This moment, in monotonic time."""
         self._ahead_ns = clock.now_ns() - clock.monotonic_ns()
         self._second_ns = -_SECOND_NS
         self._text = b""
 
-    def read(self) -> tuple[int, bytes]:
-        """Now, and as JSON: `"2026-02-10T17:00:05.123456Z"`, of one length, so that texts sort as times do."""
-        now_ns = self._monotonic_ns() + self._ahead_ns
+    def render(self, moment_ns: int) -> bytes:
+        """A moment as JSON: `"2026-02-10T17:00:05.123456Z"`, of one length, so that texts sort as times do."""
         # A small number, which Python divides and writes several times quicker than the whole one.
-        rest_ns = now_ns - self._second_ns
+        rest_ns = moment_ns - self._second_ns
         if not 0 <= rest_ns < _SECOND_NS:
-            second, rest_ns = divmod(now_ns, _SECOND_NS)
-            self._second_ns = second * _SECOND_NS
+            second, rest_ns = divmod(moment_ns + self._ahead_ns, _SECOND_NS)
+            self._second_ns = moment_ns - rest_ns
             self._text = f'"{render_time(second)[:-1]}.'.encode()
-        return now_ns, b'%b%06dZ"' % (self._text, rest_ns // 1000)
+        return b'%b%06dZ"' % (self._text, rest_ns // 1000)
 
     def stamp(self) -> str:
         """Now, as text."""
-        return self.read()[1][1:-1].decode()
+        return self.render(self.now_ns())[1:-1].decode()
 
 
 def render_time(epoch_s: int) -> str:
@@ -98,6 +98,12 @@ class TraceWriter:
         line.elapsed_ms = NUMBER
         self._go_on = with_gaps(_encode(line)).removesuffix(b"}\n") + b"%b}\n"
         """And what comes after that: how long it has run, too, before what only some have."""
+        passed, ended = (
+            msgspec.structs.replace(line, kind=kind, message="", **more)
+            for kind, more in (("assert_pass", {"assertion_id": "a1"}), ("case_end", {"status": "pass"}))
+        )  # fmt: skip
+        self._pass_and_end = with_gaps(_encode(passed)) + with_gaps(_encode(ended))
+        """Of a case of which nothing else is told: when, its name, the counters, how long it has run; twice."""
         self._forks = _forks
         self._held = b""
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
@@ -127,12 +133,14 @@ class TraceWriter:
         message: bytes = b'""',
         more: bytes = b"",
         begun_ns: int | None = None,
+        at_ns: int | None = None,
         hold: bool = False,
     ) -> int:
         """As `event`, and when it was: three of these make a test, and structs took half of its time.
         Texts are JSON already; so is `more`, which begins with a comma. `begun_ns`: of the case, if it has begun.
-        `hold`: it is written with what comes next. For whoever knows that nothing happens before that."""
-        now_ns, stamp = self.watch.read()
+        `at_ns`: when it was, if not now. `hold`: it is written with what comes next."""
+        now_ns = self.watch.now_ns() if at_ns is None else at_ns
+        stamp = self.watch.render(now_ns)
         if begun_ns is None:
             line = self._begin % (
                 stamp, kind, case, message, self.total, self.passed, self.failed, self.skipped, more,
@@ -142,11 +150,24 @@ class TraceWriter:
                 stamp, kind, case, message, self.total, self.passed, self.failed, self.skipped,
                 (now_ns - begun_ns) // 1_000_000, more,
             )  # fmt: skip
-        if hold:
-            self._held += line
-        else:
-            self.write(line)
+        self._write_or_hold(line, hold)
         return now_ns
+
+    def pass_and_end(self, case: bytes, begun_ns: int, passed_ns: int, ended_ns: int, hold: bool) -> None:  # fmt: skip
+        """All that is told of most cases, once they have begun. `hold`: as above."""
+        render = self.watch.render
+        counts = self.total, self.passed, self.failed, self.skipped
+        lines = self._pass_and_end % (
+            render(passed_ns), case, *counts, (passed_ns - begun_ns) // 1_000_000,
+            render(ended_ns), case, *counts, (ended_ns - begun_ns) // 1_000_000,
+        )  # fmt: skip
+        self._write_or_hold(lines, hold)
+
+    def _write_or_hold(self, lines: bytes, hold: bool) -> None:
+        if hold:
+            self._held += lines
+        else:
+            self.write(lines)
 
     @property
     def is_own(self) -> bool:

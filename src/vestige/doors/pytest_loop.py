@@ -18,7 +18,7 @@ _AFTER = (
     "pytest_runtest_logfinish",
 )  # fmt: skip
 """Hooks from a test's report to its end."""
-_PARAMETER = "get_direct_param_fixture_func"
+_PARAMETERS = frozenset(("get_direct_param_fixture_func",))
 """What stands behind a test's parameter. It only gives the value."""
 
 
@@ -53,8 +53,9 @@ def leaves_nothing(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
     if nextitem is None or nextitem.parent is not item.parent or type(item) is not pytest.Function:
         return False
     try:
-        (_, *finalizers), _ = item.session._setupstate.stack[item]
-        return all(each.func.__self__.func.__name__ == _PARAMETER for each in finalizers)  # type: ignore[attr-defined]
+        finalizers, _ = item.session._setupstate.stack[item]
+        others = finalizers[1:]  # the first is its own `teardown`
+        return {each.func.__self__.func.__name__ for each in others} <= _PARAMETERS  # type: ignore[attr-defined]
     except (AttributeError, KeyError, TypeError, ValueError):
         return False  # somebody's own, or a pytest that keeps them elsewhere
 

@@ -52,6 +52,10 @@ class BundlePlugin:
         self._suite: SuiteWriter | None = None
         self._spans: TestSpans | None = None
         self._case: Case | None = None
+        self._passed_ns: int | None = None
+        """When it did, if that is not told yet."""
+        self._ended_ns: int | None = None
+        """When it was over, if that is not told yet: it is, with the beginning of the next."""
         self._where = ""
         """Behind the name of a case, where every worker runs all of them (`--dist each`)."""
         self._attempt = 0
@@ -228,6 +232,8 @@ class BundlePlugin:
     ) -> Generator[None, object, object]:
         if self._suite is None:
             return (yield)
+        if self._ended_ns is not None:
+            self._end_case(hold=True)
         names = getattr(item, "fixturenames", ())
         if names is not self._names:  # else the same function, with other parameters
             self._names = names
@@ -242,7 +248,10 @@ class BundlePlugin:
         except BaseException as error:
             self._end_case("unknown", f"interrupted by {type(error).__name__}")
             raise
-        self._end_case(hold=self._is_next(nextitem))
+        if self._is_next(nextitem):
+            self._ended_ns = self._suite.trace.watch.now_ns()
+        else:
+            self._end_case()
         return result
 
     def _is_next(self, nextitem: pytest.Item | None) -> bool:
@@ -252,10 +261,9 @@ class BundlePlugin:
         return not (nextitem.session.shouldfail or nextitem.session.shouldstop)
 
     def _flush(self) -> None:
-        if self._suite is not None:
-            self._suite.trace.flush()
-        if self._spans is not None:
-            self._spans.flush()
+        """No test follows."""
+        if self._ended_ns is not None:
+            self._end_case()
 
     def _begin_case(self, nodeid: str) -> None:
         assert self._suite is not None
@@ -282,11 +290,24 @@ class BundlePlugin:
         case, self._case = self._case, None
         if case is None:
             return
-        if self._rerun and status is None:
-            status, message = "fail", self._rerun
-        case.end(status, message, hold=hold)
+        now_ns = case.now_ns()
+        ended_ns, self._ended_ns = self._ended_ns or now_ns, None
+        if self._passed_ns is not None and status is None:
+            case.end_passed(self._passed_ns, ended_ns, hold=hold)
+            self._passed_ns = None
+        else:
+            self._tell_pass(case)
+            if self._rerun and status is None:
+                status, message = "fail", self._rerun
+            case.end(status, message, at_ns=ended_ns, hold=hold)
         if self._spans is not None:
-            self._spans.end(case.outcome, message, hold)
+            self._spans.end(case.outcome, message, hold=hold, ago_ns=now_ns - ended_ns)
+
+    def _tell_pass(self, case: Case) -> None:
+        """There is more to tell of the test that passed."""
+        passed_ns, self._passed_ns = self._passed_ns, None
+        if passed_ns is not None:
+            case.passed(at_ns=passed_ns)
 
     def _note_fixtures(self, item: Any, names: Sequence[str]) -> None:
         assert self._suite is not None
@@ -300,6 +321,7 @@ class BundlePlugin:
         """For the fixture `vestige_attach`. With a name, text and bytes are the content itself."""
         if self._case is None:
             return None
+        self._tell_pass(self._case)
         if isinstance(source, bytes) or (isinstance(source, str) and name and not os.path.isfile(source)):  # fmt: skip
             return self._case.write(name or "attachment.bin", source, exact=exact)
         return self._case.attach(source, name, exact=exact)
@@ -308,17 +330,16 @@ class BundlePlugin:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         outcome: str = report.outcome  # plugins have others
-        if outcome == "passed" and report.when != "call":
+        if outcome == "passed":
+            if report.when == "call":
+                self._take_pass(report)
             return
         case = self._case
         if case is None:
             if str(report.when) == "???":  # xdist: a worker died in the middle of a test
                 self._take_crash(report)
             return
-        if outcome == "passed":
-            if not self._subtest_failed or pytest_reports.subtest_of(report) is not None:
-                case.passed(pytest_reports.message_of_pass(report), hold=self._is_over(report))
-            return  # or the subtests have said it
+        self._tell_pass(case)
         if outcome == "rerun":
             assert self._suite is not None
             self._rerun = self._suite.texts.message(pytest_reports.message_of(report)) or "rerun"
@@ -344,11 +365,23 @@ class BundlePlugin:
             if self._spans is not None:
                 self._spans.skipped(reason)
 
+    def _take_pass(self, report: pytest.TestReport) -> None:
+        case = self._case
+        if case is None:
+            return
+        message = pytest_reports.message_of_pass(report)
+        if not (message or case.assertions) and self._is_over(report):
+            self._passed_ns = case.now_ns()
+        elif not self._subtest_failed or pytest_reports.subtest_of(report) is not None:
+            case.passed(message)
+        # else the subtests have said it
+
     def _is_over(self, report: pytest.TestReport) -> bool:
-        """After this report, is the beginning of the next test what happens next, pytest's own work aside?"""
+        """Has the test nothing to tear down, so that after it pytest's own work is all that happens?"""
+        # A subtest has its own kind of report.
         if not self._unwatched or type(report) is not pytest.TestReport or self._item is None:
-            return False  # a subtest has its own kind of report
-        return pytest_loop.leaves_nothing(self._item, self._nextitem) and self._is_next(self._nextitem)  # fmt: skip
+            return False
+        return pytest_loop.leaves_nothing(self._item, self._nextitem)
 
     def pytest_exception_interact(self, call: Any) -> None:
         """A phase failed with an exception; not one that was expected, and no skip."""

@@ -222,22 +222,22 @@ class TestSpans:
         """The exception with which a phase failed, and its traceback from the test's code on; the first counts."""
         self._stack = self._stack or str(error_attributes(error, trace)["error.stack"])
 
-    def end(self, outcome: str, message: str = "", hold: bool = False) -> None:
-        """The test is over. `hold`: that may be written with the beginning of the next."""
+    def end(self, outcome: str, message: str = "", *, hold: bool = False, ago_ns: int = 0) -> None:
+        """The test is over, or was some time ago. `hold`: that may be written with the beginning of the next."""
         now, emitter = self._now, self._emitter
         if not self._running or self._writer != emitter.writer:
             return  # or a forked child that came back: not its span to end
         self._running = False
-        duration_ns = emitter.monotonic_ns() - now._opened_ns
+        duration_ns = emitter.monotonic_ns() - ago_ns - now._opened_ns
         emitter.open_spans.pop(now.id, None)
         if outcome == "pass":
-            self._held = self._passing % (next(emitter.seq), emitter.now_ns(), _encode(now.id), duration_ns)  # fmt: skip
+            self._held = self._passing % (next(emitter.seq), emitter.now_ns() - ago_ns, _encode(now.id), duration_ns)  # fmt: skip
             if not hold:
                 self.flush()
         else:
             told = emitter.attributes(self._told(outcome, message))
             emitter.send(SpanClose(
-                VERSION, now._writer, next(emitter.seq), emitter.now_ns(), now.run_id, now.id,
+                VERSION, now._writer, next(emitter.seq), emitter.now_ns() - ago_ns, now.run_id, now.id,
                 _STATUS[outcome], duration_ns, told,
             ))  # fmt: skip
             self._leave()

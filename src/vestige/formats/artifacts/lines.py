@@ -30,6 +30,13 @@ is seen without making values of it, but for bytes that are no UTF-8."""
 _quick_event = msgspec.json.Decoder(TraceEvent).decode
 
 
+def _check_text(lines: list[bytes]) -> None:
+    """UnicodeDecodeError if they are no UTF-8. Of keys that a struct does not have, nobody else looks at the bytes."""
+    text = b"".join(lines)
+    if not text.isascii():  # else, as nearly always, no copy of it need be made
+        text.decode()
+
+
 class Lines:
     """Any `*.jsonl` or `*.ndjson`."""
 
@@ -78,8 +85,8 @@ class Lines:
         if self.report.profile == "strict":
             return False
         try:
+            _check_text(lines)
             # Not `decode_lines`: it takes a value that goes on in the next line.
-            b"".join(lines).decode()
             self.count += len(
                 [
                     _skim(line) if len(line) < _SKIMMED_MAX else _quick(line)
@@ -180,8 +187,7 @@ class TraceLines(TypedLines):
             return False
         suite, timestamp = self.inventory.head.get("suite"), self.inventory.head.get("timestamp")
         try:
-            # Of keys that the struct does not have, nobody else looks at the bytes.
-            b"".join(lines).decode()
+            _check_text(lines)
             events = [_quick_event(line) for line in lines if line != b"\n"]
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
             return False

@@ -15,7 +15,8 @@ from __future__ import annotations
 import hashlib
 import os
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 _quick = msgspec.json.Encoder().encode
 _BLOCK: Final = MIB
+_PARTS: Final = 128
 _COUNTED: Final = {"case_start": 0, "assert_pass": 1, "assert_fail": 2, "assert_skip": 3}
 
 NO_GIT: Final = Git("unknown", "unknown", False)
@@ -244,7 +246,7 @@ class _Finisher:
         )  # fmt: skip
         replay = {"command": facts.command, "environment": "repro.env", "metadata": "repro.json"}
         diagnostics = {"env_redacted": "diagnostics/env_redacted.txt"}
-        self._bytes("scenarios/scenarios.jsonl", self._scenarios(cases, replay, diagnostics))
+        self._blocks("scenarios/scenarios.jsonl", self._scenarios(cases, replay, diagnostics))
         statuses: dict[str, int] = {}
         for entry in cases:
             statuses[entry.status] = statuses.get(entry.status, 0) + 1
@@ -259,7 +261,7 @@ class _Finisher:
         cases: Sequence[types.ManifestCase],
         replay: Mapping[str, str],
         diagnostics: Mapping[str, str],
-    ) -> bytes:
+    ) -> Iterator[bytes]:
         """A line for each case. What is the same in all of them is encoded once: a suite has thousands."""
         facts = self.facts
         folder = str(facts.paths.get("artifact_dir", ""))
@@ -272,18 +274,16 @@ class _Finisher:
         )  # fmt: skip
         line = with_gaps(_encode(scenario))
         command = facts.case_command
-        lines = []
         for case, entry in zip(self.last, cases, strict=True):
             artifacts, failures = entry.artifacts, case.failures
             told: tuple[bytes | int, ...] = (
-                _encode(case.name), b'"%b"' % entry.status.encode(), entry.assertion_count, entry.duration_ms,
+                _encode(entry.name), _encode(entry.status), entry.assertion_count, entry.duration_ms,
                 _encode([{"path": path} for path in artifacts]) if artifacts else b"[]",
                 _encode([{"message": text, "artifact": None} for text in failures]) if failures else b"[]",
             )  # fmt: skip
             if command is not None:
-                told = (*told, _encode(command(case.name)))
-            lines.append(line % told)
-        return b"".join(lines)
+                told = (*told, _encode(command(entry.name)))
+            yield line % told
 
     def _artifacts(self, case: Told) -> list[str]:
         if not case.attachments:
@@ -334,10 +334,22 @@ class _Finisher:
         self._bytes(path, text.encode(errors="backslashreplace"))
 
     def _bytes(self, path: str, data: bytes) -> None:
-        place = self.root / path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(data)
-        self.files[path] = (len(data), hashlib.sha256(data).hexdigest())
+        self._blocks(path, (data,))
+
+    def _blocks(self, path: str, parts: Iterable[bytes]) -> None:
+        """Short parts, many of them at once: all together they would take as much memory as the file."""
+        place = f"{self.root}/{path}"
+        hasher, size, rest = hashlib.sha256(), 0, iter(parts)
+        try:
+            file = open(place, "wb")  # noqa: SIM115  # closed below
+        except FileNotFoundError:
+            os.makedirs(os.path.dirname(place), exist_ok=True)
+            file = open(place, "wb")  # noqa: SIM115
+        with file:
+            while block := b"".join(islice(rest, _PARTS)):
+                size += file.write(block)
+                hasher.update(block)
+        self.files[path] = (size, hasher.hexdigest())
 
 
 def _last_attempts(cases: Sequence[Told]) -> dict[str, Told]:
@@ -370,6 +382,8 @@ def _cleaned(value: Any) -> Any:
 
 def _one_line(text: str) -> str:
     """Control characters as escapes: a value must not look like two, or move a cursor."""
+    if text.isprintable():
+        return text
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape", "surrogatepass").decode()
         for char in text
