@@ -53,7 +53,7 @@ class Texts:
 
     def expect(self, names: Iterable[str]) -> None:
         """Names that will come, asked about all at once; if one is suspicious, each by itself, as it comes."""
-        short = [name for name in names if _is_plain(name)]
+        short = list(filter(_is_plain, names))
         # First: a thread may teach it something meanwhile.
         self._learned = self.redactor.learned
         self._expected = frozenset(short if self.redactor.are_clean(short) else ())

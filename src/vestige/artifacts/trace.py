@@ -150,7 +150,7 @@ class TraceWriter:
                 stamp, kind, case, message, self.total, self.passed, self.failed, self.skipped,
                 (now_ns - begun_ns) // 1_000_000, more,
             )  # fmt: skip
-        self._write_or_hold(line, hold)
+        self.write(line, hold)
         return now_ns
 
     def pass_and_end(self, case: bytes, begun_ns: int, passed_ns: int, ended_ns: int, hold: bool) -> None:  # fmt: skip
@@ -161,22 +161,19 @@ class TraceWriter:
             render(passed_ns), case, *counts, (passed_ns - begun_ns) // 1_000_000,
             render(ended_ns), case, *counts, (ended_ns - begun_ns) // 1_000_000,
         )  # fmt: skip
-        self._write_or_hold(lines, hold)
-
-    def _write_or_hold(self, lines: bytes, hold: bool) -> None:
-        if hold:
-            self._held += lines
-        else:
-            self.write(lines)
+        self.write(lines, hold)
 
     @property
     def is_own(self) -> bool:
         """Is this the process that began it? A child that a test forked does not speak for the suite."""
         return _forks == self._forks
 
-    def write(self, lines: bytes) -> None:
-        """Whole lines, at once, after what was held."""
+    def write(self, lines: bytes, hold: bool = False) -> None:
+        """Whole lines, at once, after what was held; or held."""
         if _forks != self._forks:
+            return
+        if hold:
+            self._held += lines
             return
         if self._held:
             lines, self._held = self._held + lines, b""
