@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -77,21 +77,26 @@ class Scanner:
         self._traces = (*all_traces(), *map(_trace_of_key, filter(words_of, extra_keys)))
         self._needles: tuple[bytes, ...] = ()
         self._kept_in = kept_in
-        self.engine, self._make = _engine(prefer)
-        scan, self._load = self._make()
+        self.engine, self._load = _engine(prefer)
         self._whole = whole
-        self._load(self._traces, whole, kept_in)
+        scan: Suspicious
         learned: Suspicious | None = None
 
         def suspicious(line: bytes) -> bool:
             second = learned  # before the first is asked: what leaves it is in the first by then
             return scan(line) or (second is not None and second(line))
 
-        def use(second: Suspicious | None) -> None:
+        def use(first: Suspicious, instead_of: Suspicious | None = None) -> None:
+            nonlocal scan
+            if instead_of is None or scan is instead_of:
+                scan = first
+
+        def use_too(second: Suspicious | None, instead_of: Suspicious | None = None) -> None:
             nonlocal learned
             learned = second
 
-        self.suspicious, self._use = suspicious, use
+        self.suspicious, self._use, self._use_too = suspicious, use, use_too
+        self._load(self._traces, use, whole, kept_in)
 
     def learn(self, needles: Iterable[bytes]) -> None:
         """From now on, lines with these bytes are suspicious. Returns when that is so.
@@ -104,20 +109,18 @@ class Scanner:
         # Any case is good enough here: a yes only asks for a closer look.
         traces = tuple(map(_literal, self._needles))
         if len(traces) <= APART_MAX:
-            scan, load = self._make()
-            load(traces, True, None)
-            self._use(scan)
+            self._load(traces, self._use_too, True, None)
         else:
             self._needles, self._traces = (), self._traces + traces
             self._kept_in = None  # what is built from here on holds secrets
-            self._load(self._traces, self._whole, None)
-            self._use(None)  # only now: a scan in another thread must not miss them
+            self._load(self._traces, self._use, self._whole, None)
+            self._use_too(None)  # only now: a scan in another thread must not miss them
 
     def learn_keys(self, keys: Iterable[str]) -> None:
         """The same for lines in which one of these keys may stand."""
         new = tuple(map(_trace_of_key, filter(words_of, keys)))
         self._traces += tuple(trace for trace in new if trace not in self._traces)
-        self._load(self._traces, self._whole, self._kept_in)
+        self._load(self._traces, self._use, self._whole, self._kept_in)
 
 
 # --- the traces ---------------------------------------------------------------------------
@@ -207,13 +210,20 @@ def _trace_of_key(key: str) -> Trace:
 
 # --- the engines --------------------------------------------------------------------------
 
-Load = Callable[[tuple[Trace, ...], bool, "Path | None"], None]
-"""Of these traces; the whole at once; kept there."""
+
+class Use(Protocol):
+    """From now on, ask this one; if given, only where that one is still asked."""
+
+    def __call__(self, scan: Suspicious, instead_of: Suspicious | None = None, /) -> None: ...
 
 
-def _engine(prefer: str | None) -> tuple[str, Callable[[], tuple[Suspicious, Load]]]:
-    makers = {"hyperscan": _hyperscan, "ahocorasick": _ahocorasick, "re": _standard}
-    if prefer is not None and prefer not in makers:
+Load = Callable[[tuple[Trace, ...], Use, bool, "Path | None"], None]
+"""Look for these traces from now on, with what `Use` gets; the whole at once; kept there."""
+
+
+def _engine(prefer: str | None) -> tuple[str, Load]:
+    loaders = {"hyperscan": _hyperscan, "ahocorasick": _ahocorasick, "re": _standard}
+    if prefer is not None and prefer not in loaders:
         raise UsageError(f"scanner: no engine {prefer!r} (one of {', '.join(ENGINES)}).")
     for name in (prefer,) if prefer else ENGINES:
         try:
@@ -225,37 +235,28 @@ def _engine(prefer: str | None) -> tuple[str, Callable[[], tuple[Suspicious, Loa
             if prefer:
                 raise
             continue
-        return name, makers[name]
+        return name, loaders[name]
     raise AssertionError("the standard library is always there")
 
 
-def _hyperscan() -> tuple[Suspicious, Load]:
+def _hyperscan(traces: tuple[Trace, ...], use: Use, whole: bool, kept_in: Path | None) -> None:
     """Literals first: they compile ten times quicker than expressions, and most lines have none.
     The first line that only an expression can judge has them compiled; from then on they are asked alone."""
-    scan: Suspicious
+    expressions = list(dict.fromkeys(trace.expression for trace in traces))
+    literals = hints(traces)
+    if whole or expressions == literals:
+        use(_compiled(expressions, kept_in))
+        return
+    has_literal = _compiled(literals, kept_in)
 
-    def load(traces: tuple[Trace, ...], whole: bool, kept_in: Path | None) -> None:
-        nonlocal scan
-        expressions = list(dict.fromkeys(trace.expression for trace in traces))
-        literals = hints(traces)
-        if whole or expressions == literals:
-            scan = _compiled(expressions, kept_in)
-            return
-        has_literal = _compiled(literals, kept_in)
+    def first(line: bytes) -> bool:
+        if not has_literal(line):
+            return False
+        exact = _compiled(expressions, kept_in)
+        use(exact, first)  # unless more was learned meanwhile, in another thread
+        return exact(line)
 
-        def first(line: bytes) -> bool:
-            nonlocal scan
-            if not has_literal(line):
-                return False
-            exact = _compiled(expressions, kept_in)
-            if scan is first:  # else more was learned meanwhile, in another thread
-                scan = exact
-            return exact(line)
-
-        scan = first
-
-    # One lookup, so that a scan in another thread never pairs old with new.
-    return lambda line: scan(line), load
+    use(first)
 
 
 def hints(traces: Iterable[Trace]) -> list[bytes]:
@@ -300,39 +301,30 @@ def _stop(*_: object) -> bool:
     return True
 
 
-def _ahocorasick() -> tuple[Suspicious, Load]:
+def _ahocorasick(traces: tuple[Trace, ...], use: Use, whole: bool, kept_in: Path | None) -> None:
     import ahocorasick_rs
 
-    state: Any = None
-
-    def load(traces: tuple[Trace, ...], whole: bool, kept_in: Path | None) -> None:
-        nonlocal state
-        by_literal = _by_literal(traces)
-        automaton = ahocorasick_rs.BytesAhoCorasick(
-            list(by_literal), implementation=ahocorasick_rs.Implementation.DFA
-        )
-        state = (automaton.find_matches_as_indexes, list(by_literal.values()))
+    by_literal = _by_literal(traces)
+    find = ahocorasick_rs.BytesAhoCorasick(
+        list(by_literal), implementation=ahocorasick_rs.Implementation.DFA
+    ).find_matches_as_indexes
+    confirm = list(by_literal.values())
 
     def suspicious(line: bytes) -> bool:
-        find, confirm = state
         for which, start, _ in find(line.lower(), overlapping=True):
             if confirm[which](line, start):
                 return True
         return False
 
-    return suspicious, load
+    use(suspicious)
 
 
-def _standard() -> tuple[Suspicious, Load]:
-    state: Any = None
-
-    def load(traces: tuple[Trace, ...], whole: bool, kept_in: Path | None) -> None:
-        nonlocal state
-        state = list(_by_literal(traces).items())
+def _standard(traces: tuple[Trace, ...], use: Use, whole: bool, kept_in: Path | None) -> None:
+    by_literal = list(_by_literal(traces).items())
 
     def suspicious(line: bytes) -> bool:
         lowered = line.lower()
-        for literal, confirm in state:
+        for literal, confirm in by_literal:
             start = lowered.find(literal)
             while start >= 0:
                 if confirm(line, start):
@@ -340,7 +332,7 @@ def _standard() -> tuple[Suspicious, Load]:
                 start = lowered.find(literal, start + 1)
         return False
 
-    return suspicious, load
+    use(suspicious)
 
 
 Confirm = Callable[[bytes, int], bool]
