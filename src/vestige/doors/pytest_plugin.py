@@ -15,7 +15,8 @@ The session is also a run in the home of vestige, each test a span of type `test
 that span is the ambient one while the test runs: agents that are tested have it as their origin,
 and what they say to models and log is recorded inside of it.
 
-Elsewhere: what pytest loads in every session in vestige_pytest.py; spans in pytest_spans.py.
+Elsewhere: what pytest loads in every session in vestige_pytest.py;
+the tests of a session in pytest_cases.py, their spans in pytest_spans.py.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ import pytest
 from vestige.artifacts.replaying import where_of
 from vestige.artifacts.suite import Case, SuiteRecorder, SuiteWriter
 from vestige.artifacts.texts import Texts
-from vestige.artifacts.trace import json_of
 from vestige.calm import calm
 from vestige.doors import pytest_loop, pytest_replay, pytest_reports
+from vestige.doors.pytest_cases import TestCases
 from vestige.doors.pytest_spans import TestSpans
 from vestige.errors import VestigeError
 
@@ -51,13 +52,7 @@ class BundlePlugin:
         """In a worker: what the controller says about the suite."""
         self._suite: SuiteWriter | None = None
         self._spans: TestSpans | None = None
-        self._case: Case | None = None
-        self._passed_ns: int | None = None
-        """When it did, if that is not told yet."""
-        self._ended_ns: int | None = None
-        """When it was over, if that is not told yet: it is, with the beginning of the next."""
-        self._where = ""
-        """Behind the name of a case, where every worker runs all of them (`--dist each`)."""
+        self._tests: TestCases | None = None
         self._attempt = 0
         self._alone = False
         """Between two tests there is nothing but pytest, and perhaps wrappers around us."""
@@ -105,10 +100,9 @@ class BundlePlugin:
         if config.getini("vestige_record"):
             spans = TestSpans.start_suite(name, texts.secrets)
         if spans is not None:
-            texts.share(
-                spans.redactor
-            )  # first: with its scanner, the exact rules need not be loaded
-        self._suite = SuiteRecorder(
+            # First: with its scanner, the exact rules need not be loaded.
+            texts.share(spans.redactor)
+        suite = SuiteRecorder(
             root,
             name,
             replay=pytest_replay.replay_of(config),
@@ -120,24 +114,25 @@ class BundlePlugin:
             run_id=spans.run_id if spans else None,
         )
         if spans is not None:
-            spans.tell_bundle(texts.clean(self._suite.path))
-        self._use(spans)
+            spans.tell_bundle(texts.clean(suite.path))
+        self._use(suite, spans)
 
     def _start_worker(self, shared: dict[str, Any]) -> None:
         folder = Path(shared["folder"])
         if not folder.is_dir():
             return  # a worker on another machine
         worker = self._config.workerinput["workerid"]  # type: ignore[attr-defined]  # xdist's
-        self._where = where_of(worker) if shared["each"] else ""
-        self._suite = SuiteWriter.worker(folder, shared["suite"], shared["timestamp"], worker)
-        spans = TestSpans.start_worker(self._suite.texts.secrets) if shared["record"] else None
+        suite = SuiteWriter.worker(folder, shared["suite"], shared["timestamp"], worker)
+        spans = TestSpans.start_worker(suite.texts.secrets) if shared["record"] else None
         if spans is not None:
-            self._suite.texts.share(spans.redactor)
-        self._use(spans)
+            suite.texts.share(spans.redactor)
+        # Where every worker runs all of the tests, a case is known by its worker too.
+        self._use(suite, spans, where_of(worker) if shared["each"] else "")
 
-    def _use(self, spans: TestSpans | None) -> None:
+    def _use(self, suite: SuiteWriter, spans: TestSpans | None, where: str = "") -> None:
         """From here on the session is recorded, if it is."""
-        self._spans = spans
+        self._suite, self._spans = suite, spans
+        self._tests = TestCases(suite, spans, where)
         if spans is not None:
             ini = self._config.getini
             spans.listen(wire=bool(ini("vestige_wire")), logs=bool(ini("vestige_logs")))
@@ -167,12 +162,12 @@ class BundlePlugin:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> None:
         """All plugins are there, also those of folders with tests."""
-        if self._suite is None:
+        if self._tests is None:
             return
-        self._suite.texts.expect(item.nodeid + self._where for item in session.items)
+        self._tests.expect(item.nodeid for item in session.items)
         self._alone = pytest_loop.is_alone(self._config)
         if self._alone:
-            self._config.pluginmanager.register(_Ending(self._flush))
+            self._config.pluginmanager.register(_Ending(self._tests.settle))
         self.pytest_plugin_registered()
         if not pytest_loop.runs_once(self._config):
             self._reruns = _Reruns(self)
@@ -186,10 +181,10 @@ class BundlePlugin:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """After xdist has stopped its workers, before the terminal's summary."""
-        suite = self._suite
-        if suite is None or not suite.trace.is_own:
+        suite, tests = self._suite, self._tests
+        if suite is None or tests is None or not suite.trace.is_own:
             return  # a child that a test forked, and that came back from it
-        self._end_case("unknown", "the session ended")
+        tests.end("unknown", "the session ended")
         if isinstance(suite, SuiteRecorder):
             try:
                 suite.finish()
@@ -230,28 +225,27 @@ class BundlePlugin:
     def pytest_runtest_protocol(
         self, item: pytest.Item, nextitem: pytest.Item | None
     ) -> Generator[None, object, object]:
-        if self._suite is None:
+        tests = self._tests
+        if tests is None:
             return (yield)
-        if self._ended_ns is not None:
-            self._end_case(hold=True)
+        tests.settle(hold=True)
         names = getattr(item, "fixturenames", ())
         if names is not self._names:  # else the same function, with other parameters
             self._names = names
             self._note_fixtures(item, names)
-        self._attempt = 0
         self._item, self._nextitem = item, nextitem
-        self._begin_case(item.nodeid)
+        self._begin(item.nodeid)
         if self._reruns is not None:
             self._reruns.fresh = True
         try:
             result = yield
         except BaseException as error:
-            self._end_case("unknown", f"interrupted by {type(error).__name__}")
+            tests.end("unknown", f"interrupted by {type(error).__name__}")
             raise
         if self._is_next(nextitem):
-            self._ended_ns = self._suite.trace.watch.now_ns()
+            tests.leave()
         else:
-            self._end_case()
+            self._end()
         return result
 
     def _is_next(self, nextitem: pytest.Item | None) -> bool:
@@ -260,54 +254,27 @@ class BundlePlugin:
             return False
         return not (nextitem.session.shouldfail or nextitem.session.shouldstop)
 
-    def _flush(self) -> None:
-        """No test follows."""
-        if self._ended_ns is not None:
-            self._end_case()
-
-    def _begin_case(self, nodeid: str) -> None:
-        assert self._suite is not None
-        self._attempt += 1
+    def _begin(self, nodeid: str, attempt: int = 1) -> None:
+        assert self._tests is not None
+        self._attempt = attempt
         self._subtest_failed = False
         self._rerun = ""
-        name = self._suite.texts.message(nodeid + self._where)
-        told = json_of(name)
-        span_id = self._spans.begin(name, told, self._attempt) if self._spans is not None else ""
-        self._case = self._suite.clean_case(name, self._attempt, span_id, told)
+        self._tests.begin(nodeid, attempt)
+
+    def _end(self) -> None:
+        assert self._tests is not None
+        self._tests.end("fail" if self._rerun else None, self._rerun)
 
     def begin_again(self, nodeid: str) -> None:
         """The same test once more."""
         if self._attempt:
-            self._end_case()
-            self._begin_case(nodeid)
+            self._end()
+            self._begin(nodeid, self._attempt + 1)
 
     def end_attempt(self) -> None:
         """An attempt is over, and perhaps the test will run again."""
         if self._rerun:
-            self._end_case("fail", self._rerun)
-
-    def _end_case(self, status: Any = None, message: str = "", *, hold: bool = False) -> None:
-        case, self._case = self._case, None
-        if case is None:
-            return
-        now_ns = case.now_ns()
-        ended_ns, self._ended_ns = self._ended_ns or now_ns, None
-        if self._passed_ns is not None and status is None:
-            case.end_passed(self._passed_ns, ended_ns, hold=hold)
-            self._passed_ns = None
-        else:
-            self._tell_pass(case)
-            if self._rerun and status is None:
-                status, message = "fail", self._rerun
-            case.end(status, message, at_ns=ended_ns, hold=hold)
-        if self._spans is not None:
-            self._spans.end(case.outcome, message, hold=hold, ago_ns=now_ns - ended_ns)
-
-    def _tell_pass(self, case: Case) -> None:
-        """There is more to tell of the test that passed."""
-        passed_ns, self._passed_ns = self._passed_ns, None
-        if passed_ns is not None:
-            case.passed(at_ns=passed_ns)
+            self._end()
 
     def _note_fixtures(self, item: Any, names: Sequence[str]) -> None:
         assert self._suite is not None
@@ -319,12 +286,12 @@ class BundlePlugin:
 
     def attach(self, source: str | bytes | os.PathLike[str], name: str | None = None, *, exact: bool = False) -> str | None:  # fmt: skip
         """For the fixture `vestige_attach`. With a name, text and bytes are the content itself."""
-        if self._case is None:
+        case = self._tests.more() if self._tests is not None else None
+        if case is None:
             return None
-        self._tell_pass(self._case)
         if isinstance(source, bytes) or (isinstance(source, str) and name and not os.path.isfile(source)):  # fmt: skip
-            return self._case.write(name or "attachment.bin", source, exact=exact)
-        return self._case.attach(source, name, exact=exact)
+            return case.write(name or "attachment.bin", source, exact=exact)
+        return case.attach(source, name, exact=exact)
 
     # --- its reports ------------------------------------------------------------------------------
 
@@ -334,12 +301,11 @@ class BundlePlugin:
             if report.when == "call":
                 self._take_pass(report)
             return
-        case = self._case
+        case = self._tests.more() if self._tests is not None else None
         if case is None:
             if str(report.when) == "???":  # xdist: a worker died in the middle of a test
                 self._take_crash(report)
             return
-        self._tell_pass(case)
         if outcome == "rerun":
             assert self._suite is not None
             self._rerun = self._suite.texts.message(pytest_reports.message_of(report)) or "rerun"
@@ -366,12 +332,13 @@ class BundlePlugin:
                 self._spans.skipped(reason)
 
     def _take_pass(self, report: pytest.TestReport) -> None:
-        case = self._case
-        if case is None:
+        tests = self._tests
+        case = tests.running if tests is not None else None
+        if tests is None or case is None:
             return
         message = pytest_reports.message_of_pass(report)
         if not (message or case.assertions) and self._is_over(report):
-            self._passed_ns = case.now_ns()
+            tests.pass_quietly()
         elif not self._subtest_failed or pytest_reports.subtest_of(report) is not None:
             case.passed(message)
         # else the subtests have said it
@@ -385,7 +352,10 @@ class BundlePlugin:
 
     def pytest_exception_interact(self, call: Any) -> None:
         """A phase failed with an exception; not one that was expected, and no skip."""
-        if self._spans is not None and self._case is not None and call.excinfo is not None:
+        running = (
+            self._tests is not None and self._tests.running is not None
+        )  # else it is collected
+        if self._spans is not None and running and call.excinfo is not None:
             error = call.excinfo.value
             self._spans.failed_with(error, pytest_reports.trace_of(error))
 
@@ -410,15 +380,14 @@ class BundlePlugin:
         """A file that cannot be collected is a case that failed. (Workers leave it to the controller.)"""
         if not report.failed or not isinstance(self._suite, SuiteRecorder):
             return
-        self._attempt = 0
-        self._begin_case(report.nodeid or "collection")
-        assert self._case is not None
+        assert self._tests is not None
+        case = self._tests.begin(report.nodeid or "collection")
         message = self._suite.texts.message(f"collection: {pytest_reports.message_of(report)}")
-        self._case.failed(message)
-        self._keep_output(self._case, report)
+        case.failed(message)
+        self._keep_output(case, report)
         if self._spans is not None:
             self._spans.failed(message, pytest_reports.text_of(report))
-        self._end_case()
+        self._tests.end()
 
 
 class _Reruns:
