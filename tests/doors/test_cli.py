@@ -85,7 +85,7 @@ def test_list_shows_the_newest_first_with_outcome_and_tokens(recorded: Home) -> 
     head, first, second = vestige("list").stdout.splitlines()
 
     assert head.split() == [
-        "ID", "NAME", "OUTCOME", "STARTED", "TOOK", "SPANS", "FAILED", "TOKENS", "TOP", "FINDING",
+        "ID", "NAME", "OUTCOME", "STARTED", "TOOK", "SPANS", "ERRORS", "TOKENS", "TOP", "FINDING",
     ]  # fmt: skip
     assert first.split()[1:3] == ["billing", "error"]
     assert second.split()[1:3] == ["triage", "ok"]

@@ -390,7 +390,7 @@ def test_a_failure_that_no_check_explains_is_pointed_to(home: Home) -> None:
         texts = {run.name: debugger.check(run.short_id).text() for run in runs}
         short = {run.name: run.short_id for run in runs}
 
-    hint = f"1 failure that no check explains: vestige show {short['billing']} --errors"
+    hint = f"1 error that no check explains: vestige show {short['billing']} --errors"
     assert hint in texts["billing"]
     assert "no check explains" not in texts["good"]
 

@@ -227,9 +227,9 @@ class CheckAnswer(Asked):
         info = self.run.info
         if not info.error_count:
             return []
-        failed = words.counted(info.error_count, "failure")
+        errors = words.counted(info.error_count, "error")
         return [
-            f"{failed} that no check explains: {self.command('show', info.short_id, '--errors')}"
+            f"{errors} that no check explains: {self.command('show', info.short_id, '--errors')}"
         ]
 
     def _tell(self, finding: Finding) -> list[str]:

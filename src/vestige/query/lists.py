@@ -25,7 +25,7 @@ from vestige.record.run import RunInfo
 from vestige.store.base import ConversationInfo, RunFilter, Store, Term
 from vestige.store.reports import connection_of, find_partial
 
-HEAD = ("ID", "NAME", "OUTCOME", "STARTED", "TOOK", "SPANS", "FAILED", "TOKENS")
+HEAD = ("ID", "NAME", "OUTCOME", "STARTED", "TOOK", "SPANS", "ERRORS", "TOKENS")
 
 
 @dataclass

@@ -238,7 +238,7 @@ def header(run: Run) -> list[str]:
     facts = [
         words.counted(info.span_count, "span"),
         words.counted(info.log_count, "log line"),
-        words.counted(info.error_count, "failure"),
+        words.counted(info.error_count, "error"),
     ]
     if info.tokens:
         facts.append(f"{words.number(info.input_tokens)}+{words.number(info.output_tokens)} tokens")

@@ -77,7 +77,7 @@ export function RunTable({ runs, filtered, grouped }: { runs: Runs; filtered: bo
             <span role="columnheader">Started</span>
             <span role="columnheader" class="right">Took</span>
             <span role="columnheader" class="right">Spans</span>
-            <span role="columnheader" class="right">Failed</span>
+            <span role="columnheader" class="right">Errors</span>
             <span role="columnheader" class="right">Tokens</span>
             <span role="columnheader" class="right">Cost</span>
             <span role="columnheader">Top finding</span>
@@ -139,7 +139,7 @@ function Cells({ run, marked, mark, grouped, top }: CellsProps) {
       <span role="cell" class="c-when quiet" title={moment(run.started_at)}>{ago(run.started_at)}</span>
       <span role="cell" class="c-took right">{durationMs(took)}</span>
       <span role="cell" class="c-spans right quiet">{count(run.span_count)}</span>
-      <span role="cell" class="c-failed right">{run.error_count ? <span class="bad">{count(run.error_count)}<span class="unit"> failed</span></span> : ""}</span>
+      <span role="cell" class="c-failed right">{run.error_count ? <span class="bad">{count(run.error_count)}<span class="unit"> {run.error_count === 1 ? "error" : "errors"}</span></span> : ""}</span>
       <span role="cell" class="c-tokens right quiet">{run.tokens ? <>{short(run.tokens)}<span class="unit"> tokens</span></> : ""}</span>
       <span role="cell" class="c-cost right quiet">{cost(run.cost_usd)}</span>
       <span role="cell" class="c-finding cut" title={oneLine(top, 200)}>{oneLine(top, 80)}</span>

@@ -37,7 +37,7 @@ export function Verdict({ run, paused, pause }: Props) {
         <span class="quiet" title={moment(info.started_at)}>{ago(info.started_at)}</span>
         <span class="quiet">{durationMs(info.duration_ms)}</span>
         <span class="quiet">{count(info.span_count)} {info.span_count === 1 ? "span" : "spans"}</span>
-        {info.error_count > 0 && <span class="badge bad">✕ {count(info.error_count)} failed</span>}
+        {info.error_count > 0 && <span class="badge bad">✕ {count(info.error_count)} {info.error_count === 1 ? "error" : "errors"}</span>}
         {info.tokens > 0 && <span class="quiet">{count(info.tokens)} tokens</span>}
         {data?.cost_usd != null && <span class="quiet">{cost(data.cost_usd)}</span>}
         {info.outcome === "running" && (
