@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 from string import ascii_letters, ascii_lowercase, ascii_uppercase, digits
 
 from vestige.limits import SECRET_LENGTH_MAX
@@ -29,12 +30,6 @@ from vestige.record.mask import MARK, is_secret_key, mask, mask_escaped, masks_n
 from vestige.record.patterns import Hit, is_placeholder
 
 FindWord = Callable[[str], str | None]
-
-STEMS = (
-    *("passw", "passphrase", "passcode", "pwd", "secret", "token", "credential", "jwt", "bearer"),
-    *("authorization", "cookie", "connstr", "connection", "key"),
-)
-"""Every secret's key has one of these in it."""
 
 _ASCII_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
 _KEY_CHARS = ascii_letters + digits + "_-."
@@ -81,15 +76,17 @@ _DESCRIBING = {
 """Keys inside such a container whose values describe it: a cookie's domain, a schema's types."""
 
 
-def find_keyed(text: str, find_word: FindWord, stems: re.Pattern[str]) -> Iterator[Hit]:
-    """The secrets beside a key, in order. Values judged harmless come too, with `new=None`."""
+def find_keyed(text: str, find_word: FindWord, stems: tuple[str, ...]) -> Iterator[Hit]:
+    """The secrets beside a key, in order. Values judged harmless come too, with `new=None`.
+    `stems`: every key that counts has one of them in it."""
+    search = _compiled(stems).search
     # Looking in lower case is three times quicker than ignoring case. A few letters of other
     # scripts change their length in lower case: then places would shift, and only ASCII is lowered.
     lowered = text.lower()
     if len(lowered) != len(text):
         lowered = text.translate(_ASCII_LOWER)
     position = 0
-    while match := stems.search(lowered, position):
+    while match := search(lowered, position):
         start, end = _key_around(text, match.start(), match.end())
         position = max(match.end(), position + 1)
         word = find_word(text[start:end])
@@ -116,9 +113,9 @@ def _as_text(text: str, hit: Hit) -> Hit:
     return Hit(hit.start, hit.low, high, new, hit.rule)
 
 
-def compile_stems(extra: tuple[str, ...] = ()) -> re.Pattern[str]:
-    """The expression that `find_keyed` starts from; `extra` are stems of keys that a user added."""
-    return re.compile("|".join(map(re.escape, (*STEMS, *extra))))
+@cache
+def _compiled(stems: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(map(re.escape, stems)))
 
 
 def is_header(key: str) -> bool:

@@ -94,6 +94,12 @@ TOKEN_OWNERS: Final = _set("access auth api refresh bearer oauth")
 PAIR_GAPS: Final = ("", "_", "-", ".", " ", "__")
 """What may stand between the two words of a pair. Few, so that the scanner can know them all."""
 
+STEMS: Final = (
+    *("passw", "passphrase", "passcode", "pwd", "secret", "token", "credential", "jwt", "bearer"),
+    *("authorization", "cookie", "connstr", "connection", "key"),
+)
+"""In lower case. Every secret's key has one of these in it."""
+
 _COUNTED_BEFORE_TOKEN = _set(
     "max min num n per first last stop eos bos pad unk sep cls mask special start end begin next "
     "page continuation input output prompt completion total cached reasoning new prev previous "

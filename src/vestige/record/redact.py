@@ -28,6 +28,7 @@ from vestige.limits import BODY_CHUNK, NESTING_MAX, SECRET_LENGTH_MAX
 from vestige.record.forms import REGISTERED_MIN, encoded, forms_of
 from vestige.record.mask import (
     MARK,
+    STEMS,
     KeyRule,
     mask,
     mask_escaped,
@@ -404,13 +405,17 @@ def _finder(
     word: Callable[[str], str | None] | None, extra: tuple[str, ...]
 ) -> Callable[[str], list[Hit]]:
     # Here, not above: compiling all this would double the time of `import vestige`.
-    from vestige.record.keyed import compile_stems, find_keyed
     from vestige.record.patterns import find_shaped
 
-    stems = compile_stems(extra)
+    stems = (*STEMS, *extra)
 
     def find(text: str) -> list[Hit]:
-        hits = list(find_keyed(text, word, stems)) if word else []
+        lowered = text.lower()
+        hits: list[Hit] = []
+        if word and any(stem in lowered for stem in stems):
+            from vestige.record.keyed import find_keyed  # compiled once there is something to find
+
+            hits.extend(find_keyed(text, word, stems))
         hits.extend(find_shaped(text))
         return hits
 
