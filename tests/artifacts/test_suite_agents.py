@@ -179,6 +179,57 @@ def test_model_calls_and_log_lines_stand_in_the_test_that_made_them(
 
 
 @pytest.mark.slow
+def test_what_tests_of_pytest_asyncio_record_stands_in_them(tmp_path: Path) -> None:
+    """In their fixtures and tasks, and in a loop that several of them share."""
+    project = make_project(tmp_path / "shop", _ASYNC, "asyncio_mode = auto\n")
+    done = run_pytest(project, "-p", "pytest_asyncio.plugin", "--vestige-bundle", "art")
+    (suite,) = (run for run in load(Home(tmp_path / "home")) if run.info.name == "shop")
+    names = {span.id: span.name.rpartition("::")[2] for span in suite.spans}
+    steps = [(names[span.parent_id or ""], span.name) for span in suite.spans if span.type == "step"]  # fmt: skip
+
+    assert done.returncode == 0, done.stdout
+    assert steps == [
+        ("test_basket", "fill"), ("test_basket", "pay"), ("test_basket", "empty"),
+        ("test_gather[1]", "task 0"), ("test_gather[1]", "task 1"),
+        ("test_gather[2]", "task 0"), ("test_gather[2]", "task 1"),
+        ("test_first", "in first"), ("test_second", "in second"),
+    ]  # fmt: skip
+
+
+_ASYNC = """
+    import asyncio, pytest, vestige
+
+    @pytest.fixture
+    async def basket():
+        with vestige.current_span().child("fill"):
+            await asyncio.sleep(0)
+        yield []
+        with vestige.current_span().child("empty"):
+            await asyncio.sleep(0)
+
+    async def test_basket(basket):
+        with vestige.current_span().child("pay"):
+            await asyncio.sleep(0)
+
+    @pytest.mark.parametrize("number", [1, 2])
+    async def test_gather(number):
+        async def work(task):
+            with vestige.current_span().child(f"task {task}"):
+                await asyncio.sleep(0)
+        await asyncio.gather(work(0), work(1))
+
+    @pytest.mark.asyncio(loop_scope="class")
+    class TestOneLoop:
+        async def test_first(self):
+            with vestige.current_span().child("in first"):
+                type(self).task = asyncio.create_task(asyncio.sleep(0.01))
+
+        async def test_second(self):
+            with vestige.current_span().child("in second"):
+                await self.task
+"""
+
+
 def test_what_is_recorded_already_is_recorded_once(tmp_path: Path) -> None:
     """Below `vestige run`, with a handler and a capture of the program's own, whose choice of hosts counts."""
     tests = """
