@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from suites_support import assert_valid, bytes_of, problems, read_events, read_json
 
 from vestige.artifacts import InvalidSuiteError, Replay, SuiteRecorder
+from vestige.artifacts.suite import Case
+from vestige.artifacts.trace import json_of
 from vestige.clock import FakeClock
 from vestige.errors import NotFoundError, UsageError
 from vestige.formats.artifacts.types import TraceEvent
@@ -214,11 +216,14 @@ def test_names_and_messages_may_hold_anything(suite_name: str, names: list[str],
 def test_events_put_together_by_hand_are_the_events_of_the_format(tmp_path: Path) -> None:
     """What its struct would say, key for key: names with quotes, control characters and emoji included."""
     with SuiteRecorder(tmp_path, 'sh"op\\ é', environment={}) as suite:
-        case = suite.clean_case('a "b" \\ \x1b[1m\n\u2028 é 😀', 2, "5f\"2'")
+        name = 'a "b" \\ \x1b[1m\n\u2028 é 😀'
+        case = Case(suite, name, json_of(name), 2, "5f\"2'")
         case.passed()
         case.failed('why "not"\n\t\x00')
         case.skipped()
         case.end("unknown", "é\x7f")
+        now_ns = suite.trace.watch.now_ns()
+        Case(suite, name, json_of(name)).end_passed(now_ns, now_ns, hold=False)
     lines = (suite.path / "trace/events.jsonl").read_bytes().splitlines()
     decoded = [msgspec.json.decode(line, type=TraceEvent) for line in lines]
     told = [json.loads(line, object_pairs_hook=list) for line in lines]
@@ -226,7 +231,9 @@ def test_events_put_together_by_hand_are_the_events_of_the_format(tmp_path: Path
 
     assert told == [json.loads(line, object_pairs_hook=list) for line in meant]
     assert [event.kind for event in decoded] == [
-        "suite_start", "case_start", "assert_pass", "assert_fail", "assert_skip", "case_end", "suite_end",
+        "suite_start", "case_start", "assert_pass", "assert_fail", "assert_skip", "case_end",
+        "case_start", "assert_pass", "case_end", "suite_end",
     ]  # fmt: skip
+    assert (decoded[7].assertion_id, decoded[8].status, decoded[8].case) == ("a1", "pass", name)
     assert (decoded[1].attempt, decoded[1].span_id) == (2, "5f\"2'")
     assert decoded[5].status == "unknown"

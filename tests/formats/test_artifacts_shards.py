@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 from artifact_bundle import BrokenBundle
 from vestige.artifacts import SuiteRecorder
 from vestige.artifacts.replaying import read_environment
+from vestige.artifacts.suite import Case
 from vestige.doors.cli.main import cli
 from vestige.formats.artifacts import check
 from vestige.formats.artifacts.merge import merge_bundles
@@ -34,10 +35,10 @@ def make_shard(root: Path, content: str) -> Path:
 def make_rerun(root: Path) -> Path:
     """One case, which passed when it was run once more."""
     with SuiteRecorder(root, "shop") as suite:
-        case = suite.clean_case("pays", 1)
+        case = suite.case("pays")
         case.failed("slow")
         case.end()
-        case = suite.clean_case("pays", 2)
+        case = Case(suite, "pays", b'"pays"', 2)
         case.passed()
         case.end()
     return suite.path

@@ -52,9 +52,11 @@ _FOLDERS_TRIED = 1000
 class Case:
     """A case that is running. Made by `case` of a suite; a context manager."""
 
-    __slots__ = ("_attachments", "_begun_ns", "_ended", "_failed", "_failures", "_json", "_passed", "_skipped", "_suite", "assertions", "duration_ms", "name", "now_ns", "outcome")  # fmt: skip
+    __slots__ = ("_attachments", "_begun_ns", "_ended", "_failed", "_failures", "_json", "_passed", "_skipped", "_suite", "assertions", "duration_ms", "name", "outcome")  # fmt: skip
 
-    def __init__(self, suite: SuiteWriter, name: str, attempt: int, span_id: str, told: bytes) -> None:  # fmt: skip
+    def __init__(self, suite: SuiteWriter, name: str, told: bytes, attempt: int = 1, span_id: str = "") -> None:  # fmt: skip
+        """`name`: as `texts` has cleaned it, and `told` as JSON. `attempt`: above 1, it is the same case
+        once more. `span_id`: of the span that records it."""
         self._suite = suite
         self.name = name
         self.assertions = self._passed = self._failed = self._skipped = 0
@@ -66,8 +68,6 @@ class Case:
         self._ended = False
         self._json = told
         trace = suite.trace
-        self.now_ns = trace.watch.now_ns
-        """This moment, in monotonic time."""
         if attempt == 1:
             trace.total += 1
         more = b',"span_id":%b' % json_of(span_id) if span_id else b""
@@ -99,7 +99,7 @@ class Case:
         return held
 
     def passed(self, message: object = "", *, at_ns: int | None = None) -> None:
-        """Something held. `at_ns`: when, if not now, as `now_ns` has it."""
+        """Something held. `at_ns`: when, if not now, in monotonic time."""
         self._passed += 1
         self._suite.trace.passed += 1
         self._assert(b'"assert_pass"', self._clean(message) if message else "", at_ns)
@@ -246,12 +246,8 @@ class SuiteWriter:
 
     def case(self, name: object) -> Case:
         """A case begins; on disk when this returns."""
-        return self.clean_case(self.texts.message(name))
-
-    def clean_case(self, name: str, attempt: int = 1, span_id: str = "", told: bytes = b"") -> Case:
-        """As `case`, with a name that `texts` has cleaned. `attempt`: above 1, it is the same case
-        once more. `span_id`: of the span that records it. `told`: the name as JSON, if that is known."""
-        return Case(self, name, attempt, span_id, told or json_of(name))
+        text = self.texts.message(name)
+        return Case(self, text, json_of(text))
 
     def fixture(self, fixture_id: object) -> None:
         """A fixture that the suite uses."""

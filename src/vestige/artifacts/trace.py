@@ -185,13 +185,9 @@ class TraceWriter:
         except OSError:
             self.lost += 1
 
-    def flush(self) -> None:
-        """What was held, now."""
+    def close(self) -> None:
         if self._held:
             self.write(b"")
-
-    def close(self) -> None:
-        self.flush()
         if self._fd >= 0 and self.is_own:
             os.close(self._fd)
             self._fd = -1

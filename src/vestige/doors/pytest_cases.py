@@ -46,7 +46,7 @@ class TestCases:
         name = self._suite.texts.message(nodeid + self._where)
         told = json_of(name)
         span_id = self._spans.begin(name, told, attempt) if self._spans is not None else ""
-        self.running = case = self._suite.clean_case(name, attempt, span_id, told)
+        self.running = case = Case(self._suite, name, told, attempt, span_id)
         return case
 
     def pass_quietly(self) -> None:
