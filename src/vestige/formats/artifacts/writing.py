@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 _quick = msgspec.json.Encoder().encode
 _BLOCK: Final = MIB
 _PARTS: Final = 128
+"""Lines that are written together."""
+_FOLDERS: Final = ("diagnostics", "transcript", "logs", "screenshots", "scenarios")
 _COUNTED: Final = {"case_start": 0, "assert_pass": 1, "assert_fail": 2, "assert_skip": 3}
 
 NO_GIT: Final = Git("unknown", "unknown", False)
@@ -189,6 +191,8 @@ class _Finisher:
         self.name = (1, facts.suite, facts.timestamp)
 
     def finish(self) -> Path:
+        for folder in _FOLDERS:
+            (self.root / folder).mkdir(parents=True, exist_ok=True)
         self._write_facts()
         self._write_replay()
         self._write_later()
@@ -338,14 +342,8 @@ class _Finisher:
 
     def _blocks(self, path: str, parts: Iterable[bytes]) -> None:
         """Short parts, many of them at once: all together they would take as much memory as the file."""
-        place = f"{self.root}/{path}"
         hasher, size, rest = hashlib.sha256(), 0, iter(parts)
-        try:
-            file = open(place, "wb")  # noqa: SIM115  # closed below
-        except FileNotFoundError:
-            os.makedirs(os.path.dirname(place), exist_ok=True)
-            file = open(place, "wb")  # noqa: SIM115
-        with file:
+        with open(self.root / path, "wb") as file:
             while block := b"".join(islice(rest, _PARTS)):
                 size += file.write(block)
                 hasher.update(block)
