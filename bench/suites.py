@@ -33,6 +33,8 @@ ROUNDS = 3
 SESSIONS = 20
 """Of those with a target: what is compared is less than how much one session differs from the next."""
 
+_FILE = "test_many.py"
+"""Named to pytest: else it walks through what the sessions before have left, and those without us longer."""
 _TESTS = f"""
 import pytest
 
@@ -131,7 +133,7 @@ def _timed(work: Callable[[], object]) -> float:
 
 def _overhead() -> list[Figure]:
     with place.folder() as folder:
-        (folder / "test_many.py").write_text(_TESTS)
+        (folder / _FILE).write_text(_TESTS)
         (folder / "pytest.ini").write_text("[pytest]\n")
         arguments = {
             "bare": [],
@@ -168,7 +170,7 @@ def _pytest(folder: Path, arguments: Sequence[str]) -> float | None:
     environment = place.environment() | {"VESTIGE_HOME": str(folder / "home"), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # fmt: skip
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "vestige_pytest", *arguments],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "vestige_pytest", *arguments, _FILE],
         cwd=folder, env=environment, capture_output=True, check=False,
     )  # fmt: skip
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -13,6 +13,7 @@ import gc
 import sys
 from collections.abc import Callable
 from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -94,6 +95,15 @@ class _AsTheyAre:
     def leave(cls) -> None:
         if cls in sys.meta_path:  # whoever runs a session inside of another may have cleared it
             sys.meta_path.remove(cls)
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Bundles are no place to look for tests: in time there are hundreds, and what is attached to one may look like
+    a test itself. Also when we are off: those of earlier sessions are there."""
+    day, _, time = collection_path.name.partition("_")
+    if not (len(day) == 8 and len(time) == 6 and day.isdecimal() and time.isdecimal()):
+        return None
+    return True if (collection_path / "trace" / "events.jsonl").is_file() else None
 
 
 @pytest.fixture

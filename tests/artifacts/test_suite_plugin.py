@@ -320,3 +320,24 @@ def test_an_interrupted_session_still_leaves_a_valid_bundle(tmp_path: Path) -> N
     assert done.returncode == 2, sys.version + done.stdout
     assert_valid(bundle)
     assert statuses(bundle) == {"test_ok": "pass", "test_interrupted": "unknown"}
+
+
+@pytest.mark.parametrize("options", [(), ("--vestige-bundle", "art"), ("--vestige-bundle", "art", "-n1")])  # fmt: skip
+def test_in_a_bundle_pytest_looks_for_no_tests(tmp_path: Path, options: tuple[str, ...]) -> None:
+    project = make_project(tmp_path / "shop", """
+        def test_attaches(vestige_attach):
+            vestige_attach("def test_attached(): assert 0", "test_attached.py")
+            vestige_attach("raise SystemExit", "conftest.py")
+    """)  # fmt: skip
+    assert run_pytest(project, "--vestige-bundle", "art").returncode == 0
+    bundle = only_bundle(project / "art")
+    attached = next(bundle.rglob("test_attached.py"))
+    folder = project / "20260210_170000"  # named so, but no bundle
+    folder.mkdir()
+    (folder / "test_own.py").write_text("def test_own(): pass\n", encoding="utf-8")
+
+    done = run_pytest(project, *options)
+    assert done.returncode == 0, done.stdout
+    assert "2 passed" in done.stdout
+    asked = run_pytest(project, "--noconftest", str(attached), *options)
+    assert "1 failed" in asked.stdout, "whoever names a file means it"
