@@ -54,9 +54,9 @@ class Case:
 
     __slots__ = ("_attachments", "_begun_ns", "_ended", "_failed", "_failures", "_json", "_passed", "_skipped", "_suite", "assertions", "duration_ms", "name", "outcome")  # fmt: skip
 
-    def __init__(self, suite: SuiteWriter, name: str, told: bytes, attempt: int = 1, span_id: str = "") -> None:  # fmt: skip
+    def __init__(self, suite: SuiteWriter, name: str, told: bytes, attempt: int = 1, span_id: str = "", first: bytes = b"") -> None:  # fmt: skip
         """`name`: as `texts` has cleaned it, and `told` as JSON. `attempt`: above 1, it is the same case
-        once more. `span_id`: of the span that records it."""
+        once more. `span_id`: of the span that records it. `first`: lines about the case before it."""
         self._suite = suite
         self.name = name
         self.assertions = self._passed = self._failed = self._skipped = 0
@@ -74,7 +74,8 @@ class Case:
         if attempt > 1:
             more += b',"attempt":%d' % attempt
         suite.told.append(self)
-        self._begun_ns = trace.case_event(b'"case_start"', told, b'""', more)
+        self._begun_ns = now_ns = trace.watch.now_ns()
+        trace.write(first + trace.case_line(b'"case_start"', told, now_ns, more=more))
 
     @property
     def failures(self) -> list[str]:
@@ -128,14 +129,10 @@ class Case:
 
     def _assert(self, kind: bytes, text: str, at_ns: int | None = None) -> None:
         self.assertions = number = self.assertions + 1
-        self._suite.trace.case_event(
-            kind,
-            self._json,
-            json_of(text),
-            b',"assertion_id":"a%d"' % number,
-            self._begun_ns,
-            at_ns,
-        )
+        trace = self._suite.trace
+        at_ns = trace.watch.now_ns() if at_ns is None else at_ns
+        more = b',"assertion_id":"a%d"' % number
+        trace.write(trace.case_line(kind, self._json, at_ns, self._begun_ns, json_of(text), more))
 
     # --- its files --------------------------------------------------------------------------
 
@@ -171,28 +168,27 @@ class Case:
             return "fail"
         return "skip" if self._skipped and not self._passed else "pass"
 
-    def end(self, status: Status | None = None, message: object = "", *, at_ns: int | None = None, hold: bool = False) -> None:  # fmt: skip
-        """The case is over. What the assertions say stands, unless told otherwise. `at_ns`: as above.
-        `hold`: it may be written with what comes next, for nothing happens before that."""
-        if self._ended:
-            return
+    def end(self, status: Status | None = None, message: object = "") -> None:
+        """The case is over. What the assertions say stands, unless told otherwise."""
+        if not self._ended:
+            trace = self._suite.trace
+            trace.write(self.lines_of_end(trace.watch.now_ns(), status, message))
+
+    def lines_of_end(self, at_ns: int, status: Status | None = None, message: object = "", passed_ns: int | None = None) -> bytes:  # fmt: skip
+        """It is over since then, in monotonic time: what is to be written of that.
+        `passed_ns`: that it passed, then, is all that there is to tell of it, and not told yet."""
         self._ended = True
+        self.duration_ms = (at_ns - self._begun_ns) // 1_000_000
+        trace = self._suite.trace
+        if passed_ns is not None:
+            self.outcome = "pass"
+            self.assertions = self._passed = 1
+            trace.passed += 1
+            return trace.pass_and_end(self._json, self._begun_ns, passed_ns, at_ns)
         self.outcome = status = status or self.status
         text = self._clean(message) if message else ""
-        now_ns = self._suite.trace.case_event(
-            b'"case_end"', self._json, json_of(text), b',"status":%b' % json_of(status), self._begun_ns, at_ns, hold
-        )  # fmt: skip
-        self.duration_ms = (now_ns - self._begun_ns) // 1_000_000
-
-    def end_passed(self, passed_ns: int, ended_ns: int, *, hold: bool) -> None:
-        """That it passed, then, and was over, then, is all that is told of it. `hold`: as above."""
-        self._ended = True
-        self.outcome = "pass"
-        self.assertions = self._passed = 1
-        self.duration_ms = (ended_ns - self._begun_ns) // 1_000_000
-        trace = self._suite.trace
-        trace.passed += 1
-        trace.pass_and_end(self._json, self._begun_ns, passed_ns, ended_ns, hold)
+        more = b',"status":%b' % json_of(status)
+        return trace.case_line(b'"case_end"', self._json, at_ns, self._begun_ns, json_of(text), more)  # fmt: skip
 
     @property
     def ended(self) -> bool:

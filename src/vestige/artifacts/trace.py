@@ -105,7 +105,6 @@ class TraceWriter:
         self._pass_and_end = with_gaps(_encode(passed)) + with_gaps(_encode(ended))
         """Of a case of which nothing else is told: when, its name, the counters, how long it has run; twice."""
         self._forks = _forks
-        self._held = b""
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         self._fd = os.open(path, flags, 0o644)
         hold(self._fd)
@@ -126,57 +125,45 @@ class TraceWriter:
     def counts(self) -> Counts:
         return Counts(self.total, self.passed, self.failed, self.skipped)
 
-    def case_event(
+    def case_line(
         self,
         kind: bytes,
         case: bytes,
+        at_ns: int,
+        begun_ns: int | None = None,
         message: bytes = b'""',
         more: bytes = b"",
-        begun_ns: int | None = None,
-        at_ns: int | None = None,
-        hold: bool = False,
-    ) -> int:
-        """As `event`, and when it was: three of these make a test, and structs took half of its time.
-        Texts are JSON already; so is `more`, which begins with a comma. `begun_ns`: of the case, if it has begun.
-        `at_ns`: when it was, if not now. `hold`: it is written with what comes next."""
-        now_ns = self.watch.now_ns() if at_ns is None else at_ns
-        stamp = self.watch.render(now_ns)
+    ) -> bytes:
+        """As `render`, of a moment: three of these make a test, and structs took half of its time.
+        Texts are JSON already; so is `more`, which begins with a comma. `begun_ns`: of the case, if it has begun."""
+        stamp = self.watch.render(at_ns)
         if begun_ns is None:
-            line = self._begin % (
+            return self._begin % (
                 stamp, kind, case, message, self.total, self.passed, self.failed, self.skipped, more,
             )  # fmt: skip
-        else:
-            line = self._go_on % (
-                stamp, kind, case, message, self.total, self.passed, self.failed, self.skipped,
-                (now_ns - begun_ns) // 1_000_000, more,
-            )  # fmt: skip
-        self.write(line, hold)
-        return now_ns
+        return self._go_on % (
+            stamp, kind, case, message, self.total, self.passed, self.failed, self.skipped,
+            (at_ns - begun_ns) // 1_000_000, more,
+        )  # fmt: skip
 
-    def pass_and_end(self, case: bytes, begun_ns: int, passed_ns: int, ended_ns: int, hold: bool) -> None:  # fmt: skip
-        """All that is told of most cases, once they have begun. `hold`: as above."""
+    def pass_and_end(self, case: bytes, begun_ns: int, passed_ns: int, ended_ns: int) -> bytes:
+        """The lines of all that is told of most cases, once they have begun."""
         render = self.watch.render
         counts = self.total, self.passed, self.failed, self.skipped
-        lines = self._pass_and_end % (
+        return self._pass_and_end % (
             render(passed_ns), case, *counts, (passed_ns - begun_ns) // 1_000_000,
             render(ended_ns), case, *counts, (ended_ns - begun_ns) // 1_000_000,
         )  # fmt: skip
-        self.write(lines, hold)
 
     @property
     def is_own(self) -> bool:
         """Is this the process that began it? A child that a test forked does not speak for the suite."""
         return _forks == self._forks
 
-    def write(self, lines: bytes, hold: bool = False) -> None:
-        """Whole lines, at once, after what was held; or held."""
+    def write(self, lines: bytes) -> None:
+        """Whole lines, at once."""
         if _forks != self._forks:
             return
-        if hold:
-            self._held += lines
-            return
-        if self._held:
-            lines, self._held = self._held + lines, b""
         try:
             written = os.write(self._fd, lines)
             while written < len(lines):
@@ -186,8 +173,6 @@ class TraceWriter:
             self.lost += 1
 
     def close(self) -> None:
-        if self._held:
-            self.write(b"")
         if self._fd >= 0 and self.is_own:
             os.close(self._fd)
             self._fd = -1

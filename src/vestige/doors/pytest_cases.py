@@ -2,7 +2,7 @@
 
     tests.begin("test_pay.py::test_card")
     tests.pass_quietly()                # all that there will be to tell of it
-    tests.leave()                       # over; told with the beginning of the next
+    tests.leave()                       # over
     tests.begin("test_pay.py::test_cash")
 
 What may wait is kept as a moment: the lines about it are made, and written, with those of the next test. Whoever has
@@ -45,8 +45,16 @@ class TestCases:
     def begin(self, nodeid: str, attempt: int = 1) -> Case:
         name = self._suite.texts.message(nodeid + self._where)
         told = json_of(name)
-        span_id = self._spans.begin(name, told, attempt) if self._spans is not None else ""
-        self.running = case = Case(self._suite, name, told, attempt, span_id)
+        left_ns, left, spans = self._left_ns, self.running, self._spans
+        before, span_id = b"", ""
+        if left_ns is not None and left is not None:
+            before = left.lines_of_end(left_ns, passed_ns=self._passed_ns)
+            self._left_ns = self._passed_ns = None
+            if spans is not None:
+                span_id = spans.turn(left.outcome, name, told, self._now_ns() - left_ns)
+        elif spans is not None:
+            span_id = spans.begin(name, told, attempt)
+        self.running = case = Case(self._suite, name, told, attempt, span_id, before)
         return case
 
     def pass_quietly(self) -> None:
@@ -61,28 +69,21 @@ class TestCases:
         return self.running
 
     def leave(self) -> None:
-        """It is over: `settle` tells it. For whoever knows that nothing happens before that."""
+        """It is over, and the next begins before anything else happens."""
         self._left_ns = self._now_ns()
 
-    def settle(self, *, hold: bool = False) -> None:
-        """Tell the end of the test that was left, if one was. `hold`: the next one begins at once."""
+    def settle(self) -> None:
+        """Tell the end of the test that was left, if one was: something else happens after all."""
         if self._left_ns is not None:
-            self.end(hold=hold)
+            self.end()
 
-    def end(self, status: Status | None = None, message: str = "", *, hold: bool = False) -> None:
-        """It is over, by its assertions or as is said here. `hold`: as above."""
+    def end(self, status: Status | None = None, message: str = "") -> None:
+        """It is over, by its assertions or as is said here."""
         now_ns = self._now_ns()
         ended_ns, self._left_ns = self._left_ns or now_ns, None
-        passed_ns = self._passed_ns
-        case = self.running
+        case, self.running = self.more(), None
         if case is None:
             return
-        if passed_ns is not None and status is None:
-            self._passed_ns = None
-            case.end_passed(passed_ns, ended_ns, hold=hold)
-        else:
-            self.more()
-            case.end(status, message, at_ns=ended_ns, hold=hold)
-        self.running = None
+        self._suite.trace.write(case.lines_of_end(ended_ns, status, message))
         if self._spans is not None:
-            self._spans.end(case.outcome, message, hold=hold, ago_ns=now_ns - ended_ns)
+            self._spans.end(case.outcome, message, ago_ns=now_ns - ended_ns)

@@ -228,10 +228,10 @@ class BundlePlugin:
         tests = self._tests
         if tests is None:
             return (yield)
-        tests.settle(hold=True)
         names = getattr(item, "fixturenames", ())
         if names is not self._names:  # else the same function, with other parameters
             self._names = names
+            tests.settle()
             self._note_fixtures(item, names)
         self._item, self._nextitem = item, nextitem
         self._begin(item.nodeid)

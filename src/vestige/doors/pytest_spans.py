@@ -88,13 +88,11 @@ class TestSpans:
         self._logger = logger
         self._emitter = recorder._emitter
         self._running = False
-        self._held = b""
-        """The end of the test before, until the next one begins."""
         self._inside = False
         """In a test, or between two."""
         self._writer = ""
         """Whose lines are prepared; else, as after a fork, they are made anew."""
-        self._opening = self._passing = b""
+        self._opening = self._turning = b""
         self._parent = b""
         around = run or recorder._writer.process_span
         assert around is not None  # of a recorder that is enabled
@@ -169,20 +167,38 @@ class TestSpans:
 
     def begin(self, name: str, told: bytes, attempt: int) -> str:
         """A test begins, by a name that the redactor has cleaned, `told` as JSON; the id of its span."""
-        now, emitter = self._now, self._emitter
-        if current.SPAN.get() is not self._ambient:
-            current.SPAN.set(self._ambient)  # whatever the test before has left here
-        self._running = not self._around.muted
-        if not self._running:
+        emitter = self._emitter
+        if self._around.muted:
+            current.SPAN.set(self._ambient)
             return ""
+        self._running = True
         if not self._inside or self._writer != emitter.writer:
             self._go_inside()
-        now.id = span_id = emitter.span_id()
-        now.name = name
         line = self._opening if attempt == 1 else self._opened({"attempt": attempt})
-        line %= (next(emitter.seq), emitter.now_ns(), _encode(span_id), told)
-        held, self._held = self._held, b""
-        self._recorder.send_lines(held + line)
+        span_id = emitter.span_id()
+        told = line % (next(emitter.seq), emitter.now_ns(), _encode(span_id), told)
+        return self._enter(span_id, name, told)
+
+    def turn(self, outcome: str, name: str, told: bytes, ago_ns: int) -> str:
+        """The test that runs was over some time ago, and the next one begins: as `begin`."""
+        now, emitter = self._now, self._emitter
+        if outcome != "pass" or not self._running or self._writer != emitter.writer:
+            self.end(outcome, ago_ns=ago_ns)
+            return self.begin(name, told, 1)
+        at_ns, seq, ended, span_id = emitter.now_ns(), emitter.seq, now.id, emitter.span_id()
+        duration_ns = emitter.monotonic_ns() - ago_ns - now._opened_ns
+        emitter.open_spans.pop(ended, None)
+        return self._enter(span_id, name, self._turning % (
+            next(seq), at_ns - ago_ns, _encode(ended), duration_ns, next(seq), at_ns, _encode(span_id), told,
+        ))  # fmt: skip
+
+    def _enter(self, span_id: str, name: str, lines: bytes) -> str:
+        """What is ambient is from now on the test of this span, as these lines tell."""
+        if current.SPAN.get() is not self._ambient:
+            current.SPAN.set(self._ambient)  # whatever the test before has left here
+        now, emitter = self._now, self._emitter
+        now.id, now.name = span_id, name
+        self._recorder.send_lines(lines)
         emitter.open_spans[span_id] = now
         now._opened_ns = emitter.monotonic_ns()
         # Processes that the test starts are its own, not the session's.
@@ -197,13 +213,12 @@ class TestSpans:
         self._inside = True
         if self._writer != writer:
             self._writer = writer
-            self._held = b""  # in a forked child, what is held is its parent's
             self._parent = f"{now.run_id}/".encode()
             self._opening = self._opened(NO_ATTRIBUTES)
             closed = SpanClose(
                 VERSION, writer, NUMBER, NUMBER, now.run_id, GAP, "ok", NUMBER, _PASSED
             )
-            self._passing = with_gaps(_encode(closed))
+            self._turning = with_gaps(_encode(closed)) + self._opening
 
     def _opened(self, attributes: Attributes) -> bytes:
         now = self._now
@@ -222,25 +237,20 @@ class TestSpans:
         """The exception with which a phase failed, and its traceback from the test's code on; the first counts."""
         self._stack = self._stack or str(error_attributes(error, trace)["error.stack"])
 
-    def end(self, outcome: str, message: str = "", *, hold: bool = False, ago_ns: int = 0) -> None:
-        """The test is over, or was some time ago. `hold`: that may be written with the beginning of the next."""
+    def end(self, outcome: str, message: str = "", *, ago_ns: int = 0) -> None:
+        """The test is over, or was some time ago."""
         now, emitter = self._now, self._emitter
         if not self._running or self._writer != emitter.writer:
             return  # or a forked child that came back: not its span to end
         self._running = False
         duration_ns = emitter.monotonic_ns() - ago_ns - now._opened_ns
         emitter.open_spans.pop(now.id, None)
-        if outcome == "pass":
-            self._held = self._passing % (next(emitter.seq), emitter.now_ns() - ago_ns, _encode(now.id), duration_ns)  # fmt: skip
-            if not hold:
-                self.flush()
-        else:
-            told = emitter.attributes(self._told(outcome, message))
-            emitter.send(SpanClose(
-                VERSION, now._writer, next(emitter.seq), emitter.now_ns() - ago_ns, now.run_id, now.id,
-                _STATUS[outcome], duration_ns, told,
-            ))  # fmt: skip
-            self._leave()
+        told = emitter.attributes(self._told(outcome, message))
+        emitter.send(SpanClose(
+            VERSION, now._writer, next(emitter.seq), emitter.now_ns() - ago_ns, now.run_id, now.id,
+            _STATUS[outcome], duration_ns, told,
+        ))  # fmt: skip
+        self._leave()
 
     def _leave(self) -> None:
         """What happens now is in no test."""
@@ -261,15 +271,7 @@ class TestSpans:
                 told["error.stack"] = self._stack
         return told
 
-    def flush(self) -> None:
-        """What was held, now; no test follows."""
-        held, self._held = self._held, b""
-        if held and self._writer == self._emitter.writer:
-            self._recorder.send_lines(held)
-            self._leave()
-
     def end_session(self, failed: bool) -> None:
-        self.flush()
         while self._stops:
             self._stops.pop()()
         current.leave(self._entered)
