@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import vestige
-from conftest import WAIT_S, ReadRuns, RunProgram
+from conftest import WAIT_S, ReadRuns, RunProgram, load
 from vestige.errors import UsageError
 from vestige.home import Home
 from vestige.limits import (
@@ -613,3 +613,16 @@ def test_a_report_goes_on_while_other_threads_count_faults(home: Home) -> None:
             emitter.faults.clear()
 
     assert any(isinstance(record, Log) for record in records(home))
+
+
+def test_a_second_home_of_a_process_knows_nothing_of_the_first(tmp_path: Path) -> None:
+    with vestige.Recorder(tmp_path / "one") as one, one.run("outer") as outer:
+        with vestige.Recorder(tmp_path / "two") as two, two.run("inner"):
+            pass
+        assert os.environ["VESTIGE_PARENT"] == f"{outer.run_id}/{outer.id}", (
+            "processes are still the first's"
+        )
+
+    runs = load(Home(tmp_path / "two"))
+    assert [run.info.name for run in runs if not run.info.implicit] == ["inner"]
+    assert [run.info.outcome for run in runs] == ["ok", "ok"]

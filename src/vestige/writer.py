@@ -68,7 +68,8 @@ class Writer:
         self.process_span: Span | None = None
         self.voice = OwnVoice(clock, self.journal, self._emitters, lambda: self.process_span)
         self._published = ""
-        self._original_parent = None if private else os.environ.get(PARENT_VARIABLE)
+        self._variable_before = None if private else os.environ.get(PARENT_VARIABLE)
+        self._parent = None if private else _parent_of_process()
 
     # --- recorders come and go -------------------------------------------------------------------
 
@@ -78,7 +79,7 @@ class Writer:
         self._emitters.append(emitter)
         if self.process_span is None:
             self.voice.watch(self.home.ask_file(self.id), silence_s)
-            self._open_process(self._original_parent, "spawned by")
+            self._open_process(self._parent, "spawned by")
             threads.install()
         else:
             self._tell_place(emitter)
@@ -112,7 +113,7 @@ class Writer:
         if self._last_words is not None:
             self._last_words.uninstall()
         if os.environ.get(PARENT_VARIABLE) == self._published:
-            _set_variable(PARENT_VARIABLE, self._original_parent)
+            _set_variable(PARENT_VARIABLE, self._variable_before)
         return True
 
     # --- this process ------------------------------------------------------------------------------
@@ -146,6 +147,11 @@ class Writer:
         emitter.process_run_id = self.process_span.run_id
         emitter.process_span_id = self.process_span.id
 
+    def run_ids(self) -> set[str]:
+        """Of the runs that are open here."""
+        spans = (self.process_span, *self._open_runs.values())
+        return {span.run_id for span in spans if span is not None}
+
     def run_opened(self, span: Span) -> None:
         with self._lock:
             self._open_runs[span.id] = span
@@ -163,7 +169,10 @@ class Writer:
         where = only or self.process_span
         if where is not None and not self._private:
             self._published = f"{where.run_id}/{where.id}"
-            os.environ[PARENT_VARIABLE] = self._published
+            try:
+                os.environ[PARENT_VARIABLE] = self._published
+            except Exception:  # noqa: BLE001  # a test may have put something else there
+                self._emitters[0].fault("child processes are not told where they come from")
 
     # --- fork ----------------------------------------------------------------------------------------
 
@@ -193,6 +202,17 @@ _alive: dict[Home, Writer] = {}
 _apart: weakref.WeakSet[Redactor] = weakref.WeakSet()
 _alive_lock = threading.RLock()
 """Held while recorders come and go. Reentrant: a signal's handler may close one at any point."""
+
+
+def _parent_of_process() -> str | None:
+    """What started this process, as its environment says. What a writer of another home has put there is for the
+    processes that we start, and tells of runs that this home does not have."""
+    given = os.environ.get(PARENT_VARIABLE)
+    run_id = (given or "").partition("/")[0]
+    for writer in _alive.values():
+        if run_id in writer.run_ids():
+            return writer._parent
+    return given
 
 
 def arriving() -> threading.RLock:
