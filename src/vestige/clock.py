@@ -2,13 +2,14 @@
 
 Everything else is handed a clock, so a test can hand it `FakeClock` and see
 1, 2, 3. The methods are bare functions where that is possible: they run twice
-for every span.
+for every span. Chance comes from `posix`: tests put something of their own into `os.urandom`, and ids would be the same.
 """
 
 from __future__ import annotations
 
 import _random  # the C generator alone: `random` costs 5 ms of imports that we do not need
 import os
+import posix
 import time
 from collections.abc import Callable
 from typing import Protocol
@@ -43,7 +44,7 @@ class SystemClock:
     def __init__(self) -> None:
         self.now_ns = time.time_ns
         self.monotonic_ns = time.monotonic_ns
-        generator = _random.Random(int.from_bytes(os.urandom(16), "big"))
+        generator = _random.Random(int.from_bytes(posix.urandom(16), "big"))
         bits = generator.getrandbits
         # A closure over a C function: no attribute look-ups, and atomic between threads.
         self.fraction: Callable[[], float] = generator.random
@@ -51,19 +52,19 @@ class SystemClock:
         self.span_id: Callable[[], str] = lambda: bits(64).to_bytes(8, "big").hex()
         # A forked child must not repeat its parent's ids.
         os.register_at_fork(
-            after_in_child=lambda: generator.seed(int.from_bytes(os.urandom(16), "big"))
+            after_in_child=lambda: generator.seed(int.from_bytes(posix.urandom(16), "big"))
         )
 
     @staticmethod
     def run_id() -> str:
-        raw = bytearray(os.urandom(16))
+        raw = bytearray(posix.urandom(16))
         raw[6] = raw[6] & 0x0F | 0x40
         raw[8] = raw[8] & 0x3F | 0x80
         return uuid_text(raw)
 
     @staticmethod
     def writer_id() -> str:
-        return os.urandom(8).hex()
+        return posix.urandom(8).hex()
 
 
 class FakeClock:
@@ -109,7 +110,7 @@ def uuid_text(raw: bytes | bytearray) -> str:
 
 SYSTEM = SystemClock()
 
-random_bytes = os.urandom
+random_bytes = posix.urandom
 """For what nobody may guess: keys, and names that a query must not know."""
 
 sleep = time.sleep

@@ -21,11 +21,13 @@
 from __future__ import annotations
 
 import os
+from stat import S_ISDIR
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from vestige.errors import UsageError
+from vestige.system import system
 
 if TYPE_CHECKING:
     from pathlib import Path  # 5 ms of imports: loaded with the first home, not with vestige
@@ -141,7 +143,22 @@ class Home(msgspec.Struct, frozen=True):
     def make(self) -> None:
         """Create the folders, readable by their owner alone."""
         for folder in (self.root, self.journal, self.bodies, self.faults):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _make_folder(str(folder), 0o700)
+
+
+def _make_folder(path: str, mode: int = 0o777) -> None:
+    """A folder, and those above it, if they are not there: what `Path.mkdir` does, of the system's own calls."""
+    try:
+        system.mkdir(path, mode)
+    except FileExistsError:
+        if not S_ISDIR(system.stat(path).st_mode):
+            raise
+    except FileNotFoundError:
+        above = path.rpartition("/")[0]
+        if not above:
+            raise
+        _make_folder(above)
+        _make_folder(path, mode)
 
 
 def default_root() -> Path:

@@ -7,11 +7,13 @@ belongs to the open file, so a reader in the same process is told the truth too.
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from fcntl import LOCK_EX, LOCK_NB
 from typing import TYPE_CHECKING
+
+from vestige.system import system
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 def hold(fd: int) -> bool:
     """Take the lock of an open file, if it is free."""
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        system.flock(fd, LOCK_EX | LOCK_NB)
     except OSError:
         return False
     return True
@@ -30,7 +32,7 @@ def is_held(path: Path) -> bool:
     """Does somebody hold the lock of this file? A file that is gone is held by nobody; one that
     cannot be asked (too many are open) may be: what is not held is taken for finished, and deleted."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        fd = system.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError:
@@ -38,15 +40,15 @@ def is_held(path: Path) -> bool:
     try:
         return not hold(fd)
     finally:
-        os.close(fd)
+        system.close(fd)
 
 
 @contextmanager
 def waiting(path: Path) -> Iterator[None]:
     """Hold the lock of a file, made if need be; wait for whoever has it."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fd = system.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
+        system.flock(fd, LOCK_EX)
         yield
     finally:
-        os.close(fd)
+        system.close(fd)

@@ -19,6 +19,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Self
 
 import msgspec
@@ -62,6 +63,9 @@ class Recorder:
     asked_for = False
     """True of a capture's own: VESTIGE_DISABLED turns off what runs by itself, not what code asks for."""
 
+    gave_up_ns: int | None = None
+    """When it could not begin, for a reason that may pass."""
+
     def __init__(
         self,
         home: str | os.PathLike[str] | Home | None = None,
@@ -78,7 +82,13 @@ class Recorder:
         sinks: Sequence[Listener] = (),
         clock: Clock = SYSTEM,
     ) -> None:
-        self.home, given = find_home(home)
+        self._redactor: Redactor | None = None
+        try:
+            self.home, given = find_home(home)
+        except Exception as error:  # noqa: BLE001  # as below
+            self.home = _nowhere()
+            self._give_up(error)
+            return
         self.enabled = self.asked_for or not given.disabled
         self.wire = self.enabled and given.wire
         """Whether a process below `vestige run`, or a test suite, records HTTP calls to model providers."""
@@ -87,7 +97,6 @@ class Recorder:
         self.prints = self.enabled and given.prints
         """Whether, below `vestige run`, it records what it prints."""
         self._closed = not self.enabled
-        self._redactor: Redactor | None = None
         if not self.enabled:
             return
         level = level if level is not None else given.level
@@ -113,6 +122,24 @@ class Recorder:
             send_both=self._send_both,
         )
         self._emitter.learn = self._learn
+        if last_words is None:
+            last_words = given.last_words
+        if silence_s is None:
+            silence_s = given.silence_s
+        try:
+            self._begin(clock, redact, secrets, quick_start, last_words, silence_s)
+        except Exception as error:  # noqa: BLE001  # whatever a test has put in the place of what we need
+            self._give_up(error)
+
+    def _begin(
+        self,
+        clock: Clock,
+        redact: bool,
+        secrets: Iterable[str],
+        quick_start: bool,
+        last_words: bool,
+        silence_s: float,
+    ) -> None:
         with arriving():
             self._writer = self._join(clock)
             self._redactor = self._writer.redactor if redact else None
@@ -122,12 +149,22 @@ class Recorder:
                 self._emitter.redact = self._redactor.text
             self._suspicious = self._redactor.suspicious if self._redactor else _never
             self._write = self._writer.journal.write
-            self._writer.attach(
-                self._emitter,
-                last_words if last_words is not None else given.last_words,
-                silence_s if silence_s is not None else given.silence_s,
-            )
+            self._writer.attach(self._emitter, last_words, silence_s)
         atexit.register(self.close)
+
+    def _give_up(self, error: Exception) -> None:
+        """The program goes on, and this recorder records nothing."""
+        global _said
+        self._closed = True
+        self.enabled = self.wire = self.logging = self.prints = False
+        self.gave_up_ns = SYSTEM.monotonic_ns()
+        with suppress(Exception):
+            if not _said:
+                print(f"vestige: cannot begin ({type(error).__name__}: {error}). Not recording until that has passed.", file=sys.stderr)  # noqa: T201  # fmt: skip
+            _said = True
+            writer = getattr(self, "_writer", None)
+            if writer is not None and self._emitter in writer._emitters:
+                writer.detach(self._emitter)
 
     # --- what a program uses --------------------------------------------------------------------
 
@@ -241,6 +278,12 @@ class Recorder:
         self.close()
 
     # --- the way out ------------------------------------------------------------------------------
+
+    def _is_over(self) -> bool:
+        """Should there be a new one in its place? Where one could not begin, not at every call."""
+        if self.gave_up_ns is not None:
+            return SYSTEM.monotonic_ns() - self.gave_up_ns > _RETRY_NS
+        return self._closed and self.enabled
 
     def _join(self, clock: Clock) -> Writer:
         def open_journal(joined: Writer) -> JournalWriter:
@@ -390,18 +433,21 @@ _default: Recorder | None = None
 _default_lock = threading.RLock()
 _is_making = False
 """Reentrant: while it is made, a signal's handler or the garbage collector may run code that logs."""
+_said = False
+"""That one could not begin: the same will happen in the next call, or test."""
+_RETRY_NS = 100_000_000
 
 
 def default_recorder() -> Recorder:
     """The recorder that `@trace` and `traced_run` use; made when first needed."""
     global _default, _is_making
-    if _default is None or (_default._closed and _default.enabled):
+    if _default is None or _default._is_over():
         with _default_lock:
             if _is_exiting() or _is_making:
                 # Goodbye was said or never will be: nobody would close it, and it would look like
                 # a crash. Or we are inside the making of it: there is none yet.
                 return _default or _UnusedRecorder()
-            if _default is None or (_default._closed and _default.enabled):
+            if _default is None or _default._is_over():
                 _is_making = True
                 try:
                     _default = Recorder()
@@ -472,8 +518,14 @@ def find_home(
         home = get_home(given)
     except UsageError as error:
         print(f"vestige: {error} Not recording.", file=sys.stderr)  # noqa: T201
-        return get_home(os.devnull), settings_module.Settings(disabled=True)
+        return _nowhere(), settings_module.Settings(disabled=True)
     return home, _read_settings(home)
+
+
+def _nowhere() -> Home:
+    from pathlib import Path
+
+    return Home(Path(os.devnull))
 
 
 def _read_settings(home: Home) -> settings_module.Settings:

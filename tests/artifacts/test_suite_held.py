@@ -197,15 +197,16 @@ def test_a_pass_is_on_disk_before_a_module_is_torn_down(tmp_path: Path) -> None:
 def test_the_pass_of_a_test_that_leaves_nothing_is_written_with_its_end(tmp_path: Path) -> None:
     """Between them there is nothing but pytest: the lines are one write."""
     project = make_project(tmp_path / "shop", """
-    import os, pytest
+    import pytest
+    from vestige.system import system
     writes = []
 
     @pytest.mark.parametrize("number", range(5))
-    def test_number(number, plain=os.write):
+    def test_number(number, plain=system.write):
         if number == 0:
-            os.write = lambda fd, data: writes.append(bytes(data)) or plain(fd, data)
+            system.write = lambda fd, data: writes.append(bytes(data)) or plain(fd, data)
         if number == 3:
-            os.write = plain
+            system.write = plain
             mine = [data for data in writes if b'"case"' in data]
             assert [data.count(b"\\n") for data in mine] == [3, 3, 3]
 """)  # fmt: skip

@@ -9,15 +9,19 @@ of a whole one. Text is masked like everything else; what is no text is copied a
 
 A `.json` that is no JSON would make the bundle invalid, and may be the very evidence: it is kept
 under its name and `.txt`.
+
+What is read is what the test sees: `os`, and a fake file system if it has one. What is written is on the real one
+(system.py), whatever the test has replaced.
 """
 
 from __future__ import annotations
 
 import codecs
-import hashlib
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path, PurePath
 
 import msgspec
@@ -27,13 +31,15 @@ from vestige.errors import NotFoundError
 from vestige.formats.artifacts import layout
 from vestige.formats.artifacts.parse import is_json, is_valid_json
 from vestige.limits import ARTIFACT_JSON_MAX, KIB, MIB
+from vestige.system import read_all, system
 
 PARTIAL = ".part"
 _CHUNK = MIB
 _UNKNOWN = 64 * KIB
 """Read first of a file that does not tell its size, as those of /proc."""
-_NONBLOCK = getattr(os, "O_NONBLOCK", 0)
+_SOURCE = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 """A pipe must not hold the suite up."""
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _NAME_MAX = 120
 
 
@@ -52,7 +58,7 @@ class Attachments:
     def copy(self, place: str, source: Path, name: str | None = None, *, exact: bool = False) -> str:  # fmt: skip
         """Copy a file into a folder of the bundle; its path there. `exact`: do not mask it."""
         try:
-            fd = os.open(source, os.O_RDONLY | os.O_CLOEXEC | _NONBLOCK)
+            fd = os.open(source, _SOURCE)
         except (FileNotFoundError, NotADirectoryError):
             raise NotFoundError(f"{source}: no such file to attach.") from None
         try:
@@ -92,32 +98,38 @@ class Attachments:
 
     def _store(self, place: str, name: str, chunks: Iterator[bytes]) -> str:
         if place not in self._made:
-            os.makedirs(self._folder + place, exist_ok=True)
+            self._make_folders(place)
             self._made.add(place)
         name = _safe_name(self._texts.clean(name))
         partial, fd = self._open_new(f"{place}/{name}{PARTIAL}")
-        hasher, size, head = hashlib.sha256(), 0, b""
+        hasher, size, head = sha256(), 0, b""
         try:
             for chunk in chunks:
                 hasher.update(chunk)
                 size += len(chunk)
                 head = chunk if size == len(chunk) else head
                 while chunk:
-                    chunk = chunk[os.write(fd, chunk) :]
-            mtime_ns = os.fstat(fd).st_mtime_ns
+                    chunk = chunk[system.write(fd, chunk) :]
+            mtime_ns = system.fstat(fd).st_mtime_ns
         finally:
-            os.close(fd)
+            system.close(fd)
         if _is_false_json(name, head if size == len(head) else None, self._folder + partial):
             name += ".txt"
         path = self._rename(partial, f"{place}/{name}")
         self.known[path] = (size, mtime_ns, hasher.hexdigest())
         return path
 
+    def _make_folders(self, place: str) -> None:
+        path = self._folder
+        for name in place.split("/"):
+            path += f"{name}/"
+            with suppress(FileExistsError):
+                system.mkdir(path)
+
     def _open_new(self, path: str) -> tuple[str, int]:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         for candidate in _numbered(path):
             try:
-                return candidate, os.open(self._folder + candidate, flags, 0o644)
+                return candidate, system.open(self._folder + candidate, _NEW, 0o644)
             except FileExistsError:
                 continue
         raise AssertionError("numbers do not end")
@@ -128,15 +140,15 @@ class Attachments:
         for candidate in _numbered(wanted, number):
             self._numbers[wanted] = number = number + 1
             try:
-                os.link(self._folder + partial, self._folder + candidate)
+                system.link(self._folder + partial, self._folder + candidate)
             except FileExistsError:
                 continue
             except OSError:  # a file system without hard links
-                if os.path.lexists(self._folder + candidate):
+                if _is_there(self._folder + candidate):
                     continue
-                os.rename(self._folder + partial, self._folder + candidate)
+                system.rename(self._folder + partial, self._folder + candidate)
                 return candidate
-            os.unlink(self._folder + partial)
+            system.unlink(self._folder + partial)
             return candidate
         raise AssertionError("numbers do not end")
 
@@ -145,10 +157,26 @@ def _is_false_json(name: str, data: bytes | None, path: str) -> bool:
     if not is_json(name):
         return False
     if data is None:
-        if os.stat(path).st_size > ARTIFACT_JSON_MAX:
+        if system.stat(path).st_size > ARTIFACT_JSON_MAX:
             return True  # too large for anyone to check: it is evidence, not a document
-        data = Path(path).read_bytes()
+        data = _read(path)
     return not is_valid_json(name, data)
+
+
+def _is_there(path: str) -> bool:
+    try:
+        system.lstat(path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _read(path: str) -> bytes:
+    fd = system.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return read_all(fd)
+    finally:
+        system.close(fd)
 
 
 def _is_text(first: bytes, name: str) -> bool:

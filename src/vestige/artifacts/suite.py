@@ -349,7 +349,7 @@ class SuiteRecorder(SuiteWriter):
         with calm():
             self._finish(notes)
         if self.trace.lost:
-            raise InvalidSuiteError(f"{self.path}: {self.trace.lost} events could not be written. Is the disk full?", [])  # fmt: skip
+            raise InvalidSuiteError(f"{self.path}: {self.trace.lost} events could not be written ({self.trace.why_lost}).", [])  # fmt: skip
         return self.path
 
     def _finish(self, notes: Sequence[str]) -> None:

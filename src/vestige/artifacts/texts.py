@@ -8,10 +8,10 @@ Elsewhere: what counts as a secret's key or shape in record/redact.py.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from hashlib import sha256
 from urllib.parse import unquote, urlsplit
 
 from vestige.limits import MESSAGE_MAX
@@ -131,7 +131,7 @@ def file_name(text: str, length_max: int = 80) -> str:
 
 def file_key(text: str) -> str:
     """A folder's name for any text: readable, and different for different texts."""
-    digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:10]
+    digest = sha256(text.encode(errors="surrogatepass")).hexdigest()[:10]
     # Parameters may have slashes of their own.
     test, bracket, parameters = text.partition("[")
     return f"{file_name(test.rpartition('/')[2] + bracket + parameters, 60)}-{digest}"

@@ -7,7 +7,8 @@ One `os.write` with `O_APPEND` per call, so a killed suite shows which case was 
 writer holds the lock of its file while it lives: nobody finishes a suite that still runs.
 
 Nothing here raises into a test. What could not be written is counted in `lost`, and a suite
-that lost something does not end as if nothing had been.
+that lost something does not end as if nothing had been. Calls of the system are made past whatever a test has
+put in their place (system.py).
 
 Elsewhere: what the events say about cases is read back in formats/artifacts/story.py.
 """
@@ -26,6 +27,7 @@ from vestige.clock import Clock
 from vestige.formats.artifacts.types import Counts, TraceEvent
 from vestige.locks import hold
 from vestige.record.gaps import GAP, NUMBER, with_gaps
+from vestige.system import system
 
 TRACE_VERSION = 1
 """Every era of the schema accepts it; later ones know a 2 that adds nothing which we need."""
@@ -79,12 +81,19 @@ def render_time(epoch_s: int) -> str:
     return datetime.fromtimestamp(epoch_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def reason(error: Exception) -> str:
+    """Why something could not be written, in few words."""
+    return getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
+
+
 class TraceWriter:
     """Appends the events of one process to one file."""
 
     def __init__(self, path: Path, suite: str, timestamp: str, clock: Clock) -> None:
         self.watch = Stopwatch(clock)
         self.lost = 0
+        self.why_lost = ""
+        """Of the first."""
         self.total = self.passed = self.failed = self.skipped = 0
         self.last_ts = ""
         """Of what was last rendered, cases aside."""
@@ -106,7 +115,7 @@ class TraceWriter:
         """Of a case of which nothing else is told: when, its name, the counters, how long it has run; twice."""
         self._forks = _forks
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-        self._fd = os.open(path, flags, 0o644)
+        self._fd = system.open(path, flags, 0o644)
         hold(self._fd)
 
     def event(self, kind: str, case: str = "", message: str = "", **more: Any) -> None:
@@ -165,14 +174,19 @@ class TraceWriter:
         if _forks != self._forks:
             return
         try:
-            written = os.write(self._fd, lines)
+            written = system.write(self._fd, lines)
             while written < len(lines):
                 lines = lines[written:]
-                written = os.write(self._fd, lines)
-        except OSError:
-            self.lost += 1
+                written = system.write(self._fd, lines)
+        except OSError as error:
+            self.lose(error)
+
+    def lose(self, error: Exception) -> None:
+        """Something that should be here is not, because of that."""
+        self.lost += 1
+        self.why_lost = self.why_lost or reason(error)
 
     def close(self) -> None:
         if self._fd >= 0 and self.is_own:
-            os.close(self._fd)
+            system.close(self._fd)
             self._fd = -1

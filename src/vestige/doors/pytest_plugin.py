@@ -22,6 +22,7 @@ the tests of a session in pytest_cases.py, their spans in pytest_spans.py.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -31,6 +32,7 @@ import pytest
 from vestige.artifacts.replaying import where_of
 from vestige.artifacts.suite import Case, SuiteRecorder, SuiteWriter
 from vestige.artifacts.texts import Texts
+from vestige.artifacts.trace import reason
 from vestige.calm import calm
 from vestige.doors import pytest_loop, pytest_replay, pytest_reports
 from vestige.doors.pytest_cases import TestCases
@@ -40,7 +42,7 @@ from vestige.errors import VestigeError
 _NO_SESSION = ("collectonly", "showfixtures", "show_fixtures_per_test", "setupplan", "cacheshow")
 
 _LOST = "vestige_lost"
-"""In what a worker of xdist tells at its end: events that it could not write."""
+"""In what a worker of xdist tells at its end: how many events it could not write, and why."""
 
 
 class BundlePlugin:
@@ -156,14 +158,19 @@ class BundlePlugin:
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
         """A worker of xdist has ended: what it could not write, the suite has lost."""
-        if self._suite is not None:
-            self._suite.trace.lost += getattr(node, "workeroutput", {}).get(_LOST, 0)
+        lost = getattr(node, "workeroutput", {}).get(_LOST)
+        if self._suite is not None and lost:
+            self._suite.trace.lost += lost[0]
+            self._suite.trace.why_lost = lost[1]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> None:
         """All plugins are there, also those of folders with tests."""
         if self._tests is None:
             return
+        if "pyfakefs" in sys.modules:
+            # What is loaded while a test has a fake file system would keep parts of it.
+            import vestige.artifacts.attach  # noqa: F401
         self._tests.expect(item.nodeid for item in session.items)
         self._alone = pytest_loop.is_alone(self._config)
         if self._alone:
@@ -192,16 +199,19 @@ class BundlePlugin:
                 self._failed = bool(suite.failed)
                 if self._failed:
                     self._told += f"\nrun the failures again: vestige repro {suite.path}"
-            except (OSError, VestigeError) as error:
-                said = f"{suite.path}: cannot be finished ({error.strerror}). Make room, then: vestige recover {suite.path}" if isinstance(error, OSError) else str(error)  # fmt: skip
-                self._problems = [said, *getattr(error, "problems", ())[1:]]
+            except VestigeError as error:
+                self._problems = [str(error), *getattr(error, "problems", ())[1:]]
+            except Exception as error:  # noqa: BLE001  # the disk, or what a test has replaced for good
+                self._problems = [f"{suite.path}: cannot be finished ({reason(error)}). Mend that, then: vestige recover {suite.path}"]  # fmt: skip
+            if self._problems:
                 session.exitstatus = max(int(exitstatus), pytest.ExitCode.TESTS_FAILED)
             if "GITHUB_STEP_SUMMARY" in os.environ:
                 from vestige.artifacts.github import write_step_summary
 
                 write_step_summary(suite.path, suite.cases)
         elif suite.trace.lost:
-            self._config.workeroutput[_LOST] = suite.trace.lost  # type: ignore[attr-defined]  # xdist's
+            lost = (suite.trace.lost, suite.trace.why_lost)
+            self._config.workeroutput[_LOST] = lost  # type: ignore[attr-defined]  # xdist's
         suite.close()
         if self._spans is not None:
             self._spans.end_session(failed=exitstatus != 0)
@@ -229,12 +239,15 @@ class BundlePlugin:
         if tests is None:
             return (yield)
         names = getattr(item, "fixturenames", ())
-        if names is not self._names:  # else the same function, with other parameters
-            self._names = names
-            tests.settle()
-            self._note_fixtures(item, names)
-        self._item, self._nextitem = item, nextitem
-        self._begin(item.nodeid)
+        try:
+            if names is not self._names:  # else the same function, with other parameters
+                self._names = names
+                tests.settle()
+                self._note_fixtures(item, names)
+            self._item, self._nextitem = item, nextitem
+            self._begin(item.nodeid)
+        except Exception as error:  # noqa: BLE001  # as in _lose
+            self._lose(error)
         if self._reruns is not None:
             self._reruns.fresh = True
         try:
@@ -242,11 +255,20 @@ class BundlePlugin:
         except BaseException as error:
             tests.end("unknown", f"interrupted by {type(error).__name__}")
             raise
-        if self._is_next(nextitem):
-            tests.leave()
-        else:
-            self._end()
+        try:
+            if self._is_next(nextitem):
+                tests.leave()
+            else:
+                self._end()
+        except Exception as error:  # noqa: BLE001  # as in _lose
+            self._lose(error)
         return result
+
+    def _lose(self, error: Exception) -> None:
+        """Something of ours does not work, for the test has replaced what it needs: the session goes on all the same,
+        and its bundle says in the end that it is not whole."""
+        assert self._suite is not None
+        self._suite.trace.lose(error)
 
     def _is_next(self, nextitem: pytest.Item | None) -> bool:
         """Is what happens next the beginning of that test?"""
@@ -296,11 +318,16 @@ class BundlePlugin:
     # --- its reports ------------------------------------------------------------------------------
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        outcome: str = report.outcome  # plugins have others
-        if outcome == "passed":
-            if report.when == "call":
+        try:
+            if report.outcome != "passed":
+                self._take(report)
+            elif report.when == "call":
                 self._take_pass(report)
-            return
+        except Exception as error:  # noqa: BLE001  # as in _lose
+            self._lose(error)
+
+    def _take(self, report: pytest.TestReport) -> None:
+        outcome: str = report.outcome  # plugins have others
         case = self._tests.more() if self._tests is not None else None
         if case is None:
             if str(report.when) == "???":  # xdist: a worker died in the middle of a test
@@ -357,14 +384,17 @@ class BundlePlugin:
         )  # else it is collected
         if self._spans is not None and running and call.excinfo is not None:
             error = call.excinfo.value
-            self._spans.failed_with(error, pytest_reports.trace_of(error))
+            try:
+                self._spans.failed_with(error, pytest_reports.trace_of(error))
+            except Exception as own:  # noqa: BLE001  # as in _lose
+                self._lose(own)
 
     def _keep_output(self, case: Case, report: pytest.TestReport | pytest.CollectReport, failure: bool = True) -> None:  # fmt: skip
         for name, content in pytest_reports.files_of(report, failure):
             try:
                 case.write(name, content)
-            except OSError as error:
-                case.note(f"{name} could not be written ({error.strerror})")
+            except Exception as error:  # noqa: BLE001  # as in _lose
+                case.note(f"{name} could not be written ({reason(error)})")
 
     def _take_crash(self, report: pytest.TestReport) -> None:
         assert self._suite is not None

@@ -15,10 +15,12 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from io import FileIO
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 from vestige.emit.hush import hushed
+from vestige.system import system
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,7 +42,7 @@ class LastWords:
     def __init__(self, say: Say, fault_file: Path | None) -> None:
         self._say = say
         self._fault_path = fault_file
-        self._fault_file: TextIO | None = None
+        self._fault_file: FileIO | None = None
         self._previous_excepthook: Any = None
         self._previous_threadhook: Any = None
         self._has_faults = self._has_sigterm = False
@@ -128,8 +130,8 @@ class LastWords:
         if self._fault_path is None:
             return
         try:
-            fd = os.open(self._fault_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-            self._fault_file = os.fdopen(fd, "w")
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+            self._fault_file = FileIO(system.open(str(self._fault_path), flags, 0o600), "w")
             if self._has_faults or not faulthandler.is_enabled():
                 faulthandler.enable(self._fault_file, all_threads=True)
                 self._has_faults = True
@@ -137,7 +139,7 @@ class LastWords:
         except (OSError, RuntimeError):
             pass  # nowhere to write: then nothing is told
 
-    def _watch_sigterm(self, file: TextIO) -> None:
+    def _watch_sigterm(self, file: FileIO) -> None:
         """Only where SIGTERM would simply kill: a program that handles it has its own last words. Not by
         a handler in Python: that waits for the main thread, which may be in C for ever, and what cannot
         be stopped any more is another program."""
@@ -183,7 +185,8 @@ class LastWords:
         self._fault_file.close()
         self._fault_file = None
         try:
-            self._fault_path.unlink()  # we live: what it may hold is of a child that was to become another
+            # We live: what it may hold is of a child that was to become another.
+            system.unlink(str(self._fault_path))
         except OSError:
             pass
 

@@ -66,7 +66,9 @@ os.register_at_fork(after_in_child=_after_fork)
 def _wrap(owner: type, name: str, wrapper: Callable[[Any], Any]) -> None:
     original = getattr(owner, name)
     wrapped = wrapper(original)
-    wrapped.__name__, wrapped.__qualname__ = original.__name__, original.__qualname__
+    # A test's mock has no name.
+    wrapped.__name__ = getattr(original, "__name__", name)
+    wrapped.__qualname__ = getattr(original, "__qualname__", name)
     wrapped.__doc__, wrapped.__wrapped__ = original.__doc__, original
     wrapped._vestige = True
     _originals.append((owner, name, original))

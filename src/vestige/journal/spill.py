@@ -3,16 +3,20 @@
 The file is named after the record that refers to it, so its record is its only reader
 and the collector can delete it once that record is stored. It appears under its name
 only when it is whole. Memory stays near one step, however long the body is.
+Calls of the system are made as in writer.py.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
+from io import BufferedWriter, FileIO
 from typing import TYPE_CHECKING
 
 from vestige.limits import BODY_MAX
 from vestige.record.types import BodyInfo
+from vestige.system import system
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,9 +29,9 @@ def write_spill(path: Path, steps: Iterable[bytes], body_max: int = BODY_MAX) ->
     unfinished = path.with_name(f".{path.name}")
     kept, whole = hashlib.sha256(), hashlib.sha256()
     kept_bytes = whole_bytes = 0
-    fd = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    fd = system.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
-        with os.fdopen(fd, "wb") as file:  # buffered: it writes all of a part, or raises
+        with BufferedWriter(FileIO(fd, "wb")) as file:  # it writes all of a part, or raises
             for step in steps:
                 whole.update(step)
                 whole_bytes += len(step)
@@ -52,9 +56,10 @@ def write_spill(path: Path, steps: Iterable[bytes], body_max: int = BODY_MAX) ->
                     "original_bytes": whole_bytes,
                     "original_sha256": whole.hexdigest(),
                 }
-        os.rename(unfinished, path)
+        system.rename(unfinished, path)
     except BaseException:
-        unfinished.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            system.unlink(unfinished)
         raise
     return BodyInfo(spilled_bytes=size, sha256=kept.hexdigest(), **original)  # type: ignore[arg-type]
 

@@ -10,21 +10,25 @@ nobody can write to it any more: that is how a reader knows it is finished.
 When writing fails (disk full, read-only, home deleted) the line is dropped and
 counted, and the next `check` tries again from scratch. A line that was written only
 in part is ended with a newline, so that the next one starts clean.
+
+Calls of the system are made past whatever a test has put in their place (system.py).
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
+from fcntl import F_DUPFD_CLOEXEC
 from typing import TYPE_CHECKING, Literal
 
 from vestige import locks
 from vestige.home import Home
 from vestige.limits import FSYNC_INTERVAL_S, JOURNAL_ROTATE_BYTES, JOURNAL_TOTAL_MAX
+from vestige.system import system
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,7 +37,6 @@ Fsync = Literal["none", "periodic", "record"]
 FSYNC_MODES: tuple[Fsync, ...] = ("none", "periodic", "record")
 DESCRIPTOR_MIN = 700
 """Above what programs open, below the 1024 that most systems allow."""
-_write = os.write  # looked up once: it runs for every record
 OPEN_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 
 
@@ -78,7 +81,7 @@ class JournalWriter:
     def write(self, line: bytes) -> bool:
         """Append a line. False: it was dropped, and counted."""
         try:
-            written = _write(self._fd, line)
+            written = system.write(self._fd, line)
         except OSError as error:
             return self._drop(error)
         if written != len(line):
@@ -104,9 +107,9 @@ class JournalWriter:
     def _finish(self, line: bytes) -> bool:
         """A short write: end the torn line, then write the whole one again."""
         try:
-            if os.write(self._fd, b"\n" + line) == len(line) + 1:
+            if system.write(self._fd, b"\n" + line) == len(line) + 1:
                 return True
-            os.write(self._fd, b"\n")
+            system.write(self._fd, b"\n")
         except OSError as error:
             return self._drop(error)
         return self._drop(OSError("short write"))
@@ -162,20 +165,20 @@ class JournalWriter:
 
     def _sync(self) -> None:
         try:
-            os.fsync(self._fd)
+            system.fsync(self._fd)
         except OSError as error:
             self.last_error = error
 
     def _is_gone(self) -> bool:
         """Was the file deleted under us, or its descriptor closed? Then what we write goes
         nowhere, or worse."""
-        return not self._is_ours() or os.fstat(self._fd).st_nlink == 0
+        return not self._is_ours() or system.fstat(self._fd).st_nlink == 0
 
     def _is_ours(self) -> bool:
         """Is our descriptor still our file? A program that closes all it sees (a daemon) may
         since have got the same number for a file of its own."""
         try:
-            return self._fd >= 0 and os.path.samestat(os.fstat(self._fd), self._stat)
+            return self._fd >= 0 and os.path.samestat(system.fstat(self._fd), self._stat)
         except OSError:
             return False
 
@@ -196,28 +199,28 @@ class JournalWriter:
         unpublished = path.with_name("." + path.name)
         try:
             self.home.make()
-            fd = os.open(unpublished, OPEN_FLAGS, 0o600)
+            fd = system.open(unpublished, OPEN_FLAGS, 0o600)
         except OSError as error:
             self.last_error = error
             return
         try:
             if not locks.hold(fd):
                 raise OSError(f"{path}: another process has this journal")
-            os.rename(unpublished, path)
+            system.rename(unpublished, path)
             self._write_to(fd)
             self._generation = generation
         except OSError as error:
             self.last_error = error
         finally:
-            os.close(fd)
+            system.close(fd)
 
     def _write_to(self, fd: int) -> None:
         """From here on. Our descriptor keeps its number, if it is still ours."""
         if self._is_ours():
-            os.dup2(fd, self._fd, inheritable=False)
+            system.dup2(fd, self._fd, inheritable=False)
         else:
             self._fd = duplicate_high(fd)
-        self._stat = os.fstat(fd)
+        self._stat = system.fstat(fd)
         self.written_bytes = self._synced_bytes = 0
 
     def _bound_total(self) -> None:
@@ -265,8 +268,9 @@ class JournalWriter:
     def close(self) -> None:
         """Flush and let go of the lock: from now on the journal is finished."""
         self._stop.set()
-        if self._keeper is not None and self._keeper is not threading.current_thread():
-            self._keeper.join(timeout=FSYNC_INTERVAL_S)
+        keeper = self._keeper
+        if keeper is not None and keeper.is_alive() and keeper is not threading.current_thread():
+            keeper.join(timeout=FSYNC_INTERVAL_S)
         self.check()
         with self._lock:
             self._let_go()
@@ -275,7 +279,7 @@ class JournalWriter:
         ours = self._is_ours()
         fd, self._fd = self._fd, -1
         if ours:
-            os.close(fd)
+            system.close(fd)
 
     def restart(self, writer: str) -> None:
         """In a forked child: the file and its thread are the parent's. Begin one of our own."""
@@ -295,7 +299,9 @@ class JournalWriter:
 
 def duplicate_high(fd: int) -> int:
     """A descriptor far above those that programs close in bulk, and get again when they open."""
-    try:
-        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, DESCRIPTOR_MIN)
-    except OSError:  # more than this process may have
-        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
+    for least in (DESCRIPTOR_MIN, 3):
+        with suppress(OSError):  # more than this process may have
+            found: int = system.fcntl(fd, F_DUPFD_CLOEXEC, least)
+            if found >= least:  # else a fake file system made it up: it may be anybody's
+                return found
+    return system.dup(fd)

@@ -16,7 +16,10 @@ import contextlib
 import os
 import struct
 import zlib
+from io import BufferedWriter, FileIO
 from typing import TYPE_CHECKING, Any, Final
+
+from vestige.system import read_all, system
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,23 +47,24 @@ def database(expressions: list[bytes], folder: Path | None) -> Any:
     flags = hyperscan.HS_FLAG_SINGLEMATCH | hyperscan.HS_FLAG_DOTALL
     made.compile(expressions=expressions, flags=flags)
     if path is not None:
-        with contextlib.suppress(
-            OSError
-        ):  # a full disk, a folder that is not ours: compile each time
+        # A full disk, a folder that is not ours, a test's own idea of either: compile each time.
+        with contextlib.suppress(Exception):
             _keep(path, source, hyperscan.dumpb(made))
     return made
 
 
 def _read(path: Path, source: bytes) -> bytes | None:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        descriptor = system.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
         return None
-    with open(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
+    try:
+        found = system.fstat(descriptor)
         if found.st_uid != os.geteuid() or found.st_mode & 0o022 or found.st_size > _BYTES_MAX:
             return None
-        data = file.read()
+        data = read_all(descriptor)
+    finally:
+        system.close(descriptor)
     if len(data) < _HEAD.size:
         return None
     crc, length = _HEAD.unpack_from(data)
@@ -82,10 +86,10 @@ def _keep(path: Path, source: bytes, raw: bytes) -> None:
         return
     crc = zlib.crc32(len(source).to_bytes(4, "little") + source + raw)
     half = path.with_suffix(f".{os.getpid()}")
-    descriptor = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    descriptor = system.open(half, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     try:
-        with open(descriptor, "wb") as file:
+        with BufferedWriter(FileIO(descriptor, "wb")) as file:
             file.write(_HEAD.pack(crc, len(source)) + source + raw)
-        os.replace(half, path)  # at once: two processes that start together do not meet in it
+        system.rename(half, path)  # at once: two processes that start together do not meet in it
     finally:
         half.unlink(missing_ok=True)

@@ -1,0 +1,43 @@
+"""The calls of the system that recording lives on, whatever a test puts in their place.
+
+    system.write(fd, line)
+
+Tests replace `os.write`, `os.mkdir` or a whole file system (mock, pyfakefs) while we record them. What we write
+meanwhile must reach the disk, and nothing that is the test's. A class, for such tools replace what stands in modules;
+and of `posix`, which they leave alone, in case one of them is at work when this is loaded.
+"""
+
+from __future__ import annotations
+
+import fcntl as _fcntl
+import posix
+
+from vestige.limits import MIB
+
+
+class system:  # noqa: N801  # used as the module is that it stands for
+    """As they were."""
+
+    open = posix.open
+    read = posix.read
+    write = posix.write
+    close = posix.close
+    fsync = posix.fsync
+    fstat = posix.fstat
+    stat = posix.stat
+    lstat = posix.lstat
+    dup = posix.dup
+    dup2 = posix.dup2
+    mkdir = posix.mkdir
+    link = posix.link
+    rename = posix.rename
+    unlink = posix.unlink
+    getpid = posix.getpid
+    getppid = posix.getppid
+    flock = _fcntl.flock
+    fcntl = _fcntl.fcntl
+
+
+def read_all(fd: int) -> bytes:
+    """What is left to read of an open file."""
+    return b"".join(iter(lambda: system.read(fd, MIB), b""))
