@@ -12,7 +12,7 @@ from __future__ import annotations
 import fcntl as _fcntl
 import posix
 
-from vestige.limits import MIB
+_STEP = 1024 * 1024
 
 
 class system:  # noqa: N801  # used as the module is that it stands for
@@ -40,4 +40,4 @@ class system:  # noqa: N801  # used as the module is that it stands for
 
 def read_all(fd: int) -> bytes:
     """What is left to read of an open file."""
-    return b"".join(iter(lambda: system.read(fd, MIB), b""))
+    return b"".join(iter(lambda: system.read(fd, _STEP), b""))
