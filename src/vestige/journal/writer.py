@@ -59,6 +59,7 @@ class JournalWriter:
         self.written_bytes = 0
         """Of this generation."""
         self.last_error: OSError | None = None
+        self._write = system.write  # looked up once: it runs for every record
         self._fsync = fsync
         self._rotate_bytes = rotate_bytes
         self._total_max = total_max
@@ -81,7 +82,7 @@ class JournalWriter:
     def write(self, line: bytes) -> bool:
         """Append a line. False: it was dropped, and counted."""
         try:
-            written = system.write(self._fd, line)
+            written = self._write(self._fd, line)
         except OSError as error:
             return self._drop(error)
         if written != len(line):
