@@ -20,6 +20,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from contextvars import ContextVar
 from typing import Any, Self
 
 import msgspec
@@ -431,8 +432,9 @@ class _UnsampledRootSpan(UnsampledRun, _RootSpan):
 
 _default: Recorder | None = None
 _default_lock = threading.RLock()
-_is_making = False
-"""Reentrant: while it is made, a signal's handler or the garbage collector may run code that logs."""
+_is_making = ContextVar("vestige_is_making", default=False)
+"""Reentrant: while it is made, a signal's handler or the garbage collector may run code that logs. Theirs is this
+context; that of another greenlet, which has the same thread and so the same lock, is not."""
 _said = False
 """That one could not begin: the same will happen in the next call, or test."""
 _RETRY_NS = 100_000_000
@@ -440,19 +442,19 @@ _RETRY_NS = 100_000_000
 
 def default_recorder() -> Recorder:
     """The recorder that `@trace` and `traced_run` use; made when first needed."""
-    global _default, _is_making
+    global _default
     if _default is None or _default._is_over():
         with _default_lock:
-            if _is_exiting() or _is_making:
+            if _is_exiting() or _is_making.get():
                 # Goodbye was said or never will be: nobody would close it, and it would look like
                 # a crash. Or we are inside the making of it: there is none yet.
                 return _default or _UnusedRecorder()
             if _default is None or _default._is_over():
-                _is_making = True
+                making = _is_making.set(True)
                 try:
                     _default = Recorder()
                 finally:
-                    _is_making = False
+                    _is_making.reset(making)
     return _default
 
 
@@ -479,9 +481,10 @@ class _UnusedRecorder(Recorder):
 
 
 def _after_fork() -> None:
-    global _default_lock, _is_making, _said_goodbye
+    global _default_lock, _said_goodbye
     # A thread that does not exist here may have held it.
-    _default_lock, _is_making, _said_goodbye = threading.RLock(), False, False
+    _default_lock, _said_goodbye = threading.RLock(), False
+    _is_making.set(False)
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -90,8 +90,14 @@ def _threads() -> list[tuple[str, FrameType]]:
     return [
         (name, frame)
         for name, frame in found
-        if frame is not None and not name.startswith("vestige-")
+        if frame is not None and not (name.startswith("vestige-") or _is_journal_s(frame))
     ]
+
+
+def _is_journal_s(frame: FrameType) -> bool:
+    """Does a thread run what keeps the journal (journal/keeper.py), and nothing around it?"""
+    *_, outermost = _outwards(frame)
+    return outermost.f_code.co_filename.startswith(_OURS)
 
 
 def _outwards(frame: FrameType | None) -> Iterator[FrameType]:

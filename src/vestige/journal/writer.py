@@ -27,7 +27,8 @@ from typing import TYPE_CHECKING, Literal
 
 from vestige import locks
 from vestige.home import Home
-from vestige.limits import FSYNC_INTERVAL_S, JOURNAL_ROTATE_BYTES, JOURNAL_TOTAL_MAX
+from vestige.journal.keeper import Keeper
+from vestige.limits import JOURNAL_ROTATE_BYTES, JOURNAL_TOTAL_MAX
 from vestige.system import system
 
 if TYPE_CHECKING:
@@ -72,8 +73,8 @@ class JournalWriter:
         self._losses: Counter[str] = Counter()
         # Reentrant: a signal's last words may come while this very thread holds it.
         self._lock = threading.RLock()
-        self._stop = threading.Event()
-        self._keeper: threading.Thread | None = None
+        self._closed = False
+        self._keeper: Keeper | None = None
         with self._lock:
             self._open_next()
 
@@ -116,7 +117,7 @@ class JournalWriter:
         return self._drop(OSError("short write"))
 
     def _drop(self, error: OSError) -> bool:
-        if self._fd < 0 and self._stop.is_set():
+        if self._fd < 0 and self._closed:
             self.dropped += 1
             return False  # closed: whoever comes now is late, and nothing is wrong with the file
         if self._fd < 0 and self.last_error is not None:
@@ -249,29 +250,24 @@ class JournalWriter:
 
     def _start_keeper(self) -> None:
         with self._lock:
-            if self._keeper is None and not self._stop.is_set():
-                self._keeper = threading.Thread(
-                    target=self._keep, name="vestige-journal", daemon=True
-                )
-                try:
-                    self._keeper.start()
-                except RuntimeError:  # the interpreter is shutting down, or may have no more
-                    self._keeper = None
+            if self._keeper is None and not self._closed:
+                # None: the interpreter is shutting down, or may have no more.
+                with suppress(RuntimeError):
+                    self._keeper = Keeper(self._look_after)
 
-    def _keep(self) -> None:
-        while not self._stop.wait(FSYNC_INTERVAL_S):
-            try:
-                self.check()
-                self._on_check()
-            except Exception as error:  # noqa: BLE001  # it must go on: nobody else syncs, or mends
-                self.last_error = error if isinstance(error, OSError) else self.last_error
+    def _look_after(self) -> None:
+        try:
+            self.check()
+            self._on_check()
+        except Exception as error:  # noqa: BLE001  # it must go on: nobody else syncs, or mends
+            self.last_error = error if isinstance(error, OSError) else self.last_error
 
     def close(self) -> None:
         """Flush and let go of the lock: from now on the journal is finished."""
-        self._stop.set()
-        keeper = self._keeper
-        if keeper is not None and keeper.is_alive() and keeper is not threading.current_thread():
-            keeper.join(timeout=FSYNC_INTERVAL_S)
+        self._closed = True
+        keeper, self._keeper = self._keeper, None
+        if keeper is not None:
+            keeper.stop()
         self.check()
         with self._lock:
             self._let_go()
@@ -289,7 +285,7 @@ class JournalWriter:
         self.dropped = self.written_bytes = self._look_at = self._generation = 0
         self._losses = Counter()
         # Locks and events may have been held by threads that do not exist here.
-        self._lock, self._stop, self._keeper = threading.RLock(), threading.Event(), None
+        self._lock, self._closed, self._keeper = threading.RLock(), False, None
         with self._lock:
             self._open_next()
 
