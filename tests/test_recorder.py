@@ -381,7 +381,7 @@ def test_a_child_that_is_forked_while_another_thread_holds_a_lock_does_not_hang(
     done = run_program(
         """
         import os, signal, threading, vestige
-        from vestige import recorder as module
+        from vestige import default as module
         from vestige.emit import threads
         recorder = vestige.Recorder()
         held, over = threading.Event(), threading.Event()

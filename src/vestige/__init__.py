@@ -25,12 +25,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from vestige.default import child_environment, default_recorder
 from vestige.emit.logger import Logger
 from vestige.emit.null import current_span
 from vestige.emit.span import Span
 from vestige.errors import VestigeError
 from vestige.record.mask import mask
-from vestige.recorder import Recorder, child_environment, default_recorder
+from vestige.recorder import Recorder
 
 if TYPE_CHECKING:
     from vestige._version import __version__

@@ -20,12 +20,10 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from contextvars import ContextVar
 from typing import Any, Self
 
 import msgspec
 
-from vestige import settings as settings_module
 from vestige.clock import SYSTEM, Clock
 from vestige.emit import current
 from vestige.emit.emitter import LEVEL_RANK, Emitter, PreparedBody
@@ -33,8 +31,8 @@ from vestige.emit.logger import Logger
 from vestige.emit.null import NULL_LOGGER, NULL_SPAN, UnsampledRun
 from vestige.emit.run_sinks import SINKS
 from vestige.emit.span import Span
-from vestige.errors import SettingError, UsageError
-from vestige.home import Home, get_home
+from vestige.errors import UsageError
+from vestige.home import Home
 from vestige.journal.writer import FSYNC_MODES, JournalWriter
 from vestige.limits import LINE_MAX, SECRETS_MET_MAX
 from vestige.record.body import LongBody, body_form
@@ -42,7 +40,8 @@ from vestige.record.line import encode, parse_lines
 from vestige.record.redact import Redactor
 from vestige.record.types import BodyInfo, KnownRecord, Link, SpanClose, SpanOpen, Unknown
 from vestige.record.values import clean_name, inline_bytes
-from vestige.writer import PARENT_VARIABLE, Writer, arriving, join, learn_secret
+from vestige.settings import find_home, nowhere
+from vestige.writer import Writer, arriving, join, learn_secret
 
 Listener = Callable[[KnownRecord], None]
 _TOLD_WITHIN_MAX = 2
@@ -87,7 +86,7 @@ class Recorder:
         try:
             self.home, given = find_home(home)
         except Exception as error:  # noqa: BLE001  # as below
-            self.home = _nowhere()
+            self.home = nowhere()
             self._give_up(error)
             return
         self.enabled = self.asked_for or not given.disabled
@@ -265,7 +264,7 @@ class Recorder:
         global _said_goodbye
         if self._closed:
             return
-        _said_goodbye = _said_goodbye or _is_exiting()  # first: another thread may look at once
+        _said_goodbye = _said_goodbye or is_exiting()  # first: another thread may look at once
         self._closed = True
         atexit.unregister(self.close)
         self._writer.detach(self._emitter)
@@ -279,12 +278,6 @@ class Recorder:
         self.close()
 
     # --- the way out ------------------------------------------------------------------------------
-
-    def _is_over(self) -> bool:
-        """Should there be a new one in its place? Where one could not begin, not at every call."""
-        if self.gave_up_ns is not None:
-            return SYSTEM.monotonic_ns() - self.gave_up_ns > _RETRY_NS
-        return self._closed and self.enabled
 
     def _join(self, clock: Clock) -> Writer:
         def open_journal(joined: Writer) -> JournalWriter:
@@ -430,39 +423,15 @@ class _UnsampledRootSpan(UnsampledRun, _RootSpan):
     __slots__ = ()
 
 
-_default: Recorder | None = None
-_default_lock = threading.RLock()
-_is_making = ContextVar("vestige_is_making", default=False)
-"""Reentrant: while it is made, a signal's handler or the garbage collector may run code that logs. Theirs is this
-context; that of another greenlet, which has the same thread and so the same lock, is not."""
 _said = False
 """That one could not begin: the same will happen in the next call, or test."""
-_RETRY_NS = 100_000_000
-
-
-def default_recorder() -> Recorder:
-    """The recorder that `@trace` and `traced_run` use; made when first needed."""
-    global _default
-    if _default is None or _default._is_over():
-        with _default_lock:
-            if _is_exiting() or _is_making.get():
-                # Goodbye was said or never will be: nobody would close it, and it would look like
-                # a crash. Or we are inside the making of it: there is none yet.
-                return _default or _UnusedRecorder()
-            if _default is None or _default._is_over():
-                making = _is_making.set(True)
-                try:
-                    _default = Recorder()
-                finally:
-                    _is_making.reset(making)
-    return _default
 
 
 _said_goodbye = False
 """By the program's exit (atexit): threads that nobody waits for may go on for a moment."""
 
 
-def _is_exiting() -> bool:
+def is_exiting() -> bool:
     """Is this called by the program's exit, or after it? Other threads may outlive the main one's
     code: until goodbye is said, they are recorded."""
     main = threading.main_thread()
@@ -471,32 +440,12 @@ def _is_exiting() -> bool:
     return _said_goodbye or threading.current_thread() is main
 
 
-class _UnusedRecorder(Recorder):
-    """Records nothing."""
-
-    def __init__(self) -> None:
-        self.enabled = self.wire = self.logging = False
-        self._closed = True
-        self._redactor = None
-
-
 def _after_fork() -> None:
-    global _default_lock, _said_goodbye
-    # A thread that does not exist here may have held it.
-    _default_lock, _said_goodbye = threading.RLock(), False
-    _is_making.set(False)
+    global _said_goodbye
+    _said_goodbye = False
 
 
 os.register_at_fork(after_in_child=_after_fork)
-
-
-def child_environment() -> dict[str, str]:
-    """The environment for a process that you start: it becomes a child of the ambient span."""
-    span = current.SPAN.get()
-    environment = dict(os.environ)
-    if span is not None:
-        environment[PARENT_VARIABLE] = f"{span.run_id}/{span.id}"
-    return environment
 
 
 def _check_arguments(level: str, sample: float, fsync: str) -> None:
@@ -511,35 +460,3 @@ def _check_arguments(level: str, sample: float, fsync: str) -> None:
 
 def _never(line: bytes) -> bool:
     return False
-
-
-def find_home(
-    given: str | os.PathLike[str] | Home | None,
-) -> tuple[Home, settings_module.Settings]:
-    """The home and its settings; where a user has no home at all, recording is off, with a word."""
-    try:
-        home = get_home(given)
-    except UsageError as error:
-        print(f"vestige: {error} Not recording.", file=sys.stderr)  # noqa: T201
-        return _nowhere(), settings_module.Settings(disabled=True)
-    return home, _read_settings(home)
-
-
-def _nowhere() -> Home:
-    from pathlib import Path
-
-    return Home(Path(os.devnull))
-
-
-def _read_settings(home: Home) -> settings_module.Settings:
-    """Settings, or the defaults and a word on stderr: a typo must not stop an agent."""
-    if settings_module.is_disabled(os.environ):
-        return settings_module.Settings(disabled=True)
-    try:
-        return settings_module.read_settings(home)
-    except SettingError as error:
-        print(f"vestige: {error} Using the defaults.", file=sys.stderr)  # noqa: T201
-        return settings_module.Settings()
-
-
-current.use_default(default_recorder)

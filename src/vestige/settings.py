@@ -30,13 +30,14 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
 
-from vestige.errors import SettingError
-from vestige.home import Home
+from vestige.errors import SettingError, UsageError
+from vestige.home import Home, get_home
 from vestige.limits import (
     OPENWOP_BUNDLE_MAX,
     OPENWOP_BUNDLE_MIN,
@@ -123,6 +124,36 @@ def read_settings(home: Home, env: Mapping[str, str] | None = None) -> Settings:
 def read_prices(home: Home) -> Mapping[str, ModelPrice]:
     """What own models cost, and nothing else. Raises SettingError as `read_settings` does."""
     return _Source(home, {}).prices()
+
+
+def find_home(
+    given: str | os.PathLike[str] | Home | None,
+) -> tuple[Home, Settings]:
+    """The home and its settings; where a user has no home at all, recording is off, with a word."""
+    try:
+        home = get_home(given)
+    except UsageError as error:
+        print(f"vestige: {error} Not recording.", file=sys.stderr)  # noqa: T201
+        return nowhere(), Settings(disabled=True)
+    return home, _read_settings(home)
+
+
+def nowhere() -> Home:
+    """Of a recorder that records nothing."""
+    from pathlib import Path
+
+    return Home(Path(os.devnull))
+
+
+def _read_settings(home: Home) -> Settings:
+    """Settings, or the defaults and a word on stderr: a typo must not stop an agent."""
+    if is_disabled(os.environ):
+        return Settings(disabled=True)
+    try:
+        return read_settings(home)
+    except SettingError as error:
+        print(f"vestige: {error} Using the defaults.", file=sys.stderr)  # noqa: T201
+        return Settings()
 
 
 def is_disabled(env: Mapping[str, str]) -> bool:

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import vestige
+from vestige.default import default_recorder
 from vestige.emit import current
 from vestige.record.types import SpanOpen
-from vestige.recorder import default_recorder
 from vestige.testing import FakeRecorder
 
 

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 import vestige
+from vestige.default import default_recorder
 from vestige.emit import asked, current
 from vestige.record.types import SpanOpen
-from vestige.recorder import default_recorder
 from vestige.testing import FakeRecorder
 
 

@@ -40,7 +40,7 @@ def boot_environment(
 def start() -> None:
     """Begin to record this process. Never raises: the program matters more."""
     try:
-        from vestige.recorder import default_recorder
+        from vestige.default import default_recorder
 
         recorder = default_recorder()
         if recorder.logging or recorder.prints:

@@ -73,7 +73,7 @@ _make_default: Callable[[], Opener]
 
 
 def use_default(make: Callable[[], Opener]) -> None:
-    """Tell where runs come from when there is no ambient span (recorder.py does)."""
+    """Tell where runs come from when there is no ambient span (default.py does)."""
     global _make_default
     _make_default = make
 

@@ -171,7 +171,7 @@ def _make_policy(
     recorder: Recorder | None,
 ) -> Policy:
     from vestige.home import get_home
-    from vestige.recorder import find_home
+    from vestige.settings import find_home
 
     _, given = find_home(recorder.home if recorder is not None else get_home(None))
     return Policy(
@@ -205,7 +205,7 @@ def _hooking(hook: str) -> Callable[[ModuleType], None]:
 
 
 def _count(error: Exception) -> None:
-    from vestige.recorder import default_recorder
+    from vestige.default import default_recorder
 
     recorder = default_recorder()
     if recorder.enabled:

@@ -89,7 +89,7 @@ def find_place(policy: Policy) -> Place | None:
         return Place(parent._emitter, parent.run_id, parent.id, parent.component)
     recorder = policy.recorder
     if recorder is None:
-        from vestige.recorder import default_recorder
+        from vestige.default import default_recorder
 
         recorder = default_recorder()
     if recorder._closed:
