@@ -31,8 +31,8 @@ from typing import IO
 import hypothesis
 import pytest
 
+import vestige.default
 import vestige.emit.threads
-import vestige.recorder
 import vestige.writer
 from vestige.collector.loop import catch_up
 from vestige.home import Home
@@ -150,7 +150,7 @@ def free_port() -> int:
 def _alone() -> Iterator[None]:
     """No setting and no recorder of one test reaches the next."""
     _clear_variables()
-    vestige.recorder._default = None
+    vestige.default._default = None
     yield
     for writer in list(vestige.writer._alive.values()):
         for emitter in list(writer._emitters):

@@ -397,6 +397,6 @@ def test_outside_any_run_and_switched_off(
     assert step.name == "openai chat.completions.create"
 
     monkeypatch.setenv("VESTIGE_DISABLED", "1")
-    vestige.recorder._default = None
+    vestige.default._default = None
     assert client.chat.completions.create(**ASK).id == "c"
     assert len(pairs(read_runs()[-1])) == 1
