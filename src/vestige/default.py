@@ -26,13 +26,13 @@ context; that of another greenlet, which has the same thread and so the same loc
 def default_recorder() -> Recorder:
     """The recorder that `@trace` and `traced_run` use; made when first needed."""
     global _default
-    if _default is None or _is_over(_default):
+    if _default is None or (_default._closed and _is_over(_default)):
         with _default_lock:
             if is_exiting() or _is_making.get():
                 # Goodbye was said or never will be: nobody would close it, and it would look like
                 # a crash. Or we are inside the making of it: there is none yet.
                 return _default or _UnusedRecorder()
-            if _default is None or _is_over(_default):
+            if _default is None or (_default._closed and _is_over(_default)):
                 making = _is_making.set(True)
                 try:
                     _default = Recorder()
@@ -42,10 +42,10 @@ def default_recorder() -> Recorder:
 
 
 def _is_over(recorder: Recorder) -> bool:
-    """Should there be a new one in its place? Where one could not begin, not at every call."""
+    """Should there be a new one in the place of one that is closed? Where it could not begin, not at every call."""
     if recorder.gave_up_ns is not None:
         return SYSTEM.monotonic_ns() - recorder.gave_up_ns > _RETRY_NS
-    return recorder._closed and recorder.enabled
+    return recorder.enabled
 
 
 class _UnusedRecorder(Recorder):

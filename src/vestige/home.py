@@ -143,10 +143,10 @@ class Home(msgspec.Struct, frozen=True):
     def make(self) -> None:
         """Create the folders, readable by their owner alone."""
         for folder in (self.root, self.journal, self.bodies, self.faults):
-            _make_folder(str(folder), 0o700)
+            make_folder(str(folder), 0o700)
 
 
-def _make_folder(path: str, mode: int = 0o777) -> None:
+def make_folder(path: str, mode: int = 0o777) -> None:
     """A folder, and those above it, if they are not there: what `Path.mkdir` does, of the system's own calls."""
     try:
         system.mkdir(path, mode)
@@ -157,8 +157,8 @@ def _make_folder(path: str, mode: int = 0o777) -> None:
         above = path.rpartition("/")[0]
         if not above:
             raise
-        _make_folder(above)
-        _make_folder(path, mode)
+        make_folder(above)
+        make_folder(path, mode)
 
 
 def default_root() -> Path:

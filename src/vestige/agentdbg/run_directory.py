@@ -1,6 +1,6 @@
 """One run's directory while the run goes on: `runs/<run_id>/events.jsonl` and `run.json`.
 
-One `os.write` per event to a file opened with O_APPEND: what was written survives `kill -9`.
+One write per event to a file opened with O_APPEND: what was written survives `kill -9`.
 The lock of events.jsonl is held for as long as the run lives, whatever ends it: that is how a
 reader tells a run that is quiet from one that is dead.
 
@@ -14,9 +14,9 @@ import os
 from vestige import locks
 from vestige.agentdbg.settings import warn_once
 from vestige.formats.agentdbg.events import EVENTS_FILE, RUN_FILE
+from vestige.home import make_folder
 from vestige.journal.writer import OPEN_FLAGS, duplicate_high
-
-_write = os.write  # looked up once: it runs for every event
+from vestige.system import system
 
 
 class RunDirectory:
@@ -26,6 +26,7 @@ class RunDirectory:
         self.dropped = 0
         self.written_bytes = 0
         self.path = os.path.join(data_dir or "", "runs", run_id)
+        self._write = system.write  # looked up once: it runs for every event
         self._fd = -1
         if data_dir is not None:
             try:
@@ -38,11 +39,11 @@ class RunDirectory:
         try:
             if self._fd < 0:
                 raise OSError("not open")
-            written = _write(self._fd, line)
+            written = self._write(self._fd, line)
             if written != len(
                 line
             ):  # a full disk: end the torn line, so that the next starts clean
-                written += _write(self._fd, b"\n" + line)
+                written += self._write(self._fd, b"\n" + line)
                 self.written_bytes += written
                 return True
         except OSError as error:
@@ -57,21 +58,23 @@ class RunDirectory:
         """Replace run.json, all or nothing."""
         if self._fd < 0:
             return
-        unfinished = os.path.join(self.path, f".{RUN_FILE}.{os.getpid()}")
+        unfinished = os.path.join(self.path, f".{RUN_FILE}.{system.getpid()}")
         try:
-            fd = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            fd = system.open(
+                unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600
+            )
             try:
-                os.write(fd, text)
+                system.write(fd, text)
             finally:
-                os.close(fd)
-            os.replace(unfinished, os.path.join(self.path, RUN_FILE))
+                system.close(fd)
+            system.rename(unfinished, os.path.join(self.path, RUN_FILE))
         except OSError as error:
             self._warn(error)
 
     def others_wrote(self) -> bool:
         """Whether events came from elsewhere: a forked child writes to the same file."""
         try:
-            return self._fd >= 0 and os.fstat(self._fd).st_size != self.written_bytes
+            return self._fd >= 0 and system.fstat(self._fd).st_size != self.written_bytes
         except OSError:
             return False
 
@@ -80,20 +83,20 @@ class RunDirectory:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             try:
-                os.close(fd)
+                system.close(fd)
             except OSError:
                 pass
 
     def _open(self) -> None:
-        os.makedirs(self.path, mode=0o700, exist_ok=True)
+        make_folder(self.path, 0o700)
         # The lock before run.json, without which a directory is no run yet: nobody sees a living
         # run whose lock is free.
-        fd = os.open(os.path.join(self.path, EVENTS_FILE), OPEN_FLAGS, 0o600)
+        fd = system.open(os.path.join(self.path, EVENTS_FILE), OPEN_FLAGS, 0o600)
         try:
             locks.hold(fd)
             self._fd = duplicate_high(fd)
         finally:
-            os.close(fd)
+            system.close(fd)
 
     def _warn(self, error: Exception) -> None:
         # Of the folder, not of the run: a service has thousands of runs, and one full disk.
