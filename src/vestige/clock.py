@@ -42,8 +42,8 @@ class SystemClock:
     """The real one."""
 
     def __init__(self) -> None:
-        self.now_ns = time.time_ns
-        self.monotonic_ns = time.monotonic_ns
+        self.now_ns: Now = time.time_ns
+        self.monotonic_ns: Now = time.monotonic_ns
         generator = _random.Random(int.from_bytes(posix.urandom(16), "big"))
         bits = generator.getrandbits
         # A closure over a C function: no attribute look-ups, and atomic between threads.
@@ -54,6 +54,18 @@ class SystemClock:
         os.register_at_fork(
             after_in_child=lambda: generator.seed(int.from_bytes(posix.urandom(16), "big"))
         )
+
+    def keep_time(self) -> Callable[[], None]:
+        """From now on the time goes on from here, whatever tests make of `time.time_ns` (time-machine): what they
+        record would be too old to keep, or newer than all else for years. Returns what ends that."""
+        before, monotonic_ns = self.now_ns, self.monotonic_ns
+        ahead_ns = before() - monotonic_ns()
+        self.now_ns = lambda: monotonic_ns() + ahead_ns
+
+        def end() -> None:
+            self.now_ns = before
+
+        return end
 
     @staticmethod
     def run_id() -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -134,3 +135,26 @@ def test_a_fake_file_system_gets_nothing_of_ours_and_takes_nothing(tmp_path: Pat
     runs = {run.info.name: run for run in load(Home(tmp_path / "home"))}
     assert {span.name for span in runs["agent"].spans} >= {"search"}
     assert len([span for span in runs["shop"].spans if span.type == "test" and span.status]) == 4
+
+
+@pytest.mark.parametrize("options", [(), ("-pxdist", "-n1")])
+def test_what_is_recorded_in_another_time_is_of_today(tmp_path: Path, options: tuple[str, ...]) -> None:  # fmt: skip
+    """Else it would be too old to be kept, or the newest run of all for years."""
+    project = make_project(tmp_path / "shop", """
+        import datetime, time, pytest, time_machine, vestige
+
+        @pytest.mark.parametrize("when", ["1985-10-26", "2085-10-26"])
+        def test_travels(when):
+            with time_machine.travel(when, tick=False), vestige.traced_run(when) as run:
+                assert str(datetime.date.today()) == when
+                run.span("search").end()
+    """)  # fmt: skip
+    before_ns = time.time_ns()
+    done = run_with(project, "--vestige-bundle", "art", *options)
+    after_ns = time.time_ns()
+
+    assert "2 passed" in done.stdout, done.stdout
+    runs = [run for run in load(Home(tmp_path / "home")) if not run.info.implicit]
+    assert {"1985-10-26", "2085-10-26", "shop"} <= {run.info.name for run in runs}
+    for span in (span for run in runs for span in run.spans):
+        assert before_ns <= span.started_ns <= after_ns, span

@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from vestige.clock import SYSTEM
 from vestige.emit import current
 from vestige.emit.emitter import NO_ATTRIBUTES
 from vestige.emit.exceptions import error_attributes
@@ -82,7 +83,10 @@ class TestSpans:
 
     __test__ = False  # pytest looks at classes by their name
 
-    def __init__(self, recorder: Recorder, run: Span | None, logger: Logger) -> None:
+    def __init__(
+        self, recorder: Recorder, run: Span | None, logger: Logger, stop: Callable[[], None]
+    ) -> None:
+        """`stop`: called when the session is over."""
         self._recorder = recorder
         self._run = run
         self._logger = logger
@@ -101,7 +105,7 @@ class TestSpans:
         self._ambient: Span = around if around.muted else self._now
         """Of a run that is not sampled: its root, inside of which nothing is told."""
         self._entered = current.SPAN.set(self._ambient)
-        self._stops: list[Callable[[], None]] = []
+        self._stops = [stop]
         self._before = os.environ.get(PARENT_VARIABLE)
         self._message = ""
         self._stack = self._reason = ""
@@ -109,19 +113,23 @@ class TestSpans:
     @classmethod
     def start_suite(cls, name: str, secrets: Iterable[str]) -> TestSpans | None:
         """The session's own process: its run."""
+        stop = SYSTEM.keep_time()
         recorder = _recorder(secrets)
-        if not recorder.enabled:
-            return None
         run = recorder.run(name, component=_COMPONENT)
         if run is NULL_SPAN:
+            stop()
             return None
-        return cls(recorder, run, run.log)
+        return cls(recorder, run, run.log, stop)
 
     @classmethod
     def start_worker(cls, secrets: Iterable[str]) -> TestSpans | None:
         """A worker: its process span stands in the run that its environment names."""
+        stop = SYSTEM.keep_time()
         recorder = _recorder(secrets)
-        return cls(recorder, None, recorder.logger(_COMPONENT)) if recorder.enabled else None
+        if not recorder.enabled:
+            stop()
+            return None
+        return cls(recorder, None, recorder.logger(_COMPONENT), stop)
 
     @property
     def run_id(self) -> str:
