@@ -52,7 +52,7 @@ class _UnusedRecorder(Recorder):
     """Records nothing."""
 
     def __init__(self) -> None:
-        self.enabled = self.wire = self.logging = False
+        self.enabled = self.wire = self.logging = self.prints = False
         self._closed = True
         self._redactor = None
 

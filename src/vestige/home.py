@@ -21,13 +21,12 @@
 from __future__ import annotations
 
 import os
-from stat import S_ISDIR
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from vestige.errors import UsageError
-from vestige.system import system
+from vestige.system import make_folder
 
 if TYPE_CHECKING:
     from pathlib import Path  # 5 ms of imports: loaded with the first home, not with vestige
@@ -144,21 +143,6 @@ class Home(msgspec.Struct, frozen=True):
         """Create the folders, readable by their owner alone."""
         for folder in (self.root, self.journal, self.bodies, self.faults):
             make_folder(str(folder), 0o700)
-
-
-def make_folder(path: str, mode: int = 0o777) -> None:
-    """A folder, and those above it, if they are not there: what `Path.mkdir` does, of the system's own calls."""
-    try:
-        system.mkdir(path, mode)
-    except FileExistsError:
-        if not S_ISDIR(system.stat(path).st_mode):
-            raise
-    except FileNotFoundError:
-        above = path.rpartition("/")[0]
-        if not above:
-            raise
-        make_folder(above)
-        make_folder(path, mode)
 
 
 def default_root() -> Path:

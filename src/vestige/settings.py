@@ -48,7 +48,7 @@ from vestige.limits import (
     SILENCE_S,
     SUM_MAX,
 )
-from vestige.system import read_all, system
+from vestige.system import read_file
 
 T = TypeVar("T")
 
@@ -235,11 +235,7 @@ class _Source:
 def _read_config(home: Home) -> Mapping[str, Any]:
     try:
         # Past a test's own `open`: what that gives are no settings of ours.
-        fd = system.open(str(home.config), os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            text = read_all(fd).decode()
-        finally:
-            system.close(fd)
+        text = read_file(str(home.config)).decode()
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, UnicodeDecodeError) as error:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import fcntl as _fcntl
 import posix
+from stat import S_ISDIR
 
 _STEP = 1024 * 1024
 
@@ -41,3 +42,26 @@ class system:  # noqa: N801  # used as the module is that it stands for
 def read_all(fd: int) -> bytes:
     """What is left to read of an open file."""
     return b"".join(iter(lambda: system.read(fd, _STEP), b""))
+
+
+def read_file(path: str) -> bytes:
+    fd = system.open(path, posix.O_RDONLY | posix.O_CLOEXEC)
+    try:
+        return read_all(fd)
+    finally:
+        system.close(fd)
+
+
+def make_folder(path: str, mode: int = 0o777) -> None:
+    """A folder, and those above it, if they are not there: what `Path.mkdir` does."""
+    try:
+        system.mkdir(path, mode)
+    except FileExistsError:
+        if not S_ISDIR(system.stat(path).st_mode):
+            raise
+    except FileNotFoundError:
+        above = path.rpartition("/")[0]
+        if not above:
+            raise
+        make_folder(above)
+        make_folder(path, mode)

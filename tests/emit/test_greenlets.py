@@ -20,7 +20,7 @@ PROGRAM = """
         with vestige.traced_run(f"agent {number}") as run:
             for step in range(3):
                 with run.span(f"step {step}", type="tool") as span:
-                    time.sleep(0.005)
+                    time.sleep(0.005)  # here another greenlet goes on
                     span.log.info(f"{number} is at {step}")
 
     gevent.joinall([gevent.spawn(agent, number) for number in range(20)], raise_error=True)

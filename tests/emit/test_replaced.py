@@ -67,7 +67,7 @@ def test_a_recorder_that_cannot_begin_is_tried_again(
             for _ in range(3):
                 with vestige.traced_run("unseen") as run:
                     run.log.info("line")
-        time.sleep(0.2)
+        time.sleep(0.2)  # longer than until it is tried again
         with vestige.traced_run("seen"):
             pass
     """)

@@ -14,9 +14,8 @@ import os
 from vestige import locks
 from vestige.agentdbg.settings import warn_once
 from vestige.formats.agentdbg.events import EVENTS_FILE, RUN_FILE
-from vestige.home import make_folder
 from vestige.journal.writer import OPEN_FLAGS, duplicate_high
-from vestige.system import system
+from vestige.system import make_folder, system
 
 
 class RunDirectory:

@@ -20,7 +20,6 @@ import codecs
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path, PurePath
 
@@ -31,7 +30,7 @@ from vestige.errors import NotFoundError
 from vestige.formats.artifacts import layout
 from vestige.formats.artifacts.parse import is_json, is_valid_json
 from vestige.limits import ARTIFACT_JSON_MAX, KIB, MIB
-from vestige.system import read_all, system
+from vestige.system import make_folder, read_file, system
 
 PARTIAL = ".part"
 _CHUNK = MIB
@@ -98,7 +97,7 @@ class Attachments:
 
     def _store(self, place: str, name: str, chunks: Iterator[bytes]) -> str:
         if place not in self._made:
-            self._make_folders(place)
+            make_folder(self._folder + place)
             self._made.add(place)
         name = _safe_name(self._texts.clean(name))
         partial, fd = self._open_new(f"{place}/{name}{PARTIAL}")
@@ -118,13 +117,6 @@ class Attachments:
         path = self._rename(partial, f"{place}/{name}")
         self.known[path] = (size, mtime_ns, hasher.hexdigest())
         return path
-
-    def _make_folders(self, place: str) -> None:
-        path = self._folder
-        for name in place.split("/"):
-            path += f"{name}/"
-            with suppress(FileExistsError):
-                system.mkdir(path)
 
     def _open_new(self, path: str) -> tuple[str, int]:
         for candidate in _numbered(path):
@@ -159,7 +151,7 @@ def _is_false_json(name: str, data: bytes | None, path: str) -> bool:
     if data is None:
         if system.stat(path).st_size > ARTIFACT_JSON_MAX:
             return True  # too large for anyone to check: it is evidence, not a document
-        data = _read(path)
+        data = read_file(path)
     return not is_valid_json(name, data)
 
 
@@ -169,14 +161,6 @@ def _is_there(path: str) -> bool:
     except FileNotFoundError:
         return False
     return True
-
-
-def _read(path: str) -> bytes:
-    fd = system.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return read_all(fd)
-    finally:
-        system.close(fd)
 
 
 def _is_text(first: bytes, name: str) -> bool:
