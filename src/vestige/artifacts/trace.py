@@ -3,7 +3,7 @@
     trace = TraceWriter(folder / "trace/events.jsonl", "checkout", "20260210_170000", clock)
     trace.event("case_start", case="pays")
 
-One `os.write` with `O_APPEND` per call, so a killed suite shows which case was running. The
+One write with `O_APPEND` per call, so a killed suite shows which case was running. The
 writer holds the lock of its file while it lives: nobody finishes a suite that still runs.
 
 Nothing here raises into a test. What could not be written is counted in `lost`, and a suite

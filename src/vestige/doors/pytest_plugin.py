@@ -239,15 +239,12 @@ class BundlePlugin:
         if tests is None:
             return (yield)
         names = getattr(item, "fixturenames", ())
-        try:
-            if names is not self._names:  # else the same function, with other parameters
-                self._names = names
-                tests.settle()
-                self._note_fixtures(item, names)
-            self._item, self._nextitem = item, nextitem
-            self._begin(item.nodeid)
-        except Exception as error:  # noqa: BLE001  # as in _lose
-            self._lose(error)
+        if names is not self._names:  # else the same function, with other parameters
+            self._names = names
+            tests.settle()
+            self._note_fixtures(item, names)
+        self._item, self._nextitem = item, nextitem
+        self._begin(item.nodeid)
         if self._reruns is not None:
             self._reruns.fresh = True
         try:
@@ -255,13 +252,10 @@ class BundlePlugin:
         except BaseException as error:
             tests.end("unknown", f"interrupted by {type(error).__name__}")
             raise
-        try:
-            if self._is_next(nextitem):
-                tests.leave()
-            else:
-                self._end()
-        except Exception as error:  # noqa: BLE001  # as in _lose
-            self._lose(error)
+        if self._is_next(nextitem):
+            tests.leave()
+        else:
+            self._end()
         return result
 
     def _lose(self, error: Exception) -> None:
@@ -281,11 +275,17 @@ class BundlePlugin:
         self._attempt = attempt
         self._subtest_failed = False
         self._rerun = ""
-        self._tests.begin(nodeid, attempt)
+        try:
+            self._tests.begin(nodeid, attempt)
+        except Exception as error:  # noqa: BLE001  # as in _lose
+            self._lose(error)
 
     def _end(self) -> None:
         assert self._tests is not None
-        self._tests.end("fail" if self._rerun else None, self._rerun)
+        try:
+            self._tests.end("fail" if self._rerun else None, self._rerun)
+        except Exception as error:  # noqa: BLE001  # as in _lose
+            self._lose(error)
 
     def begin_again(self, nodeid: str) -> None:
         """The same test once more."""

@@ -1,4 +1,4 @@
-"""Write the journal: append one line with one `os.write`, and never raise.
+"""Write the journal: append one line with one write, and never raise.
 
 What `write` returned from survives `kill -9`: the bytes are the kernel's. O_APPEND
 makes writes of several threads line up without a lock of ours.
