@@ -1,7 +1,7 @@
 """Nothing is loaded before it is needed: not by us, and not for us.
 
     when_imported("httpx", install)                     # do something to a module once the program imports it
-    __getattr__ = names_in(__name__, {"Case": "suite"}) # names of a package, from modules loaded when asked for
+    __getattr__ = names_in(__name__, {"Case": "vestige.artifacts.suite"})  # names loaded on first use
 
 A program that never imports `httpx` pays for one more entry in `sys.meta_path` and nothing
 else. The module's loader, spec and name stay its own: only the end of its execution is seen.
@@ -67,14 +67,14 @@ _finder = _Finder()
 
 
 def names_in(package: str, where: Mapping[str, str]) -> Callable[[str], Any]:
-    """A package's `__getattr__`: each name from the module of it that has it."""
+    """Return a package `__getattr__` that imports each name's module on first use."""
 
     def find(name: str) -> Any:
         if name not in where:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         from importlib import import_module
 
-        return getattr(import_module(f"{package}.{where[name]}"), name)
+        return getattr(import_module(where[name]), name)
 
     return find
 

@@ -37,12 +37,12 @@ __all__ = [
 __getattr__ = names_in(
     __name__,
     {
-        "Case": "suite",
-        "Recovered": "recovering",
-        "Replay": "replaying",
-        "SuiteRecorder": "suite",
-        "SuiteWriter": "suite",
-        "recover": "recovering",
-        "write_step_summary": "github",
+        "Case": "vestige.artifacts.suite",
+        "Recovered": "vestige.artifacts.recovering",
+        "Replay": "vestige.artifacts.replaying",
+        "SuiteRecorder": "vestige.artifacts.suite",
+        "SuiteWriter": "vestige.artifacts.suite",
+        "recover": "vestige.artifacts.recovering",
+        "write_step_summary": "vestige.artifacts.github",
     },
 )

@@ -278,13 +278,21 @@ class Debugger:
 
     def outline(self, id: str | None = None, *, after: str | None = None) -> Answer:
         """A whole run as columns; `after`: a cursor, for what is new since."""
-        return self._lazy("outline", self.store, self.resolve(id, "run").run, after)
+        return self._lazy(
+            "vestige.query.outline",
+            "outline_answer",
+            self.store,
+            self.resolve(id, "run").run,
+            after,
+        )
 
     def transcript(
         self, id: str | None = None, *, after: str | None = None, limit: int = TRANSCRIPT_ITEMS
     ) -> Answer:
         """A run read like a chat; `after`: a cursor, or a span of it."""
-        return self._lazy("transcript", self._open(id), after, limit)
+        return self._lazy(
+            "vestige.query.transcript", "transcript_answer", self._open(id), after, limit
+        )
 
     def state(
         self, id: str | None = None, *, than: int | None = None, after: int | None = None
@@ -300,12 +308,14 @@ class Debugger:
             index = named[target.span_id]
         elif than is not None:
             raise UsageError("state: which one is to be compared? Give it as r7#3.")
-        return self._lazy("state", opened, index, than, after)
+        return self._lazy("vestige.query.state", "state_answer", opened, index, than, after)
 
     def files(self, id: str | None = None, *, at: str | float | None = None) -> Answer:
         """Files of a run. `at`: seconds into it, or a span of it; as they were then."""
         run = self._run(id)
-        return self._lazy("files", self.store, run, self._seconds(run, at))
+        return self._lazy(
+            "vestige.query.files", "files_answer", self.store, run, self._seconds(run, at)
+        )
 
     # --- spans ------------------------------------------------------------------------------
 
@@ -331,7 +341,7 @@ class Debugger:
     def segments(self, id: str) -> Answer:
         """Who put what into the prompt of a model call."""
         opened, span = self._span(id)
-        return self._lazy("segments", opened, span.id)
+        return self._lazy("vestige.query.segments", "segments_answer", opened, span.id)
 
     def reproduce(self, id: str, format: str) -> str:
         """A recorded request as a program that sends it again: `curl` or `python`."""
@@ -395,14 +405,22 @@ class Debugger:
         """Two runs or two spans; see `vestige.query.diff.diff_answer` for the options."""
         target_a = self.resolve(a)
         target_b = None if b is None else self.resolve(b)
-        return self._lazy("diff", self.store, target_a, target_b, opened=self._open_run, **options)
+        return self._lazy(
+            "vestige.query.diff",
+            "diff_answer",
+            self.store,
+            target_a,
+            target_b,
+            opened=self._open_run,
+            **options,
+        )
 
     def stats(self, *, by: str = "name", since: str | float | None = None) -> Answer:
         """Counts, durations, tokens, error rates. `since`: `7d`, or seconds."""
         since_s = _duration(since)
         now_ns = clock.SYSTEM.now_ns()
         since_ns = None if since_s is None else max(0, now_ns - int(since_s * 1e9))
-        return self._lazy("stats", self.store, by=by, since=since_ns)
+        return self._lazy("vestige.query.stats", "stats_answer", self.store, by=by, since=since_ns)
 
     def trends(self, *, since: str | float | None = None, by: str | None = None) -> Answer:
         """Runs, failures, tokens, cost and durations over time. `since`: `30d`; `by`: day or hour."""
@@ -410,24 +428,35 @@ class Debugger:
 
         since_s = _duration(since)
         now_ns = clock.SYSTEM.now_ns()
-        return self._lazy("trends", self.store, now_ns, SINCE_S if since_s is None else since_s, by)
+        return self._lazy(
+            "vestige.query.trends",
+            "trends_answer",
+            self.store,
+            now_ns,
+            SINCE_S if since_s is None else since_s,
+            by,
+        )
 
     def compare(self, a: Sequence[str], b: Sequence[str]) -> Answer:
         """What differs between two groups of runs. A group is ids, or a filter as of `list`."""
         from vestige.query.groups import find_group
 
         (a_ids, a_more), (b_ids, b_more) = find_group(self.store, a), find_group(self.store, b)
-        return self._lazy("compare", self.store, a_ids, b_ids, a_more=a_more, b_more=b_more)
+        return self._lazy(
+            "vestige.query.compare",
+            "compare_answer",
+            self.store,
+            a_ids,
+            b_ids,
+            a_more=a_more,
+            b_more=b_more,
+        )
 
-    def _lazy(self, verb: str, *args: Any, **options: Any) -> Answer:
-        """The larger verbs are loaded when they are first asked for."""
+    def _lazy(self, module: str, function: str, *args: Any, **options: Any) -> Answer:
+        """Import a larger verb on first use, and return its answer."""
         from importlib import import_module
 
-        try:
-            function = getattr(import_module(f"vestige.query.{verb}"), f"{verb}_answer")
-        except ImportError as error:
-            raise UsageError(f"{verb}: not in this version.") from error
-        answer: Answer = function(*args, **options)
+        answer: Answer = getattr(import_module(module), function)(*args, **options)
         if isinstance(answer, Asked):
             answer.at = self.at
         return answer

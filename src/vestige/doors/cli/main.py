@@ -18,31 +18,66 @@ from vestige.doors.cli.options import Examples
 from vestige.errors import VestigeError
 
 SECTIONS: Final = {
-    "Record": {"run": "run"},
+    "Record": {
+        "run": "vestige.doors.cli.run:run",
+    },
     "Look": {
-        "list": "read.list_runs", "show": "read", "follow": "follow", "transcript": "view",
-        "overview": "read", "outline": "view", "state": "view", "files": "view", "ui": "ui",
+        "list": "vestige.doors.cli.read:list_runs",
+        "show": "vestige.doors.cli.read:show",
+        "follow": "vestige.doors.cli.follow:follow",
+        "transcript": "vestige.doors.cli.view:transcript",
+        "overview": "vestige.doors.cli.read:overview",
+        "outline": "vestige.doors.cli.view:outline",
+        "state": "vestige.doors.cli.view:state",
+        "files": "vestige.doors.cli.view:files",
+        "ui": "vestige.doors.cli.ui:ui",
     },
     "Find the cause": {
-        "check": "ask", "why": "ask", "stacks": "stacks", "span": "read", "body": "read", "segments": "view",
-        "grep": "ask", "diff": "ask", "compare": "ask", "replay": "replay",
+        "check": "vestige.doors.cli.ask:check",
+        "why": "vestige.doors.cli.ask:why",
+        "stacks": "vestige.doors.cli.stacks:stacks",
+        "span": "vestige.doors.cli.read:span",
+        "body": "vestige.doors.cli.read:body",
+        "segments": "vestige.doors.cli.view:segments",
+        "grep": "vestige.doors.cli.ask:grep",
+        "diff": "vestige.doors.cli.ask:diff",
+        "compare": "vestige.doors.cli.ask:compare",
+        "replay": "vestige.doors.cli.replay:replay",
     },
-    "Ask all runs": {"stats": "ask", "trends": "view", "sql": "ask", "schema": "ask"},
+    "Ask all runs": {
+        "stats": "vestige.doors.cli.ask:stats",
+        "trends": "vestige.doors.cli.view:trends",
+        "sql": "vestige.doors.cli.ask:sql",
+        "schema": "vestige.doors.cli.ask:schema",
+    },
     "Keep": {
-        "doctor": "collect", "collect": "collect", "recover": "recover", "note": "note",
-        "notes": "note", "pin": "keep", "unpin": "keep", "prune": "keep",
+        "doctor": "vestige.doors.cli.collect:doctor",
+        "collect": "vestige.doors.cli.collect:collect",
+        "recover": "vestige.doors.cli.recover:recover",
+        "note": "vestige.doors.cli.note:note",
+        "notes": "vestige.doors.cli.note:notes",
+        "pin": "vestige.doors.cli.keep:pin",
+        "unpin": "vestige.doors.cli.keep:unpin",
+        "prune": "vestige.doors.cli.keep:prune",
     },
     "Files and other tools": {
-        "import": "transfer.import_runs", "export": "transfer", "debug": "debug",
-        "validate": "validate", "artifacts": "artifacts", "repro": "repro",
+        "import": "vestige.doors.cli.transfer:import_runs",
+        "export": "vestige.doors.cli.transfer:export",
+        "debug": "vestige.doors.cli.debug:debug",
+        "validate": "vestige.doors.cli.validate:validate",
+        "artifacts": "vestige.doors.cli.artifacts:artifacts",
+        "repro": "vestige.doors.cli.repro:repro",
     },
     "For others": {
-        "serve": "serve", "keys": "keys", "ship": "ship", "mcp": "mcp", "skill": "skill",
-        "help": "skill.help_component",
+        "serve": "vestige.doors.cli.serve:serve",
+        "keys": "vestige.doors.cli.keys:keys",
+        "ship": "vestige.doors.cli.ship:ship",
+        "mcp": "vestige.doors.cli.mcp:mcp",
+        "skill": "vestige.doors.cli.skill:skill",
+        "help": "vestige.doors.cli.skill:help_component",
     },
-}  # fmt: skip
-"""Every command and its module (with its name there, if it has another), in the order of a first
-session, not of the alphabet."""
+}
+"""Every command with its module and function, in the order in which a newcomer needs them."""
 
 
 class Commands(Mapping[str, click.Command]):
@@ -51,8 +86,8 @@ class Commands(Mapping[str, click.Command]):
     _modules: Final = {name: where for part in SECTIONS.values() for name, where in part.items()}
 
     def __getitem__(self, name: str) -> click.Command:
-        module, _, inside = self._modules[name].partition(".")
-        found = getattr(import_module(f"vestige.doors.cli.{module}"), inside or name)
+        module, _, function = self._modules[name].partition(":")
+        found = getattr(import_module(module), function)
         assert isinstance(found, Examples), f"{name}: every help text has examples"
         return found
 

@@ -28,10 +28,22 @@ from vestige.query.evidence import Evidence
 from vestige.record.finding import Finding, Severity
 
 FAMILIES = (
-    "suite", "crash", "failed_calls", "reported", "loops", "tools", "infrastructure", "history",
-    "output", "soft_errors", "cache", "pace", "delivery", "health",
-)  # fmt: skip
-"""Modules here, in the order in which their findings are told."""
+    "vestige.query.checks.suite",
+    "vestige.query.checks.crash",
+    "vestige.query.checks.failed_calls",
+    "vestige.query.checks.reported",
+    "vestige.query.checks.loops",
+    "vestige.query.checks.tools",
+    "vestige.query.checks.infrastructure",
+    "vestige.query.checks.history",
+    "vestige.query.checks.output",
+    "vestige.query.checks.soft_errors",
+    "vestige.query.checks.cache",
+    "vestige.query.checks.pace",
+    "vestige.query.checks.delivery",
+    "vestige.query.checks.health",
+)
+"""Modules that register checks, in the order in which findings of equal rank are listed."""
 
 Function = Callable[[Evidence], Iterator[Finding]]
 
@@ -79,7 +91,7 @@ def check(
 def all_checks() -> tuple[Check, ...]:
     """Ours, then those of other packages, in a fixed order."""
     for family in FAMILIES:
-        import_module(f"vestige.query.checks.{family}")
+        import_module(family)
     _load_foreign()
     return tuple(_registered.values())
 
