@@ -35,11 +35,11 @@ def bundle_schema(later: bool = False) -> Schema:
     schema = schema_of(types.Bundle)
     properties = dict(schema["properties"])
     identity = properties["schema"]
-    constants = {
+    pinned = {
         "name": _constant(types.SCHEMA_NAME, "schema-name"),
         "major": _constant(types.SCHEMA_MAJOR, "schema-major"),
     }
-    properties["schema"] = {**identity, "properties": {**identity["properties"], **constants}}
+    properties["schema"] = {**identity, "properties": {**identity["properties"], **pinned}}
     properties["artifacts"] = _sections(layout.refs(), "ref-missing")
     if later:
         extra = _sections(
