@@ -28,7 +28,7 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-PAGE = Path("src/vestige/doors/http/page")
+PAGE = Path("src/vestige/server/page")
 STAMP = "inputs.sha256"
 SKIPPED = {"node_modules", "dist", "generated"}
 

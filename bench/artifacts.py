@@ -13,9 +13,9 @@ from pathlib import Path
 
 from bench import place
 from bench.figures import Figure, Goal, at_most_floor
-from vestige.formats.artifacts.checking import check_bundle
-from vestige.formats.artifacts.tree import DirectoryTree
-from vestige.formats.artifacts.writing import SuiteFacts, TraceFile, finish_bundle
+from vestige.formats.artifacts.read import DirectoryTree
+from vestige.formats.artifacts.validate import check_bundle
+from vestige.formats.artifacts.write import SuiteFacts, TraceFile, finish_bundle
 
 FILES = 10_000
 BYTES = 4_096

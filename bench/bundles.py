@@ -29,11 +29,11 @@ def measure() -> list[Figure]:
 
     import vestige
     from vestige.collector.loop import catch_up
-    from vestige.formats.base import RunToWrite
-    from vestige.formats.wink import read, write
-    from vestige.formats.wink.unpack import ZipContent
+    from vestige.formats.protocol import RunToWrite
+    from vestige.formats.wink import read_run, write_run
+    from vestige.formats.wink.read import ZipContent
     from vestige.home import get_home
-    from vestige.store.sqlite import SqliteStore
+    from vestige.store.sqlite.sqlite_store import SqliteStore
 
     with place.folder() as folder:
         run_id = _record(vestige, folder / "home")
@@ -45,8 +45,10 @@ def measure() -> list[Figure]:
             records = msgspec.json.Encoder().encode_lines([*source.run.spans, *source.run.logs])
             ours = folder / "ours.wink"
             plain = folder / "plain.zip"
-            exported = _in_turns(lambda: write(source, ours), lambda: _zip(plain, records, bodies))
-        loaded = _in_turns(lambda: _count(read(ours).records), lambda: _unzip(plain))
+            exported = _in_turns(
+                lambda: write_run(source, ours), lambda: _zip(plain, records, bodies)
+            )
+        loaded = _in_turns(lambda: _count(read_run(ours).records), lambda: _unzip(plain))
         manifest = _time(lambda: [ZipContent(ours).manifest for _ in range(MANIFESTS)]) / MANIFESTS
         sizes = ours.stat().st_size / 1e6, plain.stat().st_size / 1e6
     return [

@@ -82,7 +82,7 @@ def _child(name: str, python: str = sys.executable) -> dict[str, float]:
 
 def tools(folder: Path) -> dict[str, float]:
     from vestige.debug import AgentInfo, DebugBundleBuilder, Session, ToolInvoked
-    from vestige.formats.wink.reading import open_content
+    from vestige.formats.wink.to_records import open_content
 
     session = Session()
     builder = DebugBundleBuilder(session=session, agent=AgentInfo("a", "b", "c"))

@@ -116,7 +116,7 @@ def ours(folder: Path, scanner: str | None = None) -> Contender:
 
     recorder = vestige.Recorder(folder)
     if scanner is not None:
-        from vestige.record.redact import Redactor
+        from vestige.record.redaction.redactor import Redactor
 
         recorder._redactor = Redactor(scanner=scanner)
         recorder._suspicious = recorder._redactor.suspicious

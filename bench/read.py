@@ -35,7 +35,7 @@ def skeleton() -> Figure:
     import vestige
     from vestige.collector.loop import catch_up
     from vestige.home import get_home
-    from vestige.store.sqlite import SqliteStore
+    from vestige.store.sqlite.sqlite_store import SqliteStore
 
     with place.folder() as folder:
         with vestige.Recorder(folder, redact=False, last_words=False) as recorder:

@@ -50,7 +50,7 @@ class Served:
 @contextmanager
 def serving(home: Path, key_name: str = "bench") -> Iterator[Served]:
     """`vestige serve` of a home, in a process of its own, and a new key to it."""
-    from vestige.access import SCOPES, Keys
+    from vestige.fleet.api_keys import SCOPES, Keys
     from vestige.home import get_home
 
     get_home(home).make()
@@ -92,14 +92,14 @@ def ingest_rate() -> list[Figure]:
 
 def _ship(home: Path, folder: Path) -> float:
     """Seconds until all of it is acknowledged."""
-    from vestige.collector.packing import pack
-    from vestige.collector.sending import Link
-    from vestige.collector.ship import hold_ship
+    from vestige.fleet.client.ship import hold_ship
+    from vestige.fleet.client.ship_client import ShipClient
+    from vestige.fleet.compression import pack
     from vestige.home import get_home
 
     copy = shutil.copytree(home, folder / "copy")
     with serving(folder / "server") as server:
-        link = Link(f"http://127.0.0.1:{server.port}", server.key)
+        link = ShipClient(f"http://127.0.0.1:{server.port}", server.key)
         assert link.send(pack(b"\n")).status == 200  # all that starts with the first has started
         begun = time.monotonic()
         with hold_ship(get_home(copy), link, lambda text: None) as ship:
@@ -179,10 +179,10 @@ def send(port: int, key: str, seconds: float) -> dict[str, float]:
 
 def _send_for(end: float, port: int, key: str, lines: bytes, numbers: Iterator[int]) -> int:
     """How many parcels were acknowledged."""
-    from vestige.collector.packing import pack
-    from vestige.collector.sending import Link
+    from vestige.fleet.client.ship_client import ShipClient
+    from vestige.fleet.compression import pack
 
-    link = Link(f"http://127.0.0.1:{port}", key)
+    link = ShipClient(f"http://127.0.0.1:{port}", key)
     taken = 0
     while time.monotonic() < end:
         number = next(numbers)
@@ -200,7 +200,7 @@ def _send_for(end: float, port: int, key: str, lines: bytes, numbers: Iterator[i
 
 def parcel_template() -> tuple[bytes, int]:
     """Lines as a program leaves them, and how many spans of tools they hold."""
-    from vestige.record.line import render_line
+    from vestige.record.codec import render_line
     from vestige.record.types import SpanClose, SpanOpen
 
     lines: list[bytes] = []

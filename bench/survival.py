@@ -50,8 +50,8 @@ def survivors(contender: str, scene: str) -> int:
 def _count_ours(folder: Path, open: bool) -> int:
     from vestige.collector.loop import catch_up
     from vestige.home import get_home
-    from vestige.store.base import RunFilter
-    from vestige.store.sqlite import SqliteStore
+    from vestige.store.protocol import RunFilter
+    from vestige.store.sqlite.sqlite_store import SqliteStore
 
     home = get_home(folder)
     catch_up(home)

@@ -50,7 +50,7 @@ def measure() -> list[Figure]:
 def fill(folder: Path) -> tuple[str, str]:
     """A store of a million spans; the ids of one of its runs, and of the large one."""
     from vestige.home import get_home
-    from vestige.store.sqlite import SqliteStore
+    from vestige.store.sqlite.sqlite_store import SqliteStore
 
     home = get_home(folder)
     home.make()

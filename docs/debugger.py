@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import vestige
-from vestige.clock import FakeClock
-from vestige.doors.verbs import BY_NAME
+from vestige._runtime.clock import FakeClock
 from vestige.home import get_home
 from vestige.query.answer import Answer
 from vestige.query.budget import TOKENS_MAX
 from vestige.query.checks import all_checks
 from vestige.query.debugger import Debugger
+from vestige.query.tool_table import BY_NAME
 from vestige.transfer import add_note
 
 Table = Callable[[tuple[str, ...], list[tuple[str, ...]]], str]

@@ -24,12 +24,12 @@ import debugger
 import schemas
 
 from vestige import errors, limits, settings
-from vestige.doors.cli.main import cli
+from vestige.cli.main import cli
+from vestige.formats.artifacts import json_schemas as artifact_schemas
 from vestige.formats.artifacts import rules as artifact_rules
-from vestige.formats.artifacts import schemas as artifact_schemas
 from vestige.formats.openwop import rules as openwop_rules
 from vestige.record import types
-from vestige.store import schema
+from vestige.store.sqlite import schema
 from vestige.testing import FakeRecorder
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -65,10 +65,10 @@ def _read(path: Path) -> str:
 
 def render_openapi() -> str:
     """What the viewer's types are generated from, so that its build needs no Python of ours."""
-    from vestige.doors.http.app import make_app
-    from vestige.doors.http.openapi import document
-    from vestige.doors.http.server import Server
     from vestige.home import Home
+    from vestige.server.app import make_app
+    from vestige.server.routes.openapi import document
+    from vestige.server.server_state import Server
 
     told = document(make_app(Server(Home(Path("/nowhere")))).routes)
     told["info"]["version"] = ""  # a release alone is no reason to build the page anew

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from vestige.formats.agentdbg import events
+from vestige.formats.agentdbg import event_schema
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -19,6 +19,6 @@ def _agentdbg(title: str, kind: type[Any]) -> str:
 
 
 SCHEMAS: dict[str, Callable[[], str]] = {
-    "agentdbg/event.schema.json": lambda: _agentdbg("AgentDbg v0.1: a line of events.jsonl", events.Event),
-    "agentdbg/run.schema.json": lambda: _agentdbg("AgentDbg v0.1: run.json", events.RunFile),
+    "agentdbg/event.schema.json": lambda: _agentdbg("AgentDbg v0.1: a line of events.jsonl", event_schema.Event),
+    "agentdbg/run.schema.json": lambda: _agentdbg("AgentDbg v0.1: run.json", event_schema.RunFile),
 }  # fmt: skip

@@ -25,7 +25,7 @@ from playwright.sync_api import Page  # noqa: E402
 from scene import SECOND_NS, refund  # noqa: E402
 
 import vestige  # noqa: E402
-from vestige.clock import SYSTEM, FakeClock  # noqa: E402
+from vestige._runtime.clock import SYSTEM, FakeClock  # noqa: E402
 from vestige.collector.loop import catch_up  # noqa: E402
 from vestige.home import Home  # noqa: E402
 from vestige.recorder import Recorder  # noqa: E402

@@ -69,13 +69,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _load_plugin(config: pytest.Config) -> object:
-    """All that is made while modules load stays: Python need not look for garbage in it (vestige/calm.py)."""
+    """All that is made while modules load stays: Python need not look for garbage in it (vestige/_runtime/gc_pause.py)."""
     sys.meta_path.insert(0, _AsTheyAre)
     config.add_cleanup(_AsTheyAre.leave)
     was_on = gc.isenabled()
     gc.disable()
     try:
-        from vestige.doors.pytest_plugin import BundlePlugin
+        from vestige.pytest_plugin.plugin import BundlePlugin
     finally:
         if was_on:
             gc.enable()

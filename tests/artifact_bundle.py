@@ -14,10 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from vestige.formats.artifacts.checking import check_bundle
+from vestige.formats.artifacts.read import DirectoryTree
 from vestige.formats.artifacts.rules import Profile
-from vestige.formats.artifacts.tree import DirectoryTree
-from vestige.formats.base import Problem
+from vestige.formats.artifacts.validate import check_bundle
+from vestige.formats.protocol import Problem
 
 DATA = Path(__file__).parent / "data" / "artifacts"
 

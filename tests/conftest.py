@@ -31,14 +31,14 @@ from typing import IO
 import hypothesis
 import pytest
 
-import vestige.default
-import vestige.emit.threads
-import vestige.writer
+import vestige.emit.hooks.thread_context
+import vestige.process_recorder
+import vestige.process_writer
 from vestige.collector.loop import catch_up
 from vestige.home import Home
 from vestige.record.run import Run
-from vestige.store.base import RunFilter
-from vestige.store.sqlite import SqliteStore
+from vestige.store.protocol import RunFilter
+from vestige.store.sqlite.sqlite_store import SqliteStore
 
 RunProgram = Callable[..., "subprocess.CompletedProcess[str]"]
 ReadRuns = Callable[[], list[Run]]
@@ -150,13 +150,15 @@ def free_port() -> int:
 def _alone() -> Iterator[None]:
     """No setting and no recorder of one test reaches the next."""
     _clear_variables()
-    vestige.default._default = None
+    vestige.process_recorder._default = None
     yield
-    for writer in list(vestige.writer._alive.values()):
+    for writer in list(vestige.process_writer._alive.values()):
         for emitter in list(writer._emitters):
             emitter.send.__self__.close()  # type: ignore[attr-defined]  # Recorder._send
-    while vestige.emit.threads._users > 0:  # fake recorders, which no test needs to close
-        vestige.emit.threads.uninstall()
+    while (
+        vestige.emit.hooks.thread_context._users > 0
+    ):  # fake recorders, which no test needs to close
+        vestige.emit.hooks.thread_context.uninstall()
     _clear_variables()
 
 
@@ -237,7 +239,7 @@ def browser() -> Iterator[object]:
     """Of a module, not of the session: while it is open, no other test can run an event loop."""
     from browsing import launched  # in tests/web
 
-    from vestige.doors.http.viewer import is_built
+    from vestige.server.viewer_assets import is_built
 
     if not is_built():
         pytest.skip("the viewer is not built: run `python hatch_build.py`")

@@ -15,9 +15,9 @@ from referencing import Registry, Resource
 
 import vestige
 from vestige.collector.loop import catch_up
-from vestige.formats.base import RunToWrite
+from vestige.formats.protocol import RunToWrite
 from vestige.home import Home
-from vestige.store.sqlite import SqliteStore
+from vestige.store.sqlite.sqlite_store import SqliteStore
 from vestige.transfer import run_to_write
 
 sys.path.append(str(Path(__file__).parent / "doors" / "http"))  # for http_support, from elsewhere

@@ -10,12 +10,12 @@ import sys
 
 import pytest
 
-from vestige.access import PREFIX, SCOPES, Keys, Principal
-from vestige.clock import SYSTEM, FakeClock
+from vestige._runtime.clock import SYSTEM, FakeClock
 from vestige.errors import AmbiguousIdError, KeysError, NotFoundError, UsageError
+from vestige.fleet.api_keys import PREFIX, SCOPES, Keys, Principal
 from vestige.home import Home
 from vestige.limits import KEYS_MAX
-from vestige.record.redact import Redactor
+from vestige.record.redaction.redactor import Redactor
 
 NOW_NS = SYSTEM.now_ns()
 
@@ -210,7 +210,7 @@ def test_a_link_in_its_place_is_not_followed(home: Home) -> None:
 def test_processes_that_add_keys_at_once_lose_none(home: Home) -> None:
     """Each waits for the others; every key that was told works."""
     program = (
-        "import sys; from vestige.access import Keys; from vestige.home import get_home\n"
+        "import sys; from vestige.fleet.api_keys import Keys; from vestige.home import get_home\n"
         "keys = Keys(get_home(sys.argv[1]))\n"
         "for n in range(12): print(keys.add(f'{sys.argv[2]}-{n}', ['runs:read']).key, flush=True)\n"
     )

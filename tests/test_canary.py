@@ -19,7 +19,7 @@ import pytest
 from conftest import load, run_in
 from vestige.home import Home
 from vestige.limits import BODY_INLINE_MAX
-from vestige.store.sqlite import SqliteStore
+from vestige.store.sqlite.sqlite_store import SqliteStore
 
 # Each in the shape of its kind, and each with a middle that nothing else contains.
 SECRETS = {

@@ -7,7 +7,7 @@ import re
 import time
 import uuid
 
-from vestige.clock import SYSTEM, FakeClock, uuid_text
+from vestige._runtime.clock import SYSTEM, FakeClock, uuid_text
 
 
 def test_ids_have_their_shapes() -> None:

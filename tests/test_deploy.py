@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 import pytest
 
-from vestige.doors.cli.main import cli
+from vestige.cli.main import cli
 
 DEPLOY = Path(__file__).parent.parent / "examples" / "deploy"
 

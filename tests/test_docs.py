@@ -21,7 +21,7 @@ import pytest
 from click.testing import CliRunner
 
 import vestige
-from vestige.doors.cli.main import cli
+from vestige.cli.main import cli
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *ROOT.glob("docs/**/*.md")])

@@ -21,8 +21,8 @@ import pytest
 from click.testing import CliRunner
 
 import vestige
-from vestige.doors.cli.main import cli
-from vestige.emit import asked
+from vestige.cli.main import cli
+from vestige.emit import tool_attribution
 from vestige.home import Home
 from vestige.record.run import Run, SpanInfo
 from vestige.recorder import Recorder
@@ -139,7 +139,7 @@ def async_anthropic_client(url: str) -> anthropic.AsyncAnthropic:
 
 @pytest.fixture
 def recorder(home: Home) -> Iterator[Recorder]:
-    asked.forget_all()
+    tool_attribution.forget_all()
     with Recorder(home) as recorder:
         yield recorder
 
@@ -318,7 +318,7 @@ class Odd:
 
 def test_who_asks_whether_a_method_is_async_gets_the_answer_of_before(url: str) -> None:
     """Frameworks do, and await or not by it."""
-    from vestige.instrument import _METHODS, _RESOURCES, _find_resource
+    from vestige.integrations.sdk_requests import _METHODS, _RESOURCES, _find_resource
 
     def kinds(client: Any, provider: str) -> dict[str, tuple[bool, bool]]:
         methods = {
@@ -397,6 +397,6 @@ def test_outside_any_run_and_switched_off(
     assert step.name == "openai chat.completions.create"
 
     monkeypatch.setenv("VESTIGE_DISABLED", "1")
-    vestige.default._default = None
+    vestige.process_recorder._default = None
     assert client.chat.completions.create(**ASK).id == "c"
     assert len(pairs(read_runs()[-1])) == 1

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from vestige import locks
+from vestige._runtime import file_locks
 
 
 def test_a_lock_is_held_until_its_file_is_closed(tmp_path: Path) -> None:
@@ -16,11 +16,11 @@ def test_a_lock_is_held_until_its_file_is_closed(tmp_path: Path) -> None:
     path = tmp_path / "file"
     fd = os.open(path, os.O_RDWR | os.O_CREAT)
 
-    assert not locks.is_held(path)
-    assert locks.hold(fd)
-    assert locks.is_held(path)
+    assert not file_locks.is_held(path)
+    assert file_locks.hold(fd)
+    assert file_locks.is_held(path)
     os.close(fd)
-    assert not locks.is_held(path)
+    assert not file_locks.is_held(path)
 
 
 def test_only_one_can_hold_it(tmp_path: Path) -> None:
@@ -29,16 +29,16 @@ def test_only_one_can_hold_it(tmp_path: Path) -> None:
     first = os.open(path, os.O_RDWR | os.O_CREAT)
     second = os.open(path, os.O_RDWR)
 
-    assert locks.hold(first)
-    assert not locks.hold(second)
+    assert file_locks.hold(first)
+    assert not file_locks.hold(second)
     os.close(first)
-    assert locks.hold(second)
+    assert file_locks.hold(second)
     os.close(second)
 
 
 def test_a_file_that_is_gone_is_held_by_nobody(tmp_path: Path) -> None:
     """Asking creates nothing."""
-    assert not locks.is_held(tmp_path / "gone")
+    assert not file_locks.is_held(tmp_path / "gone")
     assert not (tmp_path / "gone").exists()
 
 
@@ -54,10 +54,10 @@ def test_a_killed_process_lets_go(tmp_path: Path) -> None:
     assert child.stdout is not None
     child.stdout.readline()
 
-    assert locks.is_held(path)
+    assert file_locks.is_held(path)
     child.send_signal(signal.SIGKILL)
     child.wait()
-    assert not locks.is_held(path)
+    assert not file_locks.is_held(path)
     child.stdout.close()
 
 

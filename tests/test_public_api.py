@@ -64,8 +64,10 @@ def test_only_the_producing_side_is_loaded() -> None:
         "vestige.collector",
         "vestige.store",
         "vestige.query",
-        "vestige.doors",
-        "vestige.companion",
+        "vestige.cli",
+        "vestige.server",
+        "vestige.mcp",
+        "vestige.collector_process",
     )
     assert not [name for name in loaded if name.startswith(heavy)]
 

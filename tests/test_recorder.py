@@ -23,8 +23,8 @@ from vestige.limits import (
     NAME_MAX,
     STACK_MAX,
 )
-from vestige.record.line import encode, parse_lines
-from vestige.record.mask import MARK
+from vestige.record.codec import encode, parse_lines
+from vestige.record.redaction.masking import MARK
 from vestige.record.run import Run
 from vestige.record.types import AnyRecord, KnownRecord, Log, SpanClose, SpanOpen
 from vestige.testing import FakeRecorder
@@ -499,11 +499,11 @@ def test_a_collector_beside_the_program_takes_its_records_in(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`collect=True`: spawned first, drained last."""
-    from vestige.store.base import RunFilter
-    from vestige.store.sqlite import SqliteStore
+    from vestige.store.protocol import RunFilter
+    from vestige.store.sqlite.sqlite_store import SqliteStore
 
     # A slow machine gets the time that it needs: a busy program would not wait so long.
-    monkeypatch.setattr("vestige.companion.Companion.drain.__defaults__", (WAIT_S,))
+    monkeypatch.setattr("vestige.collector_process.CollectorProcess.drain.__defaults__", (WAIT_S,))
     recorder = vestige.Recorder(home, collect=True)
     pid = recorder._companion.pid
     recorder.run("r").end()

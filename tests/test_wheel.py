@@ -77,8 +77,8 @@ def test_the_wheel_has_what_runs_and_nothing_else(wheel: Path) -> None:
 
     assert "vestige/boot/path/sitecustomize.py" in names
     assert "vestige/py.typed" in names
-    assert "vestige/doors/http/page/index.html" in names
-    assert "vestige = vestige.doors.cli.main:main" in entry_points
+    assert "vestige/server/page/index.html" in names
+    assert "vestige = vestige.cli.main:main" in entry_points
     assert "[pytest11]\nvestige_pytest = vestige_pytest" in entry_points
     assert all(name.startswith(("vestige/", "vestige-", "vestige_pytest.py")) for name in names)
 
@@ -102,7 +102,7 @@ def test_the_page_is_built_where_there_is_no_node(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     (path,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(path) as archive:
-        html = archive.read("vestige/doors/http/page/index.html").decode()
+        html = archive.read("vestige/server/page/index.html").decode()
 
     assert "</script>" in html
     assert not list(tree.glob("src/**/*.js"))
@@ -157,7 +157,7 @@ def test_the_companion_collector_starts_from_the_wheel(installed: Path, tmp_path
     """It is started as a module by the same interpreter: no path of a checkout is needed."""
     (tmp_path / "prog.py").write_text(
         "import vestige\n"
-        "from vestige.companion import Companion\n"
+        "from vestige.collector_process import Companion\n"
         "Companion.drain.__defaults__ = (120,)  # a slow machine gets the time that it needs\n"
         "with vestige.Recorder(collect=True) as recorder:\n"
         "    recorder.run('agent').end()\n"

@@ -25,20 +25,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from vestige.default import child_environment, default_recorder
 from vestige.emit.logger import Logger
-from vestige.emit.null import current_span
+from vestige.emit.no_op import current_span
 from vestige.emit.span import Span
 from vestige.errors import VestigeError
-from vestige.record.mask import mask
+from vestige.process_recorder import child_environment, default_recorder
+from vestige.record.redaction.masking import mask
 from vestige.recorder import Recorder
 
 if TYPE_CHECKING:
     from vestige._version import __version__
-    from vestige.emit.ambient import trace, traced_run
-    from vestige.emit.logging_bridge import LoggingHandler
+    from vestige.emit.hooks.logging_capture import LoggingHandler
     from vestige.emit.tools import tool, tool_call
-    from vestige.instrument import instrument_anthropic, instrument_openai, uninstrument
+    from vestige.emit.tracing import trace, traced_run
+    from vestige.integrations.sdk_requests import (
+        instrument_anthropic,
+        instrument_openai,
+        uninstrument,
+    )
     from vestige.transfer import open_path as open  # noqa: A004  # as gzip.open and others
     from vestige.wire.capture import capture_http, warm
 
@@ -68,16 +72,16 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in ("trace", "traced_run", "tool", "tool_call"):
-        from vestige.emit import ambient, tools
+        from vestige.emit import tools, tracing
 
-        found = globals()[name] = getattr(tools if name.startswith("tool") else ambient, name)
+        found = globals()[name] = getattr(tools if name.startswith("tool") else tracing, name)
         return found
     if name == "__version__":
         from vestige._version import __version__
 
         return __version__
     if name == "LoggingHandler":
-        from vestige.emit.logging_bridge import LoggingHandler
+        from vestige.emit.hooks.logging_capture import LoggingHandler
 
         return LoggingHandler
     if name == "open":
@@ -85,9 +89,9 @@ def __getattr__(name: str) -> Any:
 
         return open_path
     if name in ("instrument_anthropic", "instrument_openai", "uninstrument"):
-        from vestige import instrument
+        from vestige.integrations import sdk_requests
 
-        return getattr(instrument, name)
+        return getattr(sdk_requests, name)
     if name in ("capture_http", "warm"):
         from vestige.wire import capture
 

@@ -1,6 +1,6 @@
 """`python -m vestige`: the same as the command `vestige`."""
 
-from vestige.doors.cli.main import main
+from vestige.cli.main import main
 
 if __name__ == "__main__":
     main()

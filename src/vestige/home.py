@@ -5,14 +5,14 @@
   journal/                  <writer>.<generation>.ndjson, one per process and generation
   bodies/                   <writer>-<seq>: bodies too long for a journal line, until taken in
   faults/                   <writer>.txt: what faulthandler wrote while its process died
-  asks/                     <writer>: that process is asked where it stands (emit/watch.py)
+  asks/                     <writer>: that process is asked where it stands (emit/process/stall_watch.py)
   store.db                  the store (SQLite)
   collector.lock            held by whoever takes journals in
   spool/                    <bundle id>/: a home per debug bundle that is being captured
   bundles/                  <bundle id>.wink: those that `vestige recover` made
-  keys.json                 who may ask the server (access.py), hashed
+  keys.json                 who may ask the server (fleet/api_keys.py), hashed
   keys.lock                 held by whoever changes them
-  scanners/                 what looks for secrets, compiled (record/compiled.py); may be removed
+  scanners/                 what looks for secrets, compiled (record/redaction/scanner_cache.py); may be removed
   hash.key                  of the hashes that stand for secrets in exports
   shipped.json              how far `vestige ship` has sent the journals on
   outbox/                   journals and long bodies that were taken in here, but not yet sent on
@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from vestige._runtime.syscalls import make_folder
 from vestige.errors import UsageError
-from vestige.system import make_folder
 
 if TYPE_CHECKING:
     from pathlib import Path  # 5 ms of imports: loaded with the first home, not with vestige

@@ -9,7 +9,7 @@
 A record passes `_send` on its way out: encode once, scan the encoded line for secrets,
 redact only on a hit, write. Nothing on this path raises into the program.
 
-Elsewhere: the process as a writer (journal, process span, last words, fork) in writer.py.
+Elsewhere: the process as a writer (journal, process span, last words, fork) in process_writer.py.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from typing import Any, Self
 
 import msgspec
 
-from vestige.clock import SYSTEM, Clock
-from vestige.emit import current
+from vestige._runtime.clock import SYSTEM, Clock
+from vestige.emit import context
 from vestige.emit.emitter import LEVEL_RANK, Emitter, PreparedBody
 from vestige.emit.logger import Logger
-from vestige.emit.null import NULL_LOGGER, NULL_SPAN, UnsampledRun
-from vestige.emit.run_sinks import SINKS
+from vestige.emit.no_op import NULL_LOGGER, NULL_SPAN, UnsampledRun
+from vestige.emit.run_listeners import SINKS
 from vestige.emit.span import Span
 from vestige.errors import UsageError
 from vestige.home import Home
 from vestige.journal.writer import FSYNC_MODES, JournalWriter
 from vestige.limits import LINE_MAX, SECRETS_MET_MAX
-from vestige.record.body import LongBody, body_form
-from vestige.record.line import encode, parse_lines
-from vestige.record.redact import Redactor
+from vestige.process_writer import Writer, get_process_writer, register_secret, registry_lock
+from vestige.record.body_encoding import LongBody, body_form
+from vestige.record.codec import encode, parse_lines
+from vestige.record.coercion import clean_name, inline_bytes
+from vestige.record.redaction.redactor import Redactor
 from vestige.record.types import BodyInfo, KnownRecord, Link, SpanClose, SpanOpen, Unknown
-from vestige.record.values import clean_name, inline_bytes
-from vestige.settings import find_home, nowhere
-from vestige.writer import Writer, arriving, join, learn_secret
+from vestige.settings import find_home, null_home
 
 Listener = Callable[[KnownRecord], None]
 _TOLD_WITHIN_MAX = 2
@@ -54,7 +54,7 @@ class Recorder:
     `home`: where to write (default `$VESTIGE_HOME` or `~/.vestige`).
     `level`, `sample`, `fsync`, `last_words`, `silence_s`: see settings.py; arguments win over settings.
     `redact`: turn the central pass off only where no secret can be, e.g. in a benchmark.
-    `collect`: also keep a collector process running beside this one (companion.py).
+    `collect`: also keep a collector process running beside this one (collector_process.py).
     `quick_start`: what looks for secrets is built in parts, as lines need them: sooner ready, but a
     line may wait a tenth of a second. For programs that nobody waits for.
     `sinks`: called with every record after redaction, beside the journal.
@@ -86,7 +86,7 @@ class Recorder:
         try:
             self.home, given = find_home(home)
         except Exception as error:  # noqa: BLE001  # as below
-            self.home = nowhere()
+            self.home = null_home()
             self._give_up(error)
             return
         self.enabled = self.asked_for or not given.disabled
@@ -105,9 +105,11 @@ class Recorder:
         _check_arguments(level, sample, fsync)
         self._companion: Any = None
         if collect:
-            from vestige.companion import Companion  # starts processes; most recorders do not
+            from vestige.collector_process import (
+                CollectorProcess,  # starts processes; most recorders do not
+            )
 
-            self._companion = Companion(self.home)
+            self._companion = CollectorProcess(self.home)
         self._fsync = fsync
         self._met: set[str] = set()
         self._listeners: list[Listener] = list(sinks)
@@ -140,7 +142,7 @@ class Recorder:
         last_words: bool,
         silence_s: float,
     ) -> None:
-        with arriving():
+        with registry_lock():
             self._writer = self._join(clock)
             self._redactor = self._writer.redactor if redact else None
             if self._redactor is not None:
@@ -193,7 +195,7 @@ class Recorder:
         links = []
         if emitter.process_span_id:
             links.append(Link(emitter.process_span_id, emitter.process_run_id, "process"))
-        within = current.SPAN.get()
+        within = context.SPAN.get()
         if within is not None:
             links.append(Link(within.id, within.run_id, "started by"))
         if conversation_id is not None:
@@ -222,7 +224,7 @@ class Recorder:
                 if not isinstance(text, str):
                     raise TypeError("no text")
                 self._redactor.add_secret(text)
-                learn_secret(text, self._redactor)
+                register_secret(text, self._redactor)
             except Exception:  # noqa: BLE001  # the program goes on, whatever it gave
                 self._emitter.fault(f"secret that is no text: {type(value).__name__}")
         return value
@@ -288,14 +290,14 @@ class Recorder:
                 on_check=lambda: joined.voice.check(),  # made after its journal
             )
 
-        return join(self.home, clock, open_journal)
+        return get_process_writer(self.home, clock, open_journal)
 
     def _send(self, record: KnownRecord) -> None:
         try:
             try:
                 line = encode((record,))
             except Exception:  # noqa: BLE001  # surrogates, foreign types: the slow, thorough way
-                from vestige.record.clean import clean_record
+                from vestige.record.sanitize import clean_record
 
                 record = clean_record(record)
                 line = encode((record,))
@@ -305,7 +307,7 @@ class Recorder:
                 record = self._redactor.record(record)
                 line = encode((record,))
             if len(line) > LINE_MAX:
-                from vestige.record.clean import shrink_record
+                from vestige.record.sanitize import shrink_record
 
                 record = shrink_record(record)
                 line = encode((record,))

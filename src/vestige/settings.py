@@ -36,6 +36,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from vestige._runtime.syscalls import read_file
 from vestige.errors import SettingError, UsageError
 from vestige.home import Home, get_home
 from vestige.limits import (
@@ -48,7 +49,6 @@ from vestige.limits import (
     SILENCE_S,
     SUM_MAX,
 )
-from vestige.system import read_file
 
 T = TypeVar("T")
 
@@ -134,11 +134,11 @@ def find_home(
         home = get_home(given)
     except UsageError as error:
         print(f"vestige: {error} Not recording.", file=sys.stderr)  # noqa: T201
-        return nowhere(), Settings(disabled=True)
+        return null_home(), Settings(disabled=True)
     return home, _read_settings(home)
 
 
-def nowhere() -> Home:
+def null_home() -> Home:
     """Of a recorder that records nothing."""
     from pathlib import Path
 

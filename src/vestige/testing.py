@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from vestige.clock import Clock, FakeClock
-from vestige.record.line import parse_line
+from vestige._runtime.clock import Clock, FakeClock
+from vestige.process_writer import Writer
+from vestige.record.codec import parse_line
 from vestige.record.types import OWN_COMPONENT, AnyRecord, Log, SpanClose, SpanOpen
 from vestige.recorder import Recorder
-from vestige.writer import Writer
 
 __all__ = ["FakeClock", "FakeRecorder"]
 

@@ -12,8 +12,8 @@ import pytest
 
 from conftest import RunProgram
 from rundirs import only_rundir, read_rundirs
-from vestige import locks
-from vestige.formats.agentdbg.events import EVENTS_FILE
+from vestige._runtime import file_locks
+from vestige.formats.agentdbg.event_schema import EVENTS_FILE
 
 HEAD = """
 import asyncio, os, sys, threading
@@ -145,12 +145,12 @@ def test_after_kill_9_every_event_is_there_and_the_run_is_known_to_be_dead(
     assert child.stdout is not None
     child.stdout.readline()
     (path,) = (data_dir / "runs").iterdir()
-    held_alive = locks.is_held(path / EVENTS_FILE)
+    held_alive = file_locks.is_held(path / EVENTS_FILE)
     child.kill()
     child.wait(120)
 
     run = only_rundir(data_dir)
-    assert held_alive and not locks.is_held(path / EVENTS_FILE)
+    assert held_alive and not file_locks.is_held(path / EVENTS_FILE)
     assert run.types == ["RUN_START", *["TOOL_CALL"] * 100]
     assert run.run["status"] == "running" and run.run["ended_at"] is None
 

@@ -15,7 +15,7 @@ from rundirs import RunDir, only_rundir, read_rundirs
 from vestige.agentdbg import record_llm_call, record_state, record_tool_call, traced_run
 from vestige.formats import agentdbg
 from vestige.home import Home
-from vestige.store.sqlite import SqliteStore
+from vestige.store.sqlite.sqlite_store import SqliteStore
 from vestige.transfer import export_run
 
 
@@ -73,7 +73,7 @@ def test_any_body_leaves_a_run_that_our_own_reader_takes_whole(data_dir: Path, b
     live = only_rundir(data_dir)
     told = live.of("TOOL_CALL")[0]["payload"]
 
-    assert not list(agentdbg.check(live.path))
+    assert not list(agentdbg.validate_run(live.path))
     assert told["args"] == told["result"]
     assert isinstance(told["args"], str) is (body not in (" [1] ", "[1e308]"))
 

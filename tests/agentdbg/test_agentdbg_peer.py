@@ -20,7 +20,7 @@ import pytest
 
 from conftest import WAIT_S, free_port, load
 from rundirs import RunDir, read_rundirs
-from vestige.clock import monotonic, sleep
+from vestige._runtime.clock import monotonic, sleep
 from vestige.home import Home
 
 pytestmark = pytest.mark.slow

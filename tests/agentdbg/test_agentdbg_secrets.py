@@ -93,9 +93,9 @@ def test_redaction_off_means_key_rules_in_the_run_directory_only(
     monkeypatch.setenv("AGENTDBG_REDACT", "0")
     monkeypatch.setattr(sys, "argv", ["agent.py", "--password", PASSWORD])
     with traced_run("off"):
-        from vestige.agentdbg import runs
+        from vestige.agentdbg import run_lifecycle
 
-        runs.recorder().secret("registered-value-of-mine")
+        run_lifecycle.recorder().secret("registered-value-of-mine")
         record_state({"password": PASSWORD, "key": KEY, "text": "a registered-value-of-mine b"})
 
     run = only_rundir(data_dir)

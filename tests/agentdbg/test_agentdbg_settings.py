@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rundirs import only_rundir, read_rundirs
-from vestige.agentdbg import record_state, record_tool_call, runs, trace, traced_run
+from vestige.agentdbg import record_state, record_tool_call, run_lifecycle, trace, traced_run
 from vestige.agentdbg import settings as settings_module
 from vestige.agentdbg.config_file import parse_config
 from vestige.agentdbg.settings import read_settings
@@ -216,7 +216,7 @@ def test_where_recording_is_off_the_program_runs_all_the_same(
 ) -> None:
     """VESTIGE_DISABLED is the user's word for everything of ours."""
     monkeypatch.setenv("VESTIGE_DISABLED", "1")
-    monkeypatch.setattr(runs, "_recorder", None)
+    monkeypatch.setattr(run_lifecycle, "_recorder", None)
 
     @trace(max_tool_calls=0)
     def agent() -> int:

@@ -22,7 +22,7 @@ from vestige.agentdbg import (
     record_llm_call,
     record_state,
     record_tool_call,
-    runs,
+    run_lifecycle,
     trace,
     traced_run,
 )
@@ -295,7 +295,7 @@ def test_threads_that_begin_at_once_have_one_recorder(data_dir: Path) -> None:
 
     def begin() -> None:
         start.wait()
-        found.append(runs.recorder())
+        found.append(run_lifecycle.recorder())
 
     threads = [threading.Thread(target=begin) for _ in range(8)]
     for thread in threads:

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from vestige.formats.artifacts.checking import check_bundle
+from vestige.formats.artifacts.read import DirectoryTree
 from vestige.formats.artifacts.rules import PROFILES, Profile
-from vestige.formats.artifacts.tree import DirectoryTree
+from vestige.formats.artifacts.validate import check_bundle
 
 
 def make_project(folder: Path, source: str, ini: str = "") -> Path:

@@ -300,7 +300,7 @@ def test_it_can_be_left_out_and_costs_no_import(tmp_path: Path) -> None:
         def test_says(): logging.getLogger("shop").warning("not recorded")
         def test_nothing_is_loaded():
             loaded = {name for name in sys.modules if name.startswith("vestige.wire.")}
-            assert loaded <= {"vestige.wire.capture", "vestige.wire.patch"}
+            assert loaded <= {"vestige.wire.capture", "vestige.wire.patching"}
             assert "httpx" not in sys.modules
         def test_asks(url):
             import httpx

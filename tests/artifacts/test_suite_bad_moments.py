@@ -20,9 +20,9 @@ from suites_support import (
     statuses,
 )
 
+from vestige._runtime.file_locks import is_held
 from vestige.artifacts import SuiteRecorder, SuiteWriter, recover
 from vestige.errors import UsageError
-from vestige.locks import is_held
 
 
 def test_a_forked_child_does_not_finish_the_suite_of_its_parent(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from vestige.artifacts import SuiteRecorder, write_step_summary
-from vestige.artifacts.github import render_step_summary
+from vestige.artifacts.github_summary import render_step_summary
 
 
 def _suite(folder: Path, failing: int) -> SuiteRecorder:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from suites_support import assert_valid, make_project, only_bundle, run_pytest, statuses
 
-from vestige.record.line import parse_line, render_line
+from vestige.record.codec import parse_line, render_line
 from vestige.record.types import SpanOpen
 
 _MANY = """
@@ -198,7 +198,7 @@ def test_the_pass_of_a_test_that_leaves_nothing_is_written_with_its_end(tmp_path
     """Between them there is nothing but pytest: the lines are one write."""
     project = make_project(tmp_path / "shop", """
     import pytest
-    from vestige.system import system
+    from vestige._runtime.syscalls import system
     writes = []
 
     @pytest.mark.parametrize("number", range(5))

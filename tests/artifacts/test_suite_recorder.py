@@ -13,12 +13,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from suites_support import assert_valid, bytes_of, problems, read_events, read_json
 
+from vestige._runtime.clock import FakeClock
 from vestige.artifacts import InvalidSuiteError, Replay, SuiteRecorder
 from vestige.artifacts.suite import Case
-from vestige.artifacts.trace import json_of
-from vestige.clock import FakeClock
+from vestige.artifacts.trace_writer import json_of
 from vestige.errors import NotFoundError, UsageError
-from vestige.formats.artifacts.types import TraceEvent
+from vestige.formats.artifacts.file_structs import TraceEvent
 
 ANYTHING = st.text(
     st.one_of(st.characters(), st.sampled_from("\x1b[31m\n\r\0/\\.:\ud800\udcff…")), max_size=60

@@ -10,7 +10,7 @@ from suites_support import assert_valid, read_events, read_json, vestige
 
 from vestige import transfer
 from vestige.artifacts import SuiteRecorder, SuiteWriter, recover
-from vestige.artifacts.recovering import find_unfinished
+from vestige.artifacts.recover_suite import find_unfinished
 
 
 def _left_behind(folder: Path) -> SuiteRecorder:

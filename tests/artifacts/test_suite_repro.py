@@ -17,9 +17,9 @@ from suites_support import (  # fmt: skip
 )
 
 from vestige.artifacts import Replay
-from vestige.artifacts.replaying import COMMAND_MAX, find_case, render_command, selected
-from vestige.doors.pytest_replay import kept_options
+from vestige.artifacts.replay_command import COMMAND_MAX, find_case, render_command, selected
 from vestige.errors import NotFoundError, UsageError
+from vestige.pytest_plugin.replay_arguments import kept_options
 
 PYTEST = Replay(argv=["python", "-m", "pytest", "-q"], cwd="/work/my shop", tests=["tests"], by_case=True)  # fmt: skip
 

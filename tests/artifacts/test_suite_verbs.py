@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from suites_support import make_project, only_bundle, read_events, run_pytest
 
 from vestige.artifacts import SuiteRecorder
-from vestige.doors.cli.main import cli
+from vestige.cli.main import cli
 
 
 def ask(*arguments: str | Path) -> Result:

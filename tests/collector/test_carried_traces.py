@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from vestige.collector.crash import stamp_dead
-from vestige.collector.headless import stamp_headless
+from vestige.collector.crash_detection import stamp_dead
 from vestige.collector.health import examine
-from vestige.collector.traces import Kept, keep_spans, open_spans
-from vestige.formats.otlp.names import run_of
-from vestige.formats.otlp.requests import read_request
+from vestige.collector.rootless_traces import stamp_rootless
+from vestige.fleet.server.otlp_ingest import IngestResult, keep_spans, open_spans
+from vestige.formats.otlp.constants import run_of
+from vestige.formats.otlp.export_request import read_request
 from vestige.home import Home
-from vestige.record.redact import Redactor
-from vestige.store.sqlite import SqliteStore
+from vestige.record.redaction.redactor import Redactor
+from vestige.store.sqlite.sqlite_store import SqliteStore
 from vestige.transfer import import_path
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -48,7 +48,7 @@ def request(*spans: dict[str, Any]) -> bytes:
     return json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": list(spans)}]}]}).encode()
 
 
-def keep(store: SqliteStore, *spans: dict[str, Any]) -> Kept:
+def keep(store: SqliteStore, *spans: dict[str, Any]) -> IngestResult:
     with store.together():
         return keep_spans(store, open_spans(request(*spans), "otlp-traces-json", REDACTOR), "default")  # fmt: skip
 
@@ -136,7 +136,7 @@ def test_records_that_were_cut_off_anywhere_are_completed_once(name: str, tmp_pa
 
 RECEIVE = """
 import random, sys
-from vestige.collector.receive import Delivery, Receiver
+from vestige.fleet.server.receive import Delivery, Receiver
 from vestige.home import get_home
 requests = [line.strip().encode() for line in sys.stdin]
 random.Random(sys.argv[2]).shuffle(requests)
@@ -197,7 +197,7 @@ def test_a_trace_whose_program_was_killed_ends_after_a_day_of_silence(
     ((arrived_ns,),) = store._connection.execute("SELECT imported_ns FROM runs")
     before = store.load_run(run_of(TRACE)).info.outcome
     hour_ns = 3600 * 10**9
-    counts = [stamp_headless(store, arrived_ns + hours * hour_ns) for hours in (23, 25, 26)]
+    counts = [stamp_rootless(store, arrived_ns + hours * hour_ns) for hours in (23, 25, 26)]
     ended = store.load_run(run_of(TRACE))
     stamped = stamp_dead(home, store)
     keep(store, span(1))

@@ -9,14 +9,14 @@ import msgspec
 import pytest
 
 from conftest import ReadRuns, RunProgram
-from vestige.collector.crash import Exit, stamp_dead
-from vestige.collector.take import take
+from vestige.collector.crash_detection import Exit, stamp_dead
+from vestige.collector.journal_ingest import ingest_journals
 from vestige.home import Home
 from vestige.journal.writer import JournalWriter
-from vestige.query.show import stamps
-from vestige.record.line import render_line
+from vestige.query.views.show import stamps
+from vestige.record.codec import render_line
 from vestige.record.types import AnyRecord, SpanClose, SpanOpen
-from vestige.store.sqlite import SqliteStore
+from vestige.store.sqlite.sqlite_store import SqliteStore
 
 WRITER = "5f0c9a1e77b2c4d0"
 ABOVE = "aaaaaaaaaaaaaaaa"
@@ -50,7 +50,7 @@ def write(home: Home, writer: str, *found: AnyRecord) -> JournalWriter:
 def test_a_living_writer_is_not_stamped(home: Home, store: SqliteStore) -> None:
     """Open spans of a process that lives are just open."""
     journal = write(home, WRITER, *records())
-    take(home, store)
+    ingest_journals(home, store)
 
     stamped = stamp_dead(home, store)
     journal.close()
@@ -62,7 +62,7 @@ def test_a_living_writer_is_not_stamped(home: Home, store: SqliteStore) -> None:
 def test_a_dead_writer_is_stamped_once(home: Home, store: SqliteStore) -> None:
     """The line stands inside the last open span, the closes follow, and again changes nothing."""
     write(home, WRITER, *records()).close()
-    take(home, store)
+    ingest_journals(home, store)
 
     first, second = stamp_dead(home, store), stamp_dead(home, store)
     run = store.load_run(RUN)
@@ -83,13 +83,13 @@ def test_a_writer_that_spoke_and_left_since_we_read_is_not_stamped(
     A stamp would take their numbers, and they would be passed over as already seen.
     """
     journal = write(home, WRITER, *records())
-    take(home, store)
+    ingest_journals(home, store)
     for seq, span in ((4, "tool"), (5, "proc"), (6, "root")):
         journal.write(render_line(SpanClose(1, WRITER, seq, T0 + seq, RUN, span, "ok", seq)))
     journal.close()
 
     stamped = stamp_dead(home, store)
-    take(home, store)
+    ingest_journals(home, store)
     stamp_dead(home, store)
     run = store.load_run(RUN)
 
@@ -116,10 +116,10 @@ def ending(**how: int | str) -> SpanClose:
 def test_what_a_supervisor_watches_waits_for_its_word(home: Home, store: SqliteStore) -> None:
     """Only `vestige run` saw how its child ended: whoever stamps, stamps with what it wrote."""
     above = supervised(home)
-    take(home, store)
+    ingest_journals(home, store)
     too_early = stamp_dead(home, store)
     above.write(render_line(ending(signal="SIGKILL")))
-    take(home, store)
+    ingest_journals(home, store)
     in_time = stamp_dead(home, store)
     above.close()
     (told,) = stamps(store.load_run(RUN))
@@ -134,7 +134,7 @@ def test_a_child_whose_supervisor_is_dead_too_is_stamped_by_anyone(
     """Nobody is left who could know more."""
     write(home, ABOVE).close()
     write(home, WRITER, *records(supervisor=ABOVE)).close()
-    take(home, store)
+    ingest_journals(home, store)
 
     assert stamp_dead(home, store) == 1
 
@@ -142,7 +142,7 @@ def test_a_child_whose_supervisor_is_dead_too_is_stamped_by_anyone(
 def test_the_time_of_the_end_is_the_parents_word(home: Home, store: SqliteStore) -> None:
     """A span in flight lasted until its process was seen dead."""
     supervised(home, ending(exit_code=3)).close()
-    take(home, store)
+    ingest_journals(home, store)
     stamp_dead(home, store)
     run = store.load_run(RUN)
 
@@ -155,7 +155,7 @@ def test_the_end_of_a_child_is_not_taken_for_that_of_a_grandchild(
 ) -> None:
     """A supervisor sees its own child only: by the number of its process."""
     supervised(home, msgspec.structs.replace(ending(exit_code=3), attributes={"pid": 1})).close()
-    take(home, store)
+    ingest_journals(home, store)
     stamp_dead(home, store)
     (told,) = stamps(store.load_run(RUN))
 

@@ -17,13 +17,13 @@ import pytest
 
 from conftest import WAIT_S, RunProgram, load
 from vestige.collector.loop import catch_up, hold
-from vestige.companion import Companion
+from vestige.collector_process import CollectorProcess
 from vestige.errors import StoreError
 from vestige.home import Home
 from vestige.limits import TICK_S
 from vestige.recorder import Recorder
-from vestige.store.base import RunFilter
-from vestige.store.sqlite import SqliteStore
+from vestige.store.protocol import RunFilter
+from vestige.store.sqlite.sqlite_store import SqliteStore
 
 LOOKS_MAX = 2400
 COLLECT = (sys.executable, "-m", "vestige", "collect")
@@ -142,7 +142,7 @@ def test_a_recorder_with_a_collector_fills_the_store_by_itself(
     done = run_program(
         """
         import vestige
-        from vestige.companion import Companion
+        from vestige.collector_process import Companion
         Companion.drain.__defaults__ = (120,)  # a slow machine gets the time that it needs
         recorder = vestige.Recorder(collect=True)
         with recorder.run("agent") as run:
@@ -163,7 +163,7 @@ def test_a_collector_that_is_started_again_while_the_program_closes_goes_too(
 ) -> None:
     """`drain` saw the dead one only: the new one is asked to end by who started it."""
     home.make()
-    companion = Companion(home)
+    companion = CollectorProcess(home)
     start, again = companion._start, threading.Event()
     started: list[subprocess.Popen[bytes] | None] = []
 
@@ -190,7 +190,7 @@ def test_a_collector_that_is_started_again_while_the_program_closes_goes_too(
 SERVICE = """
 import signal, sys
 import vestige
-from vestige.companion import Companion
+from vestige.collector_process import Companion
 Companion.drain.__defaults__ = (120,)
 recorder = vestige.Recorder(collect=True)
 run = recorder.run("agent")

@@ -9,12 +9,12 @@ import zlib
 
 import pytest
 
-from vestige.collector.packing import pack, unpack
-from vestige.collector.parcel import Parcel, body_lines, end_line, open_parcel
 from vestige.errors import ParcelError, ParcelTooLargeError
+from vestige.fleet.compression import pack, unpack
+from vestige.fleet.shipment import Shipment, body_lines, end_line, open_shipment
 from vestige.limits import BODY_INLINE_MAX, BODY_MAX, LINE_MAX, PARCEL_MAX, PARCEL_PACKED_MAX
-from vestige.record.line import render_line
-from vestige.record.redact import Redactor
+from vestige.record.codec import render_line
+from vestige.record.redaction.redactor import Redactor
 from vestige.record.types import BodyInfo, Log
 
 RUN = "3d1957bd-0000-4000-8000-000000000001"
@@ -22,8 +22,8 @@ WRITER = "00000000000000aa"
 SECRET = "sk-ant-api03-" + "Zq8" * 20
 
 
-def opened(*lines: bytes) -> Parcel:
-    return open_parcel(b"".join(lines), Redactor())
+def opened(*lines: bytes) -> Shipment:
+    return open_shipment(b"".join(lines), Redactor())
 
 
 def log(seq: int, message: str = "said", writer: str = WRITER, **more: object) -> bytes:
@@ -97,7 +97,7 @@ def test_a_long_fault_is_cut_after_it_is_masked() -> None:
     redactor.add_secret("correct horse battery staple")
     fault = "x" * (BODY_INLINE_MAX - 20) + " correct horse battery staple and more"
 
-    (end,) = open_parcel(end_line(WRITER, fault), redactor).ends
+    (end,) = open_shipment(end_line(WRITER, fault), redactor).ends
 
     assert end.fault is not None
     assert len(end.fault) <= BODY_INLINE_MAX

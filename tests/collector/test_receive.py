@@ -7,27 +7,27 @@ from pathlib import Path
 
 import pytest
 
-from vestige.clock import SYSTEM
-from vestige.collector.crash import stamp_dead, stamp_silent
-from vestige.collector.gather import Gathering
-from vestige.collector.intake import Intake
+from vestige._runtime.clock import SYSTEM
+from vestige.collector.crash_detection import stamp_dead, stamp_silent
 from vestige.collector.loop import hold
-from vestige.collector.packing import pack
-from vestige.collector.receive import Delivery, Receipt, Receiver
-from vestige.collector.shipped import Shipped
 from vestige.errors import ForeignRunError, ParcelError
+from vestige.fleet.client.ship_reader import ShipReader
+from vestige.fleet.client.ship_state import Shipped
+from vestige.fleet.compression import pack
+from vestige.fleet.server.ingest_process import Intake
+from vestige.fleet.server.receive import Delivery, Receipt, Receiver
 from vestige.home import Home
-from vestige.record.line import render_line
+from vestige.record.codec import render_line
 from vestige.record.run import Run
 from vestige.record.types import Log
 from vestige.recorder import Recorder
-from vestige.store.base import RunFilter
-from vestige.store.sqlite import SqliteStore
+from vestige.store.protocol import RunFilter
+from vestige.store.sqlite.sqlite_store import SqliteStore
 
 
 def sent_by(home: Home) -> bytes:
     """All that a home would send, in one parcel."""
-    return pack(b"".join(one.data for one in Gathering(home, Shipped("")).parcels()))
+    return pack(b"".join(one.data for one in ShipReader(home, Shipped("")).parcels()))
 
 
 def record(home: Home, name: str = "agent", end: bool = True) -> str:
@@ -90,8 +90,8 @@ def test_a_foreign_run_is_refused_whole_and_its_neighbours_are_kept(
     thief = Home(tmp_path / "thief")
     with Recorder(thief, last_words=False) as recorder:
         recorder.run("thief").end()
-    stolen = b"".join(one.data for one in Gathering(thief, Shipped("")).parcels())
-    its_run = next(iter(Gathering(thief, Shipped("")).parcels())).data.split(b'"run_id":"')[1][:36]
+    stolen = b"".join(one.data for one in ShipReader(thief, Shipped("")).parcels())
+    its_run = next(iter(ShipReader(thief, Shipped("")).parcels())).data.split(b'"run_id":"')[1][:36]
     other = Home(tmp_path / "other")
     good = record(other, "good")
 

@@ -13,10 +13,10 @@ import psutil
 import pytest
 
 from conftest import ReadRuns, RunProgram
-from vestige.collector import supervise
+from vestige.collector import run_supervisor
 from vestige.collector.loop import hold
 from vestige.home import Home
-from vestige.query.show import stamps
+from vestige.query.views.show import stamps
 from vestige.record.run import Run
 
 VESTIGE_RUN = (sys.executable, "-m", "vestige", "run", "--")
@@ -133,7 +133,7 @@ def test_a_signal_to_the_parent_reaches_the_command(
 
 TOLD_AT_ONCE = """
 import os, signal, subprocess, sys
-from vestige.doors.cli.main import main
+from vestige.cli.main import main
 
 class Told(subprocess.Popen):
     def __init__(self, command, **more):
@@ -282,7 +282,9 @@ def test_a_sitecustomize_of_the_environment_still_runs(
 ) -> None:
     """Ours enters by that name and then gives way."""
     (tmp_path / "sitecustomize.py").write_text("import sys; sys.theirs = 'ran'\n")
-    program = "import sys, vestige.writer; print(sys.theirs, len(vestige.writer._alive))"
+    program = (
+        "import sys, vestige.process_writer; print(sys.theirs, len(vestige.process_writer._alive))"
+    )
 
     done = supervised(
         "--", sys.executable, "-c", program, env={**os.environ, "PYTHONPATH": str(tmp_path)}
@@ -402,4 +404,4 @@ def test_a_run_is_named_after_the_program_and_not_after_what_starts_it(
 ) -> None:
     words = command.split()
 
-    assert supervise._label(words, words) == name
+    assert run_supervisor._label(words, words) == name

@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 
 import vestige
-from vestige import locks
-from vestige.collector.take import delete_leftovers, read_spill, take
+from vestige._runtime import file_locks
+from vestige.collector.journal_ingest import delete_leftovers, ingest_journals, read_spill
 from vestige.home import Home
 from vestige.journal.writer import JournalWriter
 from vestige.limits import BODY_INLINE_MAX
-from vestige.record.line import render_line
+from vestige.record.codec import render_line
 from vestige.record.types import Log
 from vestige.recorder import Recorder
-from vestige.store.base import Position
-from vestige.store.sqlite import SqliteStore
+from vestige.store.protocol import Position
+from vestige.store.sqlite.sqlite_store import SqliteStore
 
 WRITER = "5f0c9a1e77b2c4d0"
 RUN = "3d1957bd-0000-4000-8000-000000000001"
@@ -65,7 +65,7 @@ def test_a_finished_journal_is_taken_in_and_deleted(home: Home, store: SqliteSto
     """Once nothing more can come and all of it is stored, the file goes, and its position too."""
     path = finished(home, lines(1, 2, 3))
 
-    taken = take(home, store)
+    taken = ingest_journals(home, store)
 
     assert (taken.records, taken.malformed, taken.files_done) == (3, 0, 1)
     assert said(store) == ["line 1", "line 2", "line 3"]
@@ -77,12 +77,12 @@ def test_a_journal_whose_writer_lives_is_read_and_kept(home: Home, store: Sqlite
     """The lock says that more may come, so the file stays, however often it is read."""
     journal = JournalWriter(home, WRITER)
     journal.write(lines(1))
-    first = take(home, store)
+    first = ingest_journals(home, store)
     journal.write(lines(2))
-    second = take(home, store)
+    second = ingest_journals(home, store)
     still_there = journal.path.exists()
     journal.close()
-    third = take(home, store)
+    third = ingest_journals(home, store)
 
     assert [taken.records for taken in (first, second, third)] == [1, 1, 0]
     assert [taken.files_done for taken in (first, second, third)] == [0, 0, 1]
@@ -95,10 +95,10 @@ def test_a_journal_that_comes_back_is_known_by_its_identities(
 ) -> None:
     """Offsets may be lost, or a file restored from a backup: no record is taken in twice."""
     finished(home, lines(1, 2, 3))
-    take(home, store)
+    ingest_journals(home, store)
     finished(home, lines(1, 2, 3, 4))
 
-    taken = take(home, store)
+    taken = ingest_journals(home, store)
 
     assert taken.records == 1
     assert said(store) == [f"line {number}" for number in range(1, 5)]
@@ -108,10 +108,10 @@ def test_lost_positions_of_a_living_journal_double_nothing(home: Home, store: Sq
     """Even if every offset is forgotten, the next pass reads again and stores nothing new."""
     journal = JournalWriter(home, WRITER)
     journal.write(lines(1, 2))
-    take(home, store)
+    ingest_journals(home, store)
     store._connection.execute("DELETE FROM journals")
 
-    taken = take(home, store)
+    taken = ingest_journals(home, store)
     journal.close()
 
     assert taken.records == 0
@@ -139,7 +139,7 @@ def test_a_malformed_line_is_counted_and_never_stops_the_tail(
     """Bytes from outside may be anything; what stands around them is taken in."""
     finished(home, lines(1) + bad + b"\n" + lines(2) + b"\n" + lines(3))
 
-    taken = take(home, store)
+    taken = ingest_journals(home, store)
 
     assert (taken.records, taken.malformed) == (3, 1)
     assert said(store) == ["line 1", "line 2", "line 3"]
@@ -152,7 +152,7 @@ def test_absurd_numbers_do_not_stop_the_tail(home: Home, store: SqliteStore) -> 
     closing = b'{"kind":"span-close","v":1,"writer":"w","seq":%d,"time_ns":1,"run_id":"r","span_id":"%d","status":"ok","duration_ns":4611686018427387904}\n'
     finished(home, b"".join(opening % (n, n) + closing % (n + 50, n) for n in range(1, 9)))
 
-    taken = take(home, store)
+    taken = ingest_journals(home, store)
 
     assert (taken.records, taken.malformed) == (16, 0)
 
@@ -164,9 +164,9 @@ def test_a_line_still_being_written_waits_while_its_writer_lives(
     journal = JournalWriter(home, WRITER)
     whole = lines(1)
     os.write(journal._fd, whole[:40])
-    before = take(home, store)
+    before = ingest_journals(home, store)
     os.write(journal._fd, whole[40:])
-    after = take(home, store)
+    after = ingest_journals(home, store)
     journal.close()
 
     assert (before.records, before.malformed) == (0, 0)
@@ -187,12 +187,12 @@ def test_the_torn_line_of_a_dead_writer_is_lost_and_counted_once(
     """A power cut may tear the last line; dying between commit and deletion counts it no twice."""
     path = finished(home, lines(1) + lines(2)[:30])
     with SqliteStore.open(home.store) as first, pytest.raises(StopIteration):
-        take(home, KilledAfterCommit(first._connection, home.store, first._read_spill))
+        ingest_journals(home, KilledAfterCommit(first._connection, home.store, first._read_spill))
     with SqliteStore.open(home.store) as second, pytest.raises(KeyboardInterrupt):
-        take(home, KilledAfterCommit(second._connection, home.store, second._read_spill))
+        ingest_journals(home, KilledAfterCommit(second._connection, home.store, second._read_spill))
     still_there = path.exists()
 
-    again = take(home, store)
+    again = ingest_journals(home, store)
 
     assert still_there
     assert (again.records, again.malformed, again.files_done) == (0, 0, 1)
@@ -222,7 +222,7 @@ def test_what_is_deleted_was_on_disk_in_the_store_before(
     finished(home, lines(3), 2)
     spilled = home.spilled_body(WRITER, 3)
     spilled.write_bytes(b"long")
-    take(home, store)
+    ingest_journals(home, store)
 
     assert [each for each in happened if each != "another"] == [
         "synced", "deleted",  # the first journal
@@ -235,7 +235,7 @@ def test_a_record_behind_the_torn_rest_of_another_is_found(home: Home, store: Sq
     """A short write on a full disk ends in the middle of a line; the next record is whole."""
     finished(home, lines(1) + lines(2)[:30] + lines(3))
 
-    take(home, store)
+    ingest_journals(home, store)
 
     assert said(store) == ["line 1", "line 3"]
 
@@ -246,7 +246,7 @@ def test_a_spilled_body_is_stored_and_its_file_deleted(home: Home, store: Sqlite
     with Recorder(home) as recorder, recorder.run("agent") as run:
         run.span("read", type="tool", body=text).end()
         waiting = list(home.bodies.iterdir())
-        take(home, store)
+        ingest_journals(home, store)
         left = list(home.bodies.iterdir())
         loaded = store.load_run(run.run_id)
     (body,) = [span.input for span in loaded.spans if span.input]
@@ -267,7 +267,7 @@ def test_a_spilled_body_that_is_gone_or_changed_is_said_to_be_lost(
         first, second = sorted(home.bodies.iterdir(), key=lambda path: int(path.name.split("-")[1]))
         first.unlink()
         second.write_bytes(b"other bytes")
-        take(home, store)
+        ingest_journals(home, store)
         loaded = store.load_run(run.run_id)
     bodies = [span.input for span in loaded.spans if span.input]
 
@@ -281,7 +281,7 @@ def test_what_a_kill_left_between_commit_and_deletion_is_swept(
 ) -> None:
     """Leftover bodies of stored records go; one whose record has not arrived stays."""
     finished(home, lines(1))
-    take(home, store)
+    ingest_journals(home, store)
     home.spilled_body(WRITER, 1).write_bytes(b"stored long ago")
     home.spilled_body(WRITER, 2).write_bytes(b"its line is still to come")
 
@@ -295,11 +295,11 @@ def test_foreign_files_in_the_journal_folder_are_left_alone(home: Home, store: S
     for name in ("notes.txt", "a.b.ndjson", ".hidden.000001.ndjson"):
         (home.journal / name).write_bytes(lines(1))
 
-    taken = take(home, store)
+    taken = ingest_journals(home, store)
 
     assert (taken.records, taken.files_done) == (0, 0)
     assert len(list(home.journal.iterdir())) == 3
-    assert not locks.is_held(home.journal / "notes.txt")
+    assert not file_locks.is_held(home.journal / "notes.txt")
 
 
 def test_a_position_whose_file_is_gone_is_forgotten(home: Home, store: SqliteStore) -> None:
@@ -307,7 +307,7 @@ def test_a_position_whose_file_is_gone_is_forgotten(home: Home, store: SqliteSto
     finished(home, lines(1)).unlink()
     store.append([], Position(WRITER, 1, 12))
 
-    take(home, store)
+    ingest_journals(home, store)
 
     assert store.positions() == {}
 
@@ -324,10 +324,10 @@ def test_a_body_that_cannot_be_read_now_waits_with_its_record(
     body.symlink_to(body)  # not even root can open that
 
     with pytest.raises(OSError, match="symbolic links"):
-        take(home, store)
+        ingest_journals(home, store)
     meanwhile = said(store)
     aside.replace(body)
-    take(home, store)
+    ingest_journals(home, store)
 
     assert meanwhile == ["line 1"]
     (kept,) = [span.input for span in store.load_run(run.run_id).spans if span.input]

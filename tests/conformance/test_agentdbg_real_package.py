@@ -19,10 +19,10 @@ import pytest
 
 from conftest import WAIT_S, free_port
 from vestige.collector.loop import catch_up
-from vestige.formats.agentdbg import recover
+from vestige.formats.agentdbg import recover_runs
 from vestige.home import Home
 from vestige.recorder import Recorder
-from vestige.store.sqlite import SqliteStore
+from vestige.store.sqlite.sqlite_store import SqliteStore
 from vestige.transfer import export_run, import_path
 
 pytestmark = pytest.mark.slow
@@ -198,7 +198,7 @@ def test_the_real_package_opens_its_own_run_after_we_recovered_it(
     shutil.copytree(theirs, data)
     for folder in (data / "runs").iterdir():
         os.utime(folder / "events.jsonl", ns=(10**18, 10**18))
-    finished = [path for path, left in recover(data) if not left]
+    finished = [path for path, left in recover_runs(data) if not left]
     listed = json.loads(run(agentdbg, "-c", CLI, "list", "--json", data=data).stdout)["runs"]
 
     killed = next(one for one in listed if one["run_name"] == "killed")

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from artifact_bundle import DATA, BrokenBundle
-from vestige.formats.artifacts.checking import check_bundle
+from vestige.formats.artifacts.json_schemas import published
+from vestige.formats.artifacts.read import DirectoryTree
 from vestige.formats.artifacts.rules import RULES, Profile
-from vestige.formats.artifacts.schemas import published
-from vestige.formats.artifacts.shapes import find_faults
-from vestige.formats.artifacts.tree import DirectoryTree
+from vestige.formats.artifacts.schema_check import find_faults
+from vestige.formats.artifacts.validate import check_bundle
 
 Break = Callable[[BrokenBundle], Any]
 CASES: list[tuple[str, str, Break, set[str]]] = []
@@ -387,15 +387,18 @@ def test_all_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
 def test_published_schemas_and_the_validator_agree_on_the_real_bundles() -> None:
     """schemas/artifacts/ is for other tools: what is valid for one is valid for the other."""
     jsonschema = pytest.importorskip("jsonschema")
-    from vestige.formats.artifacts import layout
+    from vestige.formats.artifacts import constants
 
     folder = Path(__file__).parents[2] / "schemas" / "artifacts"
     for bundle in sorted(DATA.glob("*_*")):
-        for name in ("bundle.json", *(part.path for part in layout.PART_OF.values() if part.type)):
+        for name in (
+            "bundle.json",
+            *(part.path for part in constants.PART_OF.values() if part.type),
+        ):
             place = bundle / name
             if not place.exists():
                 continue
-            kind = "bundle" if name == "bundle.json" else str(layout.PART_OF[name].schema).partition(".")[0]  # fmt: skip
+            kind = "bundle" if name == "bundle.json" else str(constants.PART_OF[name].schema).partition(".")[0]  # fmt: skip
             schema = json.loads((folder / f"{kind}.schema.json").read_text(encoding="utf-8"))
             jsonschema.Draft202012Validator.check_schema(schema)
             texts = place.read_text().splitlines() if name.endswith("jsonl") else [place.read_text()]  # fmt: skip

@@ -21,12 +21,12 @@ import vestige
 from openwop_support import MACHINE, SECRETS, record_everything, validate, validate_bundle, validate_event  # fmt: skip  # isort: skip  # it makes http_support importable
 from http_support import Site, served
 
-from vestige.access import Keys
 from vestige.collector.loop import catch_up
-from vestige.doors.http.workflows import WORKFLOWS
-from vestige.formats.openwop.names import SPAN_KEYS, TERMINAL
+from vestige.fleet.api_keys import Keys
+from vestige.formats.openwop.constants import SPAN_KEYS, TERMINAL
 from vestige.home import Home
 from vestige.limits import OPENWOP_BUNDLE_MAX
+from vestige.server.openwop.demo_workflows import WORKFLOWS
 
 READ = ["runs:read"]
 ALL = ["runs:read", "runs:write", "debug-bundle:read"]

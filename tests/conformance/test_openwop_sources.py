@@ -17,10 +17,10 @@ from openwop_support import record_everything, validate, validate_bundle, valida
 from http_support import Site, served
 
 from conftest import run_in
-from vestige.doors.verbs import TOOLS, ask, check_arguments
 from vestige.errors import VestigeError
 from vestige.home import Home
-from vestige.store.sqlite import SqliteStore
+from vestige.query.tool_table import TOOLS, ask, check_arguments
+from vestige.store.sqlite.sqlite_store import SqliteStore
 from vestige.transfer import import_path
 
 sys.path.append(str(Path(__file__).parent.parent / "wire"))

@@ -14,10 +14,10 @@ from conftest import ReadRuns
 from vestige.home import Home
 from vestige.journal.writer import JournalWriter
 from vestige.limits import BODY_INLINE_MAX
-from vestige.record.line import render_line
+from vestige.record.codec import render_line
 from vestige.record.types import Log
 from vestige.recorder import Recorder
-from vestige.store.sqlite import SqliteStore
+from vestige.store.sqlite.sqlite_store import SqliteStore
 
 KILLS = 25
 

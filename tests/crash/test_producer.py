@@ -15,10 +15,10 @@ import pytest
 
 from conftest import ReadRuns, RunProgram
 from vestige.home import Home
-from vestige.query.show import stamps
-from vestige.query.timeline import timeline
+from vestige.query.views.show import stamps
+from vestige.query.views.timeline import timeline
 from vestige.record.run import Run
-from vestige.store.sqlite import SqliteStore
+from vestige.store.sqlite.sqlite_store import SqliteStore
 
 VESTIGE_RUN = (sys.executable, "-m", "vestige", "run", "--", sys.executable)
 

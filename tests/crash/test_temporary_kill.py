@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from vestige.home import Home
-from vestige.transfer.opening import open_path
+from vestige.transfer.open_source import open_path
 
 SNAPSHOTS = Path(__file__).parent.parent / "data" / "wink" / "snapshots.jsonl"
 OPENED = f"""
 import sys
-from vestige.transfer.opening import open_path
+from vestige.transfer.open_source import open_path
 with open_path({str(SNAPSHOTS)!r}):
     print("opened", flush=True)
     sys.stdin.read()

@@ -20,6 +20,7 @@ from click.testing import CliRunner
 
 import vestige
 from conftest import RunProgram
+from vestige.cli.main import cli
 from vestige.debug import (
     AgentInfo,
     DebugBundle,
@@ -32,11 +33,10 @@ from vestige.debug import (
     ToolInvoked,
 )
 from vestige.debug.spool import Spool
-from vestige.doors.cli.main import cli
 from vestige.errors import DebugBundleError, UsageError
 from vestige.home import Home
-from vestige.store.base import RunFilter
-from vestige.store.sqlite import SqliteStore
+from vestige.store.protocol import RunFilter
+from vestige.store.sqlite.sqlite_store import SqliteStore
 from vestige.transfer import export_run, import_path, open_path
 
 AGENT = AgentInfo("reviewer", "openai", "gpt-4o")

@@ -29,7 +29,7 @@ from vestige.debug import (
     dump_session,
     spool,
 )
-from vestige.debug.logs import SHARED
+from vestige.debug.logging_capture import SHARED
 from vestige.home import Home
 from vestige.journal.writer import JournalWriter
 from vestige.limits import LINE_MAX, MESSAGE_MAX

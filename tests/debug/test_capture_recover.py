@@ -10,9 +10,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from conftest import RunProgram
+from vestige.cli.main import cli
 from vestige.debug import AgentInfo, DebugBundle, DebugBundleBuilder, Session
 from vestige.debug.recover import recover_spool, recover_spools
-from vestige.doors.cli.main import cli
 from vestige.home import Home
 
 PROGRAM = """

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from vestige.doors.cli.main import cli
+from vestige.cli.main import cli
 from vestige.home import Home
 from vestige.recorder import Recorder
 

@@ -17,11 +17,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from conftest import RunProgram
-from vestige.doors.cli.main import cli
+from vestige.cli.main import cli
 from vestige.home import Home
 from vestige.recorder import Recorder
-from vestige.store.base import RunFilter
-from vestige.store.sqlite import SqliteStore
+from vestige.store.protocol import RunFilter
+from vestige.store.sqlite.sqlite_store import SqliteStore
 
 RUN_KEYS = {
     "id", "short_id", "name", "outcome", "started_at", "ended_at", "duration_ms", "span_count",

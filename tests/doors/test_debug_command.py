@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from vestige.cli.main import cli
+from vestige.cli.wink import wink
 from vestige.debug import AgentInfo, DebugBundleBuilder, Session
-from vestige.doors.cli.main import cli
-from vestige.doors.cli.wink import wink
 from vestige.home import Home
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "formats"))
@@ -295,7 +295,7 @@ def test_half_a_file_is_not_left_behind(home: Home, tmp_path: Path) -> None:
     )
     path, files, logs = made.export(tmp_path / "x.wink"), tmp_path / "files", tmp_path / "l.jsonl"
     limited = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))"
-    command = f"{limited}; from vestige.doors.cli.main import main; main()"
+    command = f"{limited}; from vestige.cli.main import main; main()"
 
     def attempt(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
         told = [sys.executable, "-c", command, "debug", *map(str, arguments)]

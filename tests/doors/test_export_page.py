@@ -13,19 +13,19 @@ from urllib.parse import parse_qsl
 import msgspec
 import pytest
 
-from vestige.clock import FakeClock
+from vestige._runtime.clock import FakeClock
 from vestige.collector.loop import catch_up
-from vestige.doors.http.answers import encode
-from vestige.doors.http.exporting import render
-from vestige.doors.http.one_run import OneRun
-from vestige.doors.http.viewer import ANSWERS, Viewer
-from vestige.doors.verbs import BY_NAME, ask, check_arguments
 from vestige.home import Home
 from vestige.query.debugger import Debugger
+from vestige.query.tool_table import BY_NAME, ask, check_arguments
 from vestige.record.note import Note
 from vestige.recorder import Recorder
-from vestige.store.reports import connection_of
-from vestige.store.sqlite import SqliteStore
+from vestige.server.cached_debugger import CachedDebugger
+from vestige.server.html_export import render
+from vestige.server.responses import encode
+from vestige.server.viewer_assets import ANSWERS, Viewer
+from vestige.store.sqlite.read.reports import connection_of
+from vestige.store.sqlite.sqlite_store import SqliteStore
 
 TURNS = 12
 
@@ -67,7 +67,7 @@ def _record(recorder: Recorder, order: str) -> None:
                 state.end()
 
 
-def _page(one: OneRun) -> dict[str, bytes]:
+def _page(one: CachedDebugger) -> dict[str, bytes]:
     html = render(Viewer(f"<head></head>{ANSWERS}", (), ()), one).decode()
     found: dict[str, msgspec.Raw] = {}
     for text in re.findall(r"<script[^>]*>([^<]*)</script>", html):
@@ -86,7 +86,7 @@ def _asked(debugger: Debugger, key: str) -> bytes:
 def test_each_answer_in_a_page_is_the_apis_own_byte_for_byte(store: SqliteStore) -> None:
     """Whatever is kept between the questions, each is answered as if it were the only one."""
     (info,) = store.find_runs("r2")
-    answers = _page(OneRun(store, info))
+    answers = _page(CachedDebugger(store, info))
     about = json.loads(answers.pop("export"))
 
     assert {key.partition("?")[0] for key in answers} == {
@@ -105,7 +105,7 @@ def test_a_page_reads_its_run_once_however_long_it_is(store: SqliteStore) -> Non
     connection = connection_of(store)
     connection.set_trace_callback(statements.append)
     try:
-        _page(OneRun(store, info))
+        _page(CachedDebugger(store, info))
     finally:
         connection.set_trace_callback(None)
     number = info.short_id[1:]

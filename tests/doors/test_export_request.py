@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from vestige import Recorder
-from vestige.doors.cli.main import cli
+from vestige.cli.main import cli
 from vestige.home import Home
 
 

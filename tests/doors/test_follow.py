@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from conftest import load
-from vestige.clock import FakeClock
+from vestige._runtime.clock import FakeClock
 from vestige.home import Home
-from vestige.query.following import Following
+from vestige.query.views.follow import Following
 from vestige.recorder import Recorder
-from vestige.store.sqlite import SqliteStore
+from vestige.store.sqlite.sqlite_store import SqliteStore
 
 AGENT = """
 import sys, vestige

@@ -26,13 +26,13 @@ from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
-from vestige.doors.cli.main import cli
-from vestige.doors.mcp import call, check_arguments, get_tool, install_hint, serve_http
-from vestige.doors.verbs import TOOLS
+from vestige.cli.main import cli
 from vestige.errors import UsageError
 from vestige.home import Home
+from vestige.mcp.server import call, check_arguments, get_tool, install_hint, serve_http
 from vestige.query.budget import count_tokens
 from vestige.query.debugger import Debugger
+from vestige.query.tool_table import TOOLS
 
 AGENT = """
 import json, os, signal, sys
@@ -494,7 +494,7 @@ def test_sql_asks_no_bundle_elsewhere_on_the_machine(recorded: Home) -> None:
 def test_a_bug_of_ours_is_told_and_does_not_end_the_session(
     recorded: Home, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("vestige.doors.mcp._ask", lambda *_: 1 / 0)
+    monkeypatch.setattr("vestige.mcp.server._ask", lambda *_: 1 / 0)
 
     text, is_error = call(recorded, "schema", None)
 
@@ -527,7 +527,7 @@ def test_a_bad_address_is_refused(home: Home) -> None:
 def test_help_and_the_hint_do_not_load_mcp(home: Home) -> None:
     """It takes most of a second: only serving does."""
     program = (
-        "import sys\nfrom vestige.doors.cli.main import cli\n"
+        "import sys\nfrom vestige.cli.main import cli\n"
         "cli(['mcp', '--install-hint'], standalone_mode=False)\n"
         "sys.exit(any(name.partition('.')[0] in ('mcp', 'mcp_types', 'pydantic') for name in sys.modules))"
     )  # fmt: skip

@@ -16,9 +16,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 import vestige as api
-from vestige.access import Keys
-from vestige.clock import SYSTEM
-from vestige.doors.cli.main import cli
+from vestige._runtime.clock import SYSTEM
+from vestige.cli.main import cli
+from vestige.fleet.api_keys import Keys
 from vestige.formats.wink.notes import NOTES
 from vestige.home import Home, get_home
 from vestige.recorder import Recorder

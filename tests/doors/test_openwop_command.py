@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from openwop_support import SECRETS, record_everything, validate_bundle
-from vestige.formats.openwop.bundle import assemble
-from vestige.formats.openwop.story import Story
+from vestige.formats.openwop.assemble import assemble
+from vestige.formats.openwop.from_records import Story
 from vestige.home import Home
-from vestige.store.sqlite import SqliteStore
+from vestige.store.sqlite.sqlite_store import SqliteStore
 from vestige.transfer import run_to_write
 
 

@@ -9,7 +9,7 @@ import shlex
 import pytest
 from click.testing import CliRunner, Result
 
-from vestige.doors.cli.main import cli
+from vestige.cli.main import cli
 from vestige.home import Home
 from vestige.query.budget import count_tokens
 from vestige.recorder import Recorder

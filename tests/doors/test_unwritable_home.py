@@ -14,11 +14,11 @@ import pytest
 
 from conftest import SmallDisk
 from vestige.collector.loop import catch_up, hold
-from vestige.doors.http import viewer
 from vestige.home import Home
 from vestige.limits import BODY_INLINE_MAX, HTTP_THREADS
 from vestige.recorder import Recorder
-from vestige.store.sqlite import SqliteStore
+from vestige.server import viewer_assets
+from vestige.store.sqlite.sqlite_store import SqliteStore
 
 KILLED = """
 import os, sys
@@ -207,7 +207,7 @@ def served_names(address: str) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not viewer.is_built(), reason="run `python hatch_build.py`")
+@pytest.mark.skipif(not viewer_assets.is_built(), reason="run `python hatch_build.py`")
 @pytest.mark.parametrize("spoil", [fill, make_read_only])
 def test_the_viewer_shows_a_copy(disk: Path, spoil: Any) -> None:
     """With what no collector has seen; it says so, and the copy is gone with it."""

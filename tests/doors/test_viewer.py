@@ -16,32 +16,32 @@ from time import monotonic, sleep
 
 import pytest
 
-from vestige.doors.http import viewer
 from vestige.errors import UnreadableError
 from vestige.home import Home
+from vestige.server import viewer_assets
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE_BYTES_MAX = 500_000
 """Gzip, first load: what the page may weigh."""
 
-built = pytest.mark.skipif(not viewer.is_built(), reason="run `python hatch_build.py`")
+built = pytest.mark.skipif(not viewer_assets.is_built(), reason="run `python hatch_build.py`")
 
 
 @built
 def test_the_page_is_one_file_within_its_budget() -> None:
     """No other file, no other origin: script and style are inside."""
-    html = viewer.read_viewer().html
+    html = viewer_assets.read_viewer().html
 
     assert len(gzip.compress(html.encode())) <= PAGE_BYTES_MAX
     markup = re.sub(r"(?s)<script[^>]*>.*?</script>", "<script></script>", html)
     assert not re.search(r"<(?:script|link|img)[^>]+(?:src|href)=\"(?!data:)", markup)
-    assert html.count(viewer.ANSWERS) == 1
+    assert html.count(viewer_assets.ANSWERS) == 1
 
 
 @built
 def test_the_policy_names_the_very_script_and_nothing_else() -> None:
     """No 'unsafe-' anything, no host, no markup from text."""
-    policy = viewer.read_viewer().policy("'self'")
+    policy = viewer_assets.read_viewer().policy("'self'")
 
     assert re.search(r"script-src 'sha256-[\w+/=]+';", policy)
     assert "unsafe" not in policy
@@ -52,9 +52,9 @@ def test_the_policy_names_the_very_script_and_nothing_else() -> None:
 def test_without_a_page_the_error_says_how_to_build_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(viewer, "PAGE", tmp_path / "index.html")
+    monkeypatch.setattr(viewer_assets, "PAGE", tmp_path / "index.html")
     with pytest.raises(UnreadableError, match=r"hatch_build\.py"):
-        viewer.read_viewer()
+        viewer_assets.read_viewer()
 
 
 def test_the_lock_file_holds_no_addresses_and_every_optional_package() -> None:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import vestige
-from vestige.default import default_recorder
-from vestige.emit import current
+from vestige.emit import context
+from vestige.process_recorder import default_recorder
 from vestige.record.types import SpanOpen
 from vestige.testing import FakeRecorder
 
@@ -21,10 +21,10 @@ from vestige.testing import FakeRecorder
 def recorder() -> Iterator[FakeRecorder]:
     """A fake recorder as the process's own."""
     fake = FakeRecorder()
-    current.use_default(lambda: fake)
+    context.use_default(lambda: fake)
     yield fake
     fake.close()
-    current.use_default(default_recorder)
+    context.use_default(default_recorder)
 
 
 def span_named(recorder: FakeRecorder, name: str) -> SpanOpen:

@@ -1,4 +1,4 @@
-"""Spans told after the fact, and sinks of one run: emit/instant.py, emit/run_sinks.py."""
+"""Spans told after the fact, and sinks of one run: emit/point_span.py, emit/run_listeners.py."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from conftest import ReadRuns
-from vestige.emit import run_sinks
-from vestige.emit.instant import tell
+from vestige.emit import run_listeners
+from vestige.emit.point_span import record_point
 from vestige.errors import AgentDbgGuardrailExceeded
 from vestige.record.types import KnownRecord, Log, SpanClose, SpanOpen
 from vestige.recorder import Recorder
@@ -37,12 +37,14 @@ class Listening:
 @pytest.fixture
 def sink() -> Iterator[Listening]:
     yield Listening()
-    run_sinks.SINKS.clear()
+    run_listeners.SINKS.clear()
 
 
 def test_a_told_span_is_stored_like_any_other(home: Any, read_runs: ReadRuns) -> None:
     with Recorder(home) as recorder, recorder.run("job") as run:
-        tell(run, "search", "tool", {"n": 1}, {"q": 1}, end_attributes={"m": 2}, end_body="page")
+        record_point(
+            run, "search", "tool", {"n": 1}, {"q": 1}, end_attributes={"m": 2}, end_body="page"
+        )
 
     (stored,) = [run for run in read_runs() if not run.info.implicit]
     (span,) = [span for span in stored.spans if span.type == "tool"]
@@ -55,7 +57,7 @@ def test_both_records_are_one_write(tmp_path: Path) -> None:
     recorder = FakeRecorder()
     run = recorder.run("job")
     before = len(recorder.journal.lines)
-    tell(run, "search", "tool", {})
+    record_point(run, "search", "tool", {})
 
     assert len(recorder.journal.lines) == before + 1
     assert recorder.journal.lines[-1].count(b"\n") == 2
@@ -64,7 +66,9 @@ def test_both_records_are_one_write(tmp_path: Path) -> None:
 def test_a_secret_in_either_is_masked() -> None:
     recorder = FakeRecorder()
     run = recorder.run("job")
-    tell(run, "login", "tool", {}, {"password": "correct-horse"}, end_body="password=correct-horse")
+    record_point(
+        run, "login", "tool", {}, {"password": "correct-horse"}, end_body="password=correct-horse"
+    )
 
     text = b"".join(recorder.journal.lines)
     assert b"correct-horse" not in text and text.count("…redacted…".encode()) == 2
@@ -75,10 +79,10 @@ def test_a_sink_gets_the_records_of_its_run_whoever_emits_them(sink: Listening) 
     one, other = FakeRecorder(), FakeRecorder("/nonexistent/other")
     with one.run("not this") as _:
         pass
-    run = one.run("job", on_id=lambda run_id: run_sinks.SINKS.__setitem__(run_id, sink))
+    run = one.run("job", on_id=lambda run_id: run_listeners.SINKS.__setitem__(run_id, sink))
     with run:
         other.logger("elsewhere").info("said", password="correct-horse")
-    tell(run, "t", "tool", {})
+    record_point(run, "t", "tool", {})
 
     assert [type(record) for record in sink.heard] == [
         SpanOpen, Log, SpanClose, SpanOpen, SpanClose,
@@ -91,7 +95,7 @@ def test_what_a_sink_raises_is_counted_but_a_guardrail_reaches_the_program(
     sink: Listening,
 ) -> None:
     recorder = FakeRecorder()
-    run = recorder.run("job", on_id=lambda run_id: run_sinks.SINKS.__setitem__(run_id, sink))
+    run = recorder.run("job", on_id=lambda run_id: run_listeners.SINKS.__setitem__(run_id, sink))
     sink.fails = OSError("disk")
     run.log.info("fine")
     sink.fails = AgentDbgGuardrailExceeded("max_events", 1, 2, "stop")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from vestige.emit import current
+from vestige.emit import context
 from vestige.emit.tools import tool_call
 from vestige.record.types import SpanClose
 from vestige.testing import FakeRecorder
@@ -55,10 +55,10 @@ def test_what_is_entered_again_inside_itself_is_left_twice(make: Callable[[], An
     with entered:
         with entered:
             pass
-        inside = current.SPAN.get() or current.CALL.get()
+        inside = context.SPAN.get() or context.CALL.get()
 
     assert inside is entered
-    assert (current.SPAN.get(), current.CALL.get()) == (None, None)
+    assert (context.SPAN.get(), context.CALL.get()) == (None, None)
 
 
 def test_a_span_that_two_threads_enter_is_left_by_each() -> None:
@@ -71,7 +71,7 @@ def test_a_span_that_two_threads_enter_is_left_by_each() -> None:
         with span:
             entered.set()
             done.wait(10)
-        left.append(current.SPAN.get())
+        left.append(context.SPAN.get())
 
     thread = threading.Thread(target=first)
     thread.start()
@@ -82,7 +82,7 @@ def test_a_span_that_two_threads_enter_is_left_by_each() -> None:
     thread.join(10)
 
     assert left == [None]
-    assert current.SPAN.get() is None
+    assert context.SPAN.get() is None
 
 
 def test_a_span_that_was_never_entered_can_be_left() -> None:

@@ -6,7 +6,7 @@ import asyncio
 import os
 
 import vestige
-from vestige.emit.null import NULL_LOGGER, NULL_SPAN
+from vestige.emit.no_op import NULL_LOGGER, NULL_SPAN
 from vestige.home import Home
 from vestige.record.types import Log, SpanClose, SpanOpen
 from vestige.testing import FakeRecorder
@@ -98,7 +98,7 @@ def test_an_unsampled_run_keeps_its_root_and_its_bad_news() -> None:
 
 def test_a_share_of_runs_is_sampled() -> None:
     """By run id, so that everything of a run agrees."""
-    recorder = FakeRecorder(sample=0.5, clock=vestige.clock.SystemClock())
+    recorder = FakeRecorder(sample=0.5, clock=vestige._runtime.clock.SystemClock())
 
     sampled = sum(not recorder.run("r").muted for _ in range(400))
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 
 from conftest import load, run_in
-from vestige.clock import FakeClock
-from vestige.emit.prints import Prints
+from vestige._runtime.clock import FakeClock
+from vestige.emit.hooks.stdout_capture import Prints
 from vestige.home import Home
 from vestige.limits import PRINT_MAX, PRINTS_AT_ONCE
 from vestige.record.run import LogInfo

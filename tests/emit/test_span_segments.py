@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from vestige.emit.null import NULL_SPAN
+from vestige.emit.no_op import NULL_SPAN
 from vestige.testing import FakeRecorder
 
 

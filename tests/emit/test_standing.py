@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from vestige.clock import FakeClock
-from vestige.emit import standing
-from vestige.emit.standing import Standing, look
-from vestige.emit.watch import Due, Watch
+from vestige._runtime.clock import FakeClock
+from vestige.emit.process import stack_snapshot
+from vestige.emit.process.stack_snapshot import StackSnapshot, capture_stacks
+from vestige.emit.process.stall_watch import StackRequest, StallWatch
 
 SECOND = 10**9
 HERE = Path(__file__).name
@@ -53,10 +53,10 @@ def wait_deep(over: threading.Event, depth: int = 150) -> None:
         over.wait()
 
 
-def settled(wanted: Callable[[Standing], bool]) -> Standing:
+def settled(wanted: Callable[[StackSnapshot], bool]) -> StackSnapshot:
     """A thread that was started needs a moment to come to where it waits."""
     for _ in range(1000):
-        found = look()
+        found = capture_stacks()
         if wanted(found):
             return found
         threading.Event().wait(0.01)
@@ -99,7 +99,7 @@ def test_our_own_threads_are_left_out(stuck: Callable[..., None]) -> None:
     name = "-".join(("vestige", "journal"))
     stuck(name, threading.Event.wait)
 
-    assert name not in look().text
+    assert name not in capture_stacks().text
 
 
 def test_a_task_is_told_with_all_that_it_awaits() -> None:
@@ -111,11 +111,11 @@ def test_a_task_is_told_with_all_that_it_awaits() -> None:
     async def plan(over: asyncio.Event) -> None:
         await fetch(over)
 
-    async def main() -> Standing:
+    async def main() -> StackSnapshot:
         over = asyncio.Event()
         tasks = [asyncio.create_task(plan(over), name=f"plan-{n}") for n in range(3)]
         await asyncio.sleep(0)
-        found = await asyncio.to_thread(look)
+        found = await asyncio.to_thread(capture_stacks)
         over.set()
         await asyncio.gather(*tasks)
         return found
@@ -153,19 +153,19 @@ def test_without_source_the_places_are_still_told(monkeypatch: pytest.MonkeyPatc
     monkeypatch.delitem(sys.modules, "linecache")
     monkeypatch.delitem(sys.modules, "asyncio")
 
-    found = look()
+    found = capture_stacks()
 
     assert "linecache" not in sys.modules
     assert f'{HERE}", line' in found.text and "look()" not in found.text
 
 
 def test_many_stacks_are_bounded(monkeypatch: pytest.MonkeyPatch, stuck: Callable[..., None]) -> None:  # fmt: skip
-    monkeypatch.setattr(standing, "STANDING_STACKS_MAX", 2)
+    monkeypatch.setattr(stack_snapshot, "STANDING_STACKS_MAX", 2)
     stuck("one", threading.Event.wait)
     stuck("two", wait_deep)
     stuck("three", lambda over: over.wait())
 
-    assert look().text.endswith("more")
+    assert capture_stacks().text.endswith("more")
 
 
 # --- when -----------------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ def ask_file(tmp_path: Path) -> Path:
 
 def test_a_silence_is_told_when_it_lasts_and_then_twice_as_long(ask_file: Path) -> None:
     clock = FakeClock(step_ns=0)
-    watch = Watch(clock, 30, ask_file)
+    watch = StallWatch(clock, 30, ask_file)
     told = []
     for second in range(300):
         due = watch.due(7)
@@ -191,23 +191,23 @@ def test_a_silence_is_told_when_it_lasts_and_then_twice_as_long(ask_file: Path) 
 
 def test_a_record_ends_a_silence_and_what_we_say_does_not(ask_file: Path) -> None:
     clock = FakeClock(step_ns=0)
-    watch = Watch(clock, 30, ask_file)
+    watch = StallWatch(clock, 30, ask_file)
     watch.due(100)
     clock.advance(29 * SECOND)
     assert watch.due(200) is None  # a record
     clock.advance(29 * SECOND)
     assert watch.due(200) is None
     clock.advance(SECOND)
-    assert watch.due(200) == Due("nothing was recorded for 30 s")
+    assert watch.due(200) == StackRequest("nothing was recorded for 30 s")
     watch.spoke(300)
     clock.advance(30 * SECOND)
-    assert watch.due(300) == Due("nothing was recorded for 60 s")
+    assert watch.due(300) == StackRequest("nothing was recorded for 60 s")
 
 
 def test_a_service_that_often_waits_says_so_a_few_times(ask_file: Path) -> None:
     """A request a minute for a day, and not one line more for it than for one silence."""
     clock = FakeClock(step_ns=0)
-    watch = Watch(clock, 30, ask_file)
+    watch = StallWatch(clock, 30, ask_file)
     told = 0
     for second in range(0, 86_400, 10):
         told += watch.due(second // 60) is not None
@@ -218,7 +218,7 @@ def test_a_service_that_often_waits_says_so_a_few_times(ask_file: Path) -> None:
 
 def test_zero_is_never(ask_file: Path) -> None:
     clock = FakeClock(step_ns=0)
-    watch = Watch(clock, 0, ask_file)
+    watch = StallWatch(clock, 0, ask_file)
     watch.due(1)
     clock.advance(10**6 * SECOND)
 
@@ -239,8 +239,8 @@ def test_a_question_is_taken_once_whatever_it_says(
     ask_file: Path, question: str, due: tuple[str, str]
 ) -> None:
     ask_file.write_text(question)
-    watch = Watch(FakeClock(), 30, ask_file)
+    watch = StallWatch(FakeClock(), 30, ask_file)
 
-    assert watch.due(1) == Due("asked where it stands", *due)
+    assert watch.due(1) == StackRequest("asked where it stands", *due)
     assert watch.due(1) is None
     assert not ask_file.exists()

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 import vestige
-from vestige.default import default_recorder
-from vestige.emit import asked, current
+from vestige.emit import context, tool_attribution
+from vestige.process_recorder import default_recorder
 from vestige.record.types import SpanOpen
 from vestige.testing import FakeRecorder
 
@@ -23,19 +23,19 @@ from vestige.testing import FakeRecorder
 @pytest.fixture
 def recorder() -> Iterator[FakeRecorder]:
     """A fake recorder as the process's own."""
-    asked.forget_all()
+    tool_attribution.forget_all()
     fake = FakeRecorder()
-    current.use_default(lambda: fake)
+    context.use_default(lambda: fake)
     yield fake
     fake.close()
-    current.use_default(default_recorder)
+    context.use_default(default_recorder)
 
 
 def ask(run: vestige.Span, call_id: str | None, name: str, arguments: str) -> vestige.Span:
     """A model call that asked for one tool call, and is over."""
     span = run.child("chat", type="llm")
     span.end()
-    asked.remember(run.run_id, call_id, name, arguments, span)
+    tool_attribution.remember(run.run_id, call_id, name, arguments, span)
     return span
 
 
@@ -106,7 +106,7 @@ def test_without_capture_neither_arguments_nor_result_are_kept(recorder: FakeRec
 def test_outside_any_run_a_tool_belongs_to_the_process(recorder: FakeRecorder) -> None:
     """As a model call there does, so that the two still find each other."""
     model = recorder.logger("agent").span("chat", "llm")
-    asked.remember(model.run_id, "call_1", "search", '{"q": "x"}', model)
+    tool_attribution.remember(model.run_id, "call_1", "search", '{"q": "x"}', model)
     search(q="x")
 
     (span,) = tools(recorder)
@@ -235,7 +235,7 @@ def test_what_a_tool_calls_is_not_the_call_itself(recorder: FakeRecorder) -> Non
 
     ids = [(span.name, span.attributes.get("tool_call_id")) for span in tools(recorder)]
     assert ids == [("outer", "call_1"), ("search", None), ("search", "call_1"), ("search", "call_1")]  # fmt: skip
-    assert current.CALL.get() is None
+    assert context.CALL.get() is None
 
 
 def test_an_unknown_id_is_kept_and_links_to_nobody(recorder: FakeRecorder) -> None:

@@ -11,9 +11,9 @@ from agentdbg_runs import RUN, call
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vestige.formats.agentdbg.calls import decode_call
-from vestige.formats.agentdbg.parsing import BAD_JSON, Line, parse_event
-from vestige.formats.agentdbg.reading import EventReader, RunFacts
+from vestige.formats.agentdbg.fast_decode import decode_call
+from vestige.formats.agentdbg.parse_event import BAD_JSON, Line, parse_event
+from vestige.formats.agentdbg.to_records import EventReader, RunFacts
 from vestige.record.types import KnownRecord
 
 _text = st.text(max_size=5) | st.sampled_from(["ok", '{"a": 1}', " [1]", "x" * 40_000])

@@ -19,7 +19,7 @@ PUBLISHED, OURS = DATA / "schemas", ROOT / "schemas" / "agentdbg"
 
 
 def rules(run: Path) -> list[str]:
-    return sorted({problem.rule for problem in agentdbg.check(run)})
+    return sorted({problem.rule for problem in agentdbg.validate_run(run)})
 
 
 def edit_event(run: Path, number: int, change: Callable[[dict[str, Any]], object]) -> None:
@@ -34,7 +34,7 @@ def edit_run(run: Path, **more: Any) -> None:
 
 
 def test_a_valid_run_has_no_problems(tmp_path: Path) -> None:
-    assert agentdbg.check(make_run(tmp_path, events=[call()])) == []
+    assert agentdbg.validate_run(make_run(tmp_path, events=[call()])) == []
 
 
 TOOL = 1
@@ -74,7 +74,7 @@ def test_each_rule_about_an_event_is_checked(tmp_path: Path, fault: str) -> None
     run = make_run(tmp_path, events=[call()])
     edit_event(run, TOOL, change)
 
-    (problem,) = [one for one in agentdbg.check(run) if one.rule != "counts-differ"]
+    (problem,) = [one for one in agentdbg.validate_run(run) if one.rule != "counts-differ"]
 
     assert problem.rule == rule
     assert (problem.file, problem.place.split()[:2]) == ("events.jsonl", ["line", "2"])
@@ -123,14 +123,14 @@ def test_rules_about_all_events_together(tmp_path: Path) -> None:
 def test_a_run_that_is_running_but_over_is_told_with_what_helps(tmp_path: Path) -> None:
     run = make_run(tmp_path, events=[call()], status="running")
 
-    (problem,) = agentdbg.check(run)
+    (problem,) = agentdbg.validate_run(run)
 
     assert problem.rule == "lifecycle" and "vestige recover" in problem.hint
 
 
 def test_a_folder_is_checked_run_by_run() -> None:
     """The real package's own faults: usage redacted, secrets in argv, NaN, a torn line."""
-    problems = agentdbg.check(DATA)
+    problems = agentdbg.validate_run(DATA)
 
     assert {"secret-in-clear", "payload-type", "json", "line-torn"} == {p.rule for p in problems}
     assert all("/" in problem.file for problem in problems)

@@ -18,7 +18,7 @@ from vestige.formats import agentdbg
 from vestige.limits import EVENT_LINE_MAX
 from vestige.record.run import Run
 from vestige.record.types import KnownRecord
-from vestige.store.sqlite import SqliteStore
+from vestige.store.sqlite.sqlite_store import SqliteStore
 from vestige.transfer import import_path
 
 PAYLOAD_FIELDS = [
@@ -29,7 +29,7 @@ PAYLOAD_FIELDS = [
 
 
 def read(path: Path) -> tuple[list[KnownRecord], list[str]]:
-    source = agentdbg.read(path)
+    source = agentdbg.read_run(path)
     records = list(source.records)
     return records, [problem.rule for problem in source.problems]
 
@@ -90,7 +90,7 @@ def test_any_type_in_any_field_is_read(tmp_path: Path, field: str, value: Any) -
     found = taken(run, tmp_path)
 
     assert found.spans[-1].name == "after"
-    agentdbg.check(run)
+    agentdbg.validate_run(run)
 
 
 @pytest.mark.parametrize("kind", ["LLM_CALL", "TOOL_CALL", "STATE_UPDATE", "ERROR", "LOOP_WARNING"])
@@ -103,7 +103,7 @@ def test_any_type_in_any_payload_field_is_read(tmp_path: Path, kind: str, value:
     found = taken(run, tmp_path)
 
     assert found.spans[-1].name == "after"
-    agentdbg.check(run)
+    agentdbg.validate_run(run)
 
 
 def test_a_line_of_100_mb_is_passed_over_in_little_memory(tmp_path: Path) -> None:
@@ -237,9 +237,9 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
     (inside / "events.jsonl").unlink()
     (inside / "events.jsonl").symlink_to(secret)
 
-    assert list(agentdbg.find(tmp_path / "runs")) in ([], [tmp_path / "runs"])
+    assert list(agentdbg.find_runs(tmp_path / "runs")) in ([], [tmp_path / "runs"])
     with pytest.raises(UnreadableError, match="link"):
-        agentdbg.read(link)
+        agentdbg.read_run(link)
     assert "secret" not in [getattr(record, "name", "") for record in read(inside)[0]]
 
 
@@ -281,4 +281,4 @@ def test_any_bytes_are_read_without_a_crash(tmp_path: Path, data: bytes) -> None
     (run / "events.jsonl").write_bytes(data)
 
     read(run)
-    agentdbg.check(run)
+    agentdbg.validate_run(run)

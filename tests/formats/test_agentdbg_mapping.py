@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from vestige.formats.agentdbg.events import Event, parse_timestamp, render_event, timestamp
-from vestige.formats.agentdbg.mapping import Mapper
-from vestige.formats.agentdbg.names import (
+from vestige.formats.agentdbg.constants import (
     INSTANT,
     LOOP_EVIDENCE,
     LOOP_PATTERN,
@@ -18,9 +16,11 @@ from vestige.formats.agentdbg.names import (
     META,
     span_event_id,
 )
-from vestige.formats.agentdbg.shaping import Shaper
-from vestige.formats.base import is_uuid4
-from vestige.record.mask import MARK
+from vestige.formats.agentdbg.event_schema import Event, parse_timestamp, render_event, timestamp
+from vestige.formats.agentdbg.field_limits import Shaper
+from vestige.formats.agentdbg.from_records import Mapper
+from vestige.formats.protocol import is_uuid4
+from vestige.record.redaction.masking import MARK
 from vestige.record.types import KnownRecord, Log, SpanClose, SpanOpen, SpanUpdate
 
 RUN = "3d1957bd-7105-4b04-b132-afe8fc31203e"

@@ -17,7 +17,7 @@ from agentdbg_runs import RUN, call, make_run, run_end
 
 from vestige.formats import agentdbg
 from vestige.record.run import Run
-from vestige.store.sqlite import SqliteStore
+from vestige.store.sqlite.sqlite_store import SqliteStore
 from vestige.transfer import import_path
 
 DATA = Path(__file__).parent.parent / "data" / "agentdbg"
@@ -123,11 +123,11 @@ def test_nested_events_nest(tmp_path: Path) -> None:
 
 def test_what_one_finds_at_a_path(tmp_path: Path) -> None:
     """A run, a folder of runs and a whole data directory lead to the same runs."""
-    assert list(agentdbg.find(HAPPY)) == [HAPPY]
-    assert list(agentdbg.find(DATA / "runs")) == REAL
-    assert list(agentdbg.find(DATA)) == REAL
-    assert not agentdbg.sniff(tmp_path)
-    assert not agentdbg.sniff(Path(__file__))
+    assert list(agentdbg.find_runs(HAPPY)) == [HAPPY]
+    assert list(agentdbg.find_runs(DATA / "runs")) == REAL
+    assert list(agentdbg.find_runs(DATA)) == REAL
+    assert not agentdbg.is_readable(tmp_path)
+    assert not agentdbg.is_readable(Path(__file__))
 
 
 def test_an_export_is_the_run_that_it_was_made_from(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_an_export_is_the_run_that_it_was_made_from(tmp_path: Path) -> None:
         (first,) = import_path(store, HAPPY)
         (second,) = import_path(store, export)
 
-    assert agentdbg.sniff(export)
+    assert agentdbg.is_readable(export)
     assert first.records > 0 and second.records == 0 and second.known
     assert first.run_id == second.run_id
 

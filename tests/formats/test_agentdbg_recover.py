@@ -13,9 +13,9 @@ from typing import Any
 from agentdbg_runs import call, make_run
 from click.testing import CliRunner
 
-from vestige.doors.cli.main import cli
+from vestige.cli.main import cli
 from vestige.formats import agentdbg
-from vestige.store.sqlite import SqliteStore
+from vestige.store.sqlite.sqlite_store import SqliteStore
 from vestige.transfer import import_path
 
 KILLED = Path(__file__).parent.parent / "data/agentdbg/runs/a103555f-06af-45e5-87fc-eacce41adee6"
@@ -33,7 +33,7 @@ def events(run: Path) -> list[dict[str, Any]]:
 
 
 def recover(path: Path) -> list[tuple[Path, str]]:
-    return list(agentdbg.recover(path))
+    return list(agentdbg.recover_runs(path))
 
 
 def test_a_killed_run_becomes_an_error_with_counts_from_its_events(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_a_killed_run_becomes_an_error_with_counts_from_its_events(tmp_path: Pat
     assert (error["event_type"], error["payload"]["error_type"]) == ("ERROR", "Interrupted")
     assert end["event_type"] == "RUN_END" and end["payload"]["status"] == "error"
     # Only the torn line is left of what was wrong: it is evidence, and now it is a line.
-    assert {problem.rule for problem in agentdbg.check(run)} == {"json"}
+    assert {problem.rule for problem in agentdbg.validate_run(run)} == {"json"}
     with SqliteStore.open(tmp_path / "store.db") as store:
         (imported,) = import_path(store, run)
         assert store.load_run(str(imported.run_id)).info.outcome == "interrupted"
@@ -66,7 +66,7 @@ def test_recovering_again_changes_nothing(tmp_path: Path) -> None:
 
     assert recover(run) == []
     assert ((run / "events.jsonl").read_bytes(), (run / "run.json").read_bytes()) == before
-    assert agentdbg.check(run) == []
+    assert agentdbg.validate_run(run) == []
 
 
 def test_a_run_that_somebody_holds_is_left_alone(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_a_kill_between_the_events_and_the_run_file_is_made_good(tmp_path: Path)
 
     assert (run / "events.jsonl").read_bytes() == told
     assert json.loads((run / "run.json").read_text())["counts"]["errors"] == 1
-    assert agentdbg.check(run) == []
+    assert agentdbg.validate_run(run) == []
 
 
 def test_a_run_file_that_is_missing_is_made_from_the_events(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_a_run_file_that_is_missing_is_made_from_the_events(tmp_path: Path) -> N
 
     recover(run)
 
-    assert agentdbg.check(run) == []
+    assert agentdbg.validate_run(run) == []
     assert json.loads((run / "run.json").read_text())["status"] == "ok"
 
 
@@ -174,7 +174,7 @@ def test_an_event_that_lacks_only_the_end_of_its_line_has_happened(tmp_path: Pat
 
         recover(run)
 
-        assert agentdbg.check(run) == []
+        assert agentdbg.validate_run(run) == []
     assert json.loads((called / "run.json").read_text())["counts"]["tool_calls"] == 1
     assert json.loads((ended / "run.json").read_text())["status"] == "ok"
     assert [event["event_type"] for event in events(ended)][-1] == "RUN_END"
@@ -196,4 +196,4 @@ def test_a_kill_between_the_two_last_events_is_made_good(tmp_path: Path) -> None
 
     assert (run / "events.jsonl").read_bytes().splitlines(keepends=True) == lines
     assert json.loads((run / "run.json").read_bytes())["counts"]["errors"] == 1
-    assert agentdbg.check(run) == []
+    assert agentdbg.validate_run(run) == []

@@ -17,9 +17,9 @@ from vestige.formats import agentdbg
 from vestige.record.run import Run
 from vestige.record.types import KnownRecord, Log, SpanClose, SpanOpen
 from vestige.recorder import Recorder
-from vestige.store.sqlite import SqliteStore
+from vestige.store.sqlite.sqlite_store import SqliteStore
 from vestige.transfer import export_run, import_path
-from vestige.transfer.importing import take_source
+from vestige.transfer.import_runs import take_source
 
 SCHEMAS = Path(__file__).parent.parent / "data" / "agentdbg" / "schemas"
 REAL = Path(__file__).parent.parent / "data" / "agentdbg" / "runs"
@@ -126,7 +126,7 @@ def test_what_is_written_is_valid_and_says_what_the_format_can(
     assert tool["payload"]["error"]["error_type"] == "ValueError"
     assert tool["payload"]["result"] == {"a": [1]}
     assert llm["parent_id"] == start["event_id"]
-    assert agentdbg.check(made) == []
+    assert agentdbg.validate_run(made) == []
 
 
 def test_an_export_can_be_repeated_and_gives_the_same_events(
@@ -274,7 +274,7 @@ def test_any_run_is_written_validly_and_read_back_as_it_was(
         before = facts(store.load_run(run_id), store)
     validate(made)
     with SqliteStore.open(folder / "b.db") as store:
-        source = agentdbg.read(made)
+        source = agentdbg.read_run(made)
         unmasked = _NoMasking()
         take_source(store, source, unmasked)  # type: ignore[arg-type]  # a run of ours is masked
         after = facts(store.load_run(run_id), store)

@@ -10,15 +10,15 @@ import pytest
 from click.testing import CliRunner, Result
 
 from artifact_bundle import DATA, BrokenBundle
-from vestige.doors.cli.main import cli
-from vestige.formats.artifacts.checking import check_bundle
-from vestige.formats.artifacts.tree import DirectoryTree
-from vestige.formats.artifacts.types import Git
-from vestige.formats.artifacts.writing import SuiteFacts, TraceFile, finish_bundle
+from vestige.cli.main import cli
+from vestige.formats.artifacts.file_structs import Git
+from vestige.formats.artifacts.read import DirectoryTree
+from vestige.formats.artifacts.validate import check_bundle
+from vestige.formats.artifacts.write import SuiteFacts, TraceFile, finish_bundle
 from vestige.home import Home
 from vestige.record.run import Run
-from vestige.store.base import RunFilter
-from vestige.store.sqlite import SqliteStore
+from vestige.store.protocol import RunFilter
+from vestige.store.sqlite.sqlite_store import SqliteStore
 from vestige.transfer import import_path, is_source
 
 

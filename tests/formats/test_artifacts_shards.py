@@ -10,14 +10,14 @@ from click.testing import CliRunner, Result
 
 from artifact_bundle import BrokenBundle
 from vestige.artifacts import SuiteRecorder
-from vestige.artifacts.replaying import read_environment
+from vestige.artifacts.replay_command import read_environment
 from vestige.artifacts.suite import Case
-from vestige.doors.cli.main import cli
-from vestige.formats.artifacts import check
+from vestige.cli.main import cli
+from vestige.formats.artifacts import validate_run
 from vestige.formats.artifacts.merge import merge_bundles
 from vestige.home import Home
 from vestige.recorder import Recorder
-from vestige.store.sqlite import SqliteStore
+from vestige.store.sqlite.sqlite_store import SqliteStore
 from vestige.transfer import export_run, import_path
 
 
@@ -61,7 +61,7 @@ def test_bundles_that_were_merged_can_be_merged(tmp_path: Path) -> None:
 
     contents = sorted(path.read_text() for path in whole.rglob("out.txt"))
     assert contents == ["content 0", "content 1", "content 2", "content 3"]
-    assert check(whole) == []
+    assert validate_run(whole) == []
 
 
 def test_the_command_of_a_merged_bundle_runs_what_failed_in_every_shard(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_a_file_of_one_shard_may_be_a_folder_of_another(tmp_path: Path) -> None:
 
     held = [path.read_bytes() for path in whole.rglob("*") if path.is_file()]
     assert all(data in held for files in trees for data in files.values())
-    assert check(whole) == []
+    assert validate_run(whole) == []
 
 
 def test_variables_of_a_merged_bundle_are_those_of_the_suite(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_a_case_that_was_run_again_is_one_case_wherever_it_goes(home: Home, tmp_
     assert exported.exit_code == 0, exported.output
     assert counts_of(shard) == counts_of(merged) == counts_of(tmp_path / "exported")
     assert counts_of(shard)["total"] == 1
-    assert check(tmp_path / "exported") == []
+    assert validate_run(tmp_path / "exported") == []
 
 
 def test_files_of_any_run_make_a_valid_bundle(home: Home, tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_files_of_any_run_make_a_valid_bundle(home: Home, tmp_path: Path) -> Non
     exported = vestige("export", "c-1", "--format", "artifacts", "-o", tmp_path / "exported")
 
     assert exported.exit_code == 0, exported.output
-    assert check(tmp_path / "exported") == []
+    assert validate_run(tmp_path / "exported") == []
     assert (tmp_path / "exported/a.json.txt").read_text() == "no json"
     assert (tmp_path / "exported/c.json").read_text() == "{}"
 
@@ -144,7 +144,7 @@ def test_an_attached_document_that_is_empty_makes_no_bundle_invalid(tmp_path: Pa
     with SuiteRecorder(tmp_path, "shop") as suite, suite.case("pays") as case:
         case.write("answer.json", "")
 
-    assert check(suite.path) == []
+    assert validate_run(suite.path) == []
 
 
 def test_what_a_bundle_says_of_its_suite_goes_through_a_store(home: Home, tmp_path: Path) -> None:
@@ -167,4 +167,4 @@ def test_what_a_bundle_says_of_its_suite_goes_through_a_store(home: Home, tmp_pa
     trace = [json.loads(line) for line in (out / "trace/events.jsonl").read_bytes().splitlines()]
     told = [(event["kind"], event["message"]) for event in trace]
     assert told.index(("note", "slow")) == 1 and told.index(("log", "done")) == len(told) - 2
-    assert check(out) == []
+    assert validate_run(out) == []

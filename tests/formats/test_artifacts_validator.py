@@ -18,17 +18,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from artifact_bundle import DATA, BrokenBundle
-from vestige.doors.cli.main import cli
+from vestige.cli.main import cli
 from vestige.errors import UnreadableError
 from vestige.formats import artifacts
-from vestige.formats.artifacts import layout
-from vestige.formats.artifacts.checking import check_bundle
-from vestige.formats.artifacts.report import Report
+from vestige.formats.artifacts import constants
+from vestige.formats.artifacts.finding_report import Report
+from vestige.formats.artifacts.json_schemas import bundle_schema
+from vestige.formats.artifacts.read import DirectoryTree, zip_prefixes
 from vestige.formats.artifacts.rules import PROFILES, Profile
-from vestige.formats.artifacts.schemas import bundle_schema
-from vestige.formats.artifacts.shapes import find_faults
-from vestige.formats.artifacts.tree import DirectoryTree, zip_prefixes
-from vestige.formats.base import Checked
+from vestige.formats.artifacts.schema_check import find_faults
+from vestige.formats.artifacts.validate import check_bundle
+from vestige.formats.protocol import Checked
 from vestige.limits import ARTIFACT_FINDINGS_MAX
 
 
@@ -176,7 +176,7 @@ def test_an_archive_that_unfolds_to_too_much_is_not_read_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A bound on what is read, whatever its header says."""
-    monkeypatch.setattr("vestige.formats.artifacts.tree.ARTIFACT_ZIP_BYTES_MAX", 5_000_000)
+    monkeypatch.setattr("vestige.formats.artifacts.read.ARTIFACT_ZIP_BYTES_MAX", 5_000_000)
     archive = _zip(tmp_path / "b.zip", DATA / "seed_pass")
     with zipfile.ZipFile(archive, "a", zipfile.ZIP_DEFLATED) as opened:
         opened.writestr("bomb.bin", b"\0" * 50_000_000)
@@ -208,7 +208,7 @@ def test_a_gigabyte_is_hashed_in_little_memory(tmp_path: Path) -> None:
     with open(bundle.path("huge.json"), "wb") as file:
         file.truncate(2**30)
     program = (
-        "import re, sys; from vestige.doors.cli.main import cli\n"
+        "import re, sys; from vestige.cli.main import cli\n"
         "try: cli(['validate', sys.argv[1]])\n"
         # Not ru_maxrss: a child begins with what its parent had when it forked.
         "finally: print(int(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1]) // 1024)\n"
@@ -319,7 +319,7 @@ def test_too_many_findings_of_one_kind_are_counted(tmp_path: Path) -> None:
 
 
 def test_a_bound_on_files_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vestige.formats.artifacts.tree.ARTIFACT_FILES_MAX", 5)
+    monkeypatch.setattr("vestige.formats.artifacts.read.ARTIFACT_FILES_MAX", 5)
     bundle = BrokenBundle(tmp_path, "seed_pass")
 
     assert "too-many" in bundle.rules()
@@ -377,7 +377,7 @@ def test_json_has_all_there_is_to_know(tmp_path: Path) -> None:
 
 # --- never a traceback ----------------------------------------------------------------------------
 
-_FILES = ["bundle.json", *layout.PART_OF, "requests/stream.jsonl", "steps/step_001.json"]
+_FILES = ["bundle.json", *constants.PART_OF, "requests/stream.jsonl", "steps/step_001.json"]
 _values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["path", "files", "schema", "counts", "suite", "x"]), inner, max_size=4),
@@ -410,7 +410,7 @@ def test_no_bytes_make_a_traceback(data: st.DataObject, tmp_path_factory: pytest
     for profile in ("seed", "latest", "strict"):
         bundle.problems(profile)
     try:
-        for _ in artifacts.read(bundle.root).records:
+        for _ in artifacts.read_run(bundle.root).records:
             pass
     except UnreadableError as error:
         assert "trace" in str(error)
@@ -447,7 +447,7 @@ def test_counters_that_are_a_lone_surrogate_are_a_finding(tmp_path: Path) -> Non
 
     for profile in PROFILES:
         assert "type-wrong" in bundle.rules(profile)
-    assert list(artifacts.read(bundle.root).records)
+    assert list(artifacts.read_run(bundle.root).records)
 
 
 def test_any_number_of_warnings_makes_no_bundle_invalid() -> None:

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from wink_samples import seed_members, write_zip
 
 from vestige.artifacts import SuiteRecorder
-from vestige.doors.cli.main import cli
+from vestige.cli.main import cli
 from vestige.home import Home
 
 LATE = "9999-12-31T23:59:59.000Z"

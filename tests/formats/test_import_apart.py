@@ -24,14 +24,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import WAIT_S
-from vestige.formats.base import Source
+from vestige.formats.protocol import Source
 from vestige.home import Home
 from vestige.limits import BATCH_BYTES, MIB
-from vestige.record.backstop import masked, masked_lines
-from vestige.record.line import decode_known
-from vestige.record.redact import Redactor
+from vestige.record.codec import decode_known
+from vestige.record.redaction.bulk_redaction import masked, masked_lines
+from vestige.record.redaction.redactor import Redactor
 from vestige.record.types import VERSION, BodyInfo, KnownRecord, Link, SpanClose, SpanOpen
-from vestige.store.sqlite import SqliteStore
+from vestige.store.sqlite.sqlite_store import SqliteStore
 
 pytestmark = pytest.mark.skipif(
     len(os.sched_getaffinity(0)) < 2, reason="one CPU: nothing is read apart"
@@ -51,13 +51,13 @@ def children():
     return Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
 
 from vestige.errors import BrokenOffError, NotFoundError, UnreadableError
-from vestige.formats.base import Problem, Source
+from vestige.formats.protocol import Problem, Source
 from vestige.record.note import Note
-from vestige.record.redact import Redactor
+from vestige.record.redaction.redactor import Redactor
 from vestige.record.types import VERSION, Log, SpanOpen
-from vestige.store.sqlite import SqliteStore
+from vestige.store.sqlite.sqlite_store import SqliteStore
 from vestige.transfer import import_path
-from vestige.transfer.importing import take_source
+from vestige.transfer.import_runs import take_source
 
 home, path = Path(sys.argv[1]), Path(sys.argv[2])
 home.mkdir(exist_ok=True)
@@ -405,7 +405,7 @@ def test_the_reader_is_a_little_ahead_and_no_further(tmp_path: Path) -> None:
     """It waits for whoever stores: its memory does not grow with the file."""
     source = """
 import mmap, time
-from vestige.transfer.apart import read_apart
+from vestige.transfer.import_worker import read_apart
 count = mmap.mmap(-1, 8)  # shared with the fork
 def pieces():
     for n in range(1_000):

@@ -10,19 +10,19 @@ import pytest
 from agentdbg_runs import RUN, call, make_run
 from wink_samples import make_bundle
 
+from vestige._runtime.clock import SYSTEM, FakeClock
 from vestige.artifacts import SuiteRecorder
-from vestige.clock import SYSTEM, FakeClock
-from vestige.collector.crash import stamp_dead
-from vestige.formats.base import Source
+from vestige.collector.crash_detection import stamp_dead
+from vestige.formats.protocol import Source
 from vestige.home import Home
 from vestige.limits import IMPORT_BATCH, MIB
-from vestige.record.redact import Redactor
+from vestige.record.redaction.redactor import Redactor
 from vestige.record.types import VERSION, KnownRecord, Log, SpanOpen
-from vestige.store.base import RunFilter
-from vestige.store.retention import DEFAULT_RETENTION
-from vestige.store.sqlite import SqliteStore
+from vestige.store.protocol import RunFilter
+from vestige.store.sqlite.retention import DEFAULT_RETENTION
+from vestige.store.sqlite.sqlite_store import SqliteStore
 from vestige.transfer import import_path
-from vestige.transfer.importing import take_source
+from vestige.transfer.import_runs import take_source
 
 SECRET = "sk-ant-api03-" + "q9Zr7Lk2" * 8
 

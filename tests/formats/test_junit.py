@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vestige.artifacts import SuiteRecorder
-from vestige.doors.cli.main import cli
+from vestige.cli.main import cli
 from vestige.errors import UnreadableError
 from vestige.formats import junit, reportlog
 from vestige.formats.junit_xml import JunitCase, Report, XmlError, parse_report, render_report
 from vestige.record.types import SpanClose, SpanOpen
-from vestige.store.sqlite import SqliteStore
+from vestige.store.sqlite.sqlite_store import SqliteStore
 from vestige.transfer import export_run, import_path
 
 DATA = Path(__file__).parents[1] / "data" / "suites"
@@ -34,7 +34,7 @@ def _outcomes(records: list[object]) -> dict[str, object]:
 
 
 def test_a_report_is_a_run_of_tests() -> None:
-    records = list(junit.read(DATA / "junit.xml").records)
+    records = list(junit.read_run(DATA / "junit.xml").records)
 
     assert _outcomes(records) == {
         "test_sample.test_ok": "pass",
@@ -81,7 +81,7 @@ def test_attachments_beside_the_report_come_along(tmp_path: Path) -> None:
     outside = text.replace("[[ATTACHMENT|shot.txt]]", "[[ATTACHMENT|shot.txt]] [[ATTACHMENT|/etc/passwd]] [[ATTACHMENT|../x]] [[ATTACHMENT|gone.png]]")  # fmt: skip
     (tmp_path / "junit.xml").write_text(outside)
 
-    source = junit.read(tmp_path / "junit.xml")
+    source = junit.read_run(tmp_path / "junit.xml")
     files = [r for r in source.records if isinstance(r, SpanOpen) and r.type == "file"]
 
     assert [(file.name, file.body) for file in files] == [("shot.txt", "shot\n")]
@@ -100,7 +100,7 @@ def test_entities_are_refused_before_they_are_read(encoding: str, tmp_path: Path
     report.write_bytes(bomb.encode(encoding))
 
     with pytest.raises(UnreadableError, match="DOCTYPE"):
-        junit.read(report)
+        junit.read_run(report)
 
 
 @pytest.mark.parametrize("data", [b"", b"<", b"<a/>", b"<testsuite", b"<testsuite>" * 100, b"\xff\xfe<"])  # fmt: skip
@@ -142,7 +142,7 @@ def test_a_run_goes_out_as_junit_and_comes_back(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     suite = ElementTree.parse(target).getroot()[0]
     assert {key: suite.get(key) for key in ("tests", "failures", "skipped")} == {"tests": "7", "failures": "2", "skipped": "2"}  # fmt: skip
-    assert sorted(_outcomes(list(junit.read(target).records)).values()) == sorted(_outcomes(list(reportlog.read(DATA / "reportlog.jsonl").records)).values())  # type: ignore[type-var]  # fmt: skip
+    assert sorted(_outcomes(list(junit.read_run(target).records)).values()) == sorted(_outcomes(list(reportlog.read_run(DATA / "reportlog.jsonl").records)).values())  # type: ignore[type-var]  # fmt: skip
 
 
 def test_attachments_go_out_beside_the_report_and_come_back(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_attachments_go_out_beside_the_report_and_come_back(tmp_path: Path) -> N
         "export", suite.path, "--format", "junit", "-o", tmp_path / "out" / "report.txt"
     )
 
-    source = junit.read(target)
+    source = junit.read_run(target)
     bodies = [r.body for r in source.records if isinstance(r, SpanOpen) and r.type == "file"]
     assert (first.exit_code, again.exit_code) == (0, 2), first.output + again.output
     assert source.problems == []
@@ -172,7 +172,7 @@ def test_attachments_go_out_beside_the_report_and_come_back(tmp_path: Path) -> N
 
 
 def test_a_report_log_is_a_run_of_tests() -> None:
-    source = reportlog.read(DATA / "reportlog.jsonl")
+    source = reportlog.read_run(DATA / "reportlog.jsonl")
     records = list(source.records)
 
     assert source.problems == []
@@ -195,7 +195,7 @@ def test_a_log_that_breaks_off_is_interrupted(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     log.write_bytes(b"".join(lines[:7]) + b'{"torn')
 
-    source = reportlog.read(log)
+    source = reportlog.read_run(log)
     outcomes = _outcomes(list(source.records))
 
     assert list(outcomes.values())[-1] == "unknown"

@@ -22,10 +22,10 @@ from openwop_support import (
 from vestige.collector.loop import catch_up
 from vestige.errors import SensitiveDataError
 from vestige.formats import openwop
-from vestige.formats.base import RunToWrite
-from vestige.formats.openwop.bundle import assemble, poll
-from vestige.formats.openwop.names import SPAN_KEYS, TERMINAL
-from vestige.formats.openwop.story import Story
+from vestige.formats.openwop.assemble import assemble, poll
+from vestige.formats.openwop.constants import SPAN_KEYS, TERMINAL
+from vestige.formats.openwop.from_records import Story
+from vestige.formats.protocol import RunToWrite
 from vestige.home import Home
 from vestige.limits import OPENWOP_BUNDLE_MAX
 from vestige.record.note import Note
@@ -385,7 +385,7 @@ def test_an_exported_bundle_is_whole_or_not_there(home: Home, tmp_path: Path) ->
     validate_bundle(json.loads(made.read_bytes()))
     assert inside.name == f"{run_id}.openwop.json"
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == sorted(["a.json", inside.name])  # fmt: skip
-    assert openwop.check(made) == []
+    assert openwop.validate_run(made) == []
 
 
 def test_why_a_node_was_cancelled_names_files_without_their_folders(home: Home) -> None:

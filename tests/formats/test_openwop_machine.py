@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from vestige.formats.openwop.machine import Machine, is_private_key
-from vestige.formats.openwop.privacy import Privacy
+from vestige.formats.openwop.host_details import HostDetails, is_private_key
+from vestige.formats.openwop.redaction_modes import Privacy
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ from vestige.formats.openwop.privacy import Privacy
     ],
 )
 def test_addresses_names_and_connection_strings_are_taken_out(text: str, left: str) -> None:
-    assert Machine().text(text) == left
+    assert HostDetails().text(text) == left
 
 
 @pytest.mark.parametrize(
@@ -50,12 +50,12 @@ def test_addresses_names_and_connection_strings_are_taken_out(text: str, left: s
     ],
 )
 def test_errors_name_files_without_their_folders(text: str, left: str) -> None:
-    assert Machine().error(text) == left
+    assert HostDetails().error(text) == left
 
 
 def test_what_is_known_of_the_run_is_taken_out_too() -> None:
     """Its working directory, its user's home, and the name of its machine."""
-    machine = Machine({"cwd": "/home/jane/project", "hostname": "build-7"})
+    machine = HostDetails({"cwd": "/home/jane/project", "hostname": "build-7"})
 
     assert machine.text("in /home/jane/project/src on build-7") == "in ./src on [INTERNAL]"
     assert machine.text("/home/jane/.netrc") == "./.netrc"
@@ -63,7 +63,7 @@ def test_what_is_known_of_the_run_is_taken_out_too() -> None:
 
 
 def test_a_folder_that_json_writes_otherwise_is_taken_out_too() -> None:
-    privacy = Privacy("mask", Machine({"cwd": '/srv/the "shop"/app'}))
+    privacy = Privacy("mask", HostDetails({"cwd": '/srv/the "shop"/app'}))
 
     raw = privacy.render({"said": 'in /srv/the "shop"/app/orders'})
 
@@ -79,7 +79,7 @@ def test_attributes_about_the_machine_are_known_by_their_key() -> None:
 def test_a_text_made_to_hurt_takes_no_longer_than_another(piece: str) -> None:
     """Every expression is bounded: a quadratic one would not end here."""
     text = piece * (500_000 // len(piece))
-    machine = Machine({"cwd": "/home/jane/project"})
+    machine = HostDetails({"cwd": "/home/jane/project"})
 
     assert machine.text(machine.error(text)) is not None
 
@@ -88,7 +88,7 @@ def test_a_table_by_address_takes_no_longer_than_another() -> None:
     """All keys become the same, and are told apart by numbers: not by trying each number again."""
     table = {f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}": n for n in range(100_000)}
 
-    left = json.loads(Privacy("mask", Machine()).render(table))
+    left = json.loads(Privacy("mask", HostDetails()).render(table))
 
     assert list(left)[:3] == ["[INTERNAL]", "[INTERNAL] (2)", "[INTERNAL] (3)"]
     assert list(left.values()) == list(table.values())

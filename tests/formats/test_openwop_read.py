@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from openwop_support import is_valid, record_everything, source_of
 from vestige.errors import UnreadableError
 from vestige.formats import openwop
-from vestige.formats.openwop.bundle import assemble
-from vestige.formats.openwop.names import parse_time_ns, render_time
-from vestige.formats.openwop.notes import parse_text, render_text
+from vestige.formats.openwop.assemble import assemble
+from vestige.formats.openwop.constants import parse_time_ns, render_time
+from vestige.formats.openwop.from_records import Story
+from vestige.formats.openwop.note_mapping import parse_text, render_text
 from vestige.formats.openwop.rules import RULES
-from vestige.formats.openwop.story import Story
 from vestige.home import Home
-from vestige.store.sqlite import SqliteStore
+from vestige.store.sqlite.sqlite_store import SqliteStore
 from vestige.transfer import export_run, import_path, open_path
 
 NOW = 1_800_000_000_000_000_000
@@ -176,11 +176,11 @@ def test_a_whole_bundle_is_not_partial(good: dict[str, Any], tmp_path: Path) -> 
 def test_what_is_no_bundle_is_refused_in_one_line(data: bytes, tmp_path: Path) -> None:
     path = written(tmp_path, data)
 
-    assert openwop.sniff(path)
+    assert openwop.is_readable(path)
     with pytest.raises(UnreadableError) as error:
-        openwop.read(path)
+        openwop.read_run(path)
     assert "\n" not in str(error.value)
-    assert any(problem.severity == "error" for problem in openwop.check(path))
+    assert any(problem.severity == "error" for problem in openwop.validate_run(path))
 
 
 def test_a_bundle_larger_than_any_is_not_read(tmp_path: Path) -> None:
@@ -189,9 +189,9 @@ def test_a_bundle_larger_than_any_is_not_read(tmp_path: Path) -> None:
         file.write(b'{"bundleVersion":"1.0"')
         file.truncate(1 << 30)
 
-    assert openwop.sniff(path)
+    assert openwop.is_readable(path)
     with pytest.raises(UnreadableError, match="larger than"):
-        openwop.read(path)
+        openwop.read_run(path)
 
 
 # --- rules ----------------------------------------------------------------------------------------
@@ -257,7 +257,7 @@ def test_each_rule_is_told_by_a_bundle_that_breaks_it(
     rule: str, where: tuple[Any, ...], value: Any, good: dict[str, Any], tmp_path: Path
 ) -> None:
     """All problems at once, each with its place and its rule; the clause is in rules.py."""
-    problems = openwop.check(written(tmp_path, _put(good, where, value)))
+    problems = openwop.validate_run(written(tmp_path, _put(good, where, value)))
 
     found = [problem for problem in problems if problem.rule == rule]
     assert found
@@ -277,14 +277,14 @@ def test_all_that_is_wrong_is_told_at_once(good: dict[str, Any], tmp_path: Path)
             bundle = _put(bundle, where, value)
         except (KeyError, TypeError):
             continue
-    rules = {problem.rule for problem in openwop.check(written(tmp_path, bundle))}
+    rules = {problem.rule for problem in openwop.validate_run(written(tmp_path, bundle))}
 
     assert len(rules) >= 5
 
 
 def _agrees(bundle: Any, tmp_path: Path) -> None:
     """What the published schemas refuse, we refuse; what we refuse, a schema or a clause does."""
-    problems = [each for each in openwop.check(written(tmp_path, bundle)) if each.severity == "error"]  # fmt: skip
+    problems = [each for each in openwop.validate_run(written(tmp_path, bundle)) if each.severity == "error"]  # fmt: skip
     schema_valid = is_valid("debug-bundle", bundle) and (
         is_valid("run-snapshot", bundle["run"])
         and all(is_valid("run-event", event) for event in bundle["events"])
@@ -327,12 +327,12 @@ def test_a_bundle_with_anything_anywhere_is_judged_as_the_schemas_judge_it(
             continue
     path = written(tmp_path, bundle)
     try:
-        source = openwop.read(path)
+        source = openwop.read_run(path)
         list(source.records)
     except UnreadableError:
         pass
     if not isinstance(bundle.get("run"), dict) or not isinstance(bundle.get("events"), list):
-        assert any(problem.severity == "error" for problem in openwop.check(path))
+        assert any(problem.severity == "error" for problem in openwop.validate_run(path))
     elif isinstance(bundle.get("annotations", []), list) and isinstance(bundle.get("spans", []), list):  # fmt: skip
         _agrees(bundle, tmp_path)
 
@@ -346,9 +346,9 @@ def test_a_bundle_with_anything_anywhere_is_judged_as_the_schemas_judge_it(
 ))  # fmt: skip
 def test_any_json_is_read_or_refused_and_never_crashes(tmp_path: Path, value: Any) -> None:
     path = written(tmp_path, {"bundleVersion": "1.0", "run": {"runId": "x"}, "events": [value, {"type": "node.started", "nodeId": "n", "payload": value}, {"type": "log.appended", "payload": value}], "spans": [value], "annotations": [value], "metrics": value})  # fmt: skip
-    openwop.check(path)
+    openwop.validate_run(path)
     try:
-        source = openwop.read(path)
+        source = openwop.read_run(path)
     except UnreadableError:
         return
     records = list(source.records)
@@ -392,6 +392,6 @@ def test_a_call_that_returns_again_and_again_takes_no_longer_than_others(tmp_pat
         events.append({"type": "agent.toolReturned", "nodeId": "n", "payload": {"outcome": 1}})
         events.append({"type": "node.started", "nodeId": "n", "payload": {}})
 
-    source = openwop.read(written(tmp_path, {**FOREIGN, "events": events}))
+    source = openwop.read_run(written(tmp_path, {**FOREIGN, "events": events}))
 
     assert len(list(source.records)) > 2 * times

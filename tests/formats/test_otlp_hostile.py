@@ -13,12 +13,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from vestige.collector.traces import open_spans
 from vestige.errors import ParcelError, UnreadableError
+from vestige.fleet.server.otlp_ingest import open_spans
 from vestige.formats import otlp
-from vestige.formats.otlp.requests import read_request
-from vestige.record.redact import Redactor
-from vestige.transfer.opening import open_path
+from vestige.formats.otlp.export_request import read_request
+from vestige.record.redaction.redactor import Redactor
+from vestige.transfer.open_source import open_path
 
 REDACTOR = Redactor()
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -66,7 +66,7 @@ def asked(path: Path) -> list[str]:
             debugger.store.list_runs  # noqa: B018  # that it opened is all
     except UnreadableError:
         pass
-    return [problem.rule for problem in otlp.check(path)]
+    return [problem.rule for problem in otlp.validate_run(path)]
 
 
 GOOD = b'{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"4bf92f3577b34da6a3ce929d0e0e4736","spanId":"00f067aa0ba902b7","name":"x","startTimeUnixNano":"1790000000000000000","endTimeUnixNano":"1790000000000000001"}]}]}]}'  # fmt: skip

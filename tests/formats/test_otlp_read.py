@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from vestige.formats import otlp
-from vestige.formats.otlp.names import run_of
+from vestige.formats.otlp.constants import run_of
 from vestige.home import Home
 from vestige.record.run import Run, SpanInfo
-from vestige.store.base import RunFilter
-from vestige.store.sqlite import SqliteStore
+from vestige.store.protocol import RunFilter
+from vestige.store.sqlite.sqlite_store import SqliteStore
 from vestige.transfer import import_path
-from vestige.transfer.opening import open_path
+from vestige.transfer.open_source import open_path
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 START = 1_790_000_000_000_000_000
@@ -393,7 +393,7 @@ def test_every_fault_is_told_with_its_place(tmp_path: Path) -> None:
     )  # fmt: skip
     with open(path, "a") as file:
         file.write("{nonsense}\n" + json.dumps(good)[:50])
-    found = {(problem.place, problem.rule, problem.severity) for problem in otlp.check(path)}
+    found = {(problem.place, problem.rule, problem.severity) for problem in otlp.validate_run(path)}
 
     assert found == {
         ("line 1", "span-id", "error"), ("line 1", "trace-id", "error"), ("line 1", "start-time", "error"),
@@ -405,4 +405,4 @@ def test_every_fault_is_told_with_its_place(tmp_path: Path) -> None:
 
 
 def test_a_good_file_has_no_problems(tmp_path: Path) -> None:
-    assert otlp.check(write(tmp_path / "t.jsonl", request(span(1), span(2, GEN_AI)))) == []
+    assert otlp.validate_run(write(tmp_path / "t.jsonl", request(span(1), span(2, GEN_AI)))) == []

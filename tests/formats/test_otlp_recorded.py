@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from vestige.collector.traces import keep_spans, open_spans
-from vestige.providers.read import parse_request, parse_response
+from vestige.fleet.server.otlp_ingest import keep_spans, open_spans
+from vestige.providers.parsing import parse_request, parse_response
 from vestige.query.debugger import Debugger
-from vestige.record.redact import Redactor
+from vestige.record.redaction.redactor import Redactor
 from vestige.record.run import Run, SpanInfo
-from vestige.store.base import RunFilter
-from vestige.store.sqlite import SqliteStore
-from vestige.transfer.opening import open_path
+from vestige.store.protocol import RunFilter
+from vestige.store.sqlite.sqlite_store import SqliteStore
+from vestige.transfer.open_source import open_path
 
 RECORDED = Path(__file__).parents[1] / "data" / "otlp"
 NAMES = sorted(path.stem for path in RECORDED.glob("*.jsonl"))

@@ -29,10 +29,10 @@ from vestige.record.types import (
     SpanOpen,
 )
 from vestige.recorder import Recorder
-from vestige.store.base import RunFilter
-from vestige.store.sqlite import SqliteStore
+from vestige.store.protocol import RunFilter
+from vestige.store.sqlite.sqlite_store import SqliteStore
 from vestige.transfer import export_run, import_path
-from vestige.transfer.opening import open_path
+from vestige.transfer.open_source import open_path
 
 RUN = "3d1957bd-7105-4b04-b132-afe8fc31203e"
 WRITERS = ("5f0c9a1e77b2c4d0", "00c1d2e3f4a5b6c7")
@@ -137,7 +137,7 @@ def test_a_run_that_went_out_and_came_back_is_the_same(
         with open_path(at / "b.jsonl") as debugger:
             twice = told(debugger.store, debugger.store.load_run(RUN))
         lines = (at / "a.jsonl").read_bytes()
-        problems = otlp.check(at / "a.jsonl")
+        problems = otlp.validate_run(at / "a.jsonl")
 
     assert imported.problems == [] and (again.records, again.known) == (0, True)
     assert after == before

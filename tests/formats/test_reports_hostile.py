@@ -57,7 +57,7 @@ def test_an_attachment_is_read_once_however_often_it_is_named(tmp_path: Path) ->
     case = f'<testcase name="a"><system-out>{named}</system-out></testcase>'
     (tmp_path / "junit.xml").write_text(f"<testsuite>{case * 3}</testsuite>")
 
-    records = junit.read(tmp_path / "junit.xml").records
+    records = junit.read_run(tmp_path / "junit.xml").records
 
     files = [one.name for one in records if isinstance(one, SpanOpen) and one.type == "file"]
     assert files == ["shot.txt"]
@@ -76,7 +76,7 @@ def test_problems_of_one_file_are_bounded(tmp_path: Path) -> None:
     report = tmp_path / "junit.xml"
     report.write_text(f"<testsuite><testcase name='a'><system-out>{missing}</system-out></testcase></testsuite>")  # fmt: skip
 
-    for source in (reportlog.read(log), artifacts.read(suite.path), junit.read(report)):
+    for source in (reportlog.read_run(log), artifacts.read_run(suite.path), junit.read_run(report)):
         for _ in source.records:
             pass
 
@@ -86,7 +86,7 @@ def test_problems_of_one_file_are_bounded(tmp_path: Path) -> None:
 def test_sections_that_are_none_are_passed_over(tmp_path: Path) -> None:
     report = {"$report_type": "TestReport", "nodeid": "a", "when": "teardown", "outcome": "passed", "sections": 5}  # fmt: skip
 
-    assert reportlog.check(write_log(tmp_path / "log.jsonl", report)) == []
+    assert reportlog.validate_run(write_log(tmp_path / "log.jsonl", report)) == []
 
 
 def test_a_test_that_never_came_to_its_teardown_ends_with_its_session(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_test_that_never_came_to_its_teardown_ends_with_its_session(tmp_path: 
         {"$report_type": "SessionFinish", "exitstatus": 1},
     )  # fmt: skip
 
-    records = list(reportlog.read(log).records)
+    records = list(reportlog.read_run(log).records)
 
     names = {one.span_id: one.name for one in records if isinstance(one, SpanOpen)}
     ends = {names[one.span_id]: one.attributes for one in records if isinstance(one, SpanClose)}
@@ -114,4 +114,4 @@ def test_fixtures_that_are_nested_too_deeply_are_told(tmp_path: Path) -> None:
         nested = "[" * depth + "]" * depth
         (suite.path / "fixtures.json").write_text(f'{{"fixture_ids": [{nested}]}}')
 
-        assert any(problem.file.endswith("fixtures.json") for problem in artifacts.check(suite.path))  # fmt: skip
+        assert any(problem.file.endswith("fixtures.json") for problem in artifacts.validate_run(suite.path))  # fmt: skip

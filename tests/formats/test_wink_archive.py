@@ -14,9 +14,9 @@ import pytest
 from wink_samples import BUNDLE, make_bundle, members_of, sha256
 
 from vestige.errors import DebugBundleError
-from vestige.formats.wink.archive import target_path, write_bundle
-from vestige.formats.wink.names import find_fault, safe_path
-from vestige.formats.wink.unpack import ZipContent
+from vestige.formats.wink.member_names import find_fault, safe_path
+from vestige.formats.wink.read import ZipContent
+from vestige.formats.wink.write import target_path, write_bundle
 
 
 def test_the_layout_is_the_seeds_and_the_manifest_is_last(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_a_kill_in_the_middle_never_leaves_half_a_bundle_under_the_name(tmp_path
 import sys
 sys.path.insert(0, sys.argv[2])
 from wink_samples import make_bundle
-from vestige.formats.wink.archive import write_bundle
+from vestige.formats.wink.write import write_bundle
 class Slow:
     manifest = make_bundle().manifest
     def snapshots(self):

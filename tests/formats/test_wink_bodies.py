@@ -12,11 +12,11 @@ import pytest
 from wink_samples import seed_members, write_zip
 
 from vestige.errors import BundleCorruptedError
-from vestige.formats.wink import packing, read
-from vestige.formats.wink.packing import Recipe, Unpacker
-from vestige.formats.wink.unpack import ZipContent
+from vestige.formats.wink import body_recipes, read_run
+from vestige.formats.wink.body_recipes import Recipe, Unpacker
+from vestige.formats.wink.read import ZipContent
 from vestige.limits import BUNDLE_ENTRY_MAX, BUNDLE_TOTAL_MAX
-from vestige.record.line import encode
+from vestige.record.codec import encode
 from vestige.record.types import VERSION, BodyInfo, KnownRecord, SpanClose, SpanOpen
 
 RUN_ID = "3d1957bd-7105-4b04-b132-afe8fc31203e"
@@ -79,7 +79,7 @@ def test_a_body_that_is_no_base64_though_it_says_so_is_text(tmp_path: Path) -> N
     ]
     path = make_bundle(tmp_path / "x.wink", records=encode(records))
 
-    found = list(read(path).records)
+    found = list(read_run(path).records)
 
     assert [one.body for one in found if isinstance(one, SpanClose) and one.span_id == FILE] == ["abc"]  # fmt: skip
 
@@ -100,7 +100,7 @@ def test_bodies_of_more_pieces_than_memory_holds_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Empty stretches add nothing to a size, and a line of them packs to nothing."""
-    monkeypatch.setattr(packing, "BUNDLE_PIECES_MAX", 1_000)
+    monkeypatch.setattr(body_recipes, "BUNDLE_PIECES_MAX", 1_000)
     wide = [Recipe("a" * 64, 0, ranges=[(0, 0)] * 2_000)]
     many = [Recipe(f"{number:064x}", 0) for number in range(1_001)]
 
@@ -117,7 +117,7 @@ def test_one_body_that_many_records_refer_to_is_read_so_often_and_no_more(
     """A small file would be unpacked, hashed and masked for hours; the records themselves are kept."""
     body = b"x" * 1_000
     digest = hashlib.sha256(body).hexdigest()
-    monkeypatch.setattr(packing, "BUNDLE_TOTAL_MAX", 10 * len(body))
+    monkeypatch.setattr(body_recipes, "BUNDLE_TOTAL_MAX", 10 * len(body))
     info = BodyInfo(spilled_bytes=len(body), sha256=digest)
     records: list[KnownRecord] = [
         SpanOpen(VERSION, WRITER, 1, 1, RUN_ID, ROOT, "c", "run", "r"),
@@ -130,7 +130,7 @@ def test_one_body_that_many_records_refer_to_is_read_so_often_and_no_more(
     # It may say that it is small.
     recipe = msgspec.json.encode(Recipe(digest, 1, member="files/workspace/x"))
     made = make_bundle(tmp_path / "x.wink", records=encode(records), bodies=recipe)
-    source = read(_with_file(made, body))
+    source = read_run(_with_file(made, body))
 
     found = list(source.records)
 

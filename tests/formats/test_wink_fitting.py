@@ -9,7 +9,7 @@ import pytest
 from wink_samples import make_bundle
 
 from vestige.debug import DebugBundle
-from vestige.formats.wink import directory, fitting, unpack
+from vestige.formats.wink import read_run, size_limits, zip_directory
 from vestige.limits import BUNDLE_MANIFEST_MAX
 
 STATE = (
@@ -21,8 +21,8 @@ def test_more_files_than_a_reader_takes_are_left_out_and_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Better most of the files, and a word about the others, than a bundle that nobody opens."""
-    monkeypatch.setattr(fitting, "BUNDLE_MEMBERS_MAX", 100)
-    monkeypatch.setattr(directory, "BUNDLE_MEMBERS_MAX", 100)
+    monkeypatch.setattr(size_limits, "BUNDLE_MEMBERS_MAX", 100)
+    monkeypatch.setattr(zip_directory, "BUNDLE_MEMBERS_MAX", 100)
     files = {f"workspace/{number:04}": b"%d" % number for number in range(200)}
 
     path = make_bundle(_files=files).export(tmp_path / "x.wink")
@@ -39,8 +39,8 @@ def test_more_files_than_a_reader_takes_are_left_out_and_named(
 def test_files_with_long_names_fit_into_the_zips_own_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fitting, "BUNDLE_DIRECTORY_MAX", 64_000)
-    monkeypatch.setattr(directory, "BUNDLE_DIRECTORY_MAX", 64_000)
+    monkeypatch.setattr(size_limits, "BUNDLE_DIRECTORY_MAX", 64_000)
+    monkeypatch.setattr(zip_directory, "BUNDLE_DIRECTORY_MAX", 64_000)
     files = {f"workspace/{number:04}{'x' * 800}": b"" for number in range(200)}
 
     path = make_bundle(_files=files).export(tmp_path / "x.wink")
@@ -67,7 +67,7 @@ def test_states_that_hardly_change_are_not_taken_for_a_bomb(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A long run with a small state packs better than a bomb may: a part of it is stored as it is."""
-    for module in (fitting, unpack):
+    for module in (size_limits, read_run):
         monkeypatch.setattr(module, "BUNDLE_RATIO_FREE", 1_000_000)
     states = [STATE] * 100_000
     files = {f"workspace/{number}": bytes(500_000) for number in range(8)}

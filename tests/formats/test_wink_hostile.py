@@ -22,7 +22,7 @@ from vestige.debug import (
     DebugBundleError,
 )
 from vestige.errors import UnreadableError, VestigeError
-from vestige.formats.wink import check, directory, unpack
+from vestige.formats.wink import read_run, validate_run, zip_directory
 
 Spoil = Callable[[dict[str, bytes]], None]
 
@@ -34,7 +34,7 @@ def refused(path: Path, error: type[DebugBundleError] = BundleCorruptedError) ->
     text = str(caught.value)
     assert text.startswith(f"{path}: ") and "\n" not in text
     assert caught.value.exit_code == 3
-    assert check(path), "what cannot be loaded is a problem"
+    assert validate_run(path), "what cannot be loaded is a problem"
     return text
 
 
@@ -85,7 +85,7 @@ def test_a_name_that_the_library_reads_from_elsewhere_is_refused(tmp_path: Path)
     info.filename = "files/../../x"
 
     with pytest.raises(BundleCorruptedError, match="leads out"):
-        unpack.check_members(path, [info])
+        read_run.check_members(path, [info])
 
 
 def test_a_name_in_a_manifest_cannot_command_the_terminal(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_a_name_in_a_manifest_cannot_command_the_terminal(tmp_path: Path) -> Non
     manifest = json.loads(members["manifest.json"])
     manifest["components"][evil] = {"path": evil}
     missing = members | {"manifest.json": json.dumps(manifest).encode()}
-    (problem,) = unpack.ZipContent(write_zip(tmp_path / "y.wink", missing)).problems
+    (problem,) = read_run.ZipContent(write_zip(tmp_path / "y.wink", missing)).problems
     manifest["components"]["logs"]["path"] = evil
     members |= {"manifest.json": json.dumps(manifest).encode()}
     said = refused(write_zip(tmp_path / "x.wink", members), BundleComponentMissingError)
@@ -262,7 +262,7 @@ def test_a_bundle_too_large_to_unpack_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write_zip(tmp_path / "x.wink", {**seed_members(), "files/y": b"0" * 2_000_000})
-    monkeypatch.setattr(unpack, "BUNDLE_TOTAL_MAX", 1_000_000)
+    monkeypatch.setattr(read_run, "BUNDLE_TOTAL_MAX", 1_000_000)
 
     assert "unpacked" in refused(path)
 
@@ -271,7 +271,7 @@ def test_a_high_ratio_is_refused_where_it_is_large(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write_zip(tmp_path / "x.wink", {**seed_members(), "files/y": b"0" * 2_000_000})
-    monkeypatch.setattr(unpack, "BUNDLE_RATIO_FREE", 1_000_000)
+    monkeypatch.setattr(read_run, "BUNDLE_RATIO_FREE", 1_000_000)
 
     assert "bomb" in refused(path)
 
@@ -281,7 +281,7 @@ def test_a_directory_of_too_many_members_is_refused_before_it_is_read(
 ) -> None:
     members = {**seed_members(), **{f"files/{n}": b"" for n in range(50)}}
     path = write_zip(tmp_path / "x.wink", members)
-    monkeypatch.setattr(directory, "BUNDLE_MEMBERS_MAX", 20)
+    monkeypatch.setattr(zip_directory, "BUNDLE_MEMBERS_MAX", 20)
 
     assert "54 members" in refused(path)
 
@@ -295,7 +295,7 @@ def test_a_listing_of_more_files_than_a_bundle_has_is_refused(
     manifest["components"]["files"]["sha256"] = None
     members["manifest.json"] = json.dumps(manifest).encode()
     path = write_zip(tmp_path / "y.wink", members)
-    monkeypatch.setattr(unpack, "BUNDLE_MEMBERS_MAX", 20)
+    monkeypatch.setattr(read_run, "BUNDLE_MEMBERS_MAX", 20)
 
     assert "more than 20 lines" in refused(path)
 
@@ -304,7 +304,7 @@ def test_a_directory_too_long_to_read_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write_zip(tmp_path / "x.wink", {**seed_members(), "files/" + "x" * 900: b""})
-    monkeypatch.setattr(directory, "BUNDLE_DIRECTORY_MAX", 500)
+    monkeypatch.setattr(zip_directory, "BUNDLE_DIRECTORY_MAX", 500)
 
     assert "directory" in refused(path)
 
@@ -406,8 +406,8 @@ def test_a_line_too_long_to_hold_is_passed_over_and_told(
     long = json.dumps({"timestamp": "2024-01-15T10:30:00+00:00", "message": "x" * 700_000})
     short = json.dumps({"timestamp": "2024-01-15T10:30:01+00:00", "message": "after"})
     path = make_bundle(_logs=[short, long, short]).export(tmp_path / "x.wink")
-    monkeypatch.setattr(unpack, "BUNDLE_ENTRY_MAX", 500_000)
-    content = unpack.ZipContent(path)
+    monkeypatch.setattr(read_run, "BUNDLE_ENTRY_MAX", 500_000)
+    content = read_run.ZipContent(path)
 
     lines = list(content.logs())
 

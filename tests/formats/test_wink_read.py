@@ -14,14 +14,14 @@ from wink_samples import BUNDLE, DATA, SESSION, make_bundle, members_of, seed_me
 from vestige.debug import BundleCorruptedError, BundleVersionError, BundleWarning, DebugBundle
 from vestige.errors import DebugBundleError, UnreadableError
 from vestige.formats import NAMES, get_format
-from vestige.formats.wink import check, find, read, sniff
-from vestige.formats.wink.entries import parse_snapshot
+from vestige.formats.wink import find_runs, is_readable, read_run, validate_run
+from vestige.formats.wink.detect import find_latest
+from vestige.formats.wink.jsonl_entries import parse_snapshot
 from vestige.formats.wink.manifest import nesting
-from vestige.formats.wink.places import find_latest
-from vestige.formats.wink.unpack import ZipContent
-from vestige.store.sqlite import SqliteStore
+from vestige.formats.wink.read import ZipContent
+from vestige.store.sqlite.sqlite_store import SqliteStore
 from vestige.transfer import import_path
-from vestige.transfer.opening import open_path
+from vestige.transfer.open_source import open_path
 
 
 def test_wink_is_a_format_with_all_its_names() -> None:
@@ -74,7 +74,7 @@ def test_what_is_kept_from_verifying_reads_the_same_and_only_once(
 
 
 def _any() -> Any:
-    from vestige.store.base import RunFilter
+    from vestige.store.protocol import RunFilter
 
     return RunFilter()
 
@@ -154,7 +154,7 @@ def test_a_bundle_without_files_loads(tmp_path: Path) -> None:
     path = write_zip(tmp_path / "x.wink", members)
 
     assert DebugBundle.load(path).list_files() == []
-    assert [problem.rule for problem in check(path)] == ["files-missing"]
+    assert [problem.rule for problem in validate_run(path)] == ["files-missing"]
 
 
 def test_the_bare_bundle_of_the_seed_loads(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_the_bare_bundle_of_the_seed_loads(tmp_path: Path) -> None:
     assert (bundle.agent.adapter, bundle.execution.duration_seconds) == ("openai", 300.0)
     assert [log.context["k"] for log in bundle.logs] == [1]
     assert bundle.read_file("workspace/x") == b"abcd"
-    assert check(path) == []
+    assert validate_run(path) == []
 
 
 def test_components_of_others_are_carried_along(tmp_path: Path) -> None:
@@ -234,7 +234,7 @@ def test_records_that_are_not_of_the_run_are_passed_over(tmp_path: Path) -> None
     members["manifest.json"] = json.dumps(manifest).encode()
     members["vestige/records.ndjson"] = records
     path = write_zip(tmp_path / "x.wink", members)
-    source = read(path)
+    source = read_run(path)
     taken = list(source.records)
 
     assert source.run_id == "r-1"
@@ -258,8 +258,8 @@ def test_a_body_that_is_not_what_its_hash_says_is_refused(tmp_path: Path) -> Non
     path = write_zip(tmp_path / "x.wink", members)
 
     with pytest.raises(BundleCorruptedError, match="not what its hash says"):
-        list(read(path).records)
-    assert "bundle-corrupted" in [problem.rule for problem in check(path)]
+        list(read_run(path).records)
+    assert "bundle-corrupted" in [problem.rule for problem in validate_run(path)]
 
 
 # --- other shapes --------------------------------------------------------------------------------
@@ -315,11 +315,11 @@ def test_the_later_format_is_read_through_though_it_has_no_checksums(tmp_path: P
         for name, data in members.items():
             archive.writestr(name, data)
     whole = path.read_bytes()
-    assert read(path).records
+    assert read_run(path).records
     path.write_bytes(whole.replace(b"app.failed", b"app.fooled", 1))
 
     with pytest.raises(BundleCorruptedError, match="is damaged"):
-        read(path)
+        read_run(path)
 
 
 def test_what_cannot_be_read_is_told_with_its_path_once(tmp_path: Path) -> None:
@@ -390,7 +390,7 @@ def test_a_folder_may_hold_any_number_of_bundles(tmp_path: Path) -> None:
         (tmp_path / f"{number}.wink").touch()
         os.utime(tmp_path / f"{number}.wink", ns=(number, number))
 
-    assert [path.stem for path in find(tmp_path)] == [str(number) for number in range(2_100)]
+    assert [path.stem for path in find_runs(tmp_path)] == [str(number) for number in range(2_100)]
     assert find_latest(tmp_path) == tmp_path / "2099.wink"
 
 
@@ -402,17 +402,17 @@ def test_paths_are_told_apart(tmp_path: Path) -> None:
         archive.writestr("manifest.json", "{}")
     (tmp_path / "empty").mkdir()
 
-    assert sniff(bundle) and sniff(bundle.parent)
-    assert sniff(DATA / "snapshots.jsonl") and sniff(DATA / "later.zip")
-    assert not sniff(DATA / "logs.jsonl")
-    assert not sniff(other)
-    assert not sniff(tmp_path / "empty") and not sniff(tmp_path / "nothing")
-    assert list(find(bundle.parent)) == [bundle]
+    assert is_readable(bundle) and is_readable(bundle.parent)
+    assert is_readable(DATA / "snapshots.jsonl") and is_readable(DATA / "later.zip")
+    assert not is_readable(DATA / "logs.jsonl")
+    assert not is_readable(other)
+    assert not is_readable(tmp_path / "empty") and not is_readable(tmp_path / "nothing")
+    assert list(find_runs(bundle.parent)) == [bundle]
 
 
 def test_a_bundle_that_is_right_has_no_problems(tmp_path: Path) -> None:
-    assert check(make_bundle().export(tmp_path / "x.wink")) == []
-    assert check(DATA / "later.zip") == []
+    assert validate_run(make_bundle().export(tmp_path / "x.wink")) == []
+    assert validate_run(DATA / "later.zip") == []
 
 
 def test_check_names_each_entry_that_is_wrong(tmp_path: Path) -> None:
@@ -420,7 +420,7 @@ def test_check_names_each_entry_that_is_wrong(tmp_path: Path) -> None:
         tmp_path / "x.wink"
     )
 
-    assert [(problem.rule, problem.place) for problem in check(path)] == [
+    assert [(problem.rule, problem.place) for problem in validate_run(path)] == [
         ("snapshot-invalid", "snapshot 0"),
         ("snapshot-invalid", "snapshot 0"),
         ("log-malformed", "log entry 1"),

@@ -13,19 +13,19 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from wink_samples import BUNDLE, DATA, make_bundle, members_of
 
-from vestige.clock import SYSTEM
+from vestige._runtime.clock import SYSTEM
 from vestige.debug import DebugBundle
-from vestige.formats.wink.entries import parse_log, render_log
+from vestige.formats.wink.jsonl_entries import parse_log, render_log
 from vestige.formats.wink.log_records import attributes_of, entry_of, our_level, to_ns
-from vestige.formats.wink.names import safe_path
+from vestige.formats.wink.member_names import safe_path
 from vestige.home import Home
-from vestige.record.redact import Redactor
+from vestige.record.redaction.redactor import Redactor
 from vestige.record.run import Run
 from vestige.recorder import Recorder
-from vestige.store.base import RetentionPolicy
-from vestige.store.sqlite import SqliteStore
+from vestige.store.protocol import RetentionPolicy
+from vestige.store.sqlite.sqlite_store import SqliteStore
 from vestige.transfer import export_run, import_path
-from vestige.transfer.opening import open_path
+from vestige.transfer.open_source import open_path
 
 REDACTOR = Redactor()
 SCALARS = (
@@ -156,7 +156,7 @@ def test_a_log_entry_is_the_same_after_it_was_attributes(
 def test_a_stored_path_is_safe_and_stays(path: str) -> None:
     stored = safe_path(path)
 
-    from vestige.formats.wink.names import find_fault
+    from vestige.formats.wink.member_names import find_fault
 
     assert find_fault(f"files/{stored}") is None
     assert safe_path(stored) == stored
@@ -224,7 +224,7 @@ def test_a_recorded_run_comes_back_as_it_was(recorded: Home, tmp_path: Path) -> 
 
 
 def _any() -> Any:
-    from vestige.store.base import RunFilter
+    from vestige.store.protocol import RunFilter
 
     return RunFilter(limit=1)
 
@@ -378,9 +378,9 @@ def test_the_records_of_a_run_and_a_capture_beside_it_are_one_run(
     recorded: Home, tmp_path: Path
 ) -> None:
     """A builder's bundle: its own state and logs, and the records of the run that it watched."""
-    from vestige.formats.base import RunToWrite
-    from vestige.formats.wink.archive import write_bundle
-    from vestige.formats.wink.records import RecordParts
+    from vestige.formats.protocol import RunToWrite
+    from vestige.formats.wink.run_records import RecordParts
+    from vestige.formats.wink.write import write_bundle
 
     with open_path(recorded) as debugger:
         run = debugger.store.load_run(debugger.store.list_runs(_any())[0].id)

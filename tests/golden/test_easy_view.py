@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 
 from conftest import Golden, load
-from vestige.clock import FakeClock
+from vestige._runtime.clock import FakeClock
 from vestige.home import Home
-from vestige.query import show
-from vestige.query.timeline import Line, timeline
+from vestige.query.views import show
+from vestige.query.views.timeline import Line, timeline
 from vestige.record.run import Run
 from vestige.recorder import Recorder
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from vestige.journal.reader import read_lines
 from vestige.limits import BATCH_BYTES, LINE_MAX
-from vestige.record.line import parse_lines
+from vestige.record.codec import parse_lines
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from conftest import RunProgram
 from vestige.home import Home
 from vestige.journal.spill import write_spill
 from vestige.limits import BODY_INLINE_MAX, BODY_MAX, MIB
-from vestige.record.line import parse_lines
+from vestige.record.codec import parse_lines
 from vestige.record.types import BodyInfo, SpanOpen
 
 

@@ -13,11 +13,11 @@ import pytest
 
 import vestige
 from conftest import SmallDisk
-from vestige import locks
+from vestige._runtime import file_locks
 from vestige.home import Home
 from vestige.journal.writer import JournalWriter
 from vestige.limits import KIB
-from vestige.record.line import parse_lines
+from vestige.record.codec import parse_lines
 from vestige.record.types import Log
 
 LINE = b'{"n":1}\n'
@@ -117,10 +117,10 @@ def test_rotation_keeps_the_descriptor_and_lets_the_old_file_go(home: Home) -> N
     assert journal._fd == descriptor
     assert not os.get_inheritable(descriptor)
     assert (first.read_bytes(), second.read_bytes()) == (LINE * 3, LINE)
-    assert not locks.is_held(first)
-    assert locks.is_held(second)
+    assert not file_locks.is_held(first)
+    assert file_locks.is_held(second)
     journal.close()
-    assert not locks.is_held(second)
+    assert not file_locks.is_held(second)
 
 
 def test_a_file_is_locked_before_it_can_be_seen(home: Home) -> None:
@@ -133,7 +133,7 @@ def test_a_file_is_locked_before_it_can_be_seen(home: Home) -> None:
             newest = home.journal_files()[-1:]
             seen_free.extend(
                 path for _, generation, path in newest
-                if not locks.is_held(path) and generation == home.journal_files()[-1][1]
+                if not file_locks.is_held(path) and generation == home.journal_files()[-1][1]
             )  # fmt: skip
 
     journal = JournalWriter(home, WRITER, rotate_bytes=1)
@@ -326,4 +326,4 @@ def test_a_journal_whose_thread_cannot_start_is_closed_all_the_same(
     journal.close()
 
     assert path.read_bytes() == b"{}\n"
-    assert not locks.is_held(path)
+    assert not file_locks.is_held(path)

@@ -13,18 +13,18 @@ import sqlite3
 
 from click.testing import CliRunner
 
-from vestige import locks
-from vestige.clock import FakeClock
+from vestige._runtime import file_locks
+from vestige._runtime.clock import FakeClock
+from vestige.cli.main import cli
 from vestige.collector.loop import hold
-from vestige.doors.cli.main import cli
 from vestige.home import Home
 from vestige.journal.reader import read_lines
-from vestige.query.show import render_line
-from vestige.query.timeline import timeline
-from vestige.record.line import parse_lines
+from vestige.query.views.show import render_line
+from vestige.query.views.timeline import timeline
+from vestige.record.codec import parse_lines
 from vestige.record.types import SpanClose, SpanOpen
 from vestige.recorder import Recorder
-from vestige.store.sqlite import SqliteStore
+from vestige.store.sqlite.sqlite_store import SqliteStore
 
 
 def test_one_record_goes_from_a_line_of_code_to_a_line_on_the_screen(home: Home) -> None:
@@ -40,7 +40,7 @@ def test_one_record_goes_from_a_line_of_code_to_a_line_on_the_screen(home: Home)
 
     # 2. JOURNAL (journal/writer.py). The call has returned, so the record is in a file: one line,
     #    written with one os.write. From here on no `kill -9` can take it back. The secret never
-    #    got here: record/redact.py masked it on the way out.
+    #    got here: record/redaction/redactor.py masked it on the way out.
     ((writer, generation, path),) = home.journal_files()
     data, offset = read_lines(path, 0)
     records, malformed = parse_lines(data)
@@ -66,9 +66,9 @@ def test_one_record_goes_from_a_line_of_code_to_a_line_on_the_screen(home: Home)
     }
     assert path.stat().st_mode & 0o777 == 0o600
 
-    # 3. The lock on the file (locks.py) says that its writer lives: a reader will take in
+    # 3. The lock on the file (_runtime/file_locks.py) says that its writer lives: a reader will take in
     #    what is there and leave the file, and will not call the open span interrupted.
-    assert locks.is_held(path)
+    assert file_locks.is_held(path)
 
     # 4. COLLECTOR (collector/loop.py, take.py). Any reading command becomes the collector for a
     #    moment. One tick: complete lines in, rows and offset in one transaction.
@@ -81,7 +81,7 @@ def test_one_record_goes_from_a_line_of_code_to_a_line_on_the_screen(home: Home)
     assert reached == offset
     assert path.exists()
 
-    # 5. STORE (store/ingest.py, store/bodies.py). The span is one row, still open; its body is
+    # 5. STORE (store/sqlite/ingest/batch_ingest.py, store/sqlite/bodies/body_store.py). The span is one row, still open; its body is
     #    elsewhere, by reference, stored once however often it is sent.
     with SqliteStore.open(home.store, readonly=True) as store:
         loaded = store.load_run(run.run_id)
@@ -93,7 +93,7 @@ def test_one_record_goes_from_a_line_of_code_to_a_line_on_the_screen(home: Home)
     assert found.attributes["tool_call_id"] == "call_7"
     assert body == b'{"q": "refund"}'
 
-    # 6. QUERY (query/timeline.py). A pure function turns the run into lines; the call is in flight.
+    # 6. QUERY (query/views/timeline.py). A pure function turns the run into lines; the call is in flight.
     line = next(line for line in timeline(loaded) if line.id == found.short_id)
 
     assert line.text.startswith("tool search (open) (in 15B) tool_call_id=call_7")
@@ -139,7 +139,7 @@ def test_the_same_record_when_the_agent_dies_on_the_way(home: Home) -> None:
     recorder.close()
     path.write_bytes(evidence)
 
-    # Whoever looks next takes in what is there, finds nobody alive, and stamps (collector/crash.py).
+    # Whoever looks next takes in what is there, finds nobody alive, and stamps (collector/crash_detection.py).
     shown = CliRunner().invoke(cli, ["show", "--home", str(home.root)]).stdout
 
     assert "triage: interrupted" in shown

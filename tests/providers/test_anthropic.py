@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from vestige.providers.read import parse_request, parse_response
-from vestige.providers.shapes import Request, ToolCall, ToolResult, Usage
+from vestige.providers.models import Request, ToolCall, ToolResult, Usage
+from vestige.providers.parsing import parse_request, parse_response
 
 MARK = {"cache_control": {"type": "ephemeral"}}
 TOOL = {

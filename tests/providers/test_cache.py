@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vestige.providers.cache import (
+from vestige.providers.models import Request
+from vestige.providers.parsing import parse_request
+from vestige.providers.prompt_cache import (
     PrefixChange,
     cache_ttl_s,
     explain_change,
     fingerprint,
     first_difference,
 )
-from vestige.providers.read import parse_request
-from vestige.providers.shapes import Request
 
 MARK = {"cache_control": {"type": "ephemeral"}}
 TOOLS = [

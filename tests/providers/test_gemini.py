@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from vestige.providers.read import parse_request, parse_response
-from vestige.providers.shapes import Request, ToolCall, Usage
+from vestige.providers.models import Request, ToolCall, Usage
+from vestige.providers.parsing import parse_request, parse_response
 
 ASK = {"role": "user", "parts": [{"text": "Warm?"}]}
 CALL = {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {"city": "Bern"}}}]}

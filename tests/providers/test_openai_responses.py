@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from vestige.providers.read import parse_request, parse_response
-from vestige.providers.shapes import Request, ToolCall, Usage
+from vestige.providers.models import Request, ToolCall, Usage
+from vestige.providers.parsing import parse_request, parse_response
 
 ASK = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Warm?"}]}
 THINK = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Hm."}]}

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
+from vestige.providers.models import Usage
 from vestige.providers.prices import price
-from vestige.providers.shapes import Usage
 
 MILLION = Usage(input_tokens=1_000_000, output_tokens=0)
 SOME = Usage(input_tokens=1000, output_tokens=100)

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from vestige.limits import MIB
-from vestige.providers.cache import cache_ttl_s, explain_change, fingerprint
-from vestige.providers.read import parse_request, parse_response
+from vestige.providers.parsing import parse_request, parse_response
+from vestige.providers.prompt_cache import cache_ttl_s, explain_change, fingerprint
 
 KEYS = st.sampled_from(
     (

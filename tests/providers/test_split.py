@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from vestige.limits import PIECE_MIN, PIECES_MAX
-from vestige.providers.split import TEXT_MIN, _Cutter, find_cuts, split
+from vestige.providers.message_split import TEXT_MIN, _Cutter, find_cuts, split
 
 Request = dict[str, Any] | list[Any]
 TOOLS = [{"type": "function", "name": f"tool_{n}", "description": "d" * 200} for n in range(10)]

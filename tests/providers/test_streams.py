@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from vestige.limits import MIB
-from vestige.providers.params import read_options
-from vestige.providers.read import parse_request, parse_response
-from vestige.providers.streams import find_first, has_ended, thin
+from vestige.providers.parsing import parse_request, parse_response
+from vestige.providers.request_options import read_options
+from vestige.providers.stream_timing import drop_deltas, find_first, has_ended
 
 
 def events(*data: Any) -> list[bytes]:
@@ -128,7 +128,7 @@ def test_a_thin_stream_tells_all_but_its_text(newline: str) -> None:
         b"data: [DONE]\n\n",
     ]
     body = b"".join(parts).replace(b"\n", newline.encode())
-    whole, told = parse_response(body), parse_response(thin(body))
+    whole, told = parse_response(body), parse_response(drop_deltas(body))
 
     assert whole is not None and told is not None
     assert (told.model, told.finish_reason, told.usage, told.calls) == (
@@ -143,7 +143,7 @@ def test_a_thin_stream_tells_nothing_twice(words_after: int, newline: str) -> No
     call = {"functionCall": {"name": "search", "args": {"q": "x"}}}
     parts = [*[part(text="word")] * 200, part(**call), *[part(text="word")] * words_after]
     body = b"".join(events(*parts)).replace(b"\n", newline.encode())
-    kept = thin(body)
+    kept = drop_deltas(body)
     told = parse_response(kept)
 
     assert told is not None
@@ -157,12 +157,12 @@ def test_a_thin_stream_keeps_the_last_of_what_every_event_tells() -> None:
     counted = [{**part, "usageMetadata": {"candidatesTokenCount": n}} for n in range(500)]
     last = {"candidates": [{"finishReason": "STOP"}], "modelVersion": "g"}
     body = b"".join(events(*counted, *[last] * 4))
-    whole, told = parse_response(body), parse_response(thin(body))
+    whole, told = parse_response(body), parse_response(drop_deltas(body))
 
     assert whole is not None and told is not None
     assert (told.usage, told.finish_reason, told.model) == (whole.usage, "stop", "g")
     assert whole.usage.output_tokens == 499
-    assert len(thin(body)) < len(body) / 50
+    assert len(drop_deltas(body)) < len(body) / 50
 
 
 def test_options_are_read_without_the_messages() -> None:

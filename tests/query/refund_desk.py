@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from vestige.clock import FakeClock
+from vestige._runtime.clock import FakeClock
 from vestige.collector.loop import catch_up
 from vestige.emit.span import Span
 from vestige.home import Home

@@ -13,9 +13,9 @@ from vestige.collector.loop import catch_up
 from vestige.errors import UsageError, VestigeError
 from vestige.home import Home
 from vestige.query.budget import count_tokens
-from vestige.query.compare import CompareAnswer, compare_answer
-from vestige.store.base import RunFilter
-from vestige.store.sqlite import SqliteStore
+from vestige.query.diff.compare_groups import CompareAnswer, compare_answer
+from vestige.store.protocol import RunFilter
+from vestige.store.sqlite.sqlite_store import SqliteStore
 
 
 def record(home: Home, bad: int = 2, good: int = 3, junk: int = 0) -> None:
@@ -108,7 +108,7 @@ def test_a_filter_takes_the_newest_runs_and_says_that_there_are_more(
 ) -> None:
     """A group is bounded, however many runs there are."""
     record(home, bad=3, good=2)
-    monkeypatch.setattr("vestige.query.compare.RUNS_MAX", 2)
+    monkeypatch.setattr("vestige.query.diff.compare_groups.RUNS_MAX", 2)
     with vestige.open(home.root) as debugger:
         newest = [run.id for run in debugger.list("name:bad").runs][:2]
         answer = debugger.compare(["name:bad"], ["name:good"])

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 import vestige
-from vestige.formats.openwop.spending import total
+from vestige.formats.openwop.cost_metrics import total
 from vestige.home import Home
+from vestige.providers.models import Usage
 from vestige.providers.prices import price
-from vestige.providers.shapes import Usage
-from vestige.query.costs import Cost, span_costs
 from vestige.query.debugger import Debugger
+from vestige.query.stats.costs import Cost, span_costs
 from vestige.record.types import SpanClose, SpanOpen
 from vestige.recorder import Recorder
-from vestige.store.sqlite import SqliteStore
+from vestige.store.sqlite.sqlite_store import SqliteStore
 from vestige.transfer import run_to_write
 
 TOKENS = {"input_tokens": 1_000_000, "output_tokens": 1_000_000}

@@ -18,15 +18,15 @@ from vestige import Recorder
 from vestige.collector.loop import catch_up
 from vestige.errors import NotFoundError, UsageError
 from vestige.home import Home
-from vestige.query import align as align_module
-from vestige.query.align import align, find_changes
 from vestige.query.budget import count_tokens
-from vestige.query.diff import DiffAnswer, diff_answer
-from vestige.query.diff_bodies import diff_bodies
-from vestige.query.diff_words import check_rules, find_parting, normalise
+from vestige.query.diff import sequence_alignment as align_module
+from vestige.query.diff.body_diff import diff_bodies
+from vestige.query.diff.diff_answer import DiffAnswer, diff_answer
+from vestige.query.diff.sequence_alignment import align, find_changes
+from vestige.query.diff.word_diff import check_rules, find_parting, normalise
 from vestige.record.run import Run, RunInfo, SpanInfo
-from vestige.store.base import RunFilter
-from vestige.store.sqlite import SqliteStore
+from vestige.store.protocol import RunFilter
+from vestige.store.sqlite.sqlite_store import SqliteStore
 
 CALLS = itertools.count(10)
 SMALL = st.lists(st.sampled_from("abc"), max_size=9)

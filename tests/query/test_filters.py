@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 
 import vestige
 from conftest import load
-from vestige.clock import FakeClock
+from vestige._runtime.clock import FakeClock
 from vestige.errors import UsageError
 from vestige.home import Home
 from vestige.query.debugger import Debugger
-from vestige.query.filters import KEYS, parse_filter
+from vestige.query.search.filters import KEYS, parse_filter
 from vestige.record.types import Log
 from vestige.recorder import Recorder
-from vestige.store import run_terms
-from vestige.store.base import Term
-from vestige.store.sqlite import SqliteStore
+from vestige.store.protocol import Term
+from vestige.store.sqlite.read import filter_sql
+from vestige.store.sqlite.sqlite_store import SqliteStore
 
 NOW = 1_800_000_000 * 10**9
 
@@ -76,7 +76,7 @@ def test_any_text_is_terms_or_a_usage_error(text: str) -> None:
     except UsageError as refused:
         assert "\n" not in str(refused)
     else:
-        assert all(run_terms.condition(term) for term in terms if term.key != "cost")
+        assert all(filter_sql.condition(term) for term in terms if term.key != "cost")
 
 
 @given(st.lists(st.sampled_from([*(f"{key}:" for key in KEYS), *KEYS, ">", "<=", "=", '"', "-", " ", "1", "x", "\\"]), max_size=30))  # fmt: skip
@@ -222,7 +222,7 @@ def test_a_look_into_runs_stops_after_so_many_and_says_so(
 ) -> None:
     """Pages that may be empty; put together they are all that there is."""
     whole = [run.short_id for run in many.list("tool:search", limit=1000).runs]
-    monkeypatch.setattr(run_terms, "RUNS_LOOKED_AT_MAX", 4)
+    monkeypatch.setattr(filter_sql, "RUNS_LOOKED_AT_MAX", 4)
     first = many.list("tool:search")
     pages: list[str] = []
     after: str | None = None
@@ -241,7 +241,7 @@ def test_a_look_into_runs_stops_after_so_many_and_says_so(
 def test_the_rows_of_long_runs_bound_a_look_too(
     many: Debugger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_terms, "ROWS_LOOKED_AT_MAX", 10)
+    monkeypatch.setattr(filter_sql, "ROWS_LOOKED_AT_MAX", 10)
 
     answer = many.list("web_search")
 

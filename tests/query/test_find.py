@@ -8,14 +8,14 @@ import pytest
 
 import vestige
 from conftest import load
-from vestige.clock import FakeClock
+from vestige._runtime.clock import FakeClock
 from vestige.errors import AmbiguousIdError, NotFoundError, UsageError
 from vestige.home import Home
 from vestige.query.debugger import Debugger
-from vestige.query.find import resolve
+from vestige.query.ids.resolve import resolve
 from vestige.recorder import Recorder
-from vestige.store.base import RetentionPolicy
-from vestige.store.sqlite import SqliteStore
+from vestige.store.protocol import RetentionPolicy
+from vestige.store.sqlite.sqlite_store import SqliteStore
 
 
 @pytest.fixture
@@ -162,8 +162,8 @@ def test_a_search_in_a_large_store_stops_at_a_bound_and_goes_on_from_its_cursor(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Bounded by what was looked at, not by time: the pages together hold every hit, once."""
-    monkeypatch.setattr("vestige.store.search.SEARCH_ROWS_MAX", 300)
-    monkeypatch.setattr("vestige.store.search._ROWS_A_STEP", 100)
+    monkeypatch.setattr("vestige.store.sqlite.read.search.SEARCH_ROWS_MAX", 300)
+    monkeypatch.setattr("vestige.store.sqlite.read.search._ROWS_A_STEP", 100)
     with Recorder(home, last_words=False) as recorder, recorder.run("agent") as run:
         for number in range(1000):
             word = "needle" if number % 250 == 7 else "hay"
@@ -220,7 +220,7 @@ def test_an_expression_that_would_take_for_ever_is_ended(
         run.child("search", type="tool", body="a" * 60 + "b").end(body=b"a\xff needle")
     with vestige.open(home.root) as debugger:
         with monkeypatch.context() as soon:
-            soon.setattr("vestige.store.apart.EXPRESSION_S", 2.0)
+            soon.setattr("vestige.store.sqlite.read.isolated_query.EXPRESSION_S", 2.0)
             with pytest.raises(UsageError, match="takes longer than 2 s"):
                 debugger.grep("(a+)+$", regex=True)
         with pytest.raises(UsageError, match="no cursor of this search"):

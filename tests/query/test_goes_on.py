@@ -9,13 +9,13 @@ import pytest
 
 import vestige
 from conftest import load
-from vestige import clock
+from vestige._runtime import clock
 from vestige.home import Home
 from vestige.query.debugger import Debugger
 from vestige.record.types import AnyRecord, SpanOpen
 from vestige.recorder import Recorder
 from vestige.settings import parse_duration
-from vestige.store.sqlite import SqliteStore
+from vestige.store.sqlite.sqlite_store import SqliteStore
 
 WRITER = "5f0c9a1e77b2c4d0"
 RUN = "3d1957bd-0000-4000-8000-000000000001"

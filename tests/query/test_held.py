@@ -9,10 +9,10 @@ import pytest
 
 from vestige.collector.loop import catch_up
 from vestige.home import Home
-from vestige.query import held
+from vestige.query import body_cache
 from vestige.query.evidence import Evidence
 from vestige.recorder import Recorder
-from vestige.store.sqlite import SqliteStore
+from vestige.store.sqlite.sqlite_store import SqliteStore
 
 
 @contextmanager
@@ -52,8 +52,8 @@ def test_few_statements_read_many_bodies_and_none_reads_too_much(
 ) -> None:
     """How much is read at once is bounded in number and in bytes; a body that is gone is asked
     for once."""
-    monkeypatch.setattr(held, "AHEAD_BYTES_MAX", 20_000)
-    monkeypatch.setattr(held, "AHEAD_MAX", 64)
+    monkeypatch.setattr(body_cache, "AHEAD_BYTES_MAX", 20_000)
+    monkeypatch.setattr(body_cache, "AHEAD_MAX", 64)
     with _recorded(home, [f"{number} " * 100 for number in range(1000)]) as (store, run_id):
         asked: list[Sequence[int]] = []
 
@@ -74,8 +74,8 @@ def test_few_statements_read_many_bodies_and_none_reads_too_much(
 
 def test_texts_that_are_held_are_bounded(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """Older ones are let go and read again: the answer is the same."""
-    monkeypatch.setattr(held, "BODIES_HELD_MAX", 5_000)
-    monkeypatch.setattr(held, "AHEAD_BYTES_MAX", 3_000)
+    monkeypatch.setattr(body_cache, "BODIES_HELD_MAX", 5_000)
+    monkeypatch.setattr(body_cache, "AHEAD_BYTES_MAX", 3_000)
     with _recorded(home, [f"{number} " * 200 for number in range(40)]) as (store, run_id):
         evidence = Evidence(store.load_run(run_id), store.read_body, read_bodies=store.read_bodies)
 

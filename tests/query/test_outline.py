@@ -14,12 +14,12 @@ from vestige.collector.loop import catch_up
 from vestige.errors import UsageError
 from vestige.home import Home
 from vestige.query.debugger import Debugger
-from vestige.query.outline import outline_answer
-from vestige.query.shape import draw_shape
+from vestige.query.views.outline import outline_answer
+from vestige.query.views.tree_summary import draw_shape
 from vestige.record.types import Link, SpanClose, SpanOpen
 from vestige.recorder import Recorder
-from vestige.store.outlines import OPEN_MAX, Cursor, parse_cursor
-from vestige.store.sqlite import SqliteStore
+from vestige.store.sqlite.read.outline_rows import OPEN_MAX, Cursor, parse_cursor
+from vestige.store.sqlite.sqlite_store import SqliteStore
 
 Row = dict[str, Any]
 

@@ -21,11 +21,11 @@ from vestige import Recorder
 from vestige.collector.loop import catch_up
 from vestige.errors import NotFoundError, UsageError
 from vestige.home import Home
-from vestige.query.reproduce import FORMATS, reproduce
-from vestige.record.mask import mask
+from vestige.query.reproduce.request import FORMATS, reproduce
+from vestige.record.redaction.masking import mask
 from vestige.record.run import BodyRef, Run, SpanInfo
-from vestige.store.base import RunFilter
-from vestige.store.sqlite import SqliteStore
+from vestige.store.protocol import RunFilter
+from vestige.store.sqlite.sqlite_store import SqliteStore
 
 # Put together here, so that nothing that looks like a key stands in the repository.
 KEY = "sk-" + "proj4f9a81c77e20b35d6cQv"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import vestige
-from vestige.clock import monotonic
+from vestige._runtime.clock import monotonic
 from vestige.errors import UsageError, VestigeError
 from vestige.home import Home
 from vestige.query.debugger import Debugger
@@ -77,8 +77,8 @@ def test_whatever_is_not_reading_is_refused(debugger: Debugger, query: str) -> N
 )
 def test_a_bomb_ends_soon(debugger: Debugger, query: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the clock, or by the size of a value; with words that say so."""
-    monkeypatch.setattr("vestige.store.ask.SECONDS_MAX", 0.3)
-    monkeypatch.setattr("vestige.store.apart.START_S", 2.0)
+    monkeypatch.setattr("vestige.store.sqlite.read.sql_sandbox.SECONDS_MAX", 0.3)
+    monkeypatch.setattr("vestige.store.sqlite.read.isolated_query.START_S", 2.0)
     started = monotonic()
 
     with pytest.raises(UsageError, match="sql: "):

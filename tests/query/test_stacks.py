@@ -11,8 +11,13 @@ from hypothesis import strategies as st
 from conftest import RunProgram
 from vestige import Recorder
 from vestige.home import Home
-from vestige.query.dumps import say_dump, say_threads
-from vestige.query.stacks import FRAMES_SHOWN, read_frames, say_frames, say_place
+from vestige.query.failures.faulthandler_dump import format_dump, format_threads
+from vestige.query.failures.traceback_parsing import (
+    FRAMES_SHOWN,
+    format_frames,
+    format_location,
+    read_frames,
+)
 from vestige.transfer import open_path
 
 FOREIGN = (
@@ -49,17 +54,17 @@ Current thread 0x00007f3 (most recent call first):
 
 def test_our_own_frames_are_no_program_s() -> None:
     """Wherever Vestige is installed: what called from there is the program."""
-    assert say_place(RECORDED) == say_place(FOREIGN)
+    assert format_location(RECORDED) == format_location(FOREIGN)
 
 
 def test_of_a_dump_each_thread_is_told_but_the_journal_s() -> None:
     """The innermost first; where it stood is the program's own line."""
-    assert say_threads(DUMP) == "agent.py:8 in one; agent.py:14 in <module>"
-    assert say_dump(DUMP) == [
+    assert format_threads(DUMP) == "agent.py:8 in one; agent.py:14 in <module>"
+    assert format_dump(DUMP) == [
         "thread at agent.py:8 in one < threading.py:975 in run",
         "thread at threading.py:1132 in _wait_for_tstate_lock < agent.py:14 in <module>",
     ]
-    assert (say_threads(""), say_dump("no dump")) == ("", [])
+    assert (format_threads(""), format_dump("no dump")) == ("", [])
 
 
 def failing(depth: int) -> str:
@@ -84,12 +89,12 @@ def test_the_frames_are_python_s_own() -> None:
 
     assert [frame.function for frame in frames] == ["failing", "dig", "again", "dig"]
     assert frames[-1].code == 'raise KeyError("index")'
-    assert str(frames[-1]) == say_place(failing(1))
+    assert str(frames[-1]) == format_location(failing(1))
     assert str(frames[-1]) == f"test_stacks.py:{frames[-1].line} in dig"
 
 
 def test_of_a_library_s_error_the_program_s_line_is_told_too() -> None:
-    assert say_place(FOREIGN) == "shop/client.py:4 in ask, called from agent.py:17 in main"
+    assert format_location(FOREIGN) == "shop/client.py:4 in ask, called from agent.py:17 in main"
 
 
 POOLS = """
@@ -115,7 +120,7 @@ def test_what_a_worker_of_a_pool_raised_is_told_with_the_worker_s_line(
     stack = run_program(POOLS, pool).stderr
 
     assert "RemoteTraceback" in stack
-    assert say_place(stack) == "program.py:6 in work"
+    assert format_location(stack) == "program.py:6 in work"
     assert read_frames(stack)[0].function == "<module>"
 
 
@@ -135,7 +140,7 @@ def test_of_chained_exceptions_the_last_counts() -> None:
 
 
 def test_a_deep_stack_is_told_from_its_inner_end() -> None:
-    told = say_frames(failing(40))
+    told = format_frames(failing(40))
 
     assert len(told) == FRAMES_SHOWN + 1
     assert told[0] == "… 77 frames outside"
@@ -145,7 +150,7 @@ def test_a_deep_stack_is_told_from_its_inner_end() -> None:
 @given(st.text("File \"/a.py, line 3in\n ^|+'", max_size=300))
 def test_any_text_is_read(text: str) -> None:
     assert len(read_frames(text)) <= text.count("File")
-    assert all(map(str, say_frames(text)))
+    assert all(map(str, format_frames(text)))
 
 
 def test_a_long_text_made_to_hurt_is_read_in_linear_time() -> None:

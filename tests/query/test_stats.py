@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 
 from vestige import Recorder
-from vestige.clock import SYSTEM
+from vestige._runtime.clock import SYSTEM
 from vestige.collector.loop import catch_up
 from vestige.errors import UsageError
 from vestige.home import Home
 from vestige.query.budget import count_tokens
-from vestige.query.costs import money, price_of
-from vestige.query.ranking import SUGGESTIONS_MAX, Ranking, Standing, rank
-from vestige.query.stats import stats_answer
-from vestige.query.trends import trends_answer
-from vestige.store.reports import BY, ModelSum, Sum
-from vestige.store.sqlite import SqliteStore
+from vestige.query.stats.cost_ranking import SUGGESTIONS_MAX, CostRow, Ranking, rank
+from vestige.query.stats.costs import money, price_of
+from vestige.query.stats.stats_answer import stats_answer
+from vestige.query.stats.trends import trends_answer
+from vestige.store.sqlite.read.reports import BY, ModelSum, Sum
+from vestige.store.sqlite.sqlite_store import SqliteStore
 
 
 def tool(name: str, description: str = "") -> dict[str, Any]:
@@ -233,7 +233,7 @@ def test_a_cut_answer_since_a_day_does_not_name_a_command_that_asks_for_more(hom
 
 def test_no_day_has_no_bar() -> None:
     """A sum without calls (only tokens of that day) still has a row."""
-    from vestige.query.stats import StatsAnswer
+    from vestige.query.stats.stats_answer import StatsAnswer
 
     answer = StatsAnswer("day", [Sum("2026-01-01"), Sum("2026-01-02", 8), Sum("2026-01-03", 4)], [], None, "2026-01-01", None)  # fmt: skip
 
@@ -241,7 +241,7 @@ def test_no_day_has_no_bar() -> None:
 
 
 def test_more_hypotheses_than_are_shown_are_counted() -> None:
-    unused = [Standing(f"tool{n}", size_bytes=10, seen=1) for n in range(SUGGESTIONS_MAX + 2)]
+    unused = [CostRow(f"tool{n}", size_bytes=10, seen=1) for n in range(SUGGESTIONS_MAX + 2)]
 
     lines = Ranking(runs=1, turns=1, requests=1, tools=unused).lines()
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from vestige.collector.loop import catch_up
-from vestige.emit.null import NULL_LOGGER
+from vestige.emit.no_op import NULL_LOGGER
 from vestige.home import Home
-from vestige.query.surfaces import (
+from vestige.query.views.debug_surfaces import (
     Surface,
     SurfaceAnswer,
     parse_surface,
@@ -22,8 +22,8 @@ from vestige.query.surfaces import (
     surfaces_of,
 )
 from vestige.recorder import Recorder
-from vestige.store.base import RunFilter
-from vestige.store.sqlite import SqliteStore
+from vestige.store.protocol import RunFilter
+from vestige.store.sqlite.sqlite_store import SqliteStore
 from vestige.testing import FakeRecorder
 
 HINT = "An invoice that is sent twice has two deliver spans."

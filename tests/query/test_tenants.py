@@ -16,18 +16,18 @@ from typing import Any
 
 import pytest
 
-from vestige.clock import FakeClock
-from vestige.doors.verbs import TOOLS, ask, check_arguments
+from vestige._runtime.clock import FakeClock
 from vestige.errors import NotFoundError, UsageError, VestigeError
 from vestige.home import Home, get_home
-from vestige.query.check import _evidence
 from vestige.query.debugger import Debugger
-from vestige.record.line import parse_lines
+from vestige.query.failures.check import _evidence
+from vestige.query.tool_table import TOOLS, ask, check_arguments
+from vestige.record.codec import parse_lines
 from vestige.record.note import Note
 from vestige.record.types import AnyRecord, Link, SpanUpdate
 from vestige.recorder import Recorder
-from vestige.store import tenancy
-from vestige.store.sqlite import SqliteStore
+from vestige.store.sqlite import tenant_views
+from vestige.store.sqlite.sqlite_store import SqliteStore
 from vestige.transfer import open_tenant
 
 SHARED = json.dumps(
@@ -397,4 +397,4 @@ def test_every_table_is_somebodys(planted: tuple[Home, dict[str, Planted]]) -> N
             "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'"
         ).fetchall()
 
-    assert {row[0] for row in rows} == tenancy.TABLES.keys() | tenancy.HIDDEN
+    assert {row[0] for row in rows} == tenant_views.TABLES.keys() | tenant_views.HIDDEN

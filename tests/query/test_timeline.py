@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vestige.query.show import header, list_data, show_data, stamps
-from vestige.query.timeline import Line, timeline
+from vestige.query.views.show import header, list_data, show_data, stamps
+from vestige.query.views.timeline import Line, timeline
 from vestige.record.run import BodyRef, LogInfo, Run, RunInfo, SpanInfo
 
 MS = 10**6

@@ -11,11 +11,11 @@ import vestige
 from conftest import RunProgram
 from vestige.home import Home
 from vestige.limits import LIST_CHECKED_ROWS
-from vestige.query.check import CheckResult, in_chains
-from vestige.query.tops import tops_of
+from vestige.query.failures.check import CheckResult, in_chains
+from vestige.query.failures.top_findings import find_top_findings
 from vestige.record.finding import Finding, Severity
 from vestige.recorder import Recorder
-from vestige.store.sqlite import SqliteStore
+from vestige.store.sqlite.sqlite_store import SqliteStore
 
 VESTIGE_RUN = (sys.executable, "-m", "vestige", "run", "--", sys.executable)
 
@@ -69,7 +69,7 @@ def test_no_time_left_means_not_looked_at(failed: Home) -> None:
     """What a list may take is bounded, whatever there is to examine."""
     with vestige.open(failed.root) as debugger:
         runs = debugger.list().runs
-        tops = tops_of(debugger.store, runs, debugger._examine, seconds=0.0)
+        tops = find_top_findings(debugger.store, runs, debugger._examine, seconds=0.0)
 
     assert tops.findings == {}
     assert tops.unseen == [run.id for run in runs]

@@ -11,7 +11,7 @@ from refund_desk import answer, ask, record_desk
 
 import vestige
 from conftest import Golden
-from vestige.clock import FakeClock
+from vestige._runtime.clock import FakeClock
 from vestige.collector.loop import catch_up
 from vestige.errors import UsageError
 from vestige.home import Home

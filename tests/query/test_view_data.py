@@ -13,12 +13,12 @@ import pytest
 from refund_desk import START_NS, TOOLS, answer, ask, record_desk
 
 import vestige
-from vestige.clock import FakeClock
+from vestige._runtime.clock import FakeClock
 from vestige.collector.loop import catch_up
 from vestige.errors import NotFoundError, UsageError
 from vestige.home import Home
 from vestige.query.debugger import Debugger
-from vestige.query.trends import trends_answer
+from vestige.query.stats.trends import trends_answer
 from vestige.recorder import Recorder
 
 BUNDLE = Path(__file__).parent.parent / "data" / "wink" / "later.zip"

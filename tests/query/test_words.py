@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vestige.query import words
-from vestige.query.layout import columns
+from vestige.query import formatting
+from vestige.query.text_layout import columns
 from vestige.record.types import Scalar
 
 MS, S = 10**6, 10**9
@@ -24,7 +24,7 @@ MS, S = 10**6, 10**9
 )  # fmt: skip
 def test_durations_are_short(ns: int | None, shown: str) -> None:
     """Two or three digits and a unit."""
-    assert words.duration(ns) == shown
+    assert formatting.duration(ns) == shown
 
 
 @pytest.mark.parametrize(
@@ -33,29 +33,29 @@ def test_durations_are_short(ns: int | None, shown: str) -> None:
 )  # fmt: skip
 def test_sizes_are_short(count: int, shown: str) -> None:
     """Without a jump at the units' borders."""
-    assert words.size(count) == shown
+    assert formatting.size(count) == shown
 
 
 def test_times_are_iso_utc_with_milliseconds() -> None:
     """Exact: no float on the way."""
-    assert words.timestamp(1_763_229_905_123_999_999) == "2025-11-15T18:05:05.123Z"
-    assert words.timestamp(0) == "1970-01-01T00:00:00.000Z"
-    assert words.timestamp(None) is None
+    assert formatting.timestamp(1_763_229_905_123_999_999) == "2025-11-15T18:05:05.123Z"
+    assert formatting.timestamp(0) == "1970-01-01T00:00:00.000Z"
+    assert formatting.timestamp(None) is None
 
 
 def test_ages_are_told_in_their_largest_unit() -> None:
     """And never negative: clocks differ."""
     now = 10**18
 
-    assert words.ago(now - 12 * S, now) == "12s ago"
-    assert words.ago(now - 3 * 86_400 * S, now) == "3d ago"
-    assert words.ago(now + S, now) == "0s ago"
+    assert formatting.relative_time(now - 12 * S, now) == "12s ago"
+    assert formatting.relative_time(now - 3 * 86_400 * S, now) == "3d ago"
+    assert formatting.relative_time(now + S, now) == "0s ago"
 
 
 @given(st.text(), st.integers(1, 80))
 def test_any_text_stays_on_one_line_and_commands_no_terminal(text: str, length_max: int) -> None:
     """No control, escape, bidi or line-breaking character comes through, and the length is bounded."""
-    shown = words.one_line(text, length_max)
+    shown = formatting.single_line(text, length_max)
 
     assert len(shown.splitlines()) <= 1
     assert not [char for char in shown if unicodedata.category(char) == "Cc"]
@@ -67,9 +67,9 @@ def test_any_text_stays_on_one_line_and_commands_no_terminal(text: str, length_m
 
 def test_newlines_are_shown_and_long_text_is_cut() -> None:
     """One sees that there was more."""
-    assert words.one_line("a\nb", 10) == "a⏎b"
-    assert words.one_line("\x1b[31mred\x1b[0m", 20) == "[31mred [0m"
-    assert words.one_line("x" * 50, 10) == "x" * 9 + "…"
+    assert formatting.single_line("a\nb", 10) == "a⏎b"
+    assert formatting.single_line("\x1b[31mred\x1b[0m", 20) == "[31mred [0m"
+    assert formatting.single_line("x" * 50, 10) == "x" * 9 + "…"
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_newlines_are_shown_and_long_text_is_cut() -> None:
 )  # fmt: skip
 def test_values_are_what_they_are(value: Scalar, shown: str) -> None:
     """1 is not true, and 0 is not false."""
-    assert words.value(value, 20) == shown
+    assert formatting.value(value, 20) == shown
 
 
 def test_columns_stand_under_each_other_whatever_the_script() -> None:

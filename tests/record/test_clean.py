@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from vestige.limits import BATCH_BYTES, LINE_MAX
-from vestige.record.clean import clean_record, shrink_record
-from vestige.record.line import encode, parse_line
+from vestige.record.codec import encode, parse_line
+from vestige.record.sanitize import clean_record, shrink_record
 from vestige.record.types import VERSION, Link, Log, SpanClose, SpanOpen
 from vestige.testing import FakeRecorder
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from conftest import SmallDisk
-from vestige.record.compiled import FILES_MAX, database
-from vestige.record.redact import Redactor
-from vestige.record.scan import Scanner, all_traces
+from vestige.record.redaction.redactor import Redactor
+from vestige.record.redaction.scanner_cache import FILES_MAX, database
+from vestige.record.redaction.secret_scanner import Scanner, all_traces
 
 hyperscan = pytest.importorskip("hyperscan")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from vestige.record.gaps import GAP, NUMBER, with_gaps
-from vestige.record.line import encode, parse_line
+from vestige.record.codec import encode, parse_line
+from vestige.record.line_template import GAP, NUMBER, with_gaps
 from vestige.record.types import SpanOpen
 
 

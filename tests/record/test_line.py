@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vestige.limits import LINE_MAX
-from vestige.record.line import BadLineError, encode, parse_line, parse_lines, render_line
+from vestige.record.codec import BadLineError, encode, parse_line, parse_lines, render_line
 from vestige.record.types import (
     VERSION,
     BodyInfo,

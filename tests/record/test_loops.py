@@ -1,4 +1,4 @@
-"""Loops as they happen: record/loops.py."""
+"""Loops as they happen: record/loop_detector.py."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vestige.record.loops import Loop, LoopDetector
+from vestige.record.loop_detector import Loop, LoopDetector
 
 
 def told(detector: LoopDetector, steps: str) -> list[tuple[int, str, int]]:

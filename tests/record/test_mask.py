@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vestige.record.mask import MARK, KeyRule, is_secret_key, mask
+from vestige.record.redaction.masking import MARK, KeyRule, is_secret_key, mask
 
 SECRET_KEYS = (
     "api_key apiKey x-api-key apikey APIKey API_KEY OPENAI_API_KEY authorization Authorization "

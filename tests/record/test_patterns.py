@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vestige.record.mask import MARK
-from vestige.record.patterns import is_placeholder
-from vestige.record.redact import Redactor
+from vestige.record.redaction.masking import MARK
+from vestige.record.redaction.redactor import Redactor
+from vestige.record.redaction.secret_patterns import is_placeholder
 
 REDACTOR = Redactor()
 FILL = "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8s9T0"

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from test_patterns import PEM, SHAPES
 
 from vestige.limits import BODY_CHUNK, SECRET_LENGTH_MAX
-from vestige.record.line import encode, parse_line, render_line
-from vestige.record.mask import MARK
-from vestige.record.redact import Redactor
-from vestige.record.scan import ENGINES
+from vestige.record.codec import encode, parse_line, render_line
+from vestige.record.redaction.masking import MARK
+from vestige.record.redaction.redactor import Redactor
+from vestige.record.redaction.secret_scanner import ENGINES
 from vestige.record.types import BodyInfo, KnownRecord, Link, Log, SpanClose, SpanOpen
 from vestige.recorder import Recorder
 

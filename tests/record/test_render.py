@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vestige.limits import BODY_CHUNK, MIB
-from vestige.record.body import LongBody, body_form
-from vestige.record.render import json_steps, json_text
+from vestige.record.body_encoding import LongBody, body_form
+from vestige.record.json_render import json_steps, json_text
 
 JSON = st.recursive(
     st.none()
@@ -62,7 +62,7 @@ def test_a_dataclass_is_its_fields() -> None:
 
 def test_an_object_that_expands_without_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     """Thirty lists, each twice in the next, are a billion values: it stops at the bound."""
-    monkeypatch.setattr("vestige.record.render.BODY_NODES_MAX", 100_000)
+    monkeypatch.setattr("vestige.record.json_render.BODY_NODES_MAX", 100_000)
     value: list[Any] = []
     for _ in range(30):
         value = [value, value]

@@ -11,8 +11,15 @@ import pytest
 from test_patterns import PEM, SHAPES
 
 from vestige.errors import UsageError
-from vestige.record.line import encode
-from vestige.record.scan import APART_MAX, ENGINES, Scanner, all_traces, hints, make_scanner
+from vestige.record.codec import encode
+from vestige.record.redaction.secret_scanner import (
+    APART_MAX,
+    ENGINES,
+    Scanner,
+    all_traces,
+    hints,
+    make_scanner,
+)
 from vestige.record.types import BodyInfo, Log
 
 
@@ -132,8 +139,8 @@ def test_an_unknown_engine_is_a_usage_error() -> None:
 
 def test_no_engine_is_imported_before_a_scanner_is_made() -> None:
     code = (
-        "import sys, vestige.record.redact;"
-        "print([m for m in ('hyperscan', 'ahocorasick_rs', 'vestige.record.patterns') if m in sys.modules])"
+        "import sys, vestige.record.redaction.redactor;"
+        "print([m for m in ('hyperscan', 'ahocorasick_rs', 'vestige.record.redaction.secret_patterns') if m in sys.modules])"
     )
 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

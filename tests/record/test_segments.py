@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from vestige.record.segments import (
+from vestige.record.prompt_segments import (
     SEGMENTS_MAX,
     Segment,
     make_assembly,

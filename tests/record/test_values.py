@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from vestige.limits import ATTRIBUTE_VALUE_MAX, ATTRIBUTES_MAX, NAME_MAX
-from vestige.record.render import json_text
+from vestige.record.coercion import clean_attributes, clean_text, flat, safe_str
+from vestige.record.json_render import json_text
 from vestige.record.types import SpanOpen
-from vestige.record.values import clean_attributes, clean_text, flat, safe_str
 from vestige.testing import FakeRecorder
 
 
@@ -129,7 +129,7 @@ def clean_key(key: Any) -> str:
     ],
 )
 def test_each_odd_value_has_its_form(value: Any, form: Any) -> None:
-    """The table in record/values.py."""
+    """The table in record/coercion.py."""
     assert flat(value) == form
     assert type(flat(value)) is type(form)
 

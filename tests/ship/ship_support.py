@@ -9,12 +9,12 @@ import sys
 from pathlib import Path
 
 from conftest import WAIT_S, free_port
-from vestige.access import Keys
-from vestige.collector.sending import Answer, Link
+from vestige.fleet.api_keys import Keys
+from vestige.fleet.client.ship_client import ServerReply, ShipClient
 from vestige.home import Home
 from vestige.record.run import Run
-from vestige.store.base import RunFilter
-from vestige.store.sqlite import SqliteStore
+from vestige.store.protocol import RunFilter
+from vestige.store.sqlite.sqlite_store import SqliteStore
 
 
 class Serving:
@@ -53,8 +53,8 @@ class Serving:
             self.process.communicate(timeout=WAIT_S)
             self.process = None
 
-    def post(self, packed: bytes, key: str) -> Answer:
-        link = Link(self.url, key)
+    def post(self, packed: bytes, key: str) -> ServerReply:
+        link = ShipClient(self.url, key)
         try:
             return link.send(packed)
         finally:

@@ -18,14 +18,14 @@ from typing import Any
 import pytest
 from ship_support import Serving
 
-from vestige.formats.otlp.names import run_of
+from vestige.formats.otlp.constants import run_of
 from vestige.home import Home
 from vestige.record.run import Run
 from vestige.recorder import Recorder
-from vestige.store.base import RunFilter
-from vestige.store.sqlite import SqliteStore
+from vestige.store.protocol import RunFilter
+from vestige.store.sqlite.sqlite_store import SqliteStore
 from vestige.transfer import export_run
-from vestige.transfer.opening import open_path
+from vestige.transfer.open_source import open_path
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 SECRET = "sk-proj-" + "q9Zr7Lk2" * 8
@@ -354,8 +354,8 @@ def test_a_protobuf_answer_says_what_was_not_taken(serving: Serving) -> None:
 WITHOUT = """
 import asyncio, sys
 sys.path.insert(0, sys.argv[1])
-from vestige.doors.http.answers import Refusal
-from vestige.doors.http.otlp import _taking
+from vestige.server.responses import Refusal
+from vestige.server.routes.otlp import _taking
 from starlette.requests import Request
 
 async def main():

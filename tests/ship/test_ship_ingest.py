@@ -17,14 +17,14 @@ import pytest
 from ship_support import Serving
 
 from conftest import WAIT_S
-from vestige.collector.intake import Intake
-from vestige.collector.packing import pack
-from vestige.doors.http.ingest import Rates
-from vestige.doors.http.serving import make_server, serve
+from vestige.fleet.compression import pack
+from vestige.fleet.server.ingest_process import Intake
 from vestige.home import Home
 from vestige.limits import INGEST_BURST, PARCEL_PACKED_MAX
-from vestige.record.line import render_line
+from vestige.record.codec import render_line
 from vestige.record.types import Log
+from vestige.server.routes.ingest import Rates
+from vestige.server.run_server import make_server, serve
 
 RUN = "3d1957bd-0000-4000-8000-{:012d}"
 
@@ -162,7 +162,7 @@ def test_a_key_that_sends_too_often_is_told_when_to_come_again(
 ) -> None:
     """429 with Retry-After, for that key alone."""
     # Few in a second: a client on a slow machine sends too often, too.
-    monkeypatch.setattr("vestige.doors.http.ingest.INGEST_REQUESTS_S", 1.0)
+    monkeypatch.setattr("vestige.server.routes.ingest.INGEST_REQUESTS_S", 1.0)
     server = Serving(tmp_path / "home")
     key, other = server.key(), server.key()
     with serving_here(server):

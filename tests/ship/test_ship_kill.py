@@ -12,10 +12,10 @@ import psutil
 import pytest
 from ship_support import Serving, ship, start_ship
 
-from vestige.collector.packing import pack
+from vestige.fleet.compression import pack
 from vestige.home import Home
 from vestige.limits import BODY_INLINE_MAX
-from vestige.record.line import render_line
+from vestige.record.codec import render_line
 from vestige.record.types import Log
 
 KILLS = 6
@@ -94,7 +94,7 @@ def kill_writer(server: Serving) -> None:
     """The process beside the server that writes what comes in, if it has started."""
     assert server.process is not None
     for child in psutil.Process(server.process.pid).children():
-        if "vestige.collector.intake" in child.cmdline():
+        if "vestige.fleet.server.ingest_process" in child.cmdline():
             child.kill()
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from ship_support import Serving
 
-from vestige.collector.packing import pack
-from vestige.record.line import render_line
+from vestige.fleet.compression import pack
+from vestige.record.codec import render_line
 from vestige.record.types import SpanClose, SpanOpen
 
 READERS = 200

@@ -16,14 +16,14 @@ import pytest
 from ship_support import Serving, runs_in, ship, start_ship
 
 from conftest import run_in
-from vestige.access import Keys
-from vestige.collector.gather import Gathering
 from vestige.collector.loop import catch_up
 from vestige.collector.outbox import bound_outbox, is_shipped, read_lost
-from vestige.collector.sending import Answer, Link
-from vestige.collector.ship import hold_ship, stop_shipping
-from vestige.collector.shipped import Shipped, write_shipped
 from vestige.errors import ShipError
+from vestige.fleet.api_keys import Keys
+from vestige.fleet.client.ship import hold_ship, stop_shipping
+from vestige.fleet.client.ship_client import ServerReply, ShipClient
+from vestige.fleet.client.ship_reader import ShipReader
+from vestige.fleet.client.ship_state import Shipped, write_shipped
 from vestige.home import Home
 from vestige.limits import PARCEL_BYTES, SHIP_PAUSE_S, SHIP_TRIES
 from vestige.recorder import Recorder
@@ -183,7 +183,7 @@ def test_stop_forgets_what_waits(shared: Serving, home: Home) -> None:
 def test_stop_is_refused_while_somebody_ships(shared: Serving, home: Home) -> None:
     """Who sends writes down what was sent: the home would be a shipped one again."""
     record(home)
-    link = Link(shared.url, shared.key())
+    link = ShipClient(shared.url, shared.key())
     with hold_ship(home, link, print) as held:
         assert held is not None
         with pytest.raises(ShipError, match="end it first"):
@@ -383,7 +383,7 @@ def test_once_gives_up_on_a_server_that_is_not_there_and_loses_nothing(home: Hom
         return True
 
     with (
-        hold_ship(home, Link("http://127.0.0.1:1", "vstg_key"), said.append) as held,
+        hold_ship(home, ShipClient("http://127.0.0.1:1", "vstg_key"), said.append) as held,
         pytest.raises(ShipError, match="Nothing is lost"),
     ):
         assert held is not None
@@ -412,7 +412,7 @@ def test_a_connection_that_the_server_closed_meanwhile_is_no_failure() -> None:
 
         server = threading.Thread(target=answer_one_each)
         server.start()
-        link = Link(f"http://127.0.0.1:{listening.getsockname()[1]}", "key")
+        link = ShipClient(f"http://127.0.0.1:{listening.getsockname()[1]}", "key")
 
         statuses = [link.send(b"one").status, link.send(b"two").status]
         server.join()
@@ -427,7 +427,7 @@ def test_a_ship_that_is_told_to_stop_ends_after_the_parcel_under_way(
     """However much waits: offsets are kept, and the next one goes on from there."""
     record(home)
     record(home)
-    link = Link(shared.url, shared.key())
+    link = ShipClient(shared.url, shared.key())
 
     with hold_ship(home, link, print) as held:
         assert held is not None
@@ -460,24 +460,24 @@ def test_what_is_too_large_for_something_on_the_way_is_sent_in_smaller_parcels(
     assert run.spans[1].input is not None and run.spans[1].input.id is None
 
 
-class Narrow(Link):
+class Narrow(ShipClient):
     """With something between that lets through 600 bytes."""
 
-    def send(self, packed: bytes) -> Answer:
+    def send(self, packed: bytes) -> ServerReply:
         if len(packed) > 600:
-            return Answer(413, {}, None)
+            return ServerReply(413, {}, None)
         return super().send(packed)
 
 
-class Measured(Link):
+class Measured(ShipClient):
     """With something between that lets through so many bytes, and counts what it lets through."""
 
     bytes_max = 600
     passed = 0
 
-    def send(self, packed: bytes) -> Answer:
+    def send(self, packed: bytes) -> ServerReply:
         if len(packed) > self.bytes_max:
-            return Answer(413, {}, None)
+            return ServerReply(413, {}, None)
         self.passed += 1
         return super().send(packed)
 
@@ -507,7 +507,7 @@ def test_the_ends_of_many_writers_are_gathered_up_to_the_bound(home: Home) -> No
     for writer in shipped.writers:
         home.fault_file(writer).write_text("x" * 200_000)
 
-    parcels = list(Gathering(home, shipped).parcels())
+    parcels = list(ShipReader(home, shipped).parcels())
 
     assert [writer for one in parcels for writer in one.ends] == shipped.writers
     assert max(len(one.data) for one in parcels) <= PARCEL_BYTES

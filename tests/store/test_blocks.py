@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vestige.record.types import BodyInfo, KnownRecord, Link, Log, SpanClose, SpanOpen
-from vestige.store.blocks import FoundSpans, WholeSpan, decode_spans, find_blocks
-from vestige.store.sheets import TINY_MAX
+from vestige.store.span_batches import CompleteSpan, SpanBatchBuilder, decode_spans, find_blocks
+from vestige.store.sqlite.bodies.packed_bodies import TINY_MAX
 
 RUN, OTHER_RUN = "3d1957bd-0000-4000-8000-000000000001", "3d1957bd-0000-4000-8000-000000000002"
 WRITER = "5f0c9a1e77b2c4d0"
@@ -31,7 +31,7 @@ def line(seq: int) -> Log:
     return Log(1, WRITER, seq, seq, RUN, "agent", "info", "said")
 
 
-def only(records: list[KnownRecord]) -> FoundSpans:
+def only(records: list[KnownRecord]) -> SpanBatchBuilder:
     ((some, found),) = find_blocks(records)
     assert found is not None and list(some) == records
     return found
@@ -60,7 +60,7 @@ def test_a_span_has_what_both_of_its_records_say() -> None:
 
     assert (found.writer, found.run_id) == (WRITER, RUN)
     assert found.spans == [
-        WholeSpan(
+        CompleteSpan(
             7, 107, "a", "root", "agent", "tool", "search", {"n": 1, "who": "close"}, "error", 5,
             None, None,
         )

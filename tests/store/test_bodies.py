@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from vestige.errors import NotFoundError, StoreError
 from vestige.limits import KIB, MIB
-from vestige.store import schema
-from vestige.store.bodies import PIECE_MAX, ROWS, Bodies
-from vestige.store.body_reader import hash_of
-from vestige.store.body_writer import ASKED_AT_ONCE
-from vestige.store.compress import RAW, ZSTD, compress, decompress
-from vestige.store.sheets import TINY_MAX
+from vestige.store.sqlite import schema
+from vestige.store.sqlite.bodies.body_reader import hash_of
+from vestige.store.sqlite.bodies.body_store import PIECE_MAX, ROWS, Bodies
+from vestige.store.sqlite.bodies.body_writer import ASKED_AT_ONCE
+from vestige.store.sqlite.bodies.compression import RAW, ZSTD, compress, decompress
+from vestige.store.sqlite.bodies.packed_bodies import TINY_MAX
 
 NOW_NS = 1_763_229_905_123_456_789
 

@@ -15,12 +15,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from vestige.record.line import parse_line
+from vestige.record.codec import parse_line
 from vestige.record.types import AnyRecord, Link, Log, SpanClose, SpanOpen, SpanUpdate, Unknown
-from vestige.store.base import CheckResult
-from vestige.store.blocks import SpanBlock, find_blocks
-from vestige.store.ingest import Ingest
-from vestige.store.sqlite import SqliteStore
+from vestige.store.protocol import CheckResult
+from vestige.store.span_batches import SpanBatch, find_blocks
+from vestige.store.sqlite.ingest.batch_ingest import Ingest
+from vestige.store.sqlite.sqlite_store import SqliteStore
 
 T0 = 1_763_229_905_000_000_000
 RUN = "3d1957bd-0000-4000-8000-000000000001"
@@ -193,15 +193,15 @@ def call(seq: int, span_id: str, status: str = "ok", **more: Any) -> list[AnyRec
     ]
 
 
-def pieces_of(records: Sequence[AnyRecord]) -> list[Sequence[AnyRecord] | SpanBlock]:
-    pieces: list[Sequence[AnyRecord] | SpanBlock] = []
+def pieces_of(records: Sequence[AnyRecord]) -> list[Sequence[AnyRecord] | SpanBatch]:
+    pieces: list[Sequence[AnyRecord] | SpanBatch] = []
     for some, found in find_blocks(
         [record for record in records if not isinstance(record, Unknown)]
     ):
         if found is None:
             pieces.append(some)
         else:
-            pieces.append(SpanBlock(found.writer, found.run_id, found.spans, found.make_sheets()))
+            pieces.append(SpanBatch(found.writer, found.run_id, found.spans, found.make_sheets()))
     return pieces
 
 

@@ -14,7 +14,7 @@ import vestige
 from vestige.home import Home
 from vestige.record.types import AnyRecord
 from vestige.recorder import Recorder
-from vestige.store.sqlite import SqliteStore
+from vestige.store.sqlite.sqlite_store import SqliteStore
 
 TOKENS = {"input_tokens": 100, "output_tokens": 20, "cache_read_tokens": 30}
 OUTER = {"input_tokens": 101, "output_tokens": 21}

@@ -11,8 +11,8 @@ from vestige.errors import NotFoundError, UsageError
 from vestige.limits import NAME_MAX, NOTE_MAX
 from vestige.record.note import Note
 from vestige.record.types import SpanClose, SpanOpen
-from vestige.store.base import RetentionPolicy
-from vestige.store.sqlite import SqliteStore
+from vestige.store.protocol import RetentionPolicy
+from vestige.store.sqlite.sqlite_store import SqliteStore
 
 RUN = "3d1957bd-0000-4000-8000-000000000001"
 T0 = 1_763_229_905_000_000_000
@@ -76,7 +76,7 @@ def test_a_note_is_bounded_and_of_plain_text(store: SqliteStore) -> None:
 def test_one_run_has_so_many_notes_at_most(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("vestige.store.notes.NOTES_MAX", 3)
+    monkeypatch.setattr("vestige.store.sqlite.notes.NOTES_MAX", 3)
     for number in range(3):
         store.add_note(note(str(number)))
 

@@ -10,8 +10,8 @@ import pytest
 
 from vestige.errors import NotFoundError
 from vestige.record.types import AnyRecord, Log, SpanClose, SpanOpen, Unknown
-from vestige.store.base import Pruned, RetentionPolicy, RunFilter
-from vestige.store.sqlite import SqliteStore
+from vestige.store.protocol import Pruned, RetentionPolicy, RunFilter
+from vestige.store.sqlite.sqlite_store import SqliteStore
 
 DAY_NS = 86_400 * 10**9
 NOW_NS = 1_000 * DAY_NS

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vestige.store import rollups
-from vestige.store.rollups import OTHER, Rollups, bucket, bucket_upper_ns, quantile_ns
-from vestige.store.sqlite import SqliteStore
+from vestige.store.sqlite.ingest import rollups
+from vestige.store.sqlite.ingest.rollups import OTHER, Rollups, bucket, bucket_upper_ns, quantile_ns
+from vestige.store.sqlite.sqlite_store import SqliteStore
 
 DAY_NS = 86_400 * 10**9
 

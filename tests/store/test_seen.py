@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vestige.store.seen import SeenSet
+from vestige.store.sqlite.ingest.seq_ranges import SeqRanges
 
 NUMBERS = st.lists(st.integers(1, 60), max_size=120)
 
@@ -13,7 +13,7 @@ NUMBERS = st.lists(st.integers(1, 60), max_size=120)
 @given(NUMBERS)
 def test_ranges_behave_as_a_plain_set(numbers: list[int]) -> None:
     """`add` says whether a number is new; `last`, `missing` and `in` agree with a set."""
-    seen, plain = SeenSet(), set[int]()
+    seen, plain = SeqRanges(), set[int]()
 
     for number in numbers:
         assert seen.add(number) == (number not in plain)
@@ -27,11 +27,11 @@ def test_ranges_behave_as_a_plain_set(numbers: list[int]) -> None:
 @given(NUMBERS)
 def test_a_set_survives_being_written_and_read(numbers: list[int]) -> None:
     """What one batch has seen, the next one knows."""
-    seen = SeenSet()
+    seen = SeqRanges()
     for number in numbers:
         seen.add(number)
 
-    again = SeenSet.parse(seen.render())
+    again = SeqRanges.parse(seen.render())
 
     assert not any(again.add(number) for number in numbers)
     assert again.render() == seen.render()
@@ -39,7 +39,7 @@ def test_a_set_survives_being_written_and_read(numbers: list[int]) -> None:
 
 def test_a_healthy_writer_takes_one_range_however_much_it_wrote() -> None:
     """The row of a writer must not grow with its records."""
-    seen = SeenSet()
+    seen = SeqRanges()
     for number in range(1, 100_001):
         seen.add(number)
 

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from vestige.errors import NotFoundError, StoreError
 from vestige.record.types import AnyRecord, Log, SpanClose, SpanOpen
-from vestige.store import schema
-from vestige.store.base import RetentionPolicy, Searched, Wanted
-from vestige.store.bodies import Bodies
-from vestige.store.sheets import SHEET_BYTES, TEXTS_MAX, TINY_MAX
-from vestige.store.sqlite import SqliteStore
+from vestige.store.protocol import RetentionPolicy, Searched, SearchQuery
+from vestige.store.sqlite import schema
+from vestige.store.sqlite.bodies.body_store import Bodies
+from vestige.store.sqlite.bodies.packed_bodies import SHEET_BYTES, TEXTS_MAX, TINY_MAX
+from vestige.store.sqlite.sqlite_store import SqliteStore
 
 DAY_NS = 86_400 * 10**9
 NOW_NS = 1_000 * DAY_NS
@@ -262,7 +262,7 @@ def test_a_long_body_from_long_ago_makes_nobody_look_at_all_sheets_since(
 
 
 def look(store: SqliteStore, text: str, run: str | None = None, after: str | None = None, limit: int = 10) -> Searched:  # fmt: skip
-    wanted = Wanted(re.compile(re.escape(text)), (text,), False, run, ("bodies",))
+    wanted = SearchQuery(re.compile(re.escape(text)), (text,), False, run, ("bodies",))
     return store.search(wanted, after, limit)
 
 

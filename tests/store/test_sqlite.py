@@ -13,9 +13,9 @@ import pytest
 
 from vestige.errors import NotFoundError, StoreError
 from vestige.record.types import Log, SpanClose, SpanOpen
-from vestige.store import schema
-from vestige.store.base import Position, RunFilter
-from vestige.store.sqlite import SqliteStore
+from vestige.store.protocol import Position, RunFilter
+from vestige.store.sqlite import schema
+from vestige.store.sqlite.sqlite_store import SqliteStore
 
 RUN = "3d1957bd-0000-4000-8000-000000000001"
 WRITER = "5f0c9a1e77b2c4d0"

@@ -10,9 +10,9 @@ import pytest
 
 from vestige.errors import ForeignRunError, NotFoundError, UsageError
 from vestige.record.types import AnyRecord, Log, SpanClose, SpanOpen, Unknown
-from vestige.store import schema
-from vestige.store.base import Position, RetentionPolicy, RunFilter
-from vestige.store.sqlite import SqliteStore
+from vestige.store.protocol import Position, RetentionPolicy, RunFilter
+from vestige.store.sqlite import schema
+from vestige.store.sqlite.sqlite_store import SqliteStore
 
 T0 = 1_763_229_905_000_000_000
 DAY_NS = 86_400 * 10**9

@@ -15,7 +15,7 @@ from scene import SECOND_NS, hostile
 from scene import _answer as answer
 from scene import _result as result
 
-from vestige.clock import SYSTEM, FakeClock
+from vestige._runtime.clock import SYSTEM, FakeClock
 from vestige.collector.loop import catch_up
 from vestige.emit.span import Span
 from vestige.home import Home

@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from vestige.clock import SYSTEM, FakeClock
+from vestige._runtime.clock import SYSTEM, FakeClock
 from vestige.collector.loop import catch_up
 from vestige.home import Home
 from vestige.recorder import Recorder

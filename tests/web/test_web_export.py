@@ -16,8 +16,8 @@ from browsing import visit
 from playwright.sync_api import Browser, expect
 from scene import fill
 
-from vestige.doors.http.exporting import key_of
 from vestige.home import Home
+from vestige.server.html_export import key_of
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, expect
 from scene import fill
 
-from vestige.access import Keys
+from vestige.fleet.api_keys import Keys
 from vestige.home import Home
 
 pytestmark = pytest.mark.slow

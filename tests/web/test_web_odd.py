@@ -15,12 +15,12 @@ from browsing import Visit, served
 from playwright.sync_api import Browser, Page, Route, expect
 from scene import SECOND_NS, _answer
 
-from vestige.clock import SYSTEM, FakeClock
+from vestige._runtime.clock import SYSTEM, FakeClock
 from vestige.collector.loop import catch_up
 from vestige.home import Home
 from vestige.record.types import SpanClose, SpanOpen
 from vestige.recorder import Recorder
-from vestige.store.sqlite import SqliteStore
+from vestige.store.sqlite.sqlite_store import SqliteStore
 
 pytestmark = pytest.mark.slow
 

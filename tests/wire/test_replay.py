@@ -15,7 +15,7 @@ from wire_server import Reply, Seen, Server
 import vestige
 from conftest import run_in
 from vestige.home import Home
-from vestige.wire import edge
+from vestige.wire import dispatch
 from vestige.wire.replay import Answer, Line, Player, digest, read_report, target_of, write_script
 
 AGENT = """
@@ -123,7 +123,7 @@ def test_an_answer_with_very_long_headers_is_replayed(home: Home) -> None:
 
 def test_lines_are_served_in_order_and_once(tmp_path: Path) -> None:
     """Two equal requests get their two answers; a third finds nothing left."""
-    from vestige.wire.ask import Ask
+    from vestige.wire.outgoing_request import OutgoingRequest
 
     path = str(tmp_path / "script")
     body = b'{"a": 1}'
@@ -133,7 +133,7 @@ def test_lines_are_served_in_order_and_once(tmp_path: Path) -> None:
     ]
     write_script(path, lines)
     player = Player(path)
-    ask = Ask("POST", "https://h/v1/x?key=abc", "h", "/v1/x", [], body)
+    ask = OutgoingRequest("POST", "https://h/v1/x?key=abc", "h", "/v1/x", [], body)
     answers = [player.answer(ask, str) for _ in range(3)]
 
     assert [answer.body for answer in answers[:2]] == [b"0", b"1"]
@@ -157,11 +157,11 @@ def test_a_masked_body_matches_a_request_in_clear(home: Home, tmp_path: Path) ->
         answer = Answer(200, {"content-type": "application/json"}, call.response)
         line = Line("s", "POST", target_of(call["url"]), digest(call.request), answer)
         write_script(path, [line])
-        edge.player = Player(path)
+        dispatch.player = Player(path)
         try:
             again = httpx.post(f"{server.url}/v1/chat/completions", json=body)
         finally:
-            edge.player = None
+            dispatch.player = None
 
     assert secret.encode() not in call.request
     assert again.content == call.response

@@ -26,9 +26,9 @@ import vestige
 from conftest import RunProgram
 from vestige.home import Home
 from vestige.limits import BODY_CHUNK, BODY_MAX, MIB
-from vestige.store.sqlite import SqliteStore
-from vestige.wire.coding import decode
-from vestige.wire.tape import Tape
+from vestige.store.sqlite.sqlite_store import SqliteStore
+from vestige.wire.byte_buffer import ByteBuffer
+from vestige.wire.content_encoding import decode
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -105,7 +105,7 @@ def test_an_answer_of_200_mb_costs_the_bound_and_no_more(
 
 def test_a_stream_of_single_bytes_costs_its_bytes() -> None:
     """Chunks are joined as they come; times are kept for the first ones only."""
-    tape = Tape(kept_max=1000)
+    tape = ByteBuffer(kept_max=1000)
     for number in range(100_000):
         tape.add(b"x", number)
 

@@ -16,8 +16,8 @@ from wire_server import Reply, Server
 import vestige
 from vestige.collector.loop import catch_up
 from vestige.home import Home
-from vestige.store.base import RunFilter
-from vestige.store.sqlite import SqliteStore
+from vestige.store.protocol import RunFilter
+from vestige.store.sqlite.sqlite_store import SqliteStore
 
 KEY = "sk-test-4711471147114711"
 HELLO: Any = [{"role": "user", "content": "find x"}]

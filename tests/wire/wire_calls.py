@@ -8,8 +8,8 @@ from typing import Any
 from vestige.collector.loop import catch_up
 from vestige.home import Home
 from vestige.record.run import BodyRef, SpanInfo
-from vestige.store.base import RunFilter
-from vestige.store.sqlite import SqliteStore
+from vestige.store.protocol import RunFilter
+from vestige.store.sqlite.sqlite_store import SqliteStore
 
 
 @dataclass

@@ -16,7 +16,7 @@ Elsewhere: docs/guides/agentdbg.md says what differs, and why.
 from __future__ import annotations
 
 from vestige._version import __version__
-from vestige.agentdbg.recording import record_llm_call, record_state, record_tool_call
+from vestige.agentdbg.record_calls import record_llm_call, record_state, record_tool_call
 from vestige.agentdbg.tracing import has_active_run, trace, traced_run
 from vestige.errors import AgentDbgGuardrailExceeded, AgentDbgLoopAbort
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import msgspec
 
 from vestige.errors import AgentDbgGuardrailExceeded, AgentDbgLoopAbort
-from vestige.formats.agentdbg.events import Counts
+from vestige.formats.agentdbg.event_schema import Counts
 
 
 class Guardrails(msgspec.Struct, frozen=True):

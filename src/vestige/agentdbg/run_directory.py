@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import os
 
-from vestige import locks
+from vestige._runtime import file_locks
+from vestige._runtime.syscalls import make_folder, system
 from vestige.agentdbg.settings import warn_once
-from vestige.formats.agentdbg.events import EVENTS_FILE, RUN_FILE
+from vestige.formats.agentdbg.event_schema import EVENTS_FILE, RUN_FILE
 from vestige.journal.writer import OPEN_FLAGS, duplicate_high
-from vestige.system import make_folder, system
 
 
 class RunDirectory:
@@ -92,7 +92,7 @@ class RunDirectory:
         # run whose lock is free.
         fd = system.open(os.path.join(self.path, EVENTS_FILE), OPEN_FLAGS, 0o600)
         try:
-            locks.hold(fd)
+            file_locks.hold(fd)
             self._fd = duplicate_high(fd)
         finally:
             system.close(fd)

@@ -19,11 +19,11 @@ from typing import Any, ParamSpec, TypeVar, overload
 
 import msgspec
 
-from vestige.agentdbg import guardrails, runs
+from vestige.agentdbg import guardrails, run_lifecycle
 from vestige.agentdbg.guardrails import Guardrails
-from vestige.agentdbg.live import LiveRun
+from vestige.agentdbg.live_run import LiveRun
 from vestige.agentdbg.settings import read_settings, warn_once
-from vestige.emit import current
+from vestige.emit import context
 from vestige.emit.generators import Opened, recorded_async_generator, recorded_generator
 from vestige.emit.span import Span
 
@@ -31,7 +31,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Asked(msgspec.Struct, frozen=True):
+class TraceOptions(msgspec.Struct, frozen=True):
     """What a `trace` or `traced_run` was given."""
 
     name: str | None
@@ -42,15 +42,17 @@ class Asked(msgspec.Struct, frozen=True):
 class Scope:
     """One passage through a traced function or block: a run, or a step of the active one."""
 
-    def __init__(self, asked: Asked, function: Callable[..., Any] | None) -> None:
-        self._joined: LiveRun | None = runs.active()
+    def __init__(self, asked: TraceOptions, function: Callable[..., Any] | None) -> None:
+        self._joined: LiveRun | None = run_lifecycle.active()
         self._limits: Guardrails | None = None
         if self._joined is None:
             found = read_settings()
             limits = _over(found.guardrails, asked.limits)
-            self.span = runs.open_run(runs.run_name(asked.name, function), found, limits)
+            self.span = run_lifecycle.open_run(
+                run_lifecycle.run_name(asked.name, function), found, limits
+            )
             return
-        outer = current.SPAN.get()
+        outer = context.SPAN.get()
         assert outer is not None
         called = asked.name or getattr(function, "__qualname__", None) or "traced_run"
         self.span = outer.child(str(called).replace("<locals>.", ""))
@@ -61,7 +63,7 @@ class Scope:
     def end(self, error: BaseException | None = None, *, status: str | None = None) -> None:
         """Left, perhaps by `error`; `status` only says that a generator was closed early."""
         if self._joined is None:
-            runs.end_run(self.span, GeneratorExit() if status is not None else error)
+            run_lifecycle.end_run(self.span, GeneratorExit() if status is not None else error)
             return
         if self._limits is not None:
             self._joined.drop_limits(self._limits)
@@ -71,13 +73,13 @@ class Scope:
 class TracedRun:
     """A context manager, also async, also a decorator. Entered as often as one likes."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: TraceOptions) -> None:
         self._asked = asked
         self._entered: list[tuple[Scope, Token[Span | None]]] = []
 
     def __enter__(self) -> None:
         scope = Scope(self._asked, None)
-        self._entered.append((scope, current.SPAN.set(scope.span)))
+        self._entered.append((scope, context.SPAN.set(scope.span)))
 
     def __exit__(
         self,
@@ -86,12 +88,12 @@ class TracedRun:
         trace: TracebackType | None,
     ) -> None:
         scope, token = self._leave()
-        current.leave(token)
+        context.leave(token)
         scope.end(error)
 
     def _leave(self) -> tuple[Scope, Token[Span | None]]:
         """The passage that is left: threads and tasks that share this one leave it in any order."""
-        inside, entered = current.SPAN.get(), list(self._entered)
+        inside, entered = context.SPAN.get(), list(self._entered)
         found = next((one for one in reversed(entered) if one[0].span is inside), entered[-1])
         self._entered.remove(found)
         return found
@@ -127,7 +129,7 @@ def traced_run(
         stop_on_loop, stop_on_loop_min_repetitions, max_llm_calls, max_tool_calls, max_events,
         max_duration_s,
     )  # fmt: skip
-    return TracedRun(Asked(name, limits))
+    return TracedRun(TraceOptions(name, limits))
 
 
 @overload
@@ -165,14 +167,14 @@ def trace(
         max_duration_s,
     )  # fmt: skip
     if callable(f) or isinstance(f, (staticmethod, classmethod)):
-        return _traced(f, Asked(name, limits), f)
-    asked = Asked(f if isinstance(f, str) and f else name, limits)
+        return _traced(f, TraceOptions(name, limits), f)
+    asked = TraceOptions(f if isinstance(f, str) and f else name, limits)
     return lambda function: _traced(function, asked, function)
 
 
 def has_active_run() -> bool:
     """Whether what is recorded here belongs to a traced run."""
-    return runs.active() is not None
+    return run_lifecycle.active() is not None
 
 
 def _given(*values: Any) -> dict[str, Any]:
@@ -190,7 +192,7 @@ def _over(base: Guardrails, asked: dict[str, Any]) -> Guardrails:
     return limits
 
 
-def _traced(function: Any, asked: Asked, named_for: Callable[..., Any] | None) -> Any:
+def _traced(function: Any, asked: TraceOptions, named_for: Callable[..., Any] | None) -> Any:
     if isinstance(function, (staticmethod, classmethod)):
         inner = function.__func__
         return type(function)(_traced(inner, asked, inner if named_for else None))
@@ -225,11 +227,11 @@ class _Entered:
 
     __slots__ = ("_scope", "_token")
 
-    def __init__(self, asked: Asked, function: Callable[..., Any] | None) -> None:
+    def __init__(self, asked: TraceOptions, function: Callable[..., Any] | None) -> None:
         self._scope = Scope(asked, function)
 
     def __enter__(self) -> None:
-        self._token = current.SPAN.set(self._scope.span)
+        self._token = context.SPAN.set(self._scope.span)
 
     def __exit__(
         self,
@@ -237,5 +239,5 @@ class _Entered:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        current.leave(self._token)
+        context.leave(self._token)
         self._scope.end(error)

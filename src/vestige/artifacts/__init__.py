@@ -6,20 +6,20 @@
         with suite.case("pays by card") as case:
             case.check(2 + 2 == 4, "sums add up")
 
-Elsewhere: the format and its rules in formats/artifacts; pytest in doors/pytest_plugin.py.
+Elsewhere: the format and its rules in formats/artifacts; pytest in pytest_plugin/plugin.py.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from vestige._runtime.import_hooks import names_in
 from vestige.errors import InvalidSuiteError
-from vestige.lazy import names_in
 
 if TYPE_CHECKING:
-    from vestige.artifacts.github import write_step_summary
-    from vestige.artifacts.recovering import Recovered, recover
-    from vestige.artifacts.replaying import Replay
+    from vestige.artifacts.github_summary import write_step_summary
+    from vestige.artifacts.recover_suite import Recovered, recover
+    from vestige.artifacts.replay_command import Replay
     from vestige.artifacts.suite import Case, SuiteRecorder, SuiteWriter
 
 __all__ = [
@@ -38,11 +38,11 @@ __getattr__ = names_in(
     __name__,
     {
         "Case": "vestige.artifacts.suite",
-        "Recovered": "vestige.artifacts.recovering",
-        "Replay": "vestige.artifacts.replaying",
+        "Recovered": "vestige.artifacts.recover_suite",
+        "Replay": "vestige.artifacts.replay_command",
         "SuiteRecorder": "vestige.artifacts.suite",
         "SuiteWriter": "vestige.artifacts.suite",
-        "recover": "vestige.artifacts.recovering",
-        "write_step_summary": "vestige.artifacts.github",
+        "recover": "vestige.artifacts.recover_suite",
+        "write_step_summary": "vestige.artifacts.github_summary",
     },
 )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from vestige.artifacts.texts import MARKER, Texts, is_withheld
-from vestige.record.mask import MARK
+from vestige.artifacts.text_sanitizer import MARKER, TextSanitizer, is_withheld
+from vestige.record.redaction.masking import MARK
 
 _REPLAYED = frozenset(
     ("TZ", "LANG", "LANGUAGE", "SOURCE_DATE_EPOCH", "PYTEST_ADDOPTS", "PYTEST_PLUGINS", "CI")
@@ -13,7 +13,7 @@ _REPLAYED = frozenset(
 _REPLAYED_PREFIXES = ("LC_", "PYTHON", "E2E_", "HYPOTHESIS_")
 
 
-def redacted(environment: Mapping[str, str], texts: Texts) -> dict[str, str]:
+def redacted(environment: Mapping[str, str], texts: TextSanitizer) -> dict[str, str]:
     """Every variable; what its name or its value gives away is withheld."""
     found = {}
     for name, value in sorted(environment.items()):
@@ -23,7 +23,7 @@ def redacted(environment: Mapping[str, str], texts: Texts) -> dict[str, str]:
 
 
 def replayed(
-    environment: Mapping[str, str], texts: Texts, more: Sequence[str] = ()
+    environment: Mapping[str, str], texts: TextSanitizer, more: Sequence[str] = ()
 ) -> dict[str, str]:
     """What changes how tests behave, and `more` by name. Never a secret: a replay takes that
     from where it runs."""

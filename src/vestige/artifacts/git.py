@@ -6,8 +6,8 @@ import os
 import subprocess
 from pathlib import Path
 
-from vestige.formats.artifacts.types import Git
-from vestige.formats.artifacts.writing import NO_GIT
+from vestige.formats.artifacts.file_structs import Git
+from vestige.formats.artifacts.write import NO_GIT
 
 _TIMEOUT_S = 5.0
 """A huge work tree may take longer; then the suite does not wait."""

@@ -10,7 +10,7 @@ The one hard fact: what has happened is on disk. `case_start` is written before 
 a killed suite shows what was running, and `vestige recover` makes a valid bundle of it. At the
 end the bundle is validated; InvalidSuiteError if it breaks a rule.
 
-Elsewhere: the pytest plugin over this in doors/pytest_plugin.py.
+Elsewhere: the pytest plugin over this in pytest_plugin/plugin.py.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
+from vestige._runtime.clock import SYSTEM, Clock
+from vestige._runtime.gc_pause import pause_gc
 from vestige.artifacts.environment import redacted, replayed
-from vestige.artifacts.facts import Start, describe_runner, write_start
-from vestige.artifacts.finishing import failed_cases, finish
+from vestige.artifacts.finalize import failed_cases, finish
 from vestige.artifacts.git import read_git
-from vestige.artifacts.merging import WORKER_PREFIX, Merged, rebuild_trace, worker_files
-from vestige.artifacts.replaying import Replay
-from vestige.artifacts.texts import Texts, file_key, file_name
-from vestige.artifacts.trace import TraceWriter, json_of
-from vestige.calm import calm
-from vestige.clock import SYSTEM, Clock
+from vestige.artifacts.merge_traces import WORKER_PREFIX, Merged, rebuild_trace, worker_files
+from vestige.artifacts.replay_command import Replay
+from vestige.artifacts.suite_facts import Start, describe_runner, write_start
+from vestige.artifacts.text_sanitizer import TextSanitizer, file_key, file_name
+from vestige.artifacts.trace_writer import TraceWriter, json_of
 from vestige.errors import InvalidSuiteError, UsageError
-from vestige.formats.artifacts import layout
-from vestige.formats.artifacts.types import Counts
-from vestige.formats.artifacts.writing import read_cases
+from vestige.formats.artifacts import constants
+from vestige.formats.artifacts.file_structs import Counts
+from vestige.formats.artifacts.write import read_cases
 
 if TYPE_CHECKING:
-    from vestige.artifacts.attach import Attachments
-    from vestige.formats.artifacts.story import Told
+    from vestige.artifacts.attachments import Attachments
+    from vestige.formats.artifacts.trace_events import CaseResult
 
 Status = Literal["pass", "fail", "skip", "unknown"]
 _FOLDERS_TRIED = 1000
@@ -146,7 +146,7 @@ class Case:
 
     def screenshot(self, path: str | os.PathLike[str], name: str | None = None) -> str:
         """Copy a picture into the bundle; its path there."""
-        if not layout.is_screenshot(name or str(path)):
+        if not constants.is_screenshot(name or str(path)):
             raise UsageError(f"{name or path}: no name of a screenshot (expected .png, .jpg, .webp, .gif or .bmp).")  # fmt: skip
         return self.attach(path, name, exact=True)
 
@@ -214,14 +214,14 @@ class SuiteWriter:
         suite: str,
         timestamp: str,
         *,
-        trace: str = layout.TRACE,
-        texts: Texts | None = None,
+        trace: str = constants.TRACE,
+        texts: TextSanitizer | None = None,
         clock: Clock = SYSTEM,
     ) -> None:
         self.path = folder
         self.suite = suite
         self.timestamp = timestamp
-        self.texts = texts or Texts(os.environ)
+        self.texts = texts or TextSanitizer(os.environ)
         self.trace = TraceWriter(folder / trace, suite, timestamp, clock)
         self.told: list[Case] = []
         """The cases of this process, in the order in which they began."""
@@ -236,7 +236,7 @@ class SuiteWriter:
 
     @cached_property
     def attachments(self) -> Attachments:
-        from vestige.artifacts.attach import Attachments  # many suites have none
+        from vestige.artifacts.attachments import Attachments  # many suites have none
 
         return Attachments(self.path, self.texts)
 
@@ -268,7 +268,7 @@ class SuiteWriter:
 
     def log(self, name: str, content: str | bytes) -> str:
         """A log of the suite as a whole; its path in the bundle."""
-        name = name if layout.is_log(name) else f"{name}.log"
+        name = name if constants.is_log(name) else f"{name}.log"
         return self._told(self.attachments.write("logs", name, content))
 
     def _told(self, path: str) -> str:
@@ -301,11 +301,11 @@ class SuiteRecorder(SuiteWriter):
         environment: Mapping[str, str] | None = None,
         repro_env: Sequence[str] = (),
         run_id: str | None = None,
-        texts: Texts | None = None,
+        texts: TextSanitizer | None = None,
         clock: Clock = SYSTEM,
     ) -> None:
         variables = dict(os.environ if environment is None else environment)
-        texts = texts or Texts(variables)
+        texts = texts or TextSanitizer(variables)
         name = texts.message(suite)
         if not name:
             raise UsageError("suite: has no name.")
@@ -328,7 +328,7 @@ class SuiteRecorder(SuiteWriter):
         )
         write_start(folder, start)
         super().__init__(folder, name, timestamp, texts=texts, clock=clock)
-        self.cases: Sequence[Told] = []
+        self.cases: Sequence[CaseResult] = []
         """When the suite has ended: what became of each case."""
         self._finished = False
         more = {"run_id": run_id} if run_id else {}
@@ -346,7 +346,7 @@ class SuiteRecorder(SuiteWriter):
         if self._finished or not self.trace.is_own:
             return self.path
         self._finished = True
-        with calm():
+        with pause_gc():
             self._finish(notes)
         if self.trace.lost:
             raise InvalidSuiteError(f"{self.path}: {self.trace.lost} events could not be written ({self.trace.why_lost}).", [])  # fmt: skip
@@ -356,7 +356,7 @@ class SuiteRecorder(SuiteWriter):
         said = [self.texts.message(note) for note in notes]
         trace = self.trace
         now = trace.watch.stamp()
-        told: tuple[Sequence[Told], Counts] | None = None
+        told: tuple[Sequence[CaseResult], Counts] | None = None
         if worker_files(self.path):
             merged = rebuild_trace(self.path, now)
             said += [f"{case} did not end" for case in merged.running]
@@ -420,7 +420,7 @@ def _this_program() -> Replay:
     return Replay(argv=[sys.executable, *sys.orig_argv[1:]], cwd=os.getcwd())
 
 
-def _clean_replay(replay: Replay, texts: Texts) -> Replay:
+def _clean_replay(replay: Replay, texts: TextSanitizer) -> Replay:
     return Replay(
         argv=texts.redactor.argv([texts.clean(word) for word in replay.argv]),
         cwd=texts.clean(replay.cwd),

@@ -40,15 +40,15 @@ def boot_environment(
 def start() -> None:
     """Begin to record this process. Never raises: the program matters more."""
     try:
-        from vestige.default import default_recorder
+        from vestige.process_recorder import default_recorder
 
         recorder = default_recorder()
         if recorder.logging or recorder.prints:
-            from vestige.boot import logs
+            from vestige.boot import log_capture
 
-            (logs.capture_logs if recorder.logging else logs.ignore_logs)()
+            (log_capture.capture_logs if recorder.logging else log_capture.ignore_logs)()
         if recorder.prints:
-            from vestige.boot.prints import capture_prints
+            from vestige.boot.print_capture import capture_prints
 
             capture_prints()
         replayed = os.environ.get(REPLAY_VARIABLE)
@@ -57,10 +57,10 @@ def start() -> None:
 
             capture_http()
             if replayed:
-                from vestige.wire import edge
+                from vestige.wire import dispatch
                 from vestige.wire.replay import Player
 
-                edge.player = Player(replayed)
+                dispatch.player = Player(replayed)
     except Exception as error:  # noqa: BLE001  # whatever it is, the program starts
         import sys
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 
-from vestige import locks
+from vestige._runtime import file_locks
 from vestige.collector.outbox import read_lost
 from vestige.home import Home
 from vestige.record.health import Health
-from vestige.record.scan import Scanner
+from vestige.record.redaction.secret_scanner import Scanner
 from vestige.record.tenant import DEFAULT_TENANT
 from vestige.settings import read_settings
-from vestige.store.sqlite import SqliteStore
+from vestige.store.sqlite.sqlite_store import SqliteStore
 
 
 def examine(home: Home, store: SqliteStore) -> Health:
@@ -32,7 +32,7 @@ def examine(home: Home, store: SqliteStore) -> Health:
         files += 1
         journal_bytes += size
         lag_bytes += max(0, size - positions.get((writer, generation), 0))
-        if locks.is_held(path):
+        if file_locks.is_held(path):
             alive.add(writer)
     dropped = sum(writer.dropped for writer in writers)
     missing = sum(writer.missing for writer in writers)
@@ -54,7 +54,7 @@ def examine(home: Home, store: SqliteStore) -> Health:
         journal_files=files,
         journal_bytes=journal_bytes,
         lag_bytes=lag_bytes,
-        collecting=locks.is_held(home.lock),
+        collecting=file_locks.is_held(home.lock),
         writers_alive=len(alive),
         writers_dead=sum(writer.ended == "interrupted" for writer in writers),
         captures_dead=captures_dead,
@@ -79,7 +79,9 @@ def _count_dead_captures(home: Home) -> int:
 
 def _is_dead_capture(spool: Home) -> bool:
     return (
-        spool.capture.is_file() and not spool.exported.exists() and not locks.is_held(spool.capture)
+        spool.capture.is_file()
+        and not spool.exported.exists()
+        and not file_locks.is_held(spool.capture)
     )
 
 

@@ -14,16 +14,21 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from vestige import clock, locks
-from vestige.collector.crash import stamp_dead, stamp_silent
-from vestige.collector.headless import stamp_headless
-from vestige.collector.take import Taken, delete_leftovers, read_spill, take
+from vestige._runtime import clock, file_locks
+from vestige.collector.crash_detection import stamp_dead, stamp_silent
+from vestige.collector.journal_ingest import (
+    IngestCounts,
+    delete_leftovers,
+    ingest_journals,
+    read_spill,
+)
+from vestige.collector.rootless_traces import stamp_rootless
 from vestige.errors import StoreError, UnreadableError, VestigeError
 from vestige.home import Home
 from vestige.limits import CATCH_UP_WAIT_S, MIB, PRUNE_INTERVAL_S, TICK_PAUSE_MAX_S, TICK_S
 from vestige.settings import read_settings
-from vestige.store.base import RetentionPolicy
-from vestige.store.sqlite import SqliteStore
+from vestige.store.protocol import RetentionPolicy
+from vestige.store.sqlite.sqlite_store import SqliteStore
 
 
 class Collector:
@@ -36,21 +41,21 @@ class Collector:
         self.retention = RetentionPolicy(settings.retention_age_s, settings.retention_body_bytes)
         self._prune_at = 0.0
 
-    def tick(self) -> Taken:
+    def tick(self) -> IngestCounts:
         """Take in what is there, stamp what died, and now and then prune.
 
         OSError: something could not be read, and waits for the next tick; all else is done.
         """
         if not self.store.is_in_place():  # journals would be deleted, and their records nowhere
             raise StoreError(f"{self.store.path}: was deleted or replaced. Start again.")
-        taken, failed = Taken(), None
+        taken, failed = IngestCounts(), None
         try:
-            taken = take(self.home, self.store)
+            taken = ingest_journals(self.home, self.store)
         except OSError as error:
             failed = error  # it may never be readable, and the others must not wait for it
         stamp_dead(self.home, self.store)
         stamp_silent(self.store, clock.SYSTEM.now_ns())
-        stamp_headless(self.store, clock.SYSTEM.now_ns())
+        stamp_rootless(self.store, clock.SYSTEM.now_ns())
         now = clock.monotonic()
         if now >= self._prune_at:
             if self._prune_at:
@@ -96,7 +101,7 @@ def hold(home: Home) -> Iterator[Collector | None]:
     home.make()
     fd = os.open(home.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        if not locks.hold(fd):
+        if not file_locks.hold(fd):
             yield None
             return
 
@@ -109,7 +114,7 @@ def hold(home: Home) -> Iterator[Collector | None]:
         os.close(fd)
 
 
-class Behind(NamedTuple):
+class StoreLag(NamedTuple):
     """A store that has not all that the journals of its home hold."""
 
     reason: str
@@ -117,7 +122,7 @@ class Behind(NamedTuple):
     """False: nothing can be written to the home at all."""
 
 
-def catch_up(home: Home) -> Behind | None:
+def catch_up(home: Home) -> StoreLag | None:
     """Bring the store up to the journals: by ourselves, or by waiting for who is at it.
 
     What cannot be taken in is no reason to answer nothing: of a home that may only be read, or on a
@@ -132,12 +137,12 @@ def catch_up(home: Home) -> Behind | None:
                     collector.tick()
                     return None
         except OSError as error:
-            return Behind(error.strerror or str(error), error.errno not in _CANNOT_WRITE)
+            return StoreLag(error.strerror or str(error), error.errno not in _CANNOT_WRITE)
         except StoreError as error:
             reason = error.__cause__
             if getattr(reason, "sqlite_errorcode", 0) & 0xFF not in _STORE_CANNOT_WRITE:
                 raise
-            return Behind(_why_not_written(home, reason), False)
+            return StoreLag(_why_not_written(home, reason), False)
         if wanted is None:
             wanted = _sizes(home)
         if _has_reached(home, wanted) or clock.monotonic() >= deadline:

@@ -24,7 +24,7 @@ def is_shipped(home: Home) -> bool:
     return home.shipped.exists()
 
 
-def let_go(home: Home, path: Path) -> None:
+def delete_or_outbox(home: Home, path: Path) -> None:
     """The collector has no more use for this file: keep it for the ship, or delete it."""
     if is_shipped(home):
         try:

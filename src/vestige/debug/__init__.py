@@ -1,6 +1,5 @@
 """Debug bundles for programmers: capture a run into one file, and open such a file."""
 
-from vestige.debug.alone import archive_filesystem, collect_all_logs, dump_session
 from vestige.debug.builder import DebugBundleBuilder
 from vestige.debug.bundle import (
     AgentInfo,
@@ -14,6 +13,7 @@ from vestige.debug.dispatcher import Dispatcher, PromptExecuted, PromptRendered,
 from vestige.debug.filesystem import DirectoryFilesystem, Filesystem, MemoryFilesystem
 from vestige.debug.session import Session, Snapshot
 from vestige.debug.spool import LogRotationConfig
+from vestige.debug.standalone import archive_filesystem, collect_all_logs, dump_session
 from vestige.errors import (
     BundleComponentMissingError,
     BundleCorruptedError,

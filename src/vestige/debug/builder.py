@@ -22,12 +22,12 @@ from typing import Any, Final
 
 from vestige.debug.bundle import AgentInfo, DebugBundle
 from vestige.debug.capture import OUTCOME_OF, Capture
-from vestige.debug.facts import CapturedRun
+from vestige.debug.capture_facts import CapturedRun
 from vestige.debug.spool import LogRotationConfig
 from vestige.emit.span import Span
 from vestige.errors import DebugBundleError, UsageError
 from vestige.formats.wink.manifest import INTERRUPTED
-from vestige.record.values import safe_str
+from vestige.record.coercion import safe_str
 from vestige.recorder import Recorder
 
 UNTOLD: Final = "".join(("suc", "cess"))

@@ -27,11 +27,10 @@ from typing import Any, BinaryIO, Final, NoReturn, cast
 # For the type alone, which is part of this API; ids are made by the clock.
 from uuid import UUID
 
-from vestige.clock import SYSTEM
-from vestige.formats.base import derived_uuid
-from vestige.formats.wink.archive import write_bundle
+from vestige._runtime.clock import SYSTEM
+from vestige.formats.protocol import derived_uuid
 from vestige.formats.wink.content import BundleContent, ContentFile, Extra
-from vestige.formats.wink.entries import LogEntry, SnapshotPayload, parse_log, parse_snapshot
+from vestige.formats.wink.jsonl_entries import LogEntry, SnapshotPayload, parse_log, parse_snapshot
 from vestige.formats.wink.log_records import to_iso
 from vestige.formats.wink.manifest import (
     INTERRUPTED,
@@ -41,8 +40,9 @@ from vestige.formats.wink.manifest import (
     Manifest,
     parse_time,
 )
-from vestige.formats.wink.names import safe_path
-from vestige.formats.wink.reading import open_content
+from vestige.formats.wink.member_names import safe_path
+from vestige.formats.wink.to_records import open_content
+from vestige.formats.wink.write import write_bundle
 from vestige.limits import BUNDLE_VERIFIED_MAX
 
 _EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})

@@ -20,22 +20,22 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from vestige._runtime.clock import SYSTEM
 from vestige._version import __version__
-from vestige.clock import SYSTEM
-from vestige.debug.content import SpoolContent
-from vestige.debug.facts import FAILED, FILE_SKIPPED, CapturedRun, Ending, Opening, error_of
+from vestige.debug.capture_facts import FAILED, FILE_SKIPPED, CapturedRun, Ending, Opening, error_of
 from vestige.debug.filesystem import chunks, walk
-from vestige.debug.logs import Sink, listening
-from vestige.debug.recording import SnapshotWriter, family
-from vestige.debug.records import keep_records
+from vestige.debug.logging_capture import Sink, listening
+from vestige.debug.run_records import keep_records
+from vestige.debug.snapshot_writer import SnapshotWriter, family
 from vestige.debug.spool import COMPONENT, LogRotationConfig, SpoolRecorder, create_spool
+from vestige.debug.spool_content import SpoolContent
 from vestige.emit.exceptions import error_attributes, status_of
 from vestige.emit.span import Span
 from vestige.formats.wink.log_records import to_iso
 from vestige.formats.wink.manifest import Agent
 from vestige.limits import BODY_CHUNK
-from vestige.record.render import json_text
-from vestige.record.values import clean_text, safe_str
+from vestige.record.coercion import clean_text, safe_str
+from vestige.record.json_render import json_text
 
 T = TypeVar("T")
 EVENTS: Final = ("PromptRendered", "ToolInvoked", "PromptExecuted")

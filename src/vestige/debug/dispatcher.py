@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 from uuid import UUID
 
-from vestige.clock import SYSTEM
+from vestige._runtime.clock import SYSTEM
 
 E = TypeVar("E")
 Handler = Callable[[Any], object]

@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from vestige import locks
-from vestige.clock import SYSTEM
-from vestige.debug.content import SpoolContent
-from vestige.debug.records import keep_records
+from vestige._runtime import file_locks
+from vestige._runtime.clock import SYSTEM
+from vestige.debug.run_records import keep_records
 from vestige.debug.spool import EXTRAS, Spool, adopt_spool, remove_spool
+from vestige.debug.spool_content import SpoolContent
 from vestige.errors import UnreadableError, VestigeError
-from vestige.formats.wink.archive import write_bundle
+from vestige.formats.wink.write import write_bundle
 from vestige.home import Home
 
 _HIDDEN_AGE_NS: Final = 60 * 10**9
@@ -108,7 +108,7 @@ def _was_exported(folder: Path) -> bool:
 def _clear(place: Path) -> None:
     try:
         age = SYSTEM.now_ns() - place.stat().st_mtime_ns
-        if age > _HIDDEN_AGE_NS and not locks.is_held(Home(place).capture):
+        if age > _HIDDEN_AGE_NS and not file_locks.is_held(Home(place).capture):
             shutil.rmtree(place, ignore_errors=True)
     except OSError:
         return

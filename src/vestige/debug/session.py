@@ -26,7 +26,7 @@ from types import MappingProxyType
 from typing import Any, Generic, Literal, TypeVar
 from uuid import UUID
 
-from vestige.clock import SYSTEM
+from vestige._runtime.clock import SYSTEM
 from vestige.debug.dispatcher import (
     Dispatcher,
     DispatchResult,
@@ -37,8 +37,8 @@ from vestige.debug.dispatcher import (
 )
 from vestige.errors import UsageError
 from vestige.limits import NESTING_MAX
-from vestige.record.render import json_text
-from vestige.record.values import safe_str
+from vestige.record.coercion import safe_str
+from vestige.record.json_render import json_text
 
 T = TypeVar("T")
 E = TypeVar("E")
@@ -64,7 +64,7 @@ class Snapshot:
     slices: Mapping[type, tuple[Any, ...]]
 
     def to_json(self) -> str:
-        """One line of JSON. Values that JSON lacks have the forms of record/values.py."""
+        """One line of JSON. Values that JSON lacks have the forms of record/coercion.py."""
         head = json_text(
             {
                 "version": SNAPSHOT_VERSION,

@@ -10,7 +10,7 @@
 What was captured before a kill is in the journal, as with any recorder. A spool whose lock is free
 was left by a dead process: `vestige recover` makes a bundle of it (recover.py).
 
-Elsewhere: what is written as which record in recording.py, read back in index.py.
+Elsewhere: what is written as which record in debug/snapshot_writer.py, read back in debug/spool_index.py.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from vestige import locks
-from vestige.clock import Clock
+from vestige._runtime import file_locks
+from vestige._runtime.clock import Clock
 from vestige.errors import UsageError
 from vestige.home import Home, get_home
 from vestige.journal.reader import read_lines
 from vestige.journal.spill import write_spill
 from vestige.journal.writer import JournalWriter
 from vestige.limits import BODY_INLINE_MAX, JOURNAL_ROTATE_BYTES, LINE_MAX
-from vestige.record import clean
-from vestige.record.body import LongBody, texts_of
-from vestige.record.line import encode, parse_lines
+from vestige.process_writer import Writer, get_process_writer
+from vestige.record import sanitize
+from vestige.record.body_encoding import LongBody, texts_of
+from vestige.record.codec import encode, parse_lines
 from vestige.record.types import VERSION, BodyInfo, Log
 from vestige.recorder import Recorder
-from vestige.writer import Writer, join
 
 LOGS: Final = "logs-"
 """How the name of a journal with log lines begins."""
 COMPONENT: Final = "capture"
 EXTRAS: Final = "extras"
-"""Components beyond the seed's, as they will stand in the bundle (records.py)."""
+"""Components beyond the seed's, as they will stand in the bundle (debug/run_records.py)."""
 _TEMPORARY: Final = "vestige-spool-"
 _LINE_OVERHEAD: Final = 60
 """Bytes by which a line in the journal is longer than in the bundle: it names writer and run."""
@@ -139,7 +139,7 @@ def _create(parent: Path, bundle_id: str) -> Spool:
     Home(unpublished).make()
     lock = os.open(Home(unpublished).capture, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        if not locks.hold(lock):
+        if not file_locks.hold(lock):
             raise OSError(f"{folder}: cannot be locked")
         os.rename(unpublished, folder)
     except OSError:
@@ -154,7 +154,7 @@ def adopt_spool(folder: Path) -> Spool | None:
         lock = os.open(Home(folder).capture, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
         return None
-    if not locks.hold(lock) or not Home(folder).capture.exists():
+    if not file_locks.hold(lock) or not Home(folder).capture.exists():
         os.close(lock)
         return None
     return Spool(Path(os.path.abspath(folder)), lock)
@@ -315,7 +315,7 @@ class SpoolRecorder(Recorder):
         except Exception:  # noqa: BLE001  # lone surrogates, huge numbers
             if body is None:
                 return False
-            record = clean.clean_record(record)  # type: ignore[assignment]  # a Log stays one
+            record = sanitize.clean_record(record)  # type: ignore[assignment]  # a Log stays one
             line = encode((record,))
         if len(line) > BODY_INLINE_MAX and body is None:
             return False
@@ -324,7 +324,7 @@ class SpoolRecorder(Recorder):
             record = self._redactor.record(record)  # type: ignore[assignment]  # as above
             line = encode((record,))
         if len(line) > LINE_MAX:
-            line = encode((clean.shrink_record(record),))
+            line = encode((sanitize.shrink_record(record),))
         if self._rotation is not None:
             spilled = record.body_info.spilled_bytes if record.body_info is not None else None
             self._count(self._rotation, len(line) - _LINE_OVERHEAD + (spilled or 0))
@@ -382,7 +382,7 @@ class SpoolRecorder(Recorder):
                 on_check=lambda: joined.voice.report(),
             )
 
-        return join(self.home, clock, open_journal, private=True)
+        return get_process_writer(self.home, clock, open_journal, private=True)
 
     def close(self) -> None:
         if not self._closed:

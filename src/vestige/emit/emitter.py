@@ -15,7 +15,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from vestige.clock import Clock
+from vestige._runtime.clock import Clock
+from vestige.record.coercion import flat_attributes
 from vestige.record.types import (
     LEVELS,
     Attributes,
@@ -24,7 +25,6 @@ from vestige.record.types import (
     SpanClose,
     SpanOpen,
 )
-from vestige.record.values import flat_attributes
 
 if TYPE_CHECKING:
     from vestige.emit.span import Span
@@ -41,7 +41,7 @@ def _nothing(value: str) -> None:
     pass
 
 
-class Unfinished(Protocol):
+class PendingStream(Protocol):
     """What is still told in pieces when the program ends."""
 
     def closed(self) -> None: ...
@@ -102,7 +102,7 @@ class Emitter:
         self.writer = writer
         self.seq = seq
         self.open_spans: dict[str, Span] = {}
-        self.unfinished: set[Unfinished] = set()
+        self.unfinished: set[PendingStream] = set()
         """Answers that come: the rest of one may never be asked for."""
         self.process_run_id = ""
         self.process_span_id: str | None = None

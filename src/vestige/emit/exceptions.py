@@ -9,8 +9,8 @@ from __future__ import annotations
 from types import TracebackType
 
 from vestige.limits import STACK_MAX
+from vestige.record.coercion import cut, safe_str, secret_across
 from vestige.record.types import Attributes, Status
-from vestige.record.values import cut, safe_str, secret_across
 
 _MESSAGE_MAX = 4_000
 _CHAIN_MAX = 50

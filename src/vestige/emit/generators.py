@@ -12,7 +12,7 @@ import functools
 from collections.abc import AsyncGenerator, Callable, Generator
 from typing import Any, NamedTuple, Protocol
 
-from vestige.emit import current
+from vestige.emit import context
 from vestige.emit.span import Span
 
 
@@ -48,22 +48,22 @@ def recorded_generator(function: Callable[..., Generator[Any, Any, Any]], openin
             generator = function(*args, **kwargs)  # wrong arguments are an end of the span, too
             step: Callable[[Any], Any] = generator.send
             while True:
-                token = current.SPAN.set(span)
+                token = context.SPAN.set(span)
                 try:
                     item = step(sent)
                 finally:
-                    current.leave(token)
+                    context.leave(token)
                 if keep_last:
                     last = item
                 try:
                     sent = yield item
                     step = generator.send
                 except GeneratorExit:
-                    token = current.SPAN.set(span)
+                    token = context.SPAN.set(span)
                     try:
                         generator.close()
                     finally:
-                        current.leave(token)
+                        context.leave(token)
                     raise
                 except BaseException as thrown:  # noqa: BLE001  # what the consumer throws in
                     step, sent = generator.throw, thrown
@@ -92,22 +92,22 @@ def recorded_async_generator(
             generator = function(*args, **kwargs)  # wrong arguments are an end of the span, too
             step: Callable[[Any], Any] = generator.asend
             while True:
-                token = current.SPAN.set(span)
+                token = context.SPAN.set(span)
                 try:
                     item = await step(sent)
                 finally:
-                    current.leave(token)
+                    context.leave(token)
                 if keep_last:
                     last = item
                 try:
                     sent = yield item
                     step = generator.asend
                 except GeneratorExit:
-                    token = current.SPAN.set(span)
+                    token = context.SPAN.set(span)
                     try:
                         await generator.aclose()
                     finally:
-                        current.leave(token)
+                        context.leave(token)
                     raise
                 except BaseException as thrown:  # noqa: BLE001  # what the consumer throws in
                     step, sent = generator.athrow, thrown

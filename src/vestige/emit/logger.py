@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from vestige.emit import current, span
+from vestige.emit import context, span
 from vestige.emit.emitter import LEVEL_RANK, Emitter
 from vestige.emit.exceptions import error_attributes
+from vestige.record.coercion import clean_message, clean_name
 from vestige.record.types import OWN_COMPONENT, VERSION, Log
-from vestige.record.values import clean_message, clean_name
 
 _DEBUG, _INFO, _WARN, _ERROR = (LEVEL_RANK[level] for level in ("debug", "info", "warn", "error"))
 
@@ -79,7 +79,7 @@ class Logger:
         emitter = self._emitter
         if self._attributes:
             attributes = {**self._attributes, **emitter.attributes(attributes)}
-        parent = self._span or current.SPAN.get()
+        parent = self._span or context.SPAN.get()
         if parent is None:
             run_id, parent_id = emitter.process_run_id, emitter.process_span_id
         elif parent.muted:
@@ -94,8 +94,8 @@ class Logger:
         span_types: Iterable[str] | None = None,
         queries: Mapping[str, str] | None = None,
     ) -> None:
-        """Register this component's debug surface: see emit/surface.py. Said once per process."""
-        from vestige.emit.surface import ATTRIBUTE, is_news, surface_text  # most have none
+        """Register this component's debug surface: see emit/debug_surface.py. Said once per process."""
+        from vestige.emit.debug_surface import ATTRIBUTE, is_news, surface_text  # most have none
 
         emitter = self._emitter
         try:
@@ -128,7 +128,7 @@ class Logger:
         emitter = self._emitter
         if self._attributes:
             attributes = {**self._attributes, **attributes}
-        within = self._span or current.SPAN.get()
+        within = self._span or context.SPAN.get()
         if within is None:
             run_id, span_id = emitter.process_run_id, emitter.process_span_id
         elif within.muted and LEVEL_RANK.get(level, _ERROR) < _WARN:

@@ -6,7 +6,7 @@
         span.end(body=result)
 
 A span is an explicit value: pass it down, and open children from it. Entering it
-as a context manager also makes it the ambient one (emit/ambient.py).
+as a context manager also makes it the ambient one (emit/tracing.py).
 
 It never raises. Using a span after its end is counted, not punished.
 """
@@ -18,12 +18,12 @@ from contextvars import Token
 from types import TracebackType
 from typing import Any, Self
 
-from vestige.emit import current, logger
+from vestige.emit import context, logger
 from vestige.emit.emitter import NO_ATTRIBUTES, Emitter
 from vestige.emit.exceptions import error_attributes, status_of
 from vestige.limits import BODY_INLINE_MAX, OPEN_SPANS_TRACKED_MAX
+from vestige.record.coercion import clean_name
 from vestige.record.types import VERSION, Link, SpanClose, SpanOpen, SpanUpdate
-from vestige.record.values import clean_name
 
 
 class Span:
@@ -43,7 +43,7 @@ class Span:
         "type",
     )
     muted = False
-    """True for spans of a run that was not sampled (emit/null.py)."""
+    """True for spans of a run that was not sampled (emit/no_op.py)."""
 
     def __init__(
         self,
@@ -144,10 +144,10 @@ class Span:
 
         A part is `(contributor, text)`, or a mapping with `contributor` and any of `kind`, `role`,
         `text`, `length`, `begin`, `end`. Ranges are bytes of this span's body: give `body` to have
-        the texts looked up in it (record/segments.py).
+        the texts looked up in it (record/prompt_segments.py).
         """
         try:
-            from vestige.record.segments import SPAN_TYPE, make_assembly, render_segments
+            from vestige.record.prompt_segments import SPAN_TYPE, make_assembly, render_segments
 
             assembly = make_assembly(parts, body)
             told = render_segments(assembly.segments)
@@ -206,7 +206,7 @@ class Span:
     # --- as a context manager -----------------------------------------------------------
 
     def __enter__(self) -> Self:
-        self._tokens.append(current.SPAN.set(self))
+        self._tokens.append(context.SPAN.set(self))
         return self
 
     def __exit__(
@@ -215,7 +215,7 @@ class Span:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        current.leave_last(self._tokens)
+        context.leave_last(self._tokens)
         if not self._ended:
             self.end(error)
 

@@ -12,7 +12,7 @@ and a link "asked by" to the model call. The id comes, first of these, from `too
 argument named `tool_call_id`, or from what the run's models asked for: the oldest unanswered
 call of that name with equal arguments. Then `tool_call.matched` says that it was found so.
 
-Elsewhere: what models asked for in emit/asked.py.
+Elsewhere: what models asked for in emit/tool_attribution.py.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from contextvars import Token
 from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 
-from vestige.emit import asked, current
-from vestige.emit.ambient import recorded
-from vestige.emit.null import NULL_SPAN, NullLogger
+from vestige.emit import context, tool_attribution
+from vestige.emit.no_op import NULL_SPAN, NullLogger
 from vestige.emit.span import Span
+from vestige.emit.tracing import recorded
+from vestige.record.coercion import clean_name
 from vestige.record.types import Link
-from vestige.record.values import clean_name
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -58,7 +58,7 @@ class ToolCall:
         return None if self.span is not None and not self.span.ended else self.id
 
     def __enter__(self) -> Self:
-        self._tokens.append(current.CALL.set(self))
+        self._tokens.append(context.CALL.set(self))
         return self
 
     def __exit__(
@@ -67,7 +67,7 @@ class ToolCall:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        current.leave_last(self._tokens)
+        context.leave_last(self._tokens)
 
     async def __aenter__(self) -> Self:
         return self.__enter__()
@@ -113,7 +113,7 @@ def _tool(function: Callable[..., Any], name: str | None, capture: bool) -> Any:
 
     def opened(args: Any, kwargs: Any) -> Span:
         arguments = _arguments(signature, args, kwargs)
-        return open_tool(current.SPAN.get(), label, arguments, capture=capture)
+        return open_tool(context.SPAN.get(), label, arguments, capture=capture)
 
     def finished(span: Span, result: Any) -> None:
         span.end(body=result if capture else None)
@@ -133,7 +133,7 @@ def open_tool(
     if parent is not None and parent.muted:
         return parent.child(name, "tool")
     if parent is None:
-        logger = current.default().logger(COMPONENT)
+        logger = context.default().logger(COMPONENT)
         if isinstance(logger, NullLogger):
             return NULL_SPAN
         emitter, component = logger._emitter, COMPONENT
@@ -143,7 +143,7 @@ def open_tool(
         run_id, parent_id = parent.run_id, parent.id
         if parent.ended:
             emitter.fault("child of an ended span")
-    call = current.CALL.get()
+    call = context.CALL.get()
     if tool_call_id is None:
         tool_call_id = (call and call.take()) or _own_id(arguments)
     attributes, asker = _told(run_id, name, arguments, tool_call_id)
@@ -157,15 +157,15 @@ def open_tool(
 
 def _told(
     run_id: str, name: str, arguments: Any, tool_call_id: str | None
-) -> tuple[dict[str, Any], asked.Asked | None]:
+) -> tuple[dict[str, Any], tool_attribution.RequestedCall | None]:
     """What the span says of its call, and who asked for it."""
     name = clean_name(name)
     attributes: dict[str, Any] = {"tool_name": name}
     if tool_call_id is not None:
         attributes["tool_call_id"] = clean_name(tool_call_id)
-        return attributes, asked.find(run_id, tool_call_id)
+        return attributes, tool_attribution.find(run_id, tool_call_id)
     for said in _readings(arguments):
-        asker = asked.find(run_id, name=name, arguments=said)
+        asker = tool_attribution.find(run_id, name=name, arguments=said)
         if asker is not None:
             attributes[MATCHED] = "name and arguments"
             if asker.tool_call_id is not None:

@@ -1,6 +1,6 @@
 """Outside shapes: each module reads runs out of one format, writes them into it, and checks it.
 
-They do not know each other, nor any store. What a format module offers is in base.py.
+They do not know each other, nor any store. What a format module offers is in formats/protocol.py.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, cast
 from vestige.errors import UsageError
 
 if TYPE_CHECKING:
-    from vestige.formats.base import Format
+    from vestige.formats.protocol import Format
 
 NAMES: Final[tuple[str, ...]] = (
     "wink", "agentdbg", "junit", "reportlog", "artifacts", "openwop", "otlp",

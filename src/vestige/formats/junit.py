@@ -19,9 +19,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from vestige.errors import UnreadableError, UsageError
-from vestige.formats.base import TIME_MAX_NS, Problem, RunToWrite, Source
 from vestige.formats.junit_xml import JunitCase, Report, XmlError, parse_report, render_report
-from vestige.formats.suites import TEST, SuiteRecords, parse_time_ns, render_time
+from vestige.formats.protocol import TIME_MAX_NS, Problem, RunToWrite, Source
+from vestige.formats.test_suites import TEST, SuiteRecords, parse_time_ns, render_time
 from vestige.limits import ARTIFACT_BODY_MAX, JUNIT_MAX, MIB, PROBLEMS_MAX, STACK_MAX
 from vestige.record.run import SpanInfo
 from vestige.record.types import Attributes, KnownRecord
@@ -35,7 +35,7 @@ _SNIFFED = 4096
 _NAME_MAX = 100
 
 
-def sniff(path: Path) -> bool:
+def is_readable(path: Path) -> bool:
     try:
         if not path.is_file():
             return False
@@ -46,15 +46,15 @@ def sniff(path: Path) -> bool:
     return b"<testsuite" in start and start.lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"<")
 
 
-def find(path: Path) -> Iterator[Path]:
+def find_runs(path: Path) -> Iterator[Path]:
     """The report; in a folder, every report in it."""
     if path.is_dir():
-        yield from (place for place in sorted(path.glob("*.xml")) if sniff(place))
+        yield from (place for place in sorted(path.glob("*.xml")) if is_readable(place))
     else:
         yield path
 
 
-def read(path: Path) -> Source:
+def read_run(path: Path) -> Source:
     report, digest = _parse(path)
     name = report.name or path.stem
     suite = SuiteRecords("junit", digest, name)
@@ -62,10 +62,10 @@ def read(path: Path) -> Source:
     return Source(suite.run_id, suite.writer, _records(report, suite, path, problems), problems)
 
 
-def check(path: Path) -> Sequence[Problem]:
+def validate_run(path: Path) -> Sequence[Problem]:
     """Is it a report, and are the attachments there?"""
     try:
-        source = read(path)
+        source = read_run(path)
     except UnreadableError as error:
         return [Problem(str(path), "", "junit-unreadable", str(error))]
     for _ in source.records:
@@ -73,7 +73,7 @@ def check(path: Path) -> Sequence[Problem]:
     return source.problems
 
 
-def write(run: RunToWrite, target: Path) -> Path:
+def write_run(run: RunToWrite, target: Path) -> Path:
     """The cases of a run as a report; the target is a file that is not there yet."""
     tests = [span for span in run.run.spans if span.type == TEST]
     if not tests:

@@ -8,7 +8,7 @@ from typing import Final
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape, quoteattr
 
-from vestige.formats.suites import CaseOutcome
+from vestige.formats.test_suites import CaseOutcome
 
 DEPTH_MAX: Final = 64
 """Elements inside each other; a report has five or six."""

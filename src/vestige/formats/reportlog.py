@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from vestige.errors import UnreadableError, UsageError
-from vestige.formats.base import TIME_MAX_NS, Problem, RunToWrite, Source
-from vestige.formats.suites import CaseOutcome, SuiteRecords
+from vestige.formats.protocol import TIME_MAX_NS, Problem, RunToWrite, Source
+from vestige.formats.test_suites import CaseOutcome, SuiteRecords
 from vestige.limits import ARTIFACT_LINE_MAX, BODY_INLINE_MAX, PROBLEMS_MAX, STACK_MAX
 from vestige.record.types import Attributes, KnownRecord
 
@@ -25,7 +25,7 @@ _HEAD_LINES = 10_000
 """How far the first test may be from the start: every file that was collected has a line."""
 
 
-def sniff(path: Path) -> bool:
+def is_readable(path: Path) -> bool:
     try:
         if not path.is_file():
             return False
@@ -37,25 +37,25 @@ def sniff(path: Path) -> bool:
     return line.startswith(b"{") and b'"$report_type"' in line
 
 
-def find(path: Path) -> Iterator[Path]:
+def find_runs(path: Path) -> Iterator[Path]:
     if path.is_dir():
-        yield from (place for place in sorted(path.glob("*.jsonl")) if sniff(place))
+        yield from (place for place in sorted(path.glob("*.jsonl")) if is_readable(place))
     else:
         yield path
 
 
-def read(path: Path) -> Source:
-    if not sniff(path):
+def read_run(path: Path) -> Source:
+    if not is_readable(path):
         raise UnreadableError(f"{path}: no report log (expected lines with {_TYPE!r}).")
     suite = SuiteRecords("reportlog", _identity(path), "pytest")
     problems: list[Problem] = []
     return Source(suite.run_id, suite.writer, _Reader(path, suite, problems).records(), problems)
 
 
-def check(path: Path) -> Sequence[Problem]:
+def validate_run(path: Path) -> Sequence[Problem]:
     """Is every line a report?"""
     try:
-        source = read(path)
+        source = read_run(path)
     except UnreadableError as error:
         return [Problem(str(path), "", "reportlog-unreadable", str(error))]
     for _ in source.records:
@@ -63,7 +63,7 @@ def check(path: Path) -> Sequence[Problem]:
     return source.problems
 
 
-def write(run: RunToWrite, target: Path) -> Path:
+def write_run(run: RunToWrite, target: Path) -> Path:
     raise UsageError("reportlog: pytest alone writes it. Export as junit or artifacts.")
 
 

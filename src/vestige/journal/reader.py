@@ -8,8 +8,8 @@ does not pass them.
     chunk, offset = read_lines(path, 0)
     chunk, offset = read_lines(path, offset)      # only what is new
 
-Elsewhere: lines become records in record/line.py; a line that will not parse is
-the collector's problem (collector/take.py).
+Elsewhere: lines become records in record/codec.py; a line that will not parse is
+the collector's problem (collector/journal_ingest.py).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The file is named after the record that refers to it, so its record is its only reader
 and the collector can delete it once that record is stored. It appears under its name
 only when it is whole. Memory stays near one step, however long the body is.
-Calls of the system are made as in writer.py.
+Calls of the system are made as in process_writer.py.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from contextlib import suppress
 from io import BufferedWriter, FileIO
 from typing import TYPE_CHECKING
 
+from vestige._runtime.syscalls import system
 from vestige.limits import BODY_MAX
 from vestige.record.types import BodyInfo
-from vestige.system import system
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ When writing fails (disk full, read-only, home deleted) the line is dropped and
 counted, and the next `check` tries again from scratch. A line that was written only
 in part is ended with a newline, so that the next one starts clean.
 
-Calls of the system are made past whatever a test has put in their place (system.py).
+Calls of the system are made past whatever a test has put in their place (_runtime/syscalls.py).
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from contextlib import suppress
 from fcntl import F_DUPFD_CLOEXEC
 from typing import TYPE_CHECKING, Literal
 
-from vestige import locks
+from vestige._runtime import file_locks
+from vestige._runtime.syscalls import system
 from vestige.home import Home
-from vestige.journal.keeper import Keeper
+from vestige.journal.flush_thread import FlushThread
 from vestige.limits import JOURNAL_ROTATE_BYTES, JOURNAL_TOTAL_MAX
-from vestige.system import system
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,7 +74,7 @@ class JournalWriter:
         # Reentrant: a signal's last words may come while this very thread holds it.
         self._lock = threading.RLock()
         self._closed = False
-        self._keeper: Keeper | None = None
+        self._keeper: FlushThread | None = None
         with self._lock:
             self._open_next()
 
@@ -206,7 +206,7 @@ class JournalWriter:
             self.last_error = error
             return
         try:
-            if not locks.hold(fd):
+            if not file_locks.hold(fd):
                 raise OSError(f"{path}: another process has this journal")
             system.rename(unpublished, path)
             self._write_to(fd)
@@ -239,7 +239,7 @@ class JournalWriter:
         for *_, path, size in sorted(files):
             if total <= self._total_max:
                 break
-            if not locks.is_held(path):
+            if not file_locks.is_held(path):
                 path.unlink(missing_ok=True)
                 total -= size
                 lost += size
@@ -253,7 +253,7 @@ class JournalWriter:
             if self._keeper is None and not self._closed:
                 # None: the interpreter is shutting down, or may have no more.
                 with suppress(RuntimeError):
-                    self._keeper = Keeper(self._look_after)
+                    self._keeper = FlushThread(self._look_after)
 
     def _look_after(self) -> None:
         try:

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from vestige.providers.layout import UNKNOWN, Layout, find_breakpoints
-from vestige.providers.lenient import (
+from vestige.providers.json_access import (
     as_dict,
     as_list,
     as_str,
@@ -27,8 +26,8 @@ from vestige.providers.lenient import (
     quote,
     total,
 )
-from vestige.providers.pairing import PROBLEMS_MAX, find_pairing_problems
-from vestige.providers.shapes import (
+from vestige.providers.json_offsets import UNKNOWN, Layout, find_breakpoints
+from vestige.providers.models import (
     Message,
     PromptPart,
     Request,
@@ -38,6 +37,7 @@ from vestige.providers.shapes import (
     ToolSchema,
     Usage,
 )
+from vestige.providers.tool_pairing import PROBLEMS_MAX, find_pairing_problems
 
 PROVIDER = "anthropic"
 

@@ -7,7 +7,7 @@
 The path says which API is spoken, the host whose service it is. Many servers speak another
 one's API (vLLM, Ollama, LiteLLM, OpenRouter, Azure), so a path counts on any host.
 
-Elsewhere: requests known by the shape of their body in read.py.
+Elsewhere: requests known by the shape of their body in providers/parsing.py.
 """
 
 from __future__ import annotations

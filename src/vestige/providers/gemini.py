@@ -13,8 +13,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from vestige.providers.layout import UNKNOWN, Layout
-from vestige.providers.lenient import (
+from vestige.providers.json_access import (
     as_dict,
     as_list,
     as_str,
@@ -28,8 +27,8 @@ from vestige.providers.lenient import (
     quote,
     total,
 )
-from vestige.providers.pairing import PROBLEMS_MAX, find_turn_problems
-from vestige.providers.shapes import (
+from vestige.providers.json_offsets import UNKNOWN, Layout
+from vestige.providers.models import (
     Message,
     Request,
     Response,
@@ -38,6 +37,7 @@ from vestige.providers.shapes import (
     ToolSchema,
     Usage,
 )
+from vestige.providers.tool_pairing import PROBLEMS_MAX, find_turn_problems
 
 PROVIDER = "gemini"
 

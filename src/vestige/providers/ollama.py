@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from vestige.providers.lenient import (
+from vestige.providers.json_access import (
     as_dict,
     as_str,
     dicts,
@@ -16,7 +16,7 @@ from vestige.providers.lenient import (
     find_str,
     json_text,
 )
-from vestige.providers.shapes import Response, ToolCall, Usage
+from vestige.providers.models import Response, ToolCall, Usage
 
 PROVIDER = "ollama"
 

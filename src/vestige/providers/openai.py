@@ -11,8 +11,7 @@ from typing import Any
 
 import msgspec
 
-from vestige.providers.layout import UNKNOWN, Layout, find_breakpoints
-from vestige.providers.lenient import (
+from vestige.providers.json_access import (
     as_dict,
     as_list,
     as_str,
@@ -26,8 +25,8 @@ from vestige.providers.lenient import (
     json_text,
     quote,
 )
-from vestige.providers.pairing import PROBLEMS_MAX, Turn, find_pairing_problems
-from vestige.providers.shapes import (
+from vestige.providers.json_offsets import UNKNOWN, Layout, find_breakpoints
+from vestige.providers.models import (
     Message,
     Request,
     Response,
@@ -36,6 +35,7 @@ from vestige.providers.shapes import (
     ToolSchema,
     Usage,
 )
+from vestige.providers.tool_pairing import PROBLEMS_MAX, Turn, find_pairing_problems
 
 PROVIDER = "openai"
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from vestige.providers.layout import UNKNOWN, Layout
-from vestige.providers.lenient import (
+from vestige.providers.json_access import (
     as_dict,
     as_list,
     as_str,
@@ -24,9 +23,10 @@ from vestige.providers.lenient import (
     json_text,
     quote,
 )
+from vestige.providers.json_offsets import UNKNOWN, Layout
+from vestige.providers.models import Message, Request, Response, ToolCall, ToolResult, Usage
 from vestige.providers.openai import ROLES, content_text, read_tool
-from vestige.providers.pairing import PROBLEMS_MAX, find_pairing_problems
-from vestige.providers.shapes import Message, Request, Response, ToolCall, ToolResult, Usage
+from vestige.providers.tool_pairing import PROBLEMS_MAX, find_pairing_problems
 
 PROVIDER = "openai-responses"
 

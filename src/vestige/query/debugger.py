@@ -4,7 +4,7 @@
         print(debugger.overview("r7"))
         print(debugger.check("r7").data())
 
-Each method takes any id (query/find.py) and returns an `Answer`: text within a budget, or data.
+Each method takes any id (query/ids/resolve.py) and returns an `Answer`: text within a budget, or data.
 It only reads. What checks find in a finished run is handed to `keep`, if there is one.
 """
 
@@ -14,33 +14,33 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
-from vestige import clock
+from vestige._runtime import clock
 from vestige.errors import NotFoundError, UsageError
 from vestige.limits import FILTER_MAX, LIST_MAX, SECONDS_MAX, TRANSCRIPT_ITEMS
-from vestige.query import words
+from vestige.query import formatting
 from vestige.query.answer import Answer
-from vestige.query.bodies import BodyAnswer, Slice, Which, body_answer, parse_range
-from vestige.query.check import CASE, CheckAnswer, Examined, Inside, Keep, examine
-from vestige.query.costs import run_costs
-from vestige.query.doctor import DoctorAnswer
 from vestige.query.evidence import Evidence, open_run
-from vestige.query.filters import parse_filter
-from vestige.query.find import Target, Want, find_run, resolve, states_of
-from vestige.query.grep import PARTS, GrepAnswer, GrepOptions, grep_answer, parse_parts
-from vestige.query.layout import Asked
-from vestige.query.lists import ListAnswer, Listing, check_group, list_answer
-from vestige.query.notes import NotesAnswer
-from vestige.query.overview import OverviewAnswer
-from vestige.query.show import ShowAnswer, ShowOptions
-from vestige.query.spans import SpanAnswer, span_answer
-from vestige.query.tables import SchemaAnswer, SqlAnswer, schema_answer, sql_answer
-from vestige.query.why import WhyAnswer, where_to_begin, why_answer
+from vestige.query.failures.check import CASE, CaseCause, CheckAnswer, CheckReport, Keep, examine
+from vestige.query.failures.why import WhyAnswer, where_to_begin, why_answer
+from vestige.query.ids.resolve import Target, Want, find_run, resolve, states_of
+from vestige.query.search.filters import parse_filter
+from vestige.query.search.grep import PARTS, GrepAnswer, GrepOptions, grep_answer, parse_parts
+from vestige.query.search.run_list import ListAnswer, Listing, check_group, list_answer
+from vestige.query.search.sql_view import SchemaAnswer, SqlAnswer, schema_answer, sql_answer
+from vestige.query.stats.costs import run_costs
+from vestige.query.text_layout import CommandAnswer
+from vestige.query.views.body_view import BodyAnswer, Slice, Which, body_answer, parse_range
+from vestige.query.views.doctor import DoctorAnswer
+from vestige.query.views.notes import NotesAnswer
+from vestige.query.views.overview import OverviewAnswer
+from vestige.query.views.show import ShowAnswer, ShowOptions
+from vestige.query.views.span_view import SpanAnswer, span_answer
 from vestige.record.health import Health
 from vestige.record.run import Run, RunInfo, SpanInfo
 from vestige.settings import parse_duration
-from vestige.store.base import RunFilter, Store, Term
+from vestige.store.protocol import RunFilter, Store, Term
 
-A = TypeVar("A", bound=Asked)
+A = TypeVar("A", bound=CommandAnswer)
 Range = tuple[int, int | None]
 
 
@@ -94,10 +94,10 @@ class Debugger:
         return resolve(self.store, id, want)
 
     def _open_run(self, run_id: str) -> Evidence:
-        """A run, for one question. Who has many of one run keeps it open (doors/http/one_run.py)."""
+        """A run, for one question. Who has many of one run keeps it open (server/cached_debugger.py)."""
         return open_run(self.store, run_id)
 
-    def _examine(self, run: Run) -> Examined:
+    def _examine(self, run: Run) -> CheckReport:
         """What the checks say of a run."""
         return examine(self.store, run, self._keep)
 
@@ -147,7 +147,7 @@ class Debugger:
         group: str | None = None,
         examine: bool = False,
     ) -> ListAnswer:
-        """Runs, newest first. `filter`: `is:failed tool:search cost>0.1` (query/filters.py). `since`:
+        """Runs, newest first. `filter`: `is:failed tool:search cost>0.1` (query/search/filters.py). `since`:
         `2h`, or seconds. `after`: a run's id; those older than it. `group`: `conversation`, for the
         newest run of each. `examine`: small runs that nobody has examined are, for their top finding."""
         since_s = _duration(since)
@@ -160,7 +160,9 @@ class Debugger:
             failed=failed,
             since_ns=None if since_s is None else max(0, now_ns - int(since_s * 1e9)),
             name=name,
-            conversation_id=None if conversation is None else words.valid(conversation),
+            conversation_id=None
+            if conversation is None
+            else formatting.to_valid_utf8(conversation),
             with_implicit=everything,
             after=None if after is None else find_run(self.store, after).short_id,
             terms=terms,
@@ -169,7 +171,7 @@ class Debugger:
         told = {"--name": name, "--conversation": conversation, "--like": like, "--group": group}
         options = [filter] if filter else []
         options += ["--failed"] if failed else []
-        options += ["--since", f"{words.seconds(since_s)}s"] if since_s is not None else []
+        options += ["--since", f"{formatting.seconds(since_s)}s"] if since_s is not None else []
         options += [
             word for key, value in told.items() if value is not None for word in (key, value)
         ]
@@ -267,11 +269,11 @@ class Debugger:
         inside = self._inside(opened, examined)
         return self._placed(CheckAnswer(opened.run, examined, after, verbose, inside))
 
-    def _inside(self, opened: Evidence, examined: Examined) -> Mapping[str, Inside]:
+    def _inside(self, opened: Evidence, examined: CheckReport) -> Mapping[str, CaseCause]:
         """Of a suite's cases that failed: what went wrong inside of them, in runs that they started too."""
         if not any(finding.check == CASE for finding in examined.findings):
             return {}
-        from vestige.query.culprits import find_culprits
+        from vestige.query.failures.case_causes import find_culprits
 
         links_to = self.store.links_to
         return find_culprits(opened, examined, links_to, self._open_run, self._examine)
@@ -279,7 +281,7 @@ class Debugger:
     def outline(self, id: str | None = None, *, after: str | None = None) -> Answer:
         """A whole run as columns; `after`: a cursor, for what is new since."""
         return self._lazy(
-            "vestige.query.outline",
+            "vestige.query.views.outline",
             "outline_answer",
             self.store,
             self.resolve(id, "run").run,
@@ -291,7 +293,7 @@ class Debugger:
     ) -> Answer:
         """A run read like a chat; `after`: a cursor, or a span of it."""
         return self._lazy(
-            "vestige.query.transcript", "transcript_answer", self._open(id), after, limit
+            "vestige.query.views.transcript", "transcript_answer", self._open(id), after, limit
         )
 
     def state(
@@ -308,13 +310,13 @@ class Debugger:
             index = named[target.span_id]
         elif than is not None:
             raise UsageError("state: which one is to be compared? Give it as r7#3.")
-        return self._lazy("vestige.query.state", "state_answer", opened, index, than, after)
+        return self._lazy("vestige.query.views.state", "state_answer", opened, index, than, after)
 
     def files(self, id: str | None = None, *, at: str | float | None = None) -> Answer:
         """Files of a run. `at`: seconds into it, or a span of it; as they were then."""
         run = self._run(id)
         return self._lazy(
-            "vestige.query.files", "files_answer", self.store, run, self._seconds(run, at)
+            "vestige.query.views.files", "files_answer", self.store, run, self._seconds(run, at)
         )
 
     # --- spans ------------------------------------------------------------------------------
@@ -341,11 +343,11 @@ class Debugger:
     def segments(self, id: str) -> Answer:
         """Who put what into the prompt of a model call."""
         opened, span = self._span(id)
-        return self._lazy("vestige.query.segments", "segments_answer", opened, span.id)
+        return self._lazy("vestige.query.views.segments", "segments_answer", opened, span.id)
 
     def reproduce(self, id: str, format: str) -> str:
         """A recorded request as a program that sends it again: `curl` or `python`."""
-        from vestige.query.reproduce import reproduce
+        from vestige.query.reproduce.request import reproduce
 
         opened, span = self._span(id)
         return reproduce(opened.run, span, self.store.read_body, format)
@@ -402,11 +404,11 @@ class Debugger:
     # --- between runs -----------------------------------------------------------------------
 
     def diff(self, a: str, b: str | None = None, **options: Any) -> Answer:
-        """Two runs or two spans; see `vestige.query.diff.diff_answer` for the options."""
+        """Two runs or two spans; see `vestige.query.diff.diff_answer.diff_answer` for the options."""
         target_a = self.resolve(a)
         target_b = None if b is None else self.resolve(b)
         return self._lazy(
-            "vestige.query.diff",
+            "vestige.query.diff.diff_answer",
             "diff_answer",
             self.store,
             target_a,
@@ -420,16 +422,18 @@ class Debugger:
         since_s = _duration(since)
         now_ns = clock.SYSTEM.now_ns()
         since_ns = None if since_s is None else max(0, now_ns - int(since_s * 1e9))
-        return self._lazy("vestige.query.stats", "stats_answer", self.store, by=by, since=since_ns)
+        return self._lazy(
+            "vestige.query.stats.stats_answer", "stats_answer", self.store, by=by, since=since_ns
+        )
 
     def trends(self, *, since: str | float | None = None, by: str | None = None) -> Answer:
         """Runs, failures, tokens, cost and durations over time. `since`: `30d`; `by`: day or hour."""
-        from vestige.query.trends import SINCE_S
+        from vestige.query.stats.trends import SINCE_S
 
         since_s = _duration(since)
         now_ns = clock.SYSTEM.now_ns()
         return self._lazy(
-            "vestige.query.trends",
+            "vestige.query.stats.trends",
             "trends_answer",
             self.store,
             now_ns,
@@ -439,11 +443,11 @@ class Debugger:
 
     def compare(self, a: Sequence[str], b: Sequence[str]) -> Answer:
         """What differs between two groups of runs. A group is ids, or a filter as of `list`."""
-        from vestige.query.groups import find_group
+        from vestige.query.search.run_groups import find_group
 
         (a_ids, a_more), (b_ids, b_more) = find_group(self.store, a), find_group(self.store, b)
         return self._lazy(
-            "vestige.query.compare",
+            "vestige.query.diff.compare_groups",
             "compare_answer",
             self.store,
             a_ids,
@@ -457,7 +461,7 @@ class Debugger:
         from importlib import import_module
 
         answer: Answer = getattr(import_module(module), function)(*args, **options)
-        if isinstance(answer, Asked):
+        if isinstance(answer, CommandAnswer):
             answer.at = self.at
         return answer
 
@@ -489,7 +493,7 @@ def _range(name: str, value: str | Range | None, least: int) -> Range | None:
 
 
 def _surface_lines(store: Store, run: RunInfo, components: Sequence[str], at: str) -> Sequence[str]:
-    """What components under investigation offer (query/surfaces.py)."""
-    from vestige.query.surfaces import surface_lines
+    """What components under investigation offer (query/views/debug_surfaces.py)."""
+    from vestige.query.views.debug_surfaces import surface_lines
 
     return surface_lines(store, run, components, at)

@@ -12,14 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
+from vestige.providers.models import Request, Response
 from vestige.providers.prices import NO_PRICES
-from vestige.providers.shapes import Request, Response
-from vestige.query.held import BODIES_HELD_MAX, HeldBodies, ReadBodies, ReadBody, Side
-from vestige.query.own_prices import own_prices
+from vestige.query.body_cache import BODIES_HELD_MAX, BodyCache, ReadBodies, ReadBody, Side
+from vestige.query.stats.user_prices import own_prices
+from vestige.record.prompt_segments import SPAN_TYPE as ASSEMBLY
 from vestige.record.run import BodyRef, LinkInfo, LogInfo, Run, RunInfo, SpanInfo
-from vestige.record.segments import SPAN_TYPE as ASSEMBLY
 from vestige.settings import ModelPrice
-from vestige.store.base import Store
+from vestige.store.protocol import Store
 
 Parsed = TypeVar("Parsed", Request, Response)
 Made = TypeVar("Made")
@@ -38,14 +38,14 @@ class Evidence:
     ) -> None:
         self.run = run
         self.whole = self
-        """What this is a part of, if it is one (query/cases.py)."""
+        """What this is a part of, if it is one (query/failures/test_cases.py)."""
         self.case: str | None = None
         """Of a part: the test that it is the inside of."""
         self.prices = prices
-        """What the user says that models cost (query/own_prices.py)."""
+        """What the user says that models cost (query/stats/user_prices.py)."""
         self.conversation = conversation
         """The runs of the same conversation, oldest first, this one included."""
-        self._bodies = HeldBodies(run.spans, read_body, read_bodies)
+        self._bodies = BodyCache(run.spans, read_body, read_bodies)
         self._requests: dict[int, Request | None] = {}
         self._responses: dict[int, Response | None] = {}
         self._parsed = 0
@@ -193,13 +193,13 @@ class Evidence:
 
 
 def _parse_request(text: str, provider: str | None) -> Request | None:
-    from vestige.providers.read import parse_request
+    from vestige.providers.parsing import parse_request
 
     return parse_request(text, provider)
 
 
 def _parse_response(text: str, provider: str | None) -> Response | None:
-    from vestige.providers.read import parse_response
+    from vestige.providers.parsing import parse_response
 
     return parse_response(text, provider)
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from vestige.limits import NAME_MAX, NOTE_MAX
-from vestige.record.values import clean_text
+from vestige.record.coercion import clean_text
 
 if TYPE_CHECKING:
-    from vestige.record.redact import Redactor
+    from vestige.record.redaction.redactor import Redactor
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

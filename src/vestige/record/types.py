@@ -12,8 +12,8 @@ Identity is `(writer, seq)`, never the content: two identical lines are two fact
 Order within a run is by seq, never by clock.
 
 Types here never mint ids or look at a clock: reading a file back must not.
-Elsewhere: record <-> journal line in record/line.py; what a value may be in
-record/values.py; secrets in record/redact.py.
+Elsewhere: record <-> journal line in record/codec.py; what a value may be in
+record/coercion.py; secrets in record/redaction/redactor.py.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class SpanOpen(Record, tag="span-open", gc=False):
     redacted: dict[str, int] | None = None
     """How often each redaction rule acted on this record."""
     extra: dict[str, Any] | None = None
-    """Fields that this version does not know; line.py writes them back where they were."""
+    """Fields that this version does not know; record/codec.py writes them back where they were."""
 
 
 class SpanUpdate(Record, tag="span-update", gc=False):

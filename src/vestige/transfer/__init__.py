@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vestige.lazy import names_in
+from vestige._runtime.import_hooks import names_in
 
 if TYPE_CHECKING:
-    from vestige.transfer.exporting import export_run, hash_key, run_to_write
-    from vestige.transfer.importing import Imported, check_source, import_path, recover_source
-    from vestige.transfer.noting import add_note
-    from vestige.transfer.opening import is_source, open_ids, open_path, open_tenant, split_source
+    from vestige.transfer.export import export_run, hash_key, run_to_write
+    from vestige.transfer.import_runs import ImportResult, check_source, import_path, recover_source
+    from vestige.transfer.notes import add_note
+    from vestige.transfer.open_source import (
+        is_source,
+        open_ids,
+        open_path,
+        open_tenant,
+        split_source,
+    )
 
 __all__ = [
-    "Imported",
+    "ImportResult",
     "add_note",
     "check_source",
     "export_run",
@@ -32,18 +38,18 @@ __all__ = [
 __getattr__ = names_in(
     __name__,
     {
-        "Imported": "vestige.transfer.importing",
-        "add_note": "vestige.transfer.noting",
-        "check_source": "vestige.transfer.importing",
-        "export_run": "vestige.transfer.exporting",
-        "hash_key": "vestige.transfer.exporting",
-        "import_path": "vestige.transfer.importing",
-        "is_source": "vestige.transfer.opening",
-        "open_ids": "vestige.transfer.opening",
-        "open_path": "vestige.transfer.opening",
-        "open_tenant": "vestige.transfer.opening",
-        "recover_source": "vestige.transfer.importing",
-        "run_to_write": "vestige.transfer.exporting",
-        "split_source": "vestige.transfer.opening",
+        "ImportResult": "vestige.transfer.import_runs",
+        "add_note": "vestige.transfer.notes",
+        "check_source": "vestige.transfer.import_runs",
+        "export_run": "vestige.transfer.export",
+        "hash_key": "vestige.transfer.export",
+        "import_path": "vestige.transfer.import_runs",
+        "is_source": "vestige.transfer.open_source",
+        "open_ids": "vestige.transfer.open_source",
+        "open_path": "vestige.transfer.open_source",
+        "open_tenant": "vestige.transfer.open_source",
+        "recover_source": "vestige.transfer.import_runs",
+        "run_to_write": "vestige.transfer.export",
+        "split_source": "vestige.transfer.open_source",
     },
 )

@@ -14,11 +14,11 @@ from typing import Any
 
 from vestige.emit.exceptions import status_of
 from vestige.errors import AgentDbgGuardrailExceeded
-from vestige.wire import edge
-from vestige.wire.ask import Ask
-from vestige.wire.edge import begin
+from vestige.wire import dispatch
+from vestige.wire.dispatch import begin
 from vestige.wire.exchange import Exchange
-from vestige.wire.patch import Patch
+from vestige.wire.outgoing_request import OutgoingRequest
+from vestige.wire.patching import Patch
 
 Call = Callable[..., Any]
 
@@ -60,7 +60,7 @@ def _connect(call: Call) -> Call:
             return await call(connector, req, *args, **kwargs)
         req.__dict__[_EXCHANGE] = exchange
         try:
-            if edge.player is not None:
+            if dispatch.player is not None:
                 return _unconnected(connector, req)
             return await call(connector, req, *args, **kwargs)
         except BaseException as error:
@@ -75,7 +75,7 @@ def _begin(req: Any) -> Exchange | None:
         url = req.url
         host = url.raw_host if url.is_default_port() else f"{url.raw_host}:{url.port}"
         headers = [(str(name), str(value)) for name, value in req.headers.items()]
-        ask = Ask(req.method, str(url), host, url.raw_path, headers, _body(req))
+        ask = OutgoingRequest(req.method, str(url), host, url.raw_path, headers, _body(req))
         ask.plain = bool(req.compress)
     except Exception:  # noqa: BLE001  # a request that we cannot read is not recorded
         return None
@@ -102,7 +102,7 @@ def _send(call: Call) -> Call:
             exchange.failed(error)
             raise
         response.__dict__[_EXCHANGE] = exchange
-        if edge.player is not None:
+        if dispatch.player is not None:
             await req.close()  # a body that is sent piece by piece is out by then
             _play(exchange, args[0].protocol)
         return response
@@ -179,7 +179,7 @@ def _unconnected(connector: Any, req: Any) -> Any:
 def _play(exchange: Exchange, protocol: Any) -> None:
     import aiohttp
 
-    answer = edge.play(exchange)
+    answer = dispatch.play(exchange)
     if answer is None:
         return
     error: Exception | None = None

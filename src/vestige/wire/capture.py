@@ -5,7 +5,7 @@
     vestige.capture_http()                       # from here on; once is enough, twice does no harm
     with vestige.capture_http(http=True): ...    # all HTTP calls, for a while
 
-Nothing is imported for it: a client is hooked when the program has imported it (vestige/lazy.py).
+Nothing is imported for it: a client is hooked when the program has imported it (vestige/_runtime/import_hooks.py).
 Under `vestige run` this happens by itself, unless `--no-wire` is given.
 """
 
@@ -17,7 +17,7 @@ from contextvars import ContextVar
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from vestige.lazy import forget, when_imported
+from vestige._runtime.import_hooks import forget, when_imported
 
 if TYPE_CHECKING:
     from vestige.emit.span import Span
@@ -205,7 +205,7 @@ def _hooking(hook: str) -> Callable[[ModuleType], None]:
 
 
 def _count(error: Exception) -> None:
-    from vestige.default import default_recorder
+    from vestige.process_recorder import default_recorder
 
     recorder = default_recorder()
     if recorder.enabled:

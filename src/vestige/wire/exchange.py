@@ -16,21 +16,21 @@ from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec
 
-from vestige.emit import asked
+from vestige.emit import tool_attribution
 from vestige.emit.emitter import Emitter
 from vestige.emit.exceptions import status_of
 from vestige.emit.span import Span
 from vestige.limits import BODY_CHUNK, BODY_INLINE_MAX, BODY_MAX
 from vestige.providers.endpoints import Endpoint
-from vestige.providers.shapes import Response
-from vestige.providers.streams import has_ended
-from vestige.record.body import LongBody, texts_of
-from vestige.wire import told
-from vestige.wire.ask import Ask, Headers, Place
-from vestige.wire.attempts import Attempts
-from vestige.wire.coding import Decoded, decode, is_coded
+from vestige.providers.models import Response
+from vestige.providers.stream_timing import has_ended
+from vestige.record.body_encoding import LongBody, texts_of
+from vestige.wire import call_attributes
+from vestige.wire.byte_buffer import MARKER_MAX, ByteBuffer
+from vestige.wire.content_encoding import Decoded, decode, is_coded
 from vestige.wire.headers import find_header, masked_headers, masked_url
-from vestige.wire.tape import MARKER_MAX, Tape
+from vestige.wire.outgoing_request import Headers, OutgoingRequest, SpanContext
+from vestige.wire.retry_attempts import Attempts
 
 P = ParamSpec("P")
 
@@ -51,7 +51,7 @@ class CallSpan(Span):
         self._opened_ns = began_ns
 
 
-def quiet(
+def never_raises(
     method: Callable[Concatenate[Exchange, P], None],
 ) -> Callable[Concatenate[Exchange, P], None]:
     """A failure of ours is counted and ends the recording of this call; the program goes on."""
@@ -79,8 +79,8 @@ class Exchange:
 
     def __init__(
         self,
-        place: Place,
-        ask: Ask,
+        place: SpanContext,
+        ask: OutgoingRequest,
         endpoint: Endpoint | None,
         attempts: Attempts,
         *,
@@ -95,8 +95,8 @@ class Exchange:
         self._warm = warm
         self._attempts = attempts
         self._span: CallSpan | None = None
-        self._question: Tape | None = None if ask.body is not None else Tape()
-        self._answer = Tape()
+        self._question: ByteBuffer | None = None if ask.body is not None else ByteBuffer()
+        self._answer = ByteBuffer()
         self._decoded = False
         self._response_coding = ""
         self._content_length: int | None = None
@@ -107,13 +107,13 @@ class Exchange:
 
     # --- the request ------------------------------------------------------------------------------
 
-    @quiet
+    @never_raises
     def sending(self, chunk: bytes) -> None:
         """A piece of a body that was not known before."""
         if self._question is not None and self._span is None:
             self._question.add(chunk, 0)
 
-    @quiet
+    @never_raises
     def sent(self) -> None:
         """All of it went out."""
         if self._span is None:
@@ -133,7 +133,7 @@ class Exchange:
         if endpoint is not None and endpoint.provider:
             attributes["provider"] = endpoint.provider
         if self._type == "llm":
-            model = (endpoint.model if endpoint else None) or told.glimpse_model(kept)
+            model = (endpoint.model if endpoint else None) or call_attributes.glimpse_model(kept)
             if model:
                 attributes["model"] = model
             if self._warm:
@@ -171,7 +171,7 @@ class Exchange:
 
     # --- the response -----------------------------------------------------------------------------
 
-    @quiet
+    @never_raises
     def answered(
         self, status: int, headers: Headers, *, decoded: bool = False, version: str | None = None
     ) -> None:
@@ -203,19 +203,19 @@ class Exchange:
         self._span.set_attributes(attributes)
         self.place.emitter.unfinished.add(self)
 
-    @quiet
+    @never_raises
     def received(self, chunk: bytes) -> None:
         """The next bytes of the body, as they are handed to the program."""
         self._answer.add(chunk, self.place.emitter.monotonic_ns())
 
     # --- the end ----------------------------------------------------------------------------------
 
-    @quiet
+    @never_raises
     def finished(self) -> None:
         """The whole body was read."""
         self._end(None, None)
 
-    @quiet
+    @never_raises
     def failed(self, error: BaseException) -> None:
         """The client gives up on this attempt."""
         status = status_of(error)
@@ -223,7 +223,7 @@ class Exchange:
             status = "timeout"
         self._end(error, status)
 
-    @quiet
+    @never_raises
     def closed(self) -> None:
         """The program closed the response, dropped it, or is over; perhaps before its end."""
         self._end(None, None if self._is_complete() else "cancelled")
@@ -290,7 +290,7 @@ class Exchange:
 
     def _forget(self) -> None:
         """A program may keep its responses, and each keeps its exchange: not the bytes once more."""
-        self._answer, self._question, self.ask.body = Tape(), None, b""
+        self._answer, self._question, self.ask.body = ByteBuffer(), None, b""
         self.place.emitter.unfinished.discard(self)
 
     def _tell(self, plain: Decoded) -> dict[str, Any]:
@@ -308,19 +308,21 @@ class Exchange:
         if self._type != "llm":
             return attributes
         provider = self.endpoint.provider if self.endpoint else None
-        attributes |= told.tell_request(self.ask.body or b"", provider)
-        response = told.read_response(plain.data, provider)
+        attributes |= call_attributes.request_attributes(self.ask.body or b"", provider)
+        response = call_attributes.read_response(plain.data, provider)
         if response is not None:
-            attributes |= told.tell_response(response)
+            attributes |= call_attributes.response_attributes(response)
             self._remember(response)
-        attributes |= told.tell_times(plain, tape, self._began_ns)
+        attributes |= call_attributes.timing_attributes(plain, tape, self._began_ns)
         return attributes
 
     def _remember(self, response: Response) -> None:
         """What the model asked for, so that the tools that run next know who did."""
         assert self._span is not None
         for call in response.calls:
-            asked.remember(self.place.run_id, call.id, call.name, call.arguments, self._span)
+            tool_attribution.remember(
+                self.place.run_id, call.id, call.name, call.arguments, self._span
+            )
 
     def _body(self, body: bytes | bytearray) -> bytes | LongBody | None:
         tape = self._answer

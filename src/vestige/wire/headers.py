@@ -1,6 +1,6 @@
 """Headers and URLs as they may be written: secrets masked, and told to the recorder.
 
-A header's value is a secret when its name says so (record/mask.py): `Authorization`, `x-api-key`,
+A header's value is a secret when its name says so (record/redaction/masking.py): `Authorization`, `x-api-key`,
 `api-key`, `x-goog-api-key`, cookies. It is written as a mask, and the recorder is told the value, so
 that it is masked wherever else it appears.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
-from vestige.record.mask import MARK, is_secret_key, mask
+from vestige.record.redaction.masking import MARK, is_secret_key, mask
 
 Headers = Iterable[tuple[str, str]]
 

@@ -12,11 +12,11 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from vestige.wire import edge
-from vestige.wire.ask import Ask
-from vestige.wire.edge import begin
+from vestige.wire import dispatch
+from vestige.wire.dispatch import begin
 from vestige.wire.exchange import Exchange
-from vestige.wire.patch import Patch
+from vestige.wire.outgoing_request import OutgoingRequest
+from vestige.wire.patching import Patch
 
 if TYPE_CHECKING:
     from vestige.wire.replay import Answer
@@ -64,7 +64,7 @@ def _async(call: Call, tees: _Tees) -> Call:
         if exchange.ask.body is None:
             request.stream = tees.AsyncRequest(stream, exchange)
         try:
-            if edge.player is not None and exchange.ask.body is None:
+            if dispatch.player is not None and exchange.ask.body is None:
                 async for _ in request.stream:
                     pass
             response = tees.played(exchange, ()) or await call(transport, request)
@@ -91,7 +91,9 @@ def _begin(request: Any, tees: _Tees) -> Exchange | None:
         stream = request.stream
         # One that holds its bytes may be read as often as one likes.
         body = b"".join(stream) if type(stream) is tees.whole else None
-        ask = Ask(request.method, str(url), host.rpartition("@")[2], path, headers, body)
+        ask = OutgoingRequest(
+            request.method, str(url), host.rpartition("@")[2], path, headers, body
+        )
     except Exception:  # noqa: BLE001  # a request that we cannot read is not recorded
         return None
     return begin(ask)
@@ -194,12 +196,12 @@ class _Tees:
 
     def played(self, exchange: Exchange, stream: Iterable[bytes]) -> Any:
         """The recorded response, where there is a recording to answer from."""
-        if edge.player is None:
+        if dispatch.player is None:
             return None
         if exchange.ask.body is None:
             for _ in stream:
                 pass
-        answer = edge.play(exchange)
+        answer = dispatch.play(exchange)
         if answer is None:
             return None
         error = None

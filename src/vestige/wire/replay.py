@@ -17,8 +17,8 @@ from typing import Any
 import msgspec
 
 from vestige.errors import UnreadableError
-from vestige.wire.ask import Ask
 from vestige.wire.headers import masked_url
+from vestige.wire.outgoing_request import OutgoingRequest
 
 SCRIPT_VARIABLE = "VESTIGE_REPLAY"
 """The path of the script, in the environment of a child of `vestige replay`."""
@@ -132,7 +132,7 @@ class Player:
         except (OSError, msgspec.DecodeError) as error:
             raise UnreadableError(f"{path}: no script of a replay ({error}).") from None
 
-    def answer(self, ask: Ask, redact: Callable[[str], str]) -> Answer:
+    def answer(self, ask: OutgoingRequest, redact: Callable[[str], str]) -> Answer:
         """The recorded answer; or words, where the request is not the recorded one."""
         body = _masked(ask.body or b"", redact)
         key = (ask.method, target_of(ask.url), digest(body))

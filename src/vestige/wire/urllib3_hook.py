@@ -16,11 +16,11 @@ from http.client import IncompleteRead
 from types import ModuleType, TracebackType
 from typing import Any
 
-from vestige.wire import edge
-from vestige.wire.ask import Ask
-from vestige.wire.edge import begin
+from vestige.wire import dispatch
+from vestige.wire.dispatch import begin
 from vestige.wire.exchange import Exchange
-from vestige.wire.patch import Patch
+from vestige.wire.outgoing_request import OutgoingRequest
+from vestige.wire.patching import Patch
 
 Call = Callable[..., Any]
 
@@ -58,7 +58,7 @@ def _make_request(call: Call) -> Call:
         token = _PENDING.set(exchange)
         try:
             response = None
-            if exchange is not None and edge.player is not None:
+            if exchange is not None and dispatch.player is not None:
                 response = _played(exchange, pool, method, url, body, kwargs)
             if response is None:
                 response = call(pool, conn, method, url, *args, **kwargs)
@@ -86,7 +86,7 @@ def _played(
     if exchange.ask.body is None:
         for _ in _Sending(body_to_chunks(body, method, 16384).chunks or (), exchange):
             pass
-    answer = edge.play(exchange)
+    answer = dispatch.play(exchange)
     if answer is None:
         return None
     error: Exception | None = None
@@ -138,7 +138,7 @@ def _begin(pool: Any, method: str, url: str, body: Any, headers: Any) -> Exchang
         host = pool.host if pool.port in (None, 80, 443) else f"{pool.host}:{pool.port}"
         whole = url if "://" in url else f"{pool.scheme}://{host}{url}"
         path = url.partition("://")[2].partition("/")[2] if "://" in url else url
-        ask = Ask(
+        ask = OutgoingRequest(
             method,
             whole,
             host,

@@ -15,10 +15,10 @@ from typing import Any
 
 import vestige
 from vestige.collector.loop import catch_up
-from vestige.doors.http.server import Server
-from vestige.doors.http.serving import make_server, serve
 from vestige.home import Home
-from vestige.store.sqlite import SqliteStore
+from vestige.server.run_server import make_server, serve
+from vestige.server.server_state import Server
+from vestige.store.sqlite.sqlite_store import SqliteStore
 
 WAIT_S = 120.0
 

@@ -15,16 +15,16 @@ from http_support import Site, record, served
 
 import vestige
 from vestige.collector.loop import catch_up
-from vestige.doors.http.answers import encode
-from vestige.doors.http.server import LOCAL, Server
-from vestige.doors.http.shapes import SHAPES, answer_schema
-from vestige.doors.http.verbs import PAGES, Question, _answer, read_arguments
-from vestige.doors.verbs import BY_NAME, TOOLS, ask, check_arguments, get_tool
 from vestige.errors import StoreError
 from vestige.home import Home
-from vestige.store import schema
-from vestige.store.base import RetentionPolicy
-from vestige.store.sqlite import SqliteStore
+from vestige.query.tool_table import BY_NAME, TOOLS, ask, check_arguments, get_tool
+from vestige.server.openapi_schemas import SHAPES, answer_schema
+from vestige.server.responses import encode
+from vestige.server.routes.api import PAGES, Question, _answer, read_arguments
+from vestige.server.server_state import LOCAL, Server
+from vestige.store.protocol import RetentionPolicy
+from vestige.store.sqlite import schema
+from vestige.store.sqlite.sqlite_store import SqliteStore
 from vestige.transfer import add_note, open_path
 
 QUESTIONS = {

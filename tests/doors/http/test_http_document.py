@@ -13,8 +13,8 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from vestige.doors.http.guard import Door
 from vestige.home import Home
+from vestige.server.auth import GuardedRoute
 
 CHECKS = [
     not_a_server_error,
@@ -74,15 +74,15 @@ def test_whatever_the_document_allows_is_answered_as_it_says(home: Home) -> None
 
 def test_every_route_with_an_operation_is_in_it(home: Home) -> None:
     """And says who may ask."""
-    from vestige.doors.http.app import make_app
-    from vestige.doors.http.server import Server
+    from vestige.server.app import make_app
+    from vestige.server.server_state import Server
 
     app = make_app(Server(home))
     with served(home) as site:
         paths = site.data("/v1/openapi.json")["paths"]
 
     for route in app.routes:
-        assert isinstance(route, Door)
+        assert isinstance(route, GuardedRoute)
         if route.operation is None:
             continue
         told = paths[route.path_format]

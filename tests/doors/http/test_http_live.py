@@ -14,13 +14,13 @@ import pytest
 from http_support import WAIT_S, Events, record, served
 
 import vestige
-from vestige.access import Keys
 from vestige.collector.loop import catch_up
-from vestige.doors.http import live
+from vestige.fleet.api_keys import Keys
 from vestige.home import Home
 from vestige.record.types import Log
-from vestige.store.changes import Cursor
-from vestige.store.sqlite import SqliteStore
+from vestige.server.routes import live
+from vestige.store.sqlite.read.change_feed import Cursor
+from vestige.store.sqlite.sqlite_store import SqliteStore
 
 
 def test_spans_and_lines_come_as_they_are_written(home: Home) -> None:
@@ -137,7 +137,7 @@ def test_a_tenant_is_told_of_its_own_runs_only(home: Home) -> None:
 
 def _of_tenant(home: Home) -> list[object]:
     """Records of a run, as another machine would send them."""
-    from vestige.record.line import parse_lines
+    from vestige.record.codec import parse_lines
 
     elsewhere = Home(home.root.parent / "elsewhere")
     with vestige.Recorder(elsewhere) as recorder, recorder.run("acme's") as run:

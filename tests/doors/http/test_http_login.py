@@ -7,8 +7,8 @@ from urllib.parse import quote
 import pytest
 from http_support import Reply, Site, record, served
 
-from vestige.access import Keys
-from vestige.clock import FakeClock
+from vestige._runtime.clock import FakeClock
+from vestige.fleet.api_keys import Keys
 from vestige.home import Home
 from vestige.limits import LOGIN_BODY_MAX
 

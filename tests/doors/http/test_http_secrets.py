@@ -18,15 +18,15 @@ from http_support import Events, Reply, Site, served
 
 import vestige
 from test_canary import SECRETS, leaks
-from vestige.access import Keys
 from vestige.collector.loop import catch_up
-from vestige.doors.http.app import make_app
-from vestige.doors.http.guard import Door
-from vestige.doors.http.server import Server
-from vestige.doors.verbs import TOOLS
+from vestige.fleet.api_keys import Keys
 from vestige.home import Home
-from vestige.query.reproduce import FORMATS
-from vestige.store.sqlite import SqliteStore
+from vestige.query.reproduce.request import FORMATS
+from vestige.query.tool_table import TOOLS
+from vestige.server.app import make_app
+from vestige.server.auth import GuardedRoute
+from vestige.server.server_state import Server
+from vestige.store.sqlite.sqlite_store import SqliteStore
 
 PEM = f"-----BEGIN PRIVATE KEY-----\n{SECRETS['pem']}\n-----END PRIVATE KEY-----"
 URL = f"postgres://admin:{SECRETS['url']}@db.internal:5432/app"
@@ -232,7 +232,9 @@ def test_a_secret_that_a_request_brings_is_kept_and_logged_nowhere(home: Home) -
     secret = SECRETS["openai"]
     Keys(home).add("ci", ["runs:read"])
     with served(home, token=True) as site:
-        doors = [route for route in make_app(Server(home)).routes if isinstance(route, Door)]
+        doors = [
+            route for route in make_app(Server(home)).routes if isinstance(route, GuardedRoute)
+        ]
         for door in doors:
             path = door.path_format.replace("{runId}", quote(secret))
             if path == "/api/v1/live":

@@ -19,18 +19,19 @@ import pytest
 from http_support import WAIT_S, Reply, Site, record, served
 
 import vestige
-from vestige.access import SCOPES, Keys
-from vestige.clock import FakeClock
+from vestige._runtime.clock import FakeClock
 from vestige.collector.loop import catch_up
-from vestige.doors.http import guard, live, serving
-from vestige.doors.http.app import make_app
-from vestige.doors.http.guard import Door
-from vestige.doors.http.server import Server
-from vestige.doors.verbs import BY_NAME
+from vestige.fleet.api_keys import SCOPES, Keys
 from vestige.home import Home
 from vestige.limits import HTTP_REFUSED_MAX
-from vestige.record.line import render_line
+from vestige.query.tool_table import BY_NAME
+from vestige.record.codec import render_line
 from vestige.record.types import Log
+from vestige.server import auth, run_server
+from vestige.server.app import make_app
+from vestige.server.auth import GuardedRoute
+from vestige.server.routes import live
+from vestige.server.server_state import Server
 
 PUBLIC = {"/healthz", "/.well-known/openwop", "/login", "/logout"}
 """The paths that need no key; more is a decision, not an oversight."""
@@ -39,10 +40,10 @@ FOR_ANY_KEY = {"/v1/openapi.json"}
 """The paths that a key of any scope opens."""
 
 
-def _doors(home: Home) -> list[tuple[Door, str]]:
+def _doors(home: Home) -> list[tuple[GuardedRoute, str]]:
     """Every route with each of its methods."""
     routes = make_app(Server(home)).routes
-    doors = [route for route in routes if isinstance(route, Door)]
+    doors = [route for route in routes if isinstance(route, GuardedRoute)]
     assert len(doors) == len(routes)
     return [(door, method) for door in doors for method in sorted(door.methods or ())]
 
@@ -73,7 +74,7 @@ def _strangers(home: Home) -> Iterator[Strangers]:
         yield Strangers(site, made, run_id)
 
 
-def _path(door: Door, run_id: str) -> str:
+def _path(door: GuardedRoute, run_id: str) -> str:
     """A path that this door takes, about a run that is there."""
     path = re.sub(r"\{\w+\}", run_id, door.path_format)
     if path == "/api/v1/reproduce":
@@ -286,7 +287,7 @@ def test_another_sites_page_is_refused(home: Home, headers: dict[str, str]) -> N
     """The cookie of the token would come along: another port on this machine is another site."""
     record(home)
     with served(home) as site:
-        cookie = f"{guard.cookie_name(site.server)}={site.server.token}"
+        cookie = f"{auth.cookie_name(site.server)}={site.server.token}"
         refused = site.ask("/api/v1/list", key=None, headers={"Cookie": cookie, **headers})
         with_key = site.ask("/api/v1/list", headers=headers)
         own = site.ask(
@@ -381,7 +382,7 @@ def test_a_request_that_does_not_arrive_is_let_go(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A connection that says nothing, or a header that never ends, is closed."""
-    monkeypatch.setattr(serving, "HTTP_HEADER_S", 0.2)
+    monkeypatch.setattr(run_server, "HTTP_HEADER_S", 0.2)
     with served(home) as site:
         silent = site.raw(b"")
         dripping = site.raw(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: ")
@@ -604,7 +605,7 @@ def test_who_hangs_up_while_they_send_is_no_bug(home: Home) -> None:
 
 def test_an_answer_that_nobody_takes_is_let_go(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection whose client does not read would else be there for ever, with all its bytes."""
-    monkeypatch.setattr(serving, "LIVE_SEND_S", 0.2)
+    monkeypatch.setattr(run_server, "LIVE_SEND_S", 0.2)
     monkeypatch.setattr(live, "LIVE_SEND_S", 0.2)
     record(home, spans=2_000, message="x" * 1_500)
     with served(home) as site, socket.socket() as stuck:

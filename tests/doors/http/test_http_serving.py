@@ -25,12 +25,12 @@ import pytest
 from http_support import WAIT_S, Events, Site, record, served
 
 import vestige
-from vestige.access import Keys
-from vestige.doors.http import serving
-from vestige.doors.http.log import Log
 from vestige.errors import UsageError
+from vestige.fleet.api_keys import Keys
 from vestige.home import Home
-from vestige.store.sqlite import SqliteStore
+from vestige.server import run_server
+from vestige.server.access_log import Log
+from vestige.store.sqlite.sqlite_store import SqliteStore
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104  # refused, or not bound, in these tests
 
@@ -131,7 +131,7 @@ def test_who_is_told_the_address_can_end_it(home: Home) -> None:
     """The signal may come as soon as the address is told: also then the end is in good order."""
     source = (
         "import os, signal, sys\n"
-        "from vestige.doors.http.serving import make_server, serve\n"
+        "from vestige.server.run_server import make_server, serve\n"
         "from vestige.home import get_home\n"
         "server = make_server(get_home(sys.argv[1]), '127.0.0.1')\n"
         "serve(server, '127.0.0.1', 0, ready=lambda url: os.kill(os.getpid(), signal.SIGTERM))\n"
@@ -211,26 +211,26 @@ def test_a_public_address_without_keys_is_refused(home: Home, host: str) -> None
     keys.revoke(keys.add("gone", ["runs:read"]).id)
 
     with pytest.raises(UsageError, match="no keys"):
-        serving.make_server(home, host)
+        run_server.make_server(home, host)
 
 
 def test_with_keys_there_is_no_token(home: Home) -> None:
     """Who has keys has no secret in a log; and any name leads to a public server."""
     Keys(home).add("ci", ["runs:read"])
-    public = serving.make_server(home, EVERYWHERE)
-    local = serving.make_server(home, "127.0.0.1")
-    asked = serving.make_server(home, "127.0.0.1", token=True)
+    public = run_server.make_server(home, EVERYWHERE)
+    local = run_server.make_server(home, "127.0.0.1")
+    asked = run_server.make_server(home, "127.0.0.1", token=True)
 
     assert public.token is None
     assert public.hosts is None
     assert local.token is None
     assert asked.token is not None
     with pytest.raises(UsageError, match="this machine only"):
-        serving.make_server(home, EVERYWHERE, token=True)
+        run_server.make_server(home, EVERYWHERE, token=True)
 
 
 def test_tokens_are_new_at_each_start(home: Home) -> None:
-    tokens = {serving.make_server(home, "127.0.0.1").token for _ in range(5)}
+    tokens = {run_server.make_server(home, "127.0.0.1").token for _ in range(5)}
 
     assert len(tokens) == 5
     assert all(len(str(token)) >= 32 for token in tokens)
@@ -255,18 +255,18 @@ def test_a_port_that_is_taken_and_a_certificate_that_is_none_are_refused(
     """Before anything is served."""
     junk = tmp_path / "junk.pem"
     junk.write_text("no certificate")
-    server = serving.make_server(home, "127.0.0.1")
+    server = run_server.make_server(home, "127.0.0.1")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         with pytest.raises(UsageError, match="Choose another port"):
-            serving.serve(server, "127.0.0.1", taken.getsockname()[1])
+            run_server.serve(server, "127.0.0.1", taken.getsockname()[1])
     with pytest.raises(UsageError, match="go together"):
-        serving.serve(server, "127.0.0.1", 0, cert=junk)
+        run_server.serve(server, "127.0.0.1", 0, cert=junk)
     with pytest.raises(UsageError, match="cannot be used"):
-        serving.serve(server, "127.0.0.1", 0, cert=junk, key=junk)
+        run_server.serve(server, "127.0.0.1", 0, cert=junk, key=junk)
     with pytest.raises(UsageError, match="no address of this machine"):
-        serving.serve(server, "no.such.host.invalid", 0)
+        run_server.serve(server, "no.such.host.invalid", 0)
 
 
 def test_tls_is_spoken_with_a_certificate(home: Home, tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from http_support import record
 
-from vestige.doors.http.server import Server
 from vestige.home import Home
-from vestige.store.sqlite import SqliteStore
+from vestige.server.server_state import Server
+from vestige.store.sqlite.sqlite_store import SqliteStore
 
 CHECKPOINT = """
 import sqlite3, sys

@@ -18,8 +18,8 @@ from vestige.query.checks import Function
 from vestige.query.evidence import Evidence
 from vestige.record.finding import Finding
 from vestige.recorder import Recorder
-from vestige.store.base import RunFilter
-from vestige.store.sqlite import SqliteStore
+from vestige.store.protocol import RunFilter
+from vestige.store.sqlite.sqlite_store import SqliteStore
 from vestige.testing import FakeClock
 
 RULES = "You are a careful assistant. " + "Follow rule number seven of the handbook. " * 200

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from vestige.clock import FakeClock
+from vestige._runtime.clock import FakeClock
 from vestige.collector.loop import catch_up
 from vestige.emit.span import Span
 from vestige.home import Home
@@ -20,8 +20,8 @@ from vestige.query.evidence import Evidence
 from vestige.record.finding import Finding
 from vestige.record.run import RunInfo, SpanInfo
 from vestige.recorder import Recorder
-from vestige.store.base import RunFilter
-from vestige.store.sqlite import SqliteStore
+from vestige.store.protocol import RunFilter
+from vestige.store.sqlite.sqlite_store import SqliteStore
 
 Function = Callable[[Evidence], Iterator[Finding]]
 

@@ -11,7 +11,7 @@ from llm_evidence import MARK, RULES, TOOLS, Agent, anthropic_request, cached, e
 
 from vestige.home import Home
 from vestige.query.checks import run_checks
-from vestige.query.checks.cache import cache_churn, cache_miss
+from vestige.query.checks.model.prompt_cache import cache_churn, cache_miss
 
 ONE = {"role": "user", "content": "first question"}
 TWO = {"role": "assistant", "content": "first answer"}

@@ -11,7 +11,7 @@ from planted import all_findings, evidence_of, findings, recording, span_named
 import vestige
 from conftest import RunProgram
 from vestige.home import Home
-from vestige.query.checks import crash
+from vestige.query.checks.process import crash
 
 VESTIGE_RUN = (sys.executable, "-m", "vestige", "run", "--", sys.executable)
 

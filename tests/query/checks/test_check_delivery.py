@@ -8,7 +8,7 @@ from planted import findings, recording
 
 from vestige.emit.span import Span
 from vestige.home import Home
-from vestige.query.checks import delivery
+from vestige.query.checks.progress import delivery
 
 ALL = (
     delivery.duplicate_delivery,

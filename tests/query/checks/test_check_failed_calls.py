@@ -10,11 +10,11 @@ from planted import all_findings, findings, recording, span_named
 
 from vestige.emit.span import Span
 from vestige.home import Home
-from vestige.query.check import in_chains
-from vestige.query.checks import failed_calls
+from vestige.query.checks.model import failed_calls
+from vestige.query.failures.check import in_chains
 from vestige.record.run import Run
-from vestige.store.base import RunFilter
-from vestige.store.sqlite import SqliteStore
+from vestige.store.protocol import RunFilter
+from vestige.store.sqlite.sqlite_store import SqliteStore
 
 KEY = "Incorrect API key provided: sk-proj-abcd1234567890abcdef1234567890abcdef"
 

@@ -6,22 +6,22 @@ import os
 
 from planted import evidence_of, findings, recording
 
-from vestige.clock import FakeClock
+from vestige._runtime.clock import FakeClock
 from vestige.collector.loop import catch_up
 from vestige.home import Home
 from vestige.limits import BODY_INLINE_MAX, BODY_MAX
-from vestige.query.checks import health
+from vestige.query.checks.process import recording_health
 from vestige.record.types import OWN_COMPONENT
 from vestige.recorder import Recorder
-from vestige.store.base import RetentionPolicy
-from vestige.store.sqlite import SqliteStore
+from vestige.store.protocol import RetentionPolicy
+from vestige.store.sqlite.sqlite_store import SqliteStore
 
 ALL = (
-    health.recorder_gap,
-    health.clock_step,
-    health.secret_found,
-    health.body_incomplete,
-    health.unsampled_run,
+    recording_health.recorder_gap,
+    recording_health.clock_step,
+    recording_health.secret_found,
+    recording_health.body_incomplete,
+    recording_health.unsampled_run,
 )
 
 
@@ -67,7 +67,7 @@ def test_a_clock_that_goes_back(home: Home) -> None:
         two = run.child("two")
         two.end()
 
-    (found,) = findings(home, health.clock_step)
+    (found,) = findings(home, recording_health.clock_step)
 
     assert (found.kind, found.cause) == ("health/clock-step", two.id)
     assert "5.0s" in found.message

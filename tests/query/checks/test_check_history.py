@@ -9,7 +9,7 @@ import pytest
 from llm_evidence import Agent, anthropic_answer, anthropic_request, findings
 
 from vestige.home import Home
-from vestige.query.checks import history
+from vestige.query.checks.model import history
 
 USE = {"type": "tool_use", "id": "toolu_1", "name": "search", "input": {"q": "x"}}
 RESULT = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "ten results"}

@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 from planted import Function, answer, evidence_of, recording, request, think
 
-from vestige.clock import FakeClock
+from vestige._runtime.clock import FakeClock
 from vestige.emit.span import Span
 from vestige.home import Home
 from vestige.query import checks, evidence
-from vestige.query.checks import crash, delivery, history, pace
+from vestige.query.checks.model import history
+from vestige.query.checks.process import crash
+from vestige.query.checks.progress import delivery, pace
 
 WATCHED = (str(Path(checks.__file__).parent), evidence.__file__)
 SHORT, LONG = 60, 240

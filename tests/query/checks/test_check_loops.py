@@ -13,8 +13,8 @@ import pytest
 from planted import answer, asked, call, findings, recording, request, result, think, use
 
 from vestige.home import Home
-from vestige.query.checks import loops, repeats
-from vestige.query.checks.repeats import find_repeats
+from vestige.query.checks.progress import loops, repetition
+from vestige.query.checks.progress.repetition import find_repeats
 
 
 def test_the_same_call_three_times_is_a_loop_and_its_first_span_the_cause(home: Home) -> None:
@@ -213,7 +213,7 @@ def _lines_run(work: Callable[[], object]) -> int:
     def trace(frame: FrameType, event: str, _: object) -> Any:
         nonlocal count
         count += event == "line"
-        return trace if frame.f_code.co_filename == repeats.__file__ else None
+        return trace if frame.f_code.co_filename == repetition.__file__ else None
 
     before = sys.gettrace()
     sys.settrace(trace)

@@ -8,7 +8,8 @@ import pytest
 from llm_evidence import Agent, anthropic_answer, anthropic_request, findings, openai_answer
 
 from vestige.home import Home
-from vestige.query.checks import output, soft_errors
+from vestige.query.checks.model import output
+from vestige.query.checks.tools import soft_errors
 
 ASK = {
     "model": "gpt-5",

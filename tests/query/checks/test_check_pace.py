@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from planted import answer, findings, recording, request, think
 
-from vestige.clock import FakeClock
+from vestige._runtime.clock import FakeClock
 from vestige.emit.span import Span
 from vestige.home import Home
-from vestige.query.checks import pace
+from vestige.query.checks.progress import pace
 from vestige.recorder import Recorder
 
 SECOND = 10**9

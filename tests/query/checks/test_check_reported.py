@@ -8,13 +8,13 @@ import pytest
 from llm_evidence import findings
 
 from conftest import load
-from vestige.emit.logging_bridge import LoggingHandler
+from vestige.emit.hooks.logging_capture import LoggingHandler
 from vestige.home import Home
-from vestige.query.checks import crash
-from vestige.query.checks.reported import FINDINGS_MAX, reported_error
+from vestige.query.checks.process import crash
+from vestige.query.checks.process.reported_errors import FINDINGS_MAX, reported_error
 from vestige.query.debugger import Debugger
 from vestige.recorder import Recorder
-from vestige.store.sqlite import SqliteStore
+from vestige.store.sqlite.sqlite_store import SqliteStore
 
 
 def test_errors_that_were_caught_and_logged_are_told_by_kind_with_their_place(home: Home) -> None:

@@ -10,8 +10,8 @@ from planted import all_findings, evidence_of, findings, recording, span_named
 from vestige.emit.logger import Logger
 from vestige.emit.span import Span
 from vestige.home import Home
-from vestige.query.cases import parts_of
-from vestige.query.checks.suite import failed_case
+from vestige.query.checks.process.test_suite import failed_case
+from vestige.query.failures.test_cases import parts_of
 
 STACK = """Traceback (most recent call last):
   File "/work/tests/test_shop.py", line 7, in {test}

@@ -8,8 +8,9 @@ import pytest
 from planted import answer, asked, call, findings, recording, request, result, think, use
 
 from vestige.home import Home
-from vestige.query.checks import infrastructure, tools
-from vestige.query.checks.schema import find_problem
+from vestige.query.checks.process import infrastructure
+from vestige.query.checks.tools import tool_calls
+from vestige.query.checks.tools.argument_schema import find_problem
 
 OSLO = {"city": "Oslo"}
 
@@ -22,7 +23,7 @@ def test_blame_goes_to_the_model_call_that_asked(home: Home) -> None:
         failed = use(run, call_id="call_1", error=ValueError("no such city"))
         think(run, request(), answer(text="sorry"))
 
-    (found,) = findings(home, tools.producer_blame)
+    (found,) = findings(home, tool_calls.producer_blame)
 
     assert (found.kind, found.cause) == ("producer-blame/by-id", producer.id)
     assert found.evidence == [producer.id, failed.id]
@@ -34,7 +35,7 @@ def test_without_an_id_the_name_is_a_hypothesis(home: Home) -> None:
         producer = think(run, request(), answer(call(OSLO)))
         use(run, call_id=None, error=ValueError("no"))
 
-    (found,) = findings(home, tools.producer_blame)
+    (found,) = findings(home, tool_calls.producer_blame)
 
     assert (found.kind, found.cause, found.basis) == (
         "producer-blame/by-name",
@@ -50,7 +51,7 @@ def test_nobody_is_blamed_for_what_works_or_could_not_start(home: Home) -> None:
         use(run, error=RuntimeError("sh: weather: command not found"))
         use(run, name="clean_up", call_id=None, error=ValueError("of our own making"))
 
-    assert findings(home, tools.producer_blame) == []
+    assert findings(home, tool_calls.producer_blame) == []
 
 
 def test_a_call_that_never_ran_is_an_orphan(home: Home) -> None:
@@ -58,7 +59,7 @@ def test_a_call_that_never_ran_is_an_orphan(home: Home) -> None:
         first = think(run, request(), answer(call(OSLO, "call_1"), call(OSLO, "call_2")))
         use(run, call_id="call_1")
 
-    (found,) = findings(home, tools.orphan_call)
+    (found,) = findings(home, tool_calls.orphan_call)
 
     assert found.cause == first.id
     assert "weather" in found.message
@@ -69,7 +70,7 @@ def test_where_no_tools_are_recorded_nobody_knows_that_one_never_ran(home: Home)
     with recording(home) as run:
         think(run, request(), answer(call(OSLO)))
 
-    (found,) = findings(home, tools.orphan_call)
+    (found,) = findings(home, tool_calls.orphan_call)
 
     assert "no result came back: it never ran, or did not return" in found.message
 
@@ -79,7 +80,7 @@ def test_a_call_is_no_orphan_whose_result_is_in_the_next_request(home: Home) -> 
         think(run, request(), answer(call(OSLO)))
         think(run, request(asked(call(OSLO)), result("rain")), answer(text="rain"))
 
-    assert findings(home, tools.orphan_call) == []
+    assert findings(home, tool_calls.orphan_call) == []
 
 
 def test_a_call_is_no_orphan_that_is_told_as_text(home: Home) -> None:
@@ -90,7 +91,7 @@ def test_a_call_is_no_orphan_that_is_told_as_text(home: Home) -> None:
         think(run, request(), answer(call(OSLO)))
         think(run, request(told, seen), answer(text="rain"))
 
-    assert findings(home, tools.orphan_call) == []
+    assert findings(home, tool_calls.orphan_call) == []
 
 
 def test_a_call_executed_twice(home: Home) -> None:
@@ -98,7 +99,7 @@ def test_a_call_executed_twice(home: Home) -> None:
         think(run, request(), answer(call(OSLO)))
         one, two = use(run), use(run)
 
-    (found,) = findings(home, tools.duplicate_result)
+    (found,) = findings(home, tool_calls.duplicate_result)
 
     assert (found.kind, found.cause) == ("duplicate-result/executions", two.id)
     assert one.id in found.evidence
@@ -113,7 +114,7 @@ def test_a_retry_after_an_error_and_an_id_used_anew_are_no_duplicates(home: Home
             think(run, request(), answer(call(OSLO, "call_0")))
             use(run, call_id="call_0")
 
-    assert findings(home, tools.duplicate_result) == []
+    assert findings(home, tool_calls.duplicate_result) == []
 
 
 def test_other_arguments_under_an_id_used_anew_are_another_call(home: Home) -> None:
@@ -122,7 +123,7 @@ def test_other_arguments_under_an_id_used_anew_are_another_call(home: Home) -> N
         for city in ("Oslo", "Rome", "Bonn"):
             use(run, f'{{"city": "{city}"}}', "call_0")
 
-    assert findings(home, tools.duplicate_result) == []
+    assert findings(home, tool_calls.duplicate_result) == []
 
 
 def test_a_result_that_is_in_the_request_twice(home: Home) -> None:
@@ -133,7 +134,7 @@ def test_a_result_that_is_in_the_request_twice(home: Home) -> None:
         bad = think(run, request(*history), answer(text="rain"))
         think(run, request(*history), answer(text="rain"))
 
-    (found,) = findings(home, tools.duplicate_result)
+    (found,) = findings(home, tool_calls.duplicate_result)
 
     assert (found.kind, found.cause) == ("duplicate-result/deliveries", bad.id)
     assert ran.id in found.evidence and "2 times" in found.message
@@ -144,7 +145,7 @@ def test_a_tool_that_is_not_on_offer(home: Home) -> None:
         think(run, request(), answer(call(OSLO)))
         bad = think(run, request(), answer(call({}, name="wether")))
 
-    (found,) = findings(home, tools.unknown_tool)
+    (found,) = findings(home, tool_calls.unknown_tool)
 
     assert found.cause == bad.id
     assert "wether" in found.message and "weather" in found.message
@@ -166,7 +167,7 @@ def test_arguments_that_do_not_fit(home: Home, arguments: Any, word: str) -> Non
         bad = think(run, request(), answer(call(arguments)))
         ran = use(run)
 
-    (found,) = findings(home, tools.bad_arguments)
+    (found,) = findings(home, tool_calls.bad_arguments)
 
     assert (found.cause, found.evidence) == (bad.id, [bad.id, ran.id])
     assert word in found.message
@@ -189,7 +190,7 @@ def test_a_call_that_came_as_text(home: Home, text: str) -> None:
     with recording(home) as run:
         bad = think(run, request(), answer(text=text))
 
-    (found,) = findings(home, tools.call_as_text)
+    (found,) = findings(home, tool_calls.call_as_text)
 
     assert (found.severity, found.cause) == ("error", bad.id)
 
@@ -200,14 +201,14 @@ def test_a_real_call_and_talk_about_tools_are_no_call_as_text(home: Home) -> Non
         think(run, request(), answer(text="The weather tool takes a {city}; the weather is fine."))
         think(run, request(tools=()), answer(text='{"name": "weather", "arguments": {}}'))
 
-    assert findings(home, tools.call_as_text) == []
+    assert findings(home, tool_calls.call_as_text) == []
 
 
 def test_an_answer_without_any_tool_is_a_hint(home: Home) -> None:
     with recording(home) as run:
         bad = think(run, request(text="What is the current weather?"), answer(text="Sunny."))
 
-    (found,) = findings(home, tools.answer_without_tool)
+    (found,) = findings(home, tool_calls.answer_without_tool)
 
     assert (found.severity, found.basis, found.cause) == ("hint", "hypothesis", bad.id)
 
@@ -220,7 +221,7 @@ def test_no_hint_without_a_question_or_with_a_tool(home: Home, text: str) -> Non
             use(run)
         think(run, request(text=text), answer(text="Sunny."))
 
-    assert findings(home, tools.answer_without_tool) == []
+    assert findings(home, tool_calls.answer_without_tool) == []
 
 
 def test_tools_after_the_final_answer(home: Home) -> None:
@@ -230,7 +231,7 @@ def test_tools_after_the_final_answer(home: Home) -> None:
         final = think(run, request(), answer(text="rain"))
         late = use(run, call_id=None, name="search")
 
-    (found,) = findings(home, tools.steps_after_answer)
+    (found,) = findings(home, tool_calls.steps_after_answer)
 
     assert found.cause == late.id
     assert found.evidence == [final.id, late.id]
@@ -244,7 +245,12 @@ def test_a_clients_span_around_the_wires_counts_once(home: Home) -> None:
         with run.child("client", "llm") as outer:
             think(outer, request(asked(call(OSLO)), result("rain")), answer(text="rain"))
 
-    assert findings(home, tools.steps_after_answer, tools.orphan_call, tools.duplicate_result) == []
+    assert (
+        findings(
+            home, tool_calls.steps_after_answer, tool_calls.orphan_call, tool_calls.duplicate_result
+        )
+        == []
+    )
 
 
 def test_an_answer_and_then_another_turn_is_fine(home: Home) -> None:
@@ -254,7 +260,7 @@ def test_an_answer_and_then_another_turn_is_fine(home: Home) -> None:
         use(run)
         think(run, request(), answer(text="rain"))
 
-    assert findings(home, tools.steps_after_answer) == []
+    assert findings(home, tool_calls.steps_after_answer) == []
 
 
 @pytest.mark.parametrize(

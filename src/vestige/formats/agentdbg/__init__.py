@@ -10,64 +10,64 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from vestige.errors import UnreadableError
-from vestige.formats.agentdbg import files
-from vestige.formats.base import Problem, RunToWrite, Source
+from vestige.formats.agentdbg import detect
+from vestige.formats.protocol import Problem, RunToWrite, Source
 
 
-def sniff(path: Path) -> bool:
+def is_readable(path: Path) -> bool:
     try:
         if path.is_dir():
             return (
-                files.is_run(path)
-                or files.is_linked_run(path)
-                or files.runs_folder(path) is not None
+                detect.is_run(path)
+                or detect.is_linked_run(path)
+                or detect.runs_folder(path) is not None
             )
-        return files.is_export(path)
+        return detect.is_export(path)
     except (OSError, UnreadableError):
         return False
 
 
-def find(path: Path) -> Iterator[Path]:
+def find_runs(path: Path) -> Iterator[Path]:
     folder = None
-    if path.is_dir() and not files.is_run(path) and not files.is_linked_run(path):
-        folder = files.runs_folder(path)
+    if path.is_dir() and not detect.is_run(path) and not detect.is_linked_run(path):
+        folder = detect.runs_folder(path)
     if folder is None:
         yield path
     else:
-        yield from files.run_directories(folder)
+        yield from detect.run_directories(folder)
 
 
-def read(path: Path) -> Source:
-    from vestige.formats.agentdbg.opening import read_run
+def read_run(path: Path) -> Source:
+    from vestige.formats.agentdbg.read import read_run
 
     return read_run(path)
 
 
-def glance(path: Path) -> Source | None:
+def read_head(path: Path) -> Source | None:
     """The beginning of a run that is long to read; None: read it."""
-    from vestige.formats.agentdbg.opening import glance_at_run
+    from vestige.formats.agentdbg.read import glance_at_run
 
     return glance_at_run(path)
 
 
-def write(run: RunToWrite, target: Path) -> Path:
-    from vestige.formats.agentdbg.writing import write_run
+def write_run(run: RunToWrite, target: Path) -> Path:
+    from vestige.formats.agentdbg.write import write_run
 
     return write_run(run, target)
 
 
-def check(path: Path) -> Sequence[Problem]:
-    from vestige.formats.agentdbg.checking import check_path
+def validate_run(path: Path) -> Sequence[Problem]:
+    from vestige.formats.agentdbg.validate import check_path
 
     return check_path(path)
 
 
-def recover(path: Path) -> Iterator[tuple[Path, str]]:
+def recover_runs(path: Path) -> Iterator[tuple[Path, str]]:
     """Finish the runs at a path whose program died. Each that is unfinished, and why it is left
     alone; nothing, if it was finished now."""
-    from vestige.formats.agentdbg.recovering import recover_run
+    from vestige.formats.agentdbg.recover import recover_run
 
-    for place in find(path):
+    for place in find_runs(path):
         left = recover_run(place)
         if left is not None:
             yield place, left

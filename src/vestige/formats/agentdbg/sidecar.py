@@ -13,11 +13,11 @@ from pathlib import Path
 import msgspec
 
 from vestige.errors import UnreadableError
-from vestige.formats.agentdbg.events import EVENTS_FILE, SIDECAR_FILE
-from vestige.formats.agentdbg.files import Lines, TooLong, open_file
+from vestige.formats.agentdbg.detect import Lines, TooLong, open_file
+from vestige.formats.agentdbg.event_schema import EVENTS_FILE, SIDECAR_FILE
 from vestige.limits import BODY_INLINE_MAX, BODY_MAX
+from vestige.record.coercion import clean_text
 from vestige.record.types import BodyInfo, KnownRecord, Log, SpanClose, SpanOpen
-from vestige.record.values import clean_text
 
 _LINE_MAX = 2 * BODY_MAX
 """A body at its bound, as base64, with room to spare."""
@@ -50,7 +50,7 @@ def render_record(record: KnownRecord) -> bytes:
     try:
         return msgspec.json.encode(record) + b"\n"
     except UnicodeEncodeError:
-        from vestige.record.clean import clean_record
+        from vestige.record.sanitize import clean_record
 
         return msgspec.json.encode(clean_record(record)) + b"\n"
 

@@ -4,7 +4,7 @@ A bundle is `<root>/<suite>/<timestamp>/` with a `bundle.json` that lists every 
 A suite is a run here, a case a span of type `test` in it; what a killed suite left reads as
 an interrupted run.
 
-Elsewhere: the rules in rules.py; the layout in layout.py; the typed files in types.py.
+Elsewhere: the rules in rules.py; the layout in formats/artifacts/constants.py; the typed files in formats/artifacts/file_structs.py.
 """
 
 from __future__ import annotations
@@ -17,55 +17,62 @@ if TYPE_CHECKING:
     from zipfile import ZipFile
 
     from vestige.formats.artifacts.rules import Profile
-    from vestige.formats.base import Checked, Problem, RunToWrite, Source
+    from vestige.formats.protocol import Checked, Problem, RunToWrite, Source
     from vestige.record.types import KnownRecord
 
-__all__ = ["check", "check_profile", "find", "read", "sniff", "write"]
+__all__ = [
+    "find_runs",
+    "is_readable",
+    "read_run",
+    "validate_profile",
+    "validate_run",
+    "write_run",
+]
 
 
-def sniff(path: Path) -> bool:
+def is_readable(path: Path) -> bool:
     """A bundle, a folder of them, a zip with one in it. Never raises."""
-    from vestige.formats.artifacts import places
+    from vestige.formats.artifacts import detect
 
     try:
-        return places.sniff_directory(path) if path.is_dir() else places.sniff_file(path)
+        return detect.sniff_directory(path) if path.is_dir() else detect.sniff_file(path)
     except (OSError, ValueError):
         return False
 
 
-def check(path: Path) -> Sequence[Problem]:
+def validate_run(path: Path) -> Sequence[Problem]:
     """All that is wrong, by the profile `seed`."""
-    return [problem for checked in check_profile(path, "seed") for problem in checked.problems]
+    return [problem for checked in validate_profile(path, "seed") for problem in checked.problems]
 
 
-def check_profile(path: Path, profile: Profile) -> Iterator[Checked]:
+def validate_profile(path: Path, profile: Profile) -> Iterator[Checked]:
     """Bundle by bundle, by the rules of a profile."""
-    from vestige.formats.artifacts.validate import check_path
+    from vestige.formats.artifacts.validate_path import check_path
 
     return check_path(path, profile)
 
 
-def find(path: Path) -> Iterator[Path]:
+def find_runs(path: Path) -> Iterator[Path]:
     """The bundles at a path, those of killed suites too; an archive as it is."""
-    from vestige.formats.artifacts import places
+    from vestige.formats.artifacts import detect
 
     if path.is_dir():
-        yield from (place for place in places.find_places(path).bundles if places.is_bundle(place))
+        yield from (place for place in detect.find_places(path).bundles if detect.is_bundle(place))
     else:
         yield path.parent if path.name == "bundle.json" else path
 
 
-def read(path: Path) -> Source:
+def read_run(path: Path) -> Source:
     """One bundle, as the run of a suite."""
     from vestige.errors import UnreadableError
-    from vestige.formats.artifacts.reading import read_tree
-    from vestige.formats.artifacts.tree import (
+    from vestige.formats.artifacts.read import (
         DirectoryTree,
         UnreadablePartError,
         ZipTree,
         open_zip,
         zip_prefixes,
     )
+    from vestige.formats.artifacts.to_records import read_tree
 
     if path.is_dir():
         return read_tree(DirectoryTree(path))
@@ -88,8 +95,8 @@ def _closing(archive: ZipFile, records: Iterator[KnownRecord]) -> Iterator[Known
         yield from records
 
 
-def write(run: RunToWrite, target: Path) -> Path:
+def write_run(run: RunToWrite, target: Path) -> Path:
     """A run with `test` spans, as a bundle."""
-    from vestige.formats.artifacts.export import write_run
+    from vestige.formats.artifacts.from_records import write_run
 
     return write_run(run, target)

@@ -17,15 +17,15 @@ import msgspec
 from msgspec import UNSET
 
 from vestige.errors import UnreadableError, UsageError
-from vestige.formats.artifacts import layout, types
-from vestige.formats.artifacts.checking import check_bundle
-from vestige.formats.artifacts.export import new_folder
-from vestige.formats.artifacts.parse import parse_quoted, parse_variables
-from vestige.formats.artifacts.story import Step, parse_event, tell
-from vestige.formats.artifacts.tree import DirectoryTree
-from vestige.formats.artifacts.types import Bundle, Repro, TraceEvent
-from vestige.formats.artifacts.writing import SuiteFacts, TraceFile, finish_bundle
-from vestige.formats.moments import parse_time_ns
+from vestige.formats.artifacts import constants, file_structs
+from vestige.formats.artifacts.file_structs import Bundle, Repro, TraceEvent
+from vestige.formats.artifacts.from_records import new_folder
+from vestige.formats.artifacts.json_parsing import parse_quoted, parse_variables
+from vestige.formats.artifacts.read import DirectoryTree
+from vestige.formats.artifacts.trace_events import Step, parse_event, tell
+from vestige.formats.artifacts.validate import check_bundle
+from vestige.formats.artifacts.write import SuiteFacts, TraceFile, finish_bundle
+from vestige.formats.timestamps import parse_time_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +73,18 @@ def _open(path: Path) -> _Shard:
     if errors:
         raise UnreadableError(f"{errors[0]} See `vestige validate {path}`.")
     # Valid, so these decode.
-    bundle = msgspec.json.decode((path / layout.BUNDLE).read_bytes(), type=types.Bundle)
-    repro = msgspec.json.decode((path / "repro.json").read_bytes(), type=types.Repro)
-    fixtures = msgspec.json.decode((path / "fixtures.json").read_bytes(), type=types.Fixtures)
+    bundle = msgspec.json.decode((path / constants.BUNDLE).read_bytes(), type=file_structs.Bundle)
+    repro = msgspec.json.decode((path / "repro.json").read_bytes(), type=file_structs.Repro)
+    fixtures = msgspec.json.decode(
+        (path / "fixtures.json").read_bytes(), type=file_structs.Fixtures
+    )
     return _Shard(path, bundle, repro, fixtures.fixture_ids, _owned(path))
 
 
 def _owned(path: Path) -> dict[str, list[str]]:
     try:
         data = (path / "manifest.json").read_bytes()
-        manifest = msgspec.json.decode(data, type=types.Manifest)
+        manifest = msgspec.json.decode(data, type=file_structs.Manifest)
     except (OSError, msgspec.DecodeError):
         return {}
     return {case.name: case.artifacts for case in manifest.cases}
@@ -92,8 +94,8 @@ def _copy_files(shard: _Shard, folder: Path, number: int, hashes: dict[str, str]
     """Old name to new, of those that had to move."""
     moved: dict[str, str] = {}
     for entry in shard.bundle.files:
-        path = target = layout.plain(entry.path)
-        if path in layout.PART_OF and entry.schema == layout.PART_OF[path].schema:
+        path = target = constants.plain(entry.path)
+        if path in constants.PART_OF and entry.schema == constants.PART_OF[path].schema:
             continue  # written anew
         # A bundle that was merged itself has such folders already.
         while not _is_free(folder, target, entry.sha256, hashes):
@@ -106,7 +108,7 @@ def _copy_files(shard: _Shard, folder: Path, number: int, hashes: dict[str, str]
 
 def _is_free(folder: Path, target: str, sha256: str, hashes: dict[str, str]) -> bool:
     """Not another file's name, nor that of a folder, nor inside of what is a file."""
-    if target in hashes or target in layout.PART_OF:
+    if target in hashes or target in constants.PART_OF:
         return hashes.get(target) == sha256
     place = folder / target
     return not place.is_dir() and not any(above.is_file() for above in place.parents)
@@ -120,7 +122,7 @@ def _beside(folder: Path, number: int, target: str) -> str:
 
 
 def _copy_events(shard: _Shard, trace: TraceFile, moved: dict[str, str]) -> None:
-    data = (shard.path / layout.TRACE).read_bytes()
+    data = (shard.path / constants.TRACE).read_bytes()
     parsed = (parse_event(line) for line in data.split(b"\n") if line.strip())
     events = [event for event in parsed if isinstance(event, TraceEvent)]
     explicit = b'"case_end"' in data
@@ -171,8 +173,8 @@ def _facts(shards: list[_Shard], suite: str) -> SuiteFacts:
     return SuiteFacts(
         suite=suite, timestamp=first.bundle.timestamp, started_ns=started_ns, ended_ns=ended_ns,
         generated_ns=ended_ns, command=_one_after_another(commands), git=first.bundle.git,
-        environment=parse_variables((first.path / layout.ENVIRONMENT).read_bytes()),
-        replay_environment=parse_quoted((first.path / layout.REPLAY_ENVIRONMENT).read_bytes()), seed=first.repro.seed, clock_mode=first.repro.clock_mode, fixture_ids=fixtures, notes=notes,
+        environment=parse_variables((first.path / constants.ENVIRONMENT).read_bytes()),
+        replay_environment=parse_quoted((first.path / constants.REPLAY_ENVIRONMENT).read_bytes()), seed=first.repro.seed, clock_mode=first.repro.clock_mode, fixture_ids=fixtures, notes=notes,
     )  # fmt: skip
 
 

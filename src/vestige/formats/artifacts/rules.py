@@ -6,7 +6,7 @@ A rule belongs to the first profile that enforces it:
     latest    seed, and what later eras of the same schema require
     strict    seed, and what the text is silent on but a machine trips over
 
-Elsewhere: checking.py looks for what breaks them; docs/reference/rules.md is made from this table.
+Elsewhere: formats/artifacts/validate.py looks for what breaks them; docs/reference/rules.md is made from this table.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """OpenWOP debug bundles: one run as one JSON document, portable, redacted, at most 8 MB.
 
-story.py      a run as OpenWOP tells it     bundle.py     put together, within the cap
-payloads.py   what each event says          privacy.py    redaction modes; machine.py: nothing of the machine
-reading.py    a bundle as a run             checking.py   all that is wrong with one; rules.py: by which rule
+formats/openwop/from_records.py      a run as OpenWOP tells it     formats/openwop/assemble.py     put together, within the cap
+formats/openwop/event_payloads.py   what each event says          formats/openwop/redaction_modes.py    redaction modes; formats/openwop/host_details.py: nothing of the machine
+formats/openwop/to_records.py    a bundle as a run             formats/openwop/validate.py   all that is wrong with one; rules.py: by which rule
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from vestige.formats.base import Problem, RunToWrite, Source
-from vestige.formats.openwop.names import MODES as MODES
-from vestige.formats.openwop.names import Mode as Mode
+from vestige.formats.openwop.constants import MODES as MODES
+from vestige.formats.openwop.constants import Mode
+from vestige.formats.protocol import Problem, RunToWrite, Source
 
 _SNIFFED = 64 * 1024
 _SIGNS = (b'"bundleVersion"', b'"redactionMode"', b'"redactionApplied"')
 
 
-def sniff(path: Path) -> bool:
+def is_readable(path: Path) -> bool:
     """A JSON object that names the version of a bundle: near its beginning, or near its end."""
     try:
         if not path.is_file():
@@ -34,24 +34,24 @@ def sniff(path: Path) -> bool:
     return any(sign in start or sign in end for sign in _SIGNS)
 
 
-def find(path: Path) -> Iterator[Path]:
+def find_runs(path: Path) -> Iterator[Path]:
     yield path
 
 
-def read(path: Path) -> Source:
-    from vestige.formats.openwop.reading import read_bundle
+def read_run(path: Path) -> Source:
+    from vestige.formats.openwop.to_records import read_bundle
 
     return read_bundle(path)
 
 
-def check(path: Path) -> Sequence[Problem]:
-    from vestige.formats.openwop.checking import check_path
+def validate_run(path: Path) -> Sequence[Problem]:
+    from vestige.formats.openwop.validate import check_path
 
     return check_path(path)
 
 
-def write(run: RunToWrite, target: Path, redaction: Mode = "mask", key: bytes = b"") -> Path:
+def write_run(run: RunToWrite, target: Path, redaction: Mode = "mask", key: bytes = b"") -> Path:
     """To the target, a file that is not there yet, or into it, a folder. `key`: of the hashes."""
-    from vestige.formats.openwop.writing import write_bundle
+    from vestige.formats.openwop.write import write_bundle
 
     return write_bundle(run, target, redaction, key)

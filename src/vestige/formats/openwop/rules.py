@@ -1,6 +1,6 @@
 """Every rule of an OpenWOP debug bundle: its id, what it asks, and where that is said.
 
-Elsewhere: checking.py looks for what breaks them; docs/reference/rules.md is made from this table.
+Elsewhere: formats/openwop/validate.py looks for what breaks them; docs/reference/rules.md is made from this table.
 """
 
 from __future__ import annotations

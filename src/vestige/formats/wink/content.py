@@ -1,6 +1,6 @@
 """What a bundle holds, wherever it is: a zip that was loaded, a stored run, a capture's spool.
 
-The writer (archive.py) takes any of them, and `DebugBundle` shows any of them. Everything is
+The writer (formats/wink/write.py) takes any of them, and `DebugBundle` shows any of them. Everything is
 handed out one piece at a time: a bundle may be far larger than memory.
 """
 

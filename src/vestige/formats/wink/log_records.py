@@ -19,8 +19,8 @@ from typing import Any, Final
 
 import msgspec
 
-from vestige.formats.base import TIME_MAX_NS
-from vestige.formats.wink.entries import LogEntry
+from vestige.formats.protocol import TIME_MAX_NS
+from vestige.formats.wink.jsonl_entries import LogEntry
 from vestige.formats.wink.manifest import parse_time
 from vestige.limits import ATTRIBUTE_VALUE_MAX, ATTRIBUTES_MAX
 from vestige.record.types import Attributes, Scalar

@@ -20,8 +20,8 @@ import msgspec
 
 from vestige.errors import BundleComponentMissingError, BundleCorruptedError, BundleVersionError
 from vestige.limits import BUNDLE_MANIFEST_MAX, BUNDLE_NESTING_MAX
+from vestige.record.coercion import clean_text
 from vestige.record.types import Count
-from vestige.record.values import clean_text
 
 VERSION: Final = "1"
 MANIFEST: Final = "manifest.json"

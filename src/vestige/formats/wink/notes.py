@@ -11,9 +11,9 @@ from typing import Final
 
 import msgspec
 
-from vestige.formats.base import RunToWrite
+from vestige.formats.protocol import RunToWrite
 from vestige.formats.wink.content import Extra
-from vestige.formats.wink.unpack import ZipContent
+from vestige.formats.wink.read import ZipContent
 from vestige.limits import MIB, NOTES_MAX
 from vestige.record.note import Note
 

@@ -23,25 +23,25 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from vestige.query.cases import parts_of
 from vestige.query.evidence import Evidence
+from vestige.query.failures.test_cases import parts_of
 from vestige.record.finding import Finding, Severity
 
 FAMILIES = (
-    "vestige.query.checks.suite",
-    "vestige.query.checks.crash",
-    "vestige.query.checks.failed_calls",
-    "vestige.query.checks.reported",
-    "vestige.query.checks.loops",
-    "vestige.query.checks.tools",
-    "vestige.query.checks.infrastructure",
-    "vestige.query.checks.history",
-    "vestige.query.checks.output",
-    "vestige.query.checks.soft_errors",
-    "vestige.query.checks.cache",
-    "vestige.query.checks.pace",
-    "vestige.query.checks.delivery",
-    "vestige.query.checks.health",
+    "vestige.query.checks.process.test_suite",
+    "vestige.query.checks.process.crash",
+    "vestige.query.checks.model.failed_calls",
+    "vestige.query.checks.process.reported_errors",
+    "vestige.query.checks.progress.loops",
+    "vestige.query.checks.tools.tool_calls",
+    "vestige.query.checks.process.infrastructure",
+    "vestige.query.checks.model.history",
+    "vestige.query.checks.model.output",
+    "vestige.query.checks.tools.soft_errors",
+    "vestige.query.checks.model.prompt_cache",
+    "vestige.query.checks.progress.pace",
+    "vestige.query.checks.progress.delivery",
+    "vestige.query.checks.process.recording_health",
 )
 """Modules that register checks, in the order in which findings of equal rank are listed."""
 

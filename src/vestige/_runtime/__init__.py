@@ -1,0 +1,1 @@
+"""Clock, file locks, system calls, import hooks: what every other package builds on."""

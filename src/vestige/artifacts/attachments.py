@@ -1,0 +1,188 @@
+"""Bring files into a bundle: copied, masked and hashed in one pass.
+
+    attachments = Attachments(folder, texts)
+    attachments.copy("cases/pays-1f", Path("/tmp/server.log"))       # cases/pays-1f/server.log
+    attachments.write("cases/pays-1f", "stdout.txt", "...")
+
+A copy gets its name when it is complete: a killed suite leaves no half of a file under the name
+of a whole one. Text is masked like everything else; what is no text is copied as it is.
+
+A `.json` that is no JSON would make the bundle invalid, and may be the very evidence: it is kept
+under its name and `.txt`.
+
+What is read is what the test sees: `os`, and a fake file system if it has one. What is written is on the real one
+(_runtime/syscalls.py), whatever the test has replaced.
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+import stat
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path, PurePath
+
+import msgspec
+
+from vestige._runtime.syscalls import make_folder, read_file, system
+from vestige.artifacts.text_sanitizer import TextSanitizer, file_name
+from vestige.errors import NotFoundError
+from vestige.formats.artifacts import constants
+from vestige.formats.artifacts.json_parsing import is_json, is_valid_json
+from vestige.limits import ARTIFACT_JSON_MAX, KIB, MIB
+
+PARTIAL = ".part"
+_CHUNK = MIB
+_UNKNOWN = 64 * KIB
+"""Read first of a file that does not tell its size, as those of /proc."""
+_SOURCE = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+"""A pipe must not hold the suite up."""
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+_NAME_MAX = 120
+
+
+class Attachments:
+    """The files that one process brings into a bundle."""
+
+    def __init__(self, folder: Path, texts: TextSanitizer) -> None:
+        self.known: dict[str, tuple[int, int, str]] = {}
+        """Path in the bundle to size, mtime_ns and sha256: what need not be hashed again."""
+        self._folder = f"{folder}/"
+        self._texts = texts
+        self._made: set[str] = set()
+        self._numbers: dict[str, int] = {}
+        """Of a name that was asked for: the last number that it got. The next is not sought from the first on."""
+
+    def copy(self, place: str, source: Path, name: str | None = None, *, exact: bool = False) -> str:  # fmt: skip
+        """Copy a file into a folder of the bundle; its path there. `exact`: do not mask it."""
+        try:
+            fd = os.open(source, _SOURCE)
+        except (FileNotFoundError, NotADirectoryError):
+            raise NotFoundError(f"{source}: no such file to attach.") from None
+        try:
+            about = os.fstat(fd)
+            if not stat.S_ISREG(about.st_mode):
+                raise NotFoundError(f"{source}: no such file to attach.")
+            # A byte more than it has: most files are whole then, and a large buffer is not for nothing.
+            first = os.read(fd, min(about.st_size + 1, _CHUNK) if about.st_size else _UNKNOWN)
+            whole = len(first) == about.st_size < _CHUNK
+            chunks = iter((first,)) if whole else _rest(first, fd)
+            name = name or source.name
+            if not exact and _is_text(first, name):
+                chunks = self._masked(first if whole else None, chunks)
+            return self._store(place, name, chunks)
+        finally:
+            os.close(fd)
+
+    def write(self, place: str, name: str, content: str | bytes, *, exact: bool = False) -> str:
+        """Write what a test made into a folder of the bundle; its path there."""
+        if isinstance(content, str):
+            content = self._texts.clean(content).encode()
+        elif not exact and _is_text(content, name):
+            content = b"".join(self._masked(content, iter((content,))))
+        return self._store(place, name, iter((content,)))
+
+    def _masked(self, whole: bytes | None, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        """`whole`: all that the chunks hold. One scan says whether they need be taken apart at all."""
+        if whole is not None and len(whole) < _CHUNK and not self._suspicious(whole):
+            return iter((whole,))
+        decode = codecs.getincrementaldecoder("utf-8")("surrogateescape").decode
+        texts = (decode(chunk, not chunk) for chunk in (*chunks, b""))
+        stream = self._texts.redactor.stream(texts)
+        return (text.encode(errors="surrogateescape") for text in stream)
+
+    def _suspicious(self, data: bytes) -> bool:
+        return self._texts.redactor.suspicious(msgspec.json.encode(data.decode(errors="replace")))
+
+    def _store(self, place: str, name: str, chunks: Iterator[bytes]) -> str:
+        if place not in self._made:
+            make_folder(self._folder + place)
+            self._made.add(place)
+        name = _safe_name(self._texts.clean(name))
+        partial, fd = self._open_new(f"{place}/{name}{PARTIAL}")
+        hasher, size, head = sha256(), 0, b""
+        try:
+            for chunk in chunks:
+                hasher.update(chunk)
+                size += len(chunk)
+                head = chunk if size == len(chunk) else head
+                while chunk:
+                    chunk = chunk[system.write(fd, chunk) :]
+            mtime_ns = system.fstat(fd).st_mtime_ns
+        finally:
+            system.close(fd)
+        if _is_false_json(name, head if size == len(head) else None, self._folder + partial):
+            name += ".txt"
+        path = self._rename(partial, f"{place}/{name}")
+        self.known[path] = (size, mtime_ns, hasher.hexdigest())
+        return path
+
+    def _open_new(self, path: str) -> tuple[str, int]:
+        for candidate in _numbered(path):
+            try:
+                return candidate, system.open(self._folder + candidate, _NEW, 0o644)
+            except FileExistsError:
+                continue
+        raise AssertionError("numbers do not end")
+
+    def _rename(self, partial: str, wanted: str) -> str:
+        """To the name that was asked for, or the next that is free: nothing is overwritten."""
+        number = self._numbers.get(wanted, 0)
+        for candidate in _numbered(wanted, number):
+            self._numbers[wanted] = number = number + 1
+            try:
+                system.link(self._folder + partial, self._folder + candidate)
+            except FileExistsError:
+                continue
+            except OSError:  # a file system without hard links
+                if _is_there(self._folder + candidate):
+                    continue
+                system.rename(self._folder + partial, self._folder + candidate)
+                return candidate
+            system.unlink(self._folder + partial)
+            return candidate
+        raise AssertionError("numbers do not end")
+
+
+def _is_false_json(name: str, data: bytes | None, path: str) -> bool:
+    if not is_json(name):
+        return False
+    if data is None:
+        if system.stat(path).st_size > ARTIFACT_JSON_MAX:
+            return True  # too large for anyone to check: it is evidence, not a document
+        data = read_file(path)
+    return not is_valid_json(name, data)
+
+
+def _is_there(path: str) -> bool:
+    try:
+        system.lstat(path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _is_text(first: bytes, name: str) -> bool:
+    return not constants.is_screenshot(name) and b"\0" not in first[:8192]
+
+
+def _rest(first: bytes, fd: int) -> Iterator[bytes]:
+    chunk = first
+    while chunk:
+        yield chunk
+        chunk = os.read(fd, _CHUNK)
+
+
+def _safe_name(name: str) -> str:
+    stem, suffix = os.path.splitext(PurePath(name.replace("\\", "/")).name)
+    suffix = "." + file_name(suffix[1:], 20) if len(suffix) > 1 else ""
+    return file_name(stem, _NAME_MAX) + suffix
+
+
+def _numbered(path: str, number: int = 0) -> Iterator[str]:
+    """The path, then with 2, 3 and so on; `number`: from the one behind this on."""
+    stem, suffix = os.path.splitext(path)
+    while True:
+        number += 1
+        yield path if number == 1 else f"{stem}-{number}{suffix}"

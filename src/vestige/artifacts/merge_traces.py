@@ -1,0 +1,176 @@
+"""One trace of several: what the processes of a suite wrote, in the order in which it happened.
+
+Each process appends to a file of its own (`trace/worker-gw0.jsonl`), because a case must be on
+disk before it runs and no process knows the counters of the others. At the end they become
+`trace/events.jsonl`, counted anew; the same mends the trace of a killed suite.
+
+The one hard fact: a trace that has its `suite_end` is complete. Files of workers beside it are
+left over from a death between two steps, and are not taken in twice.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+from msgspec import UNSET
+
+from vestige._runtime.file_locks import hold
+from vestige.artifacts.trace_writer import TRACE_VERSION
+from vestige.formats.artifacts import constants
+from vestige.formats.artifacts.file_structs import Counts, TraceEvent
+from vestige.limits import KIB
+
+WORKER_PREFIX = "worker-"
+_COUNTED = {"case_start": 0, "assert_pass": 1, "assert_fail": 2, "assert_skip": 3}
+_PART = f"{constants.TRACE}.part"
+_FLUSH = 4096
+_BLOCK = 64 * KIB
+"""Of each trace in hand while several are merged."""
+_encode = msgspec.json.Encoder().encode
+
+
+class Merged(msgspec.Struct):
+    """What a trace told while it was put together."""
+
+    suite: str = ""
+    timestamp: str = ""
+    first_ts: str = ""
+    last_ts: str = ""
+    complete: bool = False
+    fixture_ids: list[str] = msgspec.field(default_factory=list)
+    notes: list[str] = msgspec.field(default_factory=list)
+    running: dict[str, TraceEvent] = msgspec.field(default_factory=dict)
+    """Cases that began and did not end."""
+    lock: int = -1
+    """The file of a trace that was rebuilt, whose lock is held until `release`."""
+
+    def release(self) -> None:
+        """The suite is finished, or left to somebody else."""
+        if self.lock >= 0:
+            os.close(self.lock)
+            self.lock = -1
+
+    def take(self, event: TraceEvent) -> None:
+        self.suite = self.suite or event.suite
+        self.timestamp = self.timestamp or event.run_timestamp
+        self.first_ts = self.first_ts or event.ts
+        self.last_ts = max(self.last_ts, event.ts)
+        if event.kind == "case_start":
+            self.running[event.case] = event
+        elif event.kind == "case_end":
+            self.running.pop(event.case, None)
+        elif event.kind == "fixture":
+            self.fixture_ids.append(event.message)
+        elif event.kind == "note":
+            self.notes.append(event.message)
+        elif event.kind == "suite_end":
+            self.complete = True
+
+
+def worker_files(folder: Path) -> list[Path]:
+    """The traces of workers that were not taken in yet."""
+    return sorted((folder / "trace").glob(f"{WORKER_PREFIX}*.jsonl"))
+
+
+def read_trace(folder: Path) -> Merged:
+    """What the trace of a folder tells, without changing it."""
+    merged = Merged()
+    for event in _read(folder / constants.TRACE):
+        merged.take(event)
+    return merged
+
+
+def drop_leftovers(folder: Path) -> None:
+    """Half-written files of ours, of a process that died while it finished this folder."""
+    for path in (folder / _PART, folder / f"{constants.BUNDLE}.part"):
+        path.unlink(missing_ok=True)
+
+
+def rebuild_trace(
+    folder: Path, end_ts: str = "", default: tuple[str, str, str] = ("", "", "")
+) -> Merged:
+    """All events in one file, in order, counted anew; cases that did not end become unknown.
+
+    `default`: suite, timestamp and time, for a trace in which there is nothing.
+    """
+    before = read_trace(folder)
+    workers = worker_files(folder)
+    sources = [] if before.complete else workers
+    merged = Merged(suite=before.suite or default[0], timestamp=before.timestamp or default[1])
+    events = heapq.merge(
+        *(_read(path) for path in (folder / constants.TRACE, *sources)), key=_by_time
+    )
+    with open(folder / _PART, "wb") as out:
+        hold(out.fileno())  # before it is in place: whoever rebuilds it is not done with the suite
+        counters = [0, 0, 0, 0]
+        lines: list[bytes] = []
+        for event in _whole(events, merged, end_ts, default[2]):
+            place = _COUNTED.get(event.kind)
+            if place is not None and not (place == 0 and _again(event)):
+                counters[place] += 1
+            event.counters = Counts(*counters)
+            lines.append(_encode(event) + b"\n")
+            if len(lines) >= _FLUSH:
+                out.write(b"".join(lines))
+                lines.clear()
+        out.write(b"".join(lines))
+        out.flush()
+        os.replace(folder / _PART, folder / constants.TRACE)
+        merged.lock = os.dup(out.fileno())
+    for path in workers:
+        path.unlink()
+    return merged
+
+
+def _whole(
+    events: Iterable[TraceEvent], merged: Merged, end_ts: str, default_ts: str
+) -> Iterator[TraceEvent]:
+    """The events, and what is missing for a trace that begins and ends."""
+    begun = False
+    for event in events:
+        if not begun and event.kind != "suite_start":
+            yield _event(merged, "suite_start", event.ts, tool="vestige")
+        begun = True
+        merged.take(event)
+        if event.kind != "suite_end":
+            yield event
+    end_ts = max(merged.last_ts, end_ts) or default_ts
+    if not begun:
+        merged.first_ts = end_ts
+        yield _event(merged, "suite_start", end_ts, tool="vestige")
+    for case, start in merged.running.items():
+        message = f"it was running when the suite was killed (since {start.ts})"
+        yield _event(merged, "case_end", end_ts, case=case, message=message, status="unknown")
+    merged.last_ts = end_ts
+    yield _event(merged, "suite_end", end_ts)
+
+
+def _event(merged: Merged, kind: str, ts: str, case: str = "", message: str = "", **more: str) -> TraceEvent:  # fmt: skip
+    return TraceEvent(TRACE_VERSION, merged.suite, merged.timestamp, ts, kind, case, message, Counts(0, 0, 0, 0), **more)  # type: ignore[arg-type]  # tool or status  # fmt: skip
+
+
+def _again(event: TraceEvent) -> bool:
+    return event.attempt is not UNSET and event.attempt > 1
+
+
+def _by_time(event: TraceEvent) -> str:
+    return event.ts
+
+
+def _read(path: Path) -> Iterator[TraceEvent]:
+    """The events of a file; a line that a death tore is passed over."""
+    try:
+        file = open(path, "rb")  # noqa: SIM115  # closed below
+    except FileNotFoundError:
+        return
+    from vestige.formats.artifacts.trace_events import (
+        parse_events,  # where something is to be merged
+    )
+
+    with file:
+        while lines := file.readlines(_BLOCK):
+            yield from parse_events(lines)

@@ -1,0 +1,157 @@
+"""Run again what failed: the command of a bundle, and how it is made.
+
+    replay = Replay(["python", "-m", "pytest", "-p", "no:cacheprovider"], "/work/shop", ["tests"], by_case=True)
+    render_command(replay, {"TZ": "UTC"}, ["tests/test_pay.py::test_card"])
+
+The words are kept beside the text (`repro.json`, key `vestige`), so that running a bundle's
+command needs no shell, and one case can be picked.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from vestige.errors import NotFoundError, UnreadableError, UsageError
+from vestige.limits import KIB
+from vestige.record.redaction.masking import MARK
+
+COMMAND_MAX = 96 * KIB
+"""Characters of tests on a command line; beyond, whole files are named. (One argument to `sh -c` may have 128 KiB.)"""
+
+REPRO = "repro.json"
+_WHERE = r" @gw\d+\Z"
+_UNPRINTABLE = r"[\x00-\x1f\x7f]"
+
+
+class Replay(msgspec.Struct, frozen=True, kw_only=True):
+    """How a suite is started."""
+
+    argv: list[str]
+    """Without what is selected."""
+    cwd: str
+    tests: list[str] = msgspec.field(default_factory=list)
+    """What was selected."""
+    by_case: bool = False
+    """A case's name is an argument that selects it."""
+    prefix: str = ""
+    """From `cwd` to where the names of cases begin, with a slash."""
+
+
+class Recorded(msgspec.Struct, frozen=True, kw_only=True):
+    """What is read back from `repro.json`."""
+
+    command: str
+    vestige: Replay | None = None
+
+
+def where_of(worker: str) -> str:
+    """Behind the name of a case that runs in several workers, so that each of them is one; no part of what selects it."""
+    return f" @{worker}"
+
+
+def selected(replay: Replay, cases: Sequence[str]) -> list[str]:
+    """The arguments that run these cases, in this order; none: what the suite ran."""
+    if not cases or not replay.by_case:
+        return list(replay.tests)
+    chosen = list(dict.fromkeys(replay.prefix + _selector(case) for case in cases))
+    if sum(len(name) + 3 for name in chosen) > COMMAND_MAX:
+        chosen = list(dict.fromkeys(name.partition("::")[0] for name in chosen))
+    return chosen if sum(len(name) + 3 for name in chosen) <= COMMAND_MAX else list(replay.tests)
+
+
+def _selector(case: str) -> str:
+    """A name that was masked, or cannot be typed, selects by what comes before its parameters."""
+    if MARK not in case and " @gw" not in case and case.isprintable():
+        return case  # nearly all of them, and suites have thousands
+    case = re.sub(_WHERE, "", case)
+    for part in (case, case.partition("[")[0], case.partition("::")[0]):
+        if MARK not in part and not re.search(_UNPRINTABLE, part):
+            return part
+    return "."
+
+
+def render_command(replay: Replay, environment: Mapping[str, str], cases: Sequence[str]) -> str:
+    """One line for a shell."""
+    return " ".join((_beginning(replay, environment), *map(shlex.quote, selected(replay, cases))))
+
+
+def command_of_case(replay: Replay, environment: Mapping[str, str]) -> Callable[[str], str]:
+    """The same for one case of many: what they share is put together once."""
+    beginning = _beginning(replay, environment)
+    if not replay.by_case:
+        whole = render_command(replay, environment, ())
+        return lambda case: whole
+    return lambda case: f"{beginning} {_quoted(replay.prefix + _selector(case))}"
+
+
+def _quoted(word: str) -> str:
+    """As `shlex.quote`, which looks at each character: of a name with parameters it is known."""
+    return f"'{word}'" if "[" in word and "'" not in word else shlex.quote(word)
+
+
+def _beginning(replay: Replay, environment: Mapping[str, str]) -> str:
+    variables = [f"{name}={value}" for name, value in environment.items()]
+    words = [*(["env", *variables] if variables else []), *replay.argv]
+    return f"cd {shlex.quote(replay.cwd)} && {shlex.join(words)}"
+
+
+# --- running it --------------------------------------------------------------------------------
+
+
+def read_repro(bundle: Path) -> Recorded:
+    """What a bundle says about running it again."""
+    path = bundle / REPRO
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Recorded)
+    except FileNotFoundError:
+        raise NotFoundError(f"{path}: not there. Is {bundle} an artifact bundle?") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, OSError) as error:
+        raise UnreadableError(f"{path}: cannot be used ({error}).") from None
+
+
+def read_environment(bundle: Path) -> dict[str, str]:
+    """The variables of `repro.env`."""
+    found: dict[str, str] = {}
+    try:
+        text = (bundle / "repro.env").read_bytes().decode(errors="replace")
+    except OSError:
+        return found
+    # Only a newline ends a line: a value may hold what else Python takes for an end.
+    for line in text.split("\n"):
+        name, equals, value = line.rstrip("\r").partition("=")
+        if equals and name.isidentifier():
+            try:
+                found[name] = "".join(shlex.split(value))
+            except ValueError:
+                continue
+    return found
+
+
+def find_case(cases: Sequence[str], wanted: str) -> str:
+    """A case by its name, or by a part of it that only one has."""
+    if wanted in cases:
+        return wanted
+    near = [case for case in dict.fromkeys(cases) if wanted in case]
+    if len(near) == 1:
+        return near[0]
+    if not near:
+        raise NotFoundError(f"{wanted}: no such case in the bundle.")
+    raise UsageError(f"{wanted}: {len(near)} cases have that in their name ({', '.join(near[:3])}, ...). Say more of it.")  # fmt: skip
+
+
+def words_to_run(recorded: Recorded, cases: Sequence[str]) -> tuple[list[str], str | None]:
+    """The words and the folder. Without words of its own a bundle's command is for a shell."""
+    replay = recorded.vestige
+    if replay is None:
+        return ["sh", "-c", recorded.command], None
+    argv = list(replay.argv)
+    if argv and os.path.isabs(argv[0]) and not os.path.exists(argv[0]):
+        argv[0] = sys.executable  # the bundle comes from another machine
+    return [*argv, *selected(replay, cases)], replay.cwd

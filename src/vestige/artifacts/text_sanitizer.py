@@ -1,0 +1,137 @@
+"""Names and messages on their way into a bundle: no secret in clear, nothing that UTF-8 cannot hold.
+
+The redactor here knows more than shapes and keys: the values of every variable whose name says
+that it holds a secret are masked wherever they turn up, in a test's id or in what it printed.
+
+Elsewhere: what counts as a secret's key or shape in record/redaction/redactor.py.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from hashlib import sha256
+from urllib.parse import unquote, urlsplit
+
+from vestige.limits import MESSAGE_MAX
+from vestige.record.coercion import clean_text, cut
+from vestige.record.redaction.masking import is_secret_key
+from vestige.record.redaction.redactor import Redactor
+from vestige.record.redaction.secret_patterns import is_placeholder
+
+MARKER = "<redacted>"
+"""How the bundles of this format write a value that is withheld."""
+
+_REGISTERED_MIN = 8
+"""Characters. `SECRET=test` must not mask every test's name; such a value is masked beside its name only."""
+
+_SHORT = 500
+"""Characters: less than any bound on the way."""
+
+_CONTROL = r"[\x00-\x1f\x7f-\x9f\u2028\u2029]"
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+_CONTROL_KEPT = r"[\x00-\x08\x0b-\x1f\x7f-\x9f]"
+
+
+class TextSanitizer:
+    """Cleans what goes into one bundle."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self.redactor = Redactor()
+        self.secrets = tuple(dict.fromkeys(secrets_of(environment)))
+        self.redactor.add_secrets(self.secrets)
+        self._expected: frozenset[str] = frozenset()
+        """Known to be clean, as far as the redactor had learned then."""
+        self._learned = 0
+
+    def share(self, redactor: Redactor | None) -> None:
+        """Go on with a recorder's, which knows these secrets too, and learns those that turn up."""
+        if redactor is not None:
+            redactor.learn_from(self.redactor)
+            self.redactor = redactor
+
+    def expect(self, names: Iterable[str]) -> None:
+        """Names that will come, asked about all at once; if one is suspicious, each by itself, as it comes."""
+        short = list(filter(_is_plain, names))
+        # First: a thread may teach it something meanwhile.
+        self._learned = self.redactor.learned
+        self._expected = frozenset(short if self.redactor.are_clean(short) else ())
+
+    def clean(self, text: object) -> str:
+        """A text of any length. A short one is looked at exactly: no scanner need be built."""
+        return self.redactor.text(clean_text(str(text)))
+
+    def message(self, text: object) -> str:
+        """A text of bounded length: what a line of the trace holds."""
+        if isinstance(text, str):
+            if text in self._expected and self._learned == self.redactor.learned:
+                return text
+            if _is_plain(text) and self.redactor.is_clean(text):
+                return text  # the names of tests, nearly all of them: one question instead of six
+        return cut(self.clean(text), MESSAGE_MAX)
+
+
+def _is_plain(text: str) -> bool:
+    """Can the redactor say at once that it is clean?"""
+    return len(text) <= _SHORT and not text.startswith("base64:")
+
+
+def secrets_of(environment: Mapping[str, str]) -> Iterator[str]:
+    """Values of the environment that must appear nowhere."""
+    for name, value in environment.items():
+        if is_withheld(name, value) or "PRIVATE KEY-----" in value:
+            yield from _worth_registering(value)
+        elif "://" in value and "@" in value:
+            yield from _worth_registering(_password(value))
+
+
+def is_withheld(name: str, value: str) -> bool:
+    """Does a variable's name say that its value is secret?"""
+    if not value or not is_secret_key(name):
+        return False
+    return not (name.lower().endswith("pwd") and value[0] in "/~")
+
+
+def _worth_registering(value: str) -> Iterator[str]:
+    lines = [value, *value.split("\n")] if "\n" in value else [value]
+    for text in map(str.strip, lines):
+        known = text.startswith("-----") or is_placeholder(text) or os.path.exists(text)
+        if len(text) >= _REGISTERED_MIN and not known:
+            yield text
+
+
+def _password(url: str) -> str:
+    try:
+        return unquote(urlsplit(url.strip()).password or "")
+    except ValueError:
+        return ""
+
+
+def single_line(text: str) -> str:
+    """A text that stays on its line and cannot steer a terminal."""
+    # Nearly all are printable, and then the expression, which takes its time, need not be compiled.
+    return text if text.isprintable() else re.sub(_CONTROL, _escaped, text)
+
+
+def plain_lines(text: str) -> str:
+    """As `one_line`, but line breaks and tabs stay."""
+    return re.sub(_CONTROL_KEPT, _escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode()
+
+
+def file_name(text: str, length_max: int = 80) -> str:
+    """A name that every file system takes. Not unique: `file_key` is."""
+    name = _UNSAFE.sub("_", text).strip("._")
+    return name[:length_max].rstrip("._") or "_"
+
+
+def file_key(text: str) -> str:
+    """A folder's name for any text: readable, and different for different texts."""
+    digest = sha256(text.encode(errors="surrogatepass")).hexdigest()[:10]
+    # Parameters may have slashes of their own.
+    test, bracket, parameters = text.partition("[")
+    return f"{file_name(test.rpartition('/')[2] + bracket + parameters, 60)}-{digest}"

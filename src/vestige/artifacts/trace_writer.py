@@ -1,0 +1,192 @@
+"""The trace of a suite: events appended while it runs, each on disk before the suite goes on.
+
+    trace = TraceWriter(folder / "trace/events.jsonl", "checkout", "20260210_170000", clock)
+    trace.event("case_start", case="pays")
+
+One write with `O_APPEND` per call, so a killed suite shows which case was running. The
+writer holds the lock of its file while it lives: nobody finishes a suite that still runs.
+
+Nothing here raises into a test. What could not be written is counted in `lost`, and a suite
+that lost something does not end as if nothing had been. Calls of the system are made past whatever a test has
+put in their place (_runtime/syscalls.py).
+
+Elsewhere: what the events say about cases is read back in formats/artifacts/trace_events.py.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from vestige._runtime.clock import Clock
+from vestige._runtime.file_locks import hold
+from vestige._runtime.syscalls import system
+from vestige.formats.artifacts.file_structs import Counts, TraceEvent
+from vestige.record.line_template import GAP, NUMBER, with_gaps
+
+TRACE_VERSION = 1
+"""Every era of the schema accepts it; later ones know a 2 that adds nothing which we need."""
+
+_encode = msgspec.json.Encoder().encode
+_SECOND_NS = 1_000_000_000
+
+_forks = 0
+"""How many times this process, and those it was forked from, came out of a fork as the child."""
+
+
+def _after_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+json_of: Callable[[str], bytes] = _encode
+"""A clean text as JSON."""
+
+
+class Stopwatch:
+    """Wall time that never steps back: the clock is read once, then monotonic time is added."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.now_ns = clock.monotonic_ns
+        """This moment, in monotonic time."""
+        self._ahead_ns = clock.now_ns() - clock.monotonic_ns()
+        self._second_ns = -_SECOND_NS
+        self._text = b""
+
+    def render(self, moment_ns: int) -> bytes:
+        """A moment as JSON: `"2026-02-10T17:00:05.123456Z"`, of one length, so that texts sort as times do."""
+        # A small number, which Python divides and writes several times quicker than the whole one.
+        rest_ns = moment_ns - self._second_ns
+        if not 0 <= rest_ns < _SECOND_NS:
+            second, rest_ns = divmod(moment_ns + self._ahead_ns, _SECOND_NS)
+            self._second_ns = moment_ns - rest_ns
+            self._text = f'"{render_time(second)[:-1]}.'.encode()
+        return b'%b%06dZ"' % (self._text, rest_ns // 1000)
+
+    def stamp(self) -> str:
+        """Now, as text."""
+        return self.render(self.now_ns())[1:-1].decode()
+
+
+def render_time(epoch_s: int) -> str:
+    """RFC 3339 in UTC, to the second."""
+    return datetime.fromtimestamp(epoch_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def reason(error: Exception) -> str:
+    """Why something could not be written, in few words."""
+    return getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
+
+
+class TraceWriter:
+    """Appends the events of one process to one file."""
+
+    def __init__(self, path: Path, suite: str, timestamp: str, clock: Clock) -> None:
+        self.watch = Stopwatch(clock)
+        self.lost = 0
+        self.why_lost = ""
+        """Of the first."""
+        self.total = self.passed = self.failed = self.skipped = 0
+        self.last_ts = ""
+        """Of what was last rendered, cases aside."""
+        self._suite = suite
+        self._timestamp = timestamp
+        line = TraceEvent(
+            TRACE_VERSION, suite, timestamp, GAP, GAP, GAP, GAP, Counts(NUMBER, NUMBER, NUMBER, NUMBER)
+        )  # fmt: skip
+        self._begin = with_gaps(_encode(line)).removesuffix(b"}\n") + b"%b}\n"
+        """A case begins: when, the kind of event, case and message, the counters, and what only some have."""
+        line.elapsed_ms = NUMBER
+        self._go_on = with_gaps(_encode(line)).removesuffix(b"}\n") + b"%b}\n"
+        """And what comes after that: how long it has run, too, before what only some have."""
+        passed, ended = (
+            msgspec.structs.replace(line, kind=kind, message="", **more)
+            for kind, more in (("assert_pass", {"assertion_id": "a1"}), ("case_end", {"status": "pass"}))
+        )  # fmt: skip
+        self._pass_and_end = with_gaps(_encode(passed)) + with_gaps(_encode(ended))
+        """Of a case of which nothing else is told: when, its name, the counters, how long it has run; twice."""
+        self._forks = _forks
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        self._fd = system.open(path, flags, 0o644)
+        hold(self._fd)
+
+    def event(self, kind: str, case: str = "", message: str = "", **more: Any) -> None:
+        """One event, on disk when this returns."""
+        self.write(self.render(kind, case, message, **more))
+
+    def render(self, kind: str, case: str = "", message: str = "", **more: Any) -> bytes:
+        """An event as its line. Counters are as they stand now: count first."""
+        self.last_ts = self.watch.stamp()
+        event = TraceEvent(
+            TRACE_VERSION, self._suite, self._timestamp, self.last_ts, kind, case, message,
+            self.counts(), **more,
+        )  # fmt: skip
+        return _encode(event) + b"\n"
+
+    def counts(self) -> Counts:
+        return Counts(self.total, self.passed, self.failed, self.skipped)
+
+    def case_line(
+        self,
+        kind: bytes,
+        case: bytes,
+        at_ns: int,
+        begun_ns: int | None = None,
+        message: bytes = b'""',
+        more: bytes = b"",
+    ) -> bytes:
+        """As `render`, of a moment: three of these make a test, and structs took half of its time.
+        Texts are JSON already; so is `more`, which begins with a comma. `begun_ns`: of the case, if it has begun."""
+        stamp = self.watch.render(at_ns)
+        if begun_ns is None:
+            return self._begin % (
+                stamp, kind, case, message, self.total, self.passed, self.failed, self.skipped, more,
+            )  # fmt: skip
+        return self._go_on % (
+            stamp, kind, case, message, self.total, self.passed, self.failed, self.skipped,
+            (at_ns - begun_ns) // 1_000_000, more,
+        )  # fmt: skip
+
+    def pass_and_end(self, case: bytes, begun_ns: int, passed_ns: int, ended_ns: int) -> bytes:
+        """The lines of all that is told of most cases, once they have begun."""
+        render = self.watch.render
+        counts = self.total, self.passed, self.failed, self.skipped
+        return self._pass_and_end % (
+            render(passed_ns), case, *counts, (passed_ns - begun_ns) // 1_000_000,
+            render(ended_ns), case, *counts, (ended_ns - begun_ns) // 1_000_000,
+        )  # fmt: skip
+
+    @property
+    def is_own(self) -> bool:
+        """Is this the process that began it? A child that a test forked does not speak for the suite."""
+        return _forks == self._forks
+
+    def write(self, lines: bytes) -> None:
+        """Whole lines, at once."""
+        if _forks != self._forks:
+            return
+        try:
+            written = system.write(self._fd, lines)
+            while written < len(lines):
+                lines = lines[written:]
+                written = system.write(self._fd, lines)
+        except OSError as error:
+            self.lose(error)
+
+    def lose(self, error: Exception) -> None:
+        """Something that should be here is not, because of that."""
+        self.lost += 1
+        self.why_lost = self.why_lost or reason(error)
+
+    def close(self) -> None:
+        if self._fd >= 0 and self.is_own:
+            system.close(self._fd)
+            self._fd = -1

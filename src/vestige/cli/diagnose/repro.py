@@ -1,0 +1,86 @@
+"""`vestige repro`: run the failures of an artifact bundle again."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+from vestige.cli.options import Examples
+
+
+@click.command(
+    "repro",
+    cls=Examples,
+    examples="""
+  vestige repro tests/artifacts/shop/20260210_170000               what failed, once more
+  vestige repro tests/artifacts/shop/20260210_170000 --case card   only that case
+  vestige repro ./bundle --print                                   say it, do not run it
+""",
+    exits="the command's own; 128 + n if signal n killed it; 2 no such bundle or case, or it could not be started; 3 unreadable bundle",
+)
+@click.argument("bundle", type=click.Path(path_type=Path))
+@click.option("--case", metavar="ID", help="A case's name, or a part that only one has.")
+@click.option("--print", "print_only", is_flag=True, help="Print the command; do not run it.")
+def repro(bundle: Path, case: str | None, print_only: bool) -> None:
+    """Run what failed in BUNDLE again, as its repro.txt says.
+
+    The same tests in the same order, with the seed and the variables that the bundle
+    kept, in the folder where the suite ran (here, if that is gone). Warns where the code is
+    not the code that was tested. BUNDLE's command is run as it is: open bundles of people you trust.
+    """
+    from vestige.artifacts import replay_command
+    from vestige.artifacts.finalize import failed_cases
+    from vestige.errors import NotFoundError, UsageError
+    from vestige.formats.artifacts import constants
+    from vestige.formats.artifacts.write import read_cases
+
+    bundle = bundle.parent if bundle.name == constants.BUNDLE else bundle
+    if not bundle.is_dir():
+        raise NotFoundError(f"{bundle}: no such bundle (expected a directory).")
+    recorded = replay_command.read_repro(bundle)
+    cases = read_cases(bundle)[0] if (bundle / constants.TRACE).is_file() else []
+    wanted = failed_cases(cases)
+    if case is not None:
+        if recorded.vestige is None or not recorded.vestige.by_case:
+            raise UsageError(f"{bundle}: its command runs the suite as a whole. Leave --case out.")
+        wanted = [replay_command.find_case([told.name for told in cases], case)]
+    words, folder = replay_command.words_to_run(recorded, wanted)
+    environment = replay_command.read_environment(bundle)
+    folder = _existing(folder)
+    _warn_about_git(bundle, Path(folder or "."))
+    told = [*(f"{name}={value}" for name, value in environment.items()), *words]
+    click.echo(f"cd {shlex.quote(folder or os.getcwd())} && env {shlex.join(told)}", err=not print_only)  # fmt: skip
+    if not print_only:
+        sys.exit(_run(words, folder, environment))
+
+
+def _existing(folder: str | None) -> str | None:
+    if folder is None or os.path.isdir(folder):
+        return folder
+    click.echo(f"vestige: {folder}: not on this machine; running here instead.", err=True)
+    return None
+
+
+def _warn_about_git(bundle: Path, folder: Path) -> None:
+    from vestige.artifacts.git import differences, read_git
+    from vestige.artifacts.suite_facts import read_start
+
+    then = read_start(bundle, "", "", 0).facts["git"]
+    for difference in differences(then, read_git(folder, bundle.parent.parent)):
+        click.echo(f"vestige: warning: {difference}.", err=True)
+
+
+def _run(words: list[str], folder: str | None, environment: Mapping[str, str]) -> int:
+    from vestige.errors import UsageError
+
+    try:
+        done = subprocess.run(words, cwd=folder, env={**os.environ, **environment}, check=False)
+    except OSError as error:
+        raise UsageError(f"{words[0]}: could not be started ({error.strerror}).") from None
+    return done.returncode if done.returncode >= 0 else 128 - done.returncode

@@ -1,0 +1,1 @@
+"""Commands that import, export, keep and delete runs."""

@@ -1,0 +1,41 @@
+"""`vestige artifacts merge`: the bundles of a suite's shards become one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from vestige.cli.options import Examples
+
+
+@click.command(
+    "artifacts",
+    cls=Examples,
+    examples="""
+  vestige artifacts merge shard-1 shard-2 -o merged          one bundle, every case in it
+  vestige artifacts merge unit e2e -o all --suite nightly    of different suites
+""",
+    exits="0 written, 2 no such bundle, or the target is in the way, 3 one of them is not valid",
+)
+@click.argument("action", type=click.Choice(("merge",)))
+@click.argument(
+    "bundles", nargs=-1, required=True, metavar="BUNDLE...", type=click.Path(path_type=Path)
+)
+@click.option(
+    "-o", "--output", "target", type=click.Path(path_type=Path), metavar="PATH", required=True,
+    help="Where to write it; not there yet.",
+)  # fmt: skip
+@click.option("--suite", metavar="NAME", help="The suite of the merged bundle. Default: theirs.")
+def artifacts(action: str, bundles: tuple[Path, ...], target: Path, suite: str | None) -> None:
+    """Merge artifact bundles: the shards of one suite, or several suites.
+
+    Every BUNDLE must be valid, and so is the result. Nothing is left half written.
+    """
+    from vestige.errors import NotFoundError
+    from vestige.formats.artifacts.merge import merge_bundles
+
+    for bundle in bundles:
+        if not bundle.is_dir():
+            raise NotFoundError(f"{bundle}: no such bundle (expected a directory).")
+    click.echo(str(merge_bundles(bundles, target, suite)))

@@ -1,0 +1,125 @@
+"""`vestige validate`: does a bundle, or a run of another format, keep its contract?"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vestige.cli.github import annotate, plain, write_summary
+from vestige.cli.options import Examples
+
+if TYPE_CHECKING:
+    from vestige.formats.artifacts.rules import Profile
+    from vestige.formats.protocol import Checked, Problem
+
+Results = list[tuple[str, "Checked"]]
+
+
+@click.command(
+    "validate",
+    cls=Examples,
+    examples="""
+  vestige validate tests/artifacts                  every bundle of a tree
+  vestige validate tests/artifacts/e2e/20260210_170000 --profile strict
+  vestige validate bundle.zip --format json         an archive; all findings, for a program
+  vestige validate tests/artifacts --format github  findings as annotations of a workflow
+""",
+    exits="0 valid, 1 invalid, 2 no such path, or nothing to validate",
+)
+@click.argument(
+    "paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(path_type=Path)
+)
+@click.option(
+    "--profile", default="seed", show_default=True, type=click.Choice(("seed", "latest", "strict")),
+    help="Rules for bundles: the specification; what later eras require too; what it is silent on too.",
+)  # fmt: skip
+@click.option(
+    "--format", "format", default="text", show_default=True,
+    type=click.Choice(("text", "json", "github")), help="How to tell it.",
+)  # fmt: skip
+def validate(paths: tuple[Path, ...], profile: Profile, format: str) -> None:
+    """Check artifact bundles, and runs of other formats, against their rules.
+
+    PATH is a bundle, a tree of bundles, a zip of one, or anything that `vestige import` takes.
+    Every file is hashed, and all that is wrong is told at once: file, place, rule, what to do.
+    """
+    from vestige.errors import NotFoundError
+    from vestige.transfer.validate import validate_path
+
+    results: Results = []
+    absent: list[str] = []
+    for path in paths:
+        try:
+            results.extend(validate_path(path, profile))
+        except NotFoundError as error:
+            absent.append(str(error))
+    for line in _TELL[format](results, profile):
+        click.echo(line)
+    for message in absent:
+        click.echo(f"vestige: {plain(message)}", err=True)
+    if absent:
+        sys.exit(2)
+    if not all(checked.valid for _, checked in results):
+        sys.exit(1)
+
+
+def _as_text(results: Results, profile: str) -> Iterator[str]:
+    for name, checked in results:
+        for problem in checked.problems:
+            mark = "" if problem.severity == "error" else "warning: "
+            yield f"  {mark}{plain(str(problem))} [{problem.rule}]"
+        by = f" by {profile}" if name == "artifacts" else ""
+        errors = sum(problem.severity == "error" for problem in checked.problems)
+        verdict = f"invalid{by}, {_counted(errors, 'error')}" if errors else f"valid{by}"
+        yield f"{plain(checked.path)}: {verdict} ({name}, {_counted(checked.files, 'file')})"
+
+
+def _as_json(results: Results, profile: str) -> Iterator[str]:
+    import json
+
+    told: dict[str, Any] = {
+        "version": 1,
+        "profile": profile,
+        "valid": bool(results) and all(checked.valid for _, checked in results),
+        "checked": [
+            {
+                "path": checked.path,
+                "format": name,
+                "valid": checked.valid,
+                "files": checked.files,
+                "problems": [_problem_data(problem) for problem in checked.problems],
+            }
+            for name, checked in results
+        ],
+    }
+    yield json.dumps(told, indent=2)
+
+
+def _problem_data(problem: Problem) -> dict[str, str]:
+    names = ("file", "place", "rule", "message", "hint", "severity")
+    return {name: getattr(problem, name) for name in names}
+
+
+def _as_github(results: Results, profile: str) -> Iterator[str]:
+    for _, checked in results:
+        yield from map(annotate, checked.problems)
+        count = sum(problem.severity == "error" for problem in checked.problems)
+        verdict = _counted(count, "error") if count else "valid"
+        # Not a command: a path may not begin one.
+        yield f"vestige validate: {plain(checked.path)}: {verdict}"
+    write_summary(results)
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+_TELL: dict[str, Callable[[Results, str], Iterator[str]]] = {
+    "text": _as_text,
+    "json": _as_json,
+    "github": _as_github,
+}

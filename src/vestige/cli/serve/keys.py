@@ -1,0 +1,136 @@
+"""`vestige keys add|list|revoke`: who may ask the server."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vestige.cli.options import DURATION, Examples, Home, home_option, json_option
+
+if TYPE_CHECKING:
+    from vestige.fleet.api_keys import Key, Keys
+
+
+@click.command(
+    "keys",
+    cls=Examples,
+    examples="""
+  vestige keys add ci --scope runs:write                       for `vestige ship`
+  vestige keys add eva --scope runs:read,debug-bundle:read     to look, and to take bundles
+  vestige keys add acme --scope runs:write --tenant acme --expires 30d
+  vestige keys list                                            never shows a key
+  vestige keys revoke ci                                       by name or id, at once
+""",
+    exits="0 done, 2 bad argument or no such key, 3 keys.json is damaged or open to others",
+)
+@click.argument("action", type=click.Choice(("add", "list", "revoke")))
+@click.argument("name", required=False)
+@click.option(
+    "--scope", "scopes", metavar="SCOPES",
+    help="Of add: what it may do, with commas: runs:read, runs:write, debug-bundle:read.",
+)  # fmt: skip
+@click.option(
+    "--tenant", metavar="NAME",
+    help="Of add: whose runs it brings and sees, and no others. Default: default.",
+)  # fmt: skip
+@click.option(
+    "--expires", type=DURATION, metavar="AGE",
+    help="Of add: it ends after this: 12h, 30d. Default: when it is revoked.",
+)  # fmt: skip
+@home_option
+@json_option
+def keys(
+    action: str,
+    name: str | None,
+    scopes: str | None,
+    tenant: str | None,
+    expires: float | None,
+    home: Home,
+    as_json: bool,
+) -> None:
+    """Make, list and revoke the keys of the server.
+
+    A new key is printed once; the home keeps only its hash. A server that runs sees the
+    change with its next request.
+    """
+    from vestige.fleet.api_keys import Keys
+
+    if action != "add" and (scopes or tenant or expires is not None):
+        raise click.UsageError("--scope, --tenant and --expires go with `keys add`.")
+    if (name is None) != (action == "list"):
+        raise click.UsageError(f"keys {action} takes {'no' if name else 'a'} NAME.")
+    known = Keys(home)
+    if action == "list":
+        _list(known, as_json)
+    elif action == "revoke":
+        revoked = known.revoke(name or "")
+        click.echo(_json(_data(revoked)) if as_json else f"{revoked.id} {revoked.name}: revoked")
+    else:
+        _add(known, name or "", scopes, tenant, expires, as_json)
+
+
+def _add(
+    known: Keys, name: str, scopes: str | None, tenant: str | None, expires: float | None, as_json: bool
+) -> None:  # fmt: skip
+    from vestige._runtime.clock import SYSTEM
+    from vestige.record.tenant import DEFAULT_TENANT
+
+    expires_ns = None if expires is None else SYSTEM.now_ns() + int(expires * 1e9)
+    wanted = [scope.strip() for scope in (scopes or "").split(",") if scope.strip()]
+    new = known.add(name, wanted, DEFAULT_TENANT if tenant is None else tenant, expires_ns)
+    if as_json:
+        click.echo(_json({"id": new.id, "key": new.key, "tenant": new.tenant, "scopes": list(new.scopes)}))  # fmt: skip
+        return
+    click.echo(new.key)
+    click.echo(
+        f"{name} ({new.id}), tenant {new.tenant}, {', '.join(new.scopes)}. Keep it now: it is not"
+        " shown again.",
+        err=True,
+    )
+
+
+def _list(known: Keys, as_json: bool) -> None:
+    from vestige._runtime.clock import SYSTEM
+    from vestige.query.formatting import single_line
+    from vestige.query.text_layout import columns
+
+    found = [_data(key) for key in known.list()]
+    if as_json:
+        click.echo(_json({"keys": found}))
+        return
+    if not found:
+        click.echo("No keys. Make one: `vestige keys add NAME --scope runs:read`.")
+        return
+    now_ns = SYSTEM.now_ns()
+    states = {key.id: key.state(now_ns) for key in known.list()}
+    table = [["id", "name", "tenant", "scopes", "created", "expires", "state"]]
+    table += [
+        [
+            each["id"], single_line(each["name"], 40), each["tenant"], ",".join(each["scopes"]),
+            each["created_at"], each["expires_at"] or "-", states[each["id"]],
+        ]
+        for each in found
+    ]  # fmt: skip
+    for line in columns(table):
+        click.echo(line)
+
+
+def _data(key: Key) -> dict[str, Any]:
+    """Without its hash: nobody needs that either."""
+    from vestige.query.formatting import timestamp
+
+    return {
+        "id": key.id,
+        "name": key.name,
+        "tenant": key.tenant,
+        "scopes": list(key.scopes),
+        "created_at": timestamp(key.created_ns),
+        "expires_at": None if key.expires_ns is None else timestamp(key.expires_ns),
+        "revoked_at": None if key.revoked_ns is None else timestamp(key.revoked_ns),
+    }
+
+
+def _json(data: object) -> str:
+    return json.dumps(data, ensure_ascii=False, indent=2)

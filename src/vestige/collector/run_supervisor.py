@@ -1,0 +1,225 @@
+"""`vestige run`: start a command with recording on, collect live, and see how it ends.
+
+The parent is the collector: it takes journals in while the command runs, and is the
+one who knows the exact signal or exit status for the stamp. It stays out of the way:
+the command has the terminal, its signals, and its exit code. Kill the parent and the
+command goes on; its journal is taken in by whoever reads next.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from types import FrameType
+from typing import Self
+
+from vestige._runtime.clock import SYSTEM, sleep
+from vestige.collector.crash_detection import Exit
+from vestige.collector.loop import hold
+from vestige.emit.span import Span
+from vestige.errors import NotFoundError, UsageError, VestigeError
+from vestige.home import Home
+from vestige.limits import TERM_PASSED_S, TICK_S
+from vestige.process_writer import PARENT_VARIABLE
+from vestige.record.types import Status
+from vestige.recorder import Recorder
+
+_PYTHON = re.compile(r"(?:^|/)(?:python|pypy)[0-9.]*$")
+_BESIDE = re.compile(r"run|exec|[0-9.]+[smhd]?|[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
+"""Words of those who start programs: `uv run`, `timeout 60`, `env A=b`."""
+FORWARDED = ("SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGWINCH", "SIGCONT")
+
+
+def run_command(
+    home: Home,
+    command: Sequence[str],
+    env: Mapping[str, str],
+    name: str | None = None,
+    then: Callable[[str, bool], None] | None = None,
+) -> int:
+    """Run it to its end in `env`; its exit code, or 128 + the signal that killed it.
+
+    `then(run_id, ok)` is called last, once what the command recorded is taken in.
+    """
+    if not command:
+        raise UsageError("run: no command given. Write `vestige run -- COMMAND ...`.")
+    # Silent as long as the command runs; where that one stands is the question.
+    with Recorder(home, last_words=False, silence_s=0) as recorder:
+        if not recorder.enabled:
+            with _passing_signals() as passing:
+                child = passing.to(_spawn(command, env))
+                return _shell_code(child.wait())
+        masked = recorder.redact_argv(command)
+        run = recorder.run(
+            name or _label(command, masked),
+            attributes={"implicit": name is None, "command": masked},
+            component="vestige",
+        )
+        child_env = {
+            **env,
+            "VESTIGE_HOME": str(home.root),
+            "VESTIGE_SUPERVISOR": recorder.writer,
+            PARENT_VARIABLE: f"{run.run_id}/{run.id}",
+        }
+        code = _supervise(home, command, child_env, run)
+    if then is not None:
+        then(run.run_id, code == 0)
+    return _shell_code(code)
+
+
+def _label(command: Sequence[str], masked: Sequence[str]) -> str:
+    """`python agent.py --fast` is called agent.py, and so is `uv run agent.py`: what starts it says
+    nothing, and a secret must not."""
+    at = next((at for at, word in enumerate(command) if _PYTHON.search(word)), 0)
+    skip = False
+    for word, shown in zip(command[at + 1 :], masked[at + 1 :], strict=True):
+        if word in ("-c", "-"):
+            break  # what follows is a program's text or its arguments, and no name
+        said = not skip and not word.startswith("-") and word == shown
+        skip = word in ("-W", "-X")
+        if said and (_PYTHON.search(command[at]) or not _BESIDE.fullmatch(word)):
+            return os.path.basename(word)
+    return os.path.basename(command[at])
+
+
+def _supervise(home: Home, command: Sequence[str], env: Mapping[str, str], run: Span) -> int:
+    with _passing_signals() as passing:
+        try:
+            child = passing.to(_spawn(command, env))
+        except VestigeError as error:
+            run.end(error)
+            raise
+        _collect_until_exit(home, child)
+    ended = Exit(child.returncode, SYSTEM.now_ns())
+    run.end(status=_status(ended.code), attributes={**ended.attributes, "pid": child.pid})
+    _collect_rest(home)
+    return ended.code
+
+
+def _status(code: int) -> Status:
+    if code == -signal.SIGINT:
+        return "cancelled"  # Ctrl-C
+    return "ok" if code == 0 else "interrupted" if code < 0 else "error"
+
+
+def _spawn(command: Sequence[str], env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    try:
+        # Files that we were given stay open for it: `<(...)` of a shell, a socket of systemd. None
+        # of our own are handed on.
+        return subprocess.Popen(command, env=env, close_fds=False)
+    except FileNotFoundError:
+        raise NotFoundError(
+            f"run: {command[0]}: command not found. Give a program and its arguments after `--`."
+        ) from None
+    except OSError as error:
+        raise UsageError(f"run: {command[0]}: cannot be started ({error.strerror}).") from None
+
+
+def _collect_until_exit(home: Home, child: subprocess.Popen[bytes]) -> None:
+    """Live, if nobody else collects; a failure of ours is not the command's."""
+    said = ""
+    while not _has_exited(child):
+        try:
+            with hold(home) as collector:
+                while collector is not None and not _has_exited(child):
+                    collector.tick()
+        except (VestigeError, OSError) as error:
+            if str(error) != said:  # once, not every quarter of a second
+                said = str(error)
+                print(f"vestige: collecting failed ({error}); will go on.", file=sys.stderr)  # noqa: T201
+
+
+def _has_exited(child: subprocess.Popen[bytes]) -> bool:
+    try:
+        child.wait(TICK_S)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def _collect_rest(home: Home) -> None:
+    """The last records and the stamp. Somebody else at it? Then they will do this, too: how
+    the command ended stands in our journal."""
+    try:
+        with hold(home) as collector:
+            if collector is not None:
+                collector.tick()
+    except (VestigeError, OSError):
+        pass  # said while it ran, and said again by the next reader
+
+
+class _passing_signals:  # noqa: N801  # reads as a phrase
+    """Hand signals on to the child while it runs; those that come before it is there, too.
+
+    Ctrl-C and Ctrl-\\ at a terminal go to the whole foreground group, the child included:
+    those are not handed on a second time.
+    """
+
+    def __init__(self) -> None:
+        self._child: subprocess.Popen[bytes] | None = None
+        self._early: list[int] = []
+        self._previous: dict[int, object] = {}
+
+    def __enter__(self) -> Self:
+        # What we were started to ignore (`nohup`) the child must, too: it inherits that alone.
+        self._hear([name for name in FORWARDED if _handler(name) != signal.SIG_IGN])
+        return self
+
+    def to(self, child: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
+        """The child is there."""
+        self._child = child
+        self._hear([name for name in FORWARDED if _handler(name) == signal.SIG_IGN])
+        for number in self._early:
+            self._send(child, number)
+        return child
+
+    def _hear(self, names: Sequence[str]) -> None:
+        for name in names:
+            number = getattr(signal, name)
+            try:
+                self._previous[number] = signal.signal(number, self._pass)
+            except (ValueError, OSError):
+                pass  # not the main thread, or not a signal that can be caught here
+
+    def __exit__(self, *_: object) -> None:
+        for number, previous in self._previous.items():
+            signal.signal(number, previous)  # type: ignore[arg-type]  # what signal() gave us
+
+    def _pass(self, number: int, frame: FrameType | None) -> None:
+        if self._child is None:
+            self._early.append(number)
+        elif number not in (signal.SIGINT, signal.SIGQUIT) or not _is_foreground():
+            if number == signal.SIGTERM:
+                # `timeout` and systemd tell the whole group: a second one would cut off what the
+                # child still writes of the first.
+                sleep(TERM_PASSED_S)
+            self._send(self._child, number)
+
+    def _send(self, child: subprocess.Popen[bytes], number: int) -> None:
+        try:
+            child.send_signal(number)
+        except OSError:
+            pass
+
+
+def _handler(name: str) -> object:
+    return signal.getsignal(getattr(signal, name))
+
+
+def _is_foreground() -> bool:
+    """Of the terminal. Input or output may be redirected, and Ctrl-C still comes from there."""
+    for fd in (0, 1, 2):
+        try:
+            if os.tcgetpgrp(fd) == os.getpgrp():
+                return True
+        except OSError:
+            continue
+    return False
+
+
+def _shell_code(code: int) -> int:
+    return code if code >= 0 else 128 - code

@@ -1,0 +1,82 @@
+"""The program's log lines: from their journals in the spool to entries of a bundle."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from vestige.debug.logging_capture import RESERVED, WHOLE
+from vestige.debug.spool import LOGS
+from vestige.debug.spool_index import BATCH, read_body
+from vestige.formats.wink.log_records import LEVELS, to_iso
+from vestige.home import Home
+from vestige.journal.reader import read_lines
+from vestige.record.codec import parse_lines
+from vestige.record.types import Log
+
+_context = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_encode = msgspec.json.Encoder().encode
+
+
+def read_entries(home: Home) -> Iterator[str]:
+    """Every entry as one line of JSON, in the order of their times."""
+    lanes: dict[str, list[Path]] = {}
+    for writer, _, path in home.journal_files():
+        if writer.startswith(LOGS):
+            lanes.setdefault(writer, []).append(path)
+    streams = [_log_records(paths) for paths in lanes.values()]
+    merged: Iterator[Log] = heapq.merge(*streams, key=_time_ns)
+    if len(streams) == 1:
+        merged = streams[0]  # in the order in which it was written, whatever the clock did
+    for record in merged:
+        yield render_entry(record, read_body(home, record) if record.body_info else record.body)
+
+
+def last_entry_ns(home: Home) -> int:
+    """When the program last said something; 0 if it never did."""
+    paths = [path for writer, _, path in home.journal_files() if writer.startswith(LOGS)]
+    return max(map(_time_ns, _log_records(paths)), default=0)
+
+
+def _log_records(paths: list[Path]) -> Iterator[Log]:
+    for path in paths:
+        offset = 0
+        while True:
+            data, after = read_lines(path, offset, BATCH)
+            if after == offset:
+                break
+            for record in parse_lines(data)[0]:
+                if isinstance(record, Log):
+                    yield record
+            offset = after
+
+
+def _time_ns(record: Log) -> int:
+    return record.time_ns
+
+
+def render_entry(record: Log, body: str | None) -> str:
+    """A log entry as a bundle has it."""
+    attributes = record.attributes
+    message: str = record.message
+    if body is not None and attributes.get(WHOLE):
+        try:
+            found = _context.decode(body)
+            message = msgspec.json.decode(found["message"], type=str)
+            context = bytes(found["context"]).decode()
+        except (msgspec.DecodeError, LookupError, RecursionError):
+            context = _encode({"vestige.unparsed": body}).decode()
+    else:
+        scalars = {key: value for key, value in attributes.items() if key not in RESERVED}
+        context = _encode(scalars).decode()
+    told = {
+        "timestamp": to_iso(record.time_ns),
+        "level": attributes.get("entry.level") or LEVELS.get(record.level, record.level.upper()),
+        "logger": record.component,
+        "event": attributes.get("event") or "",
+        "message": message,
+    }
+    return f'{_encode(told).decode()[:-1]},"context":{context}}}'

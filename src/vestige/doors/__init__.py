@@ -1,1 +1,0 @@
-"""The doors: parse, call one query or format, print."""

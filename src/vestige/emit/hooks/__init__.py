@@ -1,0 +1,1 @@
+"""Hooks into the program: logging, stdout, threads."""

@@ -1,0 +1,1 @@
+"""What a process reports about itself: start, stalls, stacks, crashes."""

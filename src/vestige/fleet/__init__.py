@@ -1,0 +1,1 @@
+"""Recording on many machines: send runs to a server, receive them, API keys."""

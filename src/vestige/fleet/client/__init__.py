@@ -1,0 +1,1 @@
+"""Send the journals of a home to a server."""

@@ -1,0 +1,1 @@
+"""Receive records from other machines and from OpenTelemetry exporters."""

@@ -1,0 +1,197 @@
+"""Where AgentDbg keeps runs, and how its files are opened: bounded, and never outside.
+
+    data directory    ~/.agentdbg/            runs/ in it
+    runs folder       runs/                   run directories in it
+    run directory     runs/<run id>/          run.json, events.jsonl (v0.1); meta.json, spans.jsonl (v0.2)
+    export            one JSON file           {"spec_version", "run", "events"}
+
+A name that a file claims is never used as a path. A run directory that is a link, and a link in
+place of one of its files, is refused: it may lead anywhere.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from vestige.errors import UnreadableError
+from vestige.formats.agentdbg.event_schema import EVENTS_FILE, RUN_FILE
+from vestige.formats.protocol import is_uuid4
+from vestige.limits import EVENT_LINE_MAX, FOREIGN_FILE_MAX, FOREIGN_RUNS_MAX
+
+META_FILE = "meta.json"
+SPANS_FILE = "spans.jsonl"
+RUNS_FOLDER = "runs"
+
+_PEEK = 64 * 1024
+_CHUNK = 1024 * 1024
+_SAMPLES, _SAMPLE_BYTES = 16, 64 * 1024
+
+
+def is_run(path: Path) -> bool:
+    """A run directory: it holds one of the files that make one."""
+    return not path.is_symlink() and _holds_run(path)
+
+
+def is_linked_run(path: Path) -> bool:
+    return path.is_symlink() and _holds_run(path)
+
+
+def _holds_run(path: Path) -> bool:
+    """Others use these names of files too: the directory's name or what is inside has to agree."""
+    if is_uuid4(path.name) and any((path / name).is_file() for name in (EVENTS_FILE, SPANS_FILE)):
+        return True
+    return any(_holds(path / name, word) for name, word in _SIGNS.items())
+
+
+def _holds(path: Path, word: bytes) -> bool:
+    """Does a file begin with what only this format has?"""
+    if not path.is_file() or path.is_symlink():
+        return False
+    try:
+        with open_file(path) as file:
+            return word in file.read(_PEEK)
+    except UnreadableError:
+        return False
+
+
+_SIGNS = {
+    RUN_FILE: b'"spec_version"',
+    EVENTS_FILE: b'"event_type"',
+    SPANS_FILE: b'"span_id"',
+    META_FILE: b'"spec_version"',
+}
+
+
+def is_v2(path: Path) -> bool:
+    """The later layout: spans instead of events."""
+    return (path / SPANS_FILE).is_file() and not (path / EVENTS_FILE).exists()
+
+
+def is_export(path: Path) -> bool:
+    """One JSON document that begins as `agentdbg export` begins it."""
+    if not path.is_file():
+        return False
+    with open_file(path) as file:
+        head = file.read(_PEEK)
+    begin = head.lstrip()[:1] == b"{"
+    return begin and b'"spec_version"' in head[:200] and b'"run"' in head[:400]
+
+
+def runs_folder(path: Path) -> Path | None:
+    """The folder that holds the runs of a path, if it is such a folder or a data directory."""
+    if not path.is_dir():
+        return None
+    inner = path / RUNS_FOLDER
+    if inner.is_dir() and any(True for _ in run_directories(inner)):
+        return inner
+    return path if any(True for _ in run_directories(path)) else None
+
+
+def run_directories(folder: Path) -> Iterator[Path]:
+    """Run directories in a folder, by name; links are passed over."""
+    try:
+        with os.scandir(folder) as entries:
+            names = [
+                entry.name
+                for _, entry in zip(range(FOREIGN_RUNS_MAX), entries, strict=False)
+                if entry.is_dir(follow_symlinks=False) and not entry.name.startswith(".")
+            ]
+    except OSError:
+        return
+    for name in sorted(names):
+        if _holds_run(folder / name):
+            yield folder / name
+
+
+def open_file(path: Path) -> BinaryIO:
+    """A regular file, for reading; no link is followed, and no pipe is waited for."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        why = "a link, which is not followed" if path.is_symlink() else error.strerror
+        raise UnreadableError(f"{path}: cannot be read ({why}).") from None
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise UnreadableError(f"{path}: not a regular file.")
+    return os.fdopen(fd, "rb")
+
+
+def read_whole(path: Path) -> bytes:
+    """A file that is read at once, if it is not too large for that."""
+    with open_file(path) as file:
+        size = os.fstat(file.fileno()).st_size  # `read(n)` makes room for n at once
+        data = file.read(min(size, FOREIGN_FILE_MAX) + 1)
+    if len(data) > FOREIGN_FILE_MAX:
+        raise UnreadableError(
+            f"{path}: larger than {FOREIGN_FILE_MAX} bytes. Import the run directory instead."
+        )
+    return data
+
+
+def estimate_lines(path: Path, known: int) -> int:
+    """About how many lines a file has, by samples from all of it; never less than are known."""
+    with open_file(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        looked_at = lines = 0
+        for part in range(_SAMPLES):
+            file.seek(size * part // _SAMPLES)
+            sample = file.read(_SAMPLE_BYTES)
+            looked_at += len(sample)
+            lines += sample.count(b"\n")
+    return max(known, size * lines // max(1, looked_at))
+
+
+class TooLong:
+    """In place of a line that is longer than is read."""
+
+    __slots__ = ("size_bytes",)
+
+    def __init__(self, size_bytes: int) -> None:
+        self.size_bytes = size_bytes
+
+
+class Lines:
+    """The lines of a file with their numbers from 1; what is behind the last newline is `torn`."""
+
+    def __init__(self, file: BinaryIO, length_max: int = EVENT_LINE_MAX) -> None:
+        self._file = file
+        self._length_max = length_max
+        self.torn = b""
+        """Complete when the lines are. Its first bytes only, if it is long."""
+
+    def __iter__(self) -> Iterator[tuple[int, bytes | TooLong]]:
+        number = 0
+        rest = b""
+        while chunk := self._file.read(_CHUNK):
+            lines = (rest + chunk).split(b"\n") if b"\n" in chunk else None
+            if lines is None:
+                rest += chunk
+                if len(rest) > self._length_max:
+                    number += 1
+                    size, behind = self._skip(len(rest))
+                    if behind is None:
+                        self.torn = rest[:_PEEK]
+                        return
+                    yield number, TooLong(size)
+                    rest = b""
+                    lines = behind.split(b"\n")
+                else:
+                    continue
+            rest = lines.pop()
+            for line in lines:
+                number += 1
+                yield number, line if len(line) <= self._length_max else TooLong(len(line))
+        self.torn = rest[:_PEEK]
+
+    def _skip(self, size: int) -> tuple[int, bytes | None]:
+        """Past the end of a line that is too long; None: the file ends within it."""
+        while chunk := self._file.read(_CHUNK):
+            end = chunk.find(b"\n")
+            if end >= 0:
+                return size + end, chunk[end + 1 :]
+            size += len(chunk)
+        return size, None

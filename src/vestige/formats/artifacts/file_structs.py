@@ -1,0 +1,289 @@
+"""The typed files of an artifact bundle, each as a struct: what a validator requires, and no more.
+
+    bundle = msgspec.json.decode(data, type=Bundle)      # or a ValidationError that names one place
+    msgspec.json.encode(Summary(...))
+
+Required fields come first; what follows is what later eras or our own writer add, and is optional.
+Keys that a struct does not have are allowed everywhere: a minor version may add them.
+
+The one hard fact: decoding is strict as JSON is (`true` and `1.0` are no ints, NaN is no JSON), but
+it stops at the first fault. All faults at once: formats/artifacts/schema_check.py, which walks the JSON Schema that is
+made from these structs (formats/artifacts/json_schemas.py).
+
+Elsewhere: which path has which type, and what `bundle.json` must refer to, in formats/artifacts/constants.py.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+_RULE = "x-rule"
+"""Which rule of rules.py a value breaks that does not fit its pattern, bound or constant."""
+
+Natural = Annotated[int, Meta(ge=0, extra_json_schema={_RULE: "number-negative"})]
+Sha256 = Annotated[
+    str,
+    # Python's `$` also matches before a last newline; ECMA's does not. This means one thing in both.
+    Meta(pattern=r"^[0-9a-f]{64}(?!\n)$", extra_json_schema={_RULE: "sha256-shape"}),
+]
+RelativePath = Annotated[
+    str,
+    # As layout.fault_of_path: not empty, no NUL, not absolute, no drive, no `..`.
+    Meta(
+        pattern=r"^(?![/\\]|[A-Za-z]:)(?!(?:[^\0]*/)?\.\.(?:/|$(?!\n)))[^\0]+$",
+        extra_json_schema={_RULE: "path-unsafe"},
+    ),
+]
+Time = str
+"""RFC 3339 in UTC, to the second: `2026-02-10T17:00:05Z`. The profile `strict` checks the shape."""
+
+SCHEMA_NAME: Final = "mcp-agent-mail-artifacts"
+SCHEMA_MAJOR: Final = 1
+
+
+class Counts(msgspec.Struct, frozen=True, gc=False, rename={"passed": "pass"}):
+    """`total` counts cases, the others count assertions: they need not add up."""
+
+    total: Natural
+    passed: Natural
+    fail: Natural
+    skip: Natural
+
+
+class Git(msgspec.Struct, frozen=True):
+    commit: str
+    branch: str
+    dirty: bool
+
+
+# --- bundle.json -----------------------------------------------------------------------------------
+
+
+class SchemaId(msgspec.Struct, frozen=True):
+    """A new major is another contract; a new minor only adds."""
+
+    name: str
+    major: int
+    minor: Natural
+
+
+class Ref(msgspec.Struct, frozen=True, omit_defaults=True):
+    """From a section of `artifacts` to the file that holds it."""
+
+    path: str
+    schema: str | UnsetType | None = UNSET
+
+
+class FileEntry(msgspec.Struct, frozen=True, gc=False):
+    """One file of the bundle. `bundle.json` itself is not listed."""
+
+    path: RelativePath
+    """Relative to the bundle root, forward slashes, no `..`."""
+    sha256: Sha256
+    bytes: Natural
+    kind: str
+    """One of layout.KINDS; a minor above 0 may add some."""
+    schema: str | None
+    """Of a typed file; else null."""
+
+
+class Bundle(msgspec.Struct, frozen=True):
+    """`bundle.json`: what there is, and where the parts of a suite's evidence begin."""
+
+    schema: SchemaId
+    suite: str
+    timestamp: str
+    """Of the bundle's directory: `20260210_170000`. The same in every typed file."""
+    generated_at: Time
+    started_at: Time
+    ended_at: Time
+    counts: Counts
+    git: Git
+    artifacts: dict[str, Any]
+    """Section to `Ref`, or to a name of one: layout.REFS has those that must be there."""
+    files: list[FileEntry]
+
+
+# --- the typed files -------------------------------------------------------------------------------
+
+
+class Summary(msgspec.Struct, frozen=True, rename={"passed": "pass"}):
+    """`summary.json`, `summary.v1`."""
+
+    schema_version: int
+    suite: str
+    timestamp: str
+    started_at: Time
+    ended_at: Time
+    total: Natural
+    passed: Natural
+    fail: Natural
+    skip: Natural
+
+
+class MetaFile(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`meta.json`, `meta.v1`."""
+
+    schema_version: int
+    suite: str
+    timestamp: str
+    started_at: Time
+    ended_at: Time
+    git: Git
+    runner: dict[str, Any]
+    """Informational: user, hostname, os, python, ..."""
+    paths: dict[str, Any]
+    """Informational: project_root, artifact_dir."""
+    determinism: dict[str, Any] | UnsetType = UNSET
+
+
+class Timing(msgspec.Struct, frozen=True):
+    start_epoch_s: int
+    end_epoch_s: int
+    duration_s: int
+
+
+class Metrics(msgspec.Struct, frozen=True):
+    """`metrics.json`, `metrics.v1`."""
+
+    schema_version: int
+    suite: str
+    timestamp: str
+    timing: Timing
+    counts: Counts
+
+
+class Fixtures(msgspec.Struct, frozen=True):
+    """`fixtures.json`, `fixtures.v1`."""
+
+    schema_version: int
+    suite: str
+    timestamp: str
+    fixture_ids: Annotated[
+        list[str], Meta(extra_json_schema={"uniqueItems": True, _RULE: "fixture-duplicate"})
+    ]
+
+
+class Repro(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`repro.json`, `repro.v1`."""
+
+    schema_version: int
+    suite: str
+    timestamp: str
+    clock_mode: str
+    seed: int
+    run_started_at: Time
+    run_start_epoch_s: int
+    command: str
+
+
+class IndexEntry(msgspec.Struct, frozen=True, gc=False):
+    """As in the inventory of `bundle.json`: same size, same hash."""
+
+    path: RelativePath
+    bytes: Natural
+    sha256: Sha256
+
+
+class FileIndex(msgspec.Struct, frozen=True):
+    """`logs/index.json`, `logs-index.v1`, and `screenshots/index.json`, `screenshots-index.v1`."""
+
+    schema_version: int
+    suite: str
+    timestamp: str
+    files: list[IndexEntry]
+
+
+# --- the trace -------------------------------------------------------------------------------------
+
+
+class TraceEvent(msgspec.Struct, omit_defaults=True, gc=False):
+    """One line of `trace/events.jsonl`, `trace-events.v1`."""
+
+    schema_version: int
+    suite: str
+    run_timestamp: str
+    """Equals the bundle's `timestamp`."""
+    ts: str
+    kind: str
+    """layout.EVENT_KINDS has those that readers know; at least suite_start and suite_end occur."""
+    case: str
+    """Empty when not in a case."""
+    message: str
+    counters: Counts
+    """As they stand after the event."""
+    elapsed_ms: float | UnsetType = UNSET
+    """Of a `case_end` (or an assertion): how long it took."""
+    assertion_id: str | UnsetType = UNSET
+    status: str | UnsetType = UNSET
+    """Of a `case_end` by our writer: `pass`, `fail`, `skip`, `unknown`."""
+    run_id: str | UnsetType = UNSET
+    """Of a `suite_start` by our writer: the run that recorded the suite, a UUIDv4."""
+    span_id: str | UnsetType = UNSET
+    """Of a `case_start` by our writer: the case's span in that run."""
+    tool: str | UnsetType = UNSET
+    """Of a `suite_start` by our writer: who wrote this. Such a trace ends every case with
+    `case_end`, so cases may run side by side; in one without it, a case ends where the next begins."""
+    attempt: int | UnsetType = UNSET
+    """Of a `case_start`: 2 for the first rerun."""
+    path: str | UnsetType = UNSET
+    """Of an `attachment`: the file, relative to the bundle root."""
+
+
+# --- what later eras require (profile `latest`) -----------------------------------------------------
+
+
+class ManifestCase(msgspec.Struct, frozen=True, gc=False):
+    name: str
+    status: str
+    assertion_count: Natural
+    duration_ms: Natural
+    artifacts: list[str]
+
+
+class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`manifest.json`, `e2e-manifest.v1`."""
+
+    schema_version: int
+    test_suite: str
+    started_at: Time
+    finished_at: Time
+    rerun_command: str
+    cases: list[ManifestCase]
+    environment: dict[str, Any] | UnsetType = UNSET
+    server_config: dict[str, Any] | UnsetType = UNSET
+
+
+class ScenariosIndex(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`scenarios/index.json`, `scenarios-index.v1`."""
+
+    schema_version: int
+    suite: str
+    timestamp: str
+    scenario_count: Natural
+    statuses: dict[str, Natural]
+    scenarios_jsonl: str
+    replay: dict[str, Any] | UnsetType = UNSET
+    diagnostics: dict[str, Any] | UnsetType = UNSET
+    generated_from: dict[str, Any] | UnsetType = UNSET
+
+
+class Scenario(msgspec.Struct, omit_defaults=True):
+    """One line of `scenarios/scenarios.jsonl`, `scenario-events.v1`."""
+
+    schema_version: int
+    suite: str
+    run_timestamp: str
+    case: str
+    status: str
+    assertion_count: Natural
+    duration_ms: Natural
+    artifacts: list[dict[str, Any]]
+    failures: list[dict[str, Any]]
+    artifact_dir: str | UnsetType = UNSET
+    diagnostics: dict[str, Any] | UnsetType = UNSET
+    replay: dict[str, Any] | UnsetType = UNSET
+    trace: dict[str, Any] | UnsetType = UNSET

@@ -1,0 +1,164 @@
+"""What a trace tells: which case began, what was asserted in it, how it ended. Pure.
+
+    for step in tell(events): step.action, step.case, step.event
+
+In the seed's era a case ends where the next one begins. Later there are `case_end` events, and
+cases may run side by side; then only these end a case. Either way every step says which case it
+belongs to, and a case that was still running when the trace broke off is `lost`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal, NamedTuple, Protocol
+
+import msgspec
+from msgspec import UNSET
+
+from vestige.formats.artifacts.file_structs import Counts, TraceEvent
+from vestige.formats.artifacts.json_parsing import NotJsonError, parse_json
+from vestige.formats.timestamps import CaseOutcome, case_outcome, parse_time_ns
+
+Action = Literal["suite", "open", "event", "close", "end", "lost"]
+
+_quick_event = msgspec.json.Decoder(TraceEvent).decode
+
+
+class CaseResult(Protocol):
+    """What the typed files say of a case: known from its trace, or to whoever wrote it."""
+
+    name: str
+    attachments: list[str]
+
+    @property
+    def failures(self) -> list[str]: ...
+
+    @property
+    def assertions(self) -> int: ...
+
+    @property
+    def outcome(self) -> CaseOutcome: ...
+
+    @property
+    def duration_ms(self) -> int: ...
+
+
+class Case(msgspec.Struct):
+    """One case, as far as the trace has come."""
+
+    number: int
+    name: str
+    start: TraceEvent
+    end: TraceEvent | None = None
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    failures: list[str] = msgspec.field(default_factory=list)
+    attachments: list[str] = msgspec.field(default_factory=list)
+
+    @property
+    def assertions(self) -> int:
+        return self.passed + self.failed + self.skipped
+
+    @property
+    def outcome(self) -> CaseOutcome:
+        if self.end is not None and isinstance(self.end.status, str):
+            return case_outcome(self.end.status)
+        if self.failed:
+            return "fail"
+        return "skip" if self.skipped and not self.passed else "pass"
+
+    @property
+    def duration_ms(self) -> int:
+        end = self.end
+        if end is not None and end.elapsed_ms is not UNSET:
+            return max(0, int(end.elapsed_ms))
+        began, ended = parse_time_ns(self.start.ts), parse_time_ns(end.ts) if end else None
+        return max(0, (ended - began) // 1_000_000) if began is not None and ended is not None else 0  # fmt: skip
+
+    def take(self, event: TraceEvent) -> None:
+        kind = event.kind
+        if kind == "assert_pass":
+            self.passed += 1
+        elif kind == "assert_fail":
+            self.failed += 1
+            self.failures.append(event.message)
+        elif kind == "assert_skip":
+            self.skipped += 1
+        elif kind == "attachment" and isinstance(event.path, str):
+            self.attachments.append(event.path)
+
+
+class Step(NamedTuple):
+    """One event, and what it means."""
+
+    action: Action
+    case: Case | None
+    event: TraceEvent
+
+
+def tell(events: Iterable[TraceEvent], explicit: bool = False) -> Iterator[Step]:
+    """`explicit`: the trace has `case_end` events somewhere."""
+    running: dict[str, Case] = {}
+    count = 0
+    last: TraceEvent | None = None
+    for event in events:
+        last = event
+        case = running.get(event.case) if event.case else None
+        if event.kind == "suite_start":
+            explicit = explicit or event.tool is not UNSET
+            yield Step("suite", None, event)
+        elif event.kind == "case_start":
+            for other in list(running.values()) if not explicit else [case] if case else []:
+                yield _close(running, other, event)
+            count += 1
+            running[event.case] = Case(count, event.case, event)
+            yield Step("open", running[event.case], event)
+        elif event.kind == "case_end" and case is not None:
+            case.end = event
+            yield _close(running, case, event)
+        elif event.kind == "suite_end":
+            for other in list(running.values()):
+                yield _close(running, other, event)
+            yield Step("end", None, event)
+        else:
+            if case is not None:
+                case.take(event)
+            yield Step("event", case, event)
+    if last is not None:
+        yield from (Step("lost", case, last) for case in running.values())
+
+
+def _close(running: dict[str, Case], case: Case, event: TraceEvent) -> Step:
+    del running[case.name]
+    return Step("close", case, event)
+
+
+def parse_events(lines: Sequence[bytes]) -> Iterable[TraceEvent]:
+    """The events of whole lines; what is none is passed over."""
+    try:
+        return [_quick_event(line) for line in lines]
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        found = (parse_event(line) for line in lines if not line.isspace())
+        return [event for event in found if isinstance(event, TraceEvent)]
+
+
+def parse_event(line: bytes) -> TraceEvent | str:
+    """A line of a trace; or why it is none. What is missing in it is made up for."""
+    try:
+        return _quick_event(line)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        pass
+    try:
+        value = parse_json(line)
+    except NotJsonError as error:
+        return error.message
+    if not isinstance(value, dict) or not isinstance(value.get("kind"), str):
+        return "is no event (expected an object with a `kind`)."
+    text = {key: value.get(key) if isinstance(value.get(key), str) else "" for key in ("suite", "run_timestamp", "ts", "kind", "case", "message")}  # fmt: skip
+    counters = Counts(0, 0, 0, 0)
+    try:
+        counters = msgspec.convert(value.get("counters"), Counts)
+    except (msgspec.ValidationError, UnicodeEncodeError):  # or a text with a lone surrogate
+        pass
+    return TraceEvent(1, counters=counters, **text)  # type: ignore[arg-type]  # all of them texts

@@ -1,0 +1,146 @@
+"""The typed files other than bundle.json and the trace: shape, and agreement with bundle.json."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from vestige.formats.artifacts import constants
+from vestige.formats.artifacts.bundle_json import Inventory, check_time
+from vestige.formats.artifacts.constants import Part
+from vestige.formats.artifacts.file_structs import Fixtures
+from vestige.formats.artifacts.finding_report import Report
+from vestige.formats.artifacts.json_parsing import DoubledKeyError, NotJsonError, parse_json
+from vestige.formats.artifacts.json_schemas import schema_of
+from vestige.formats.artifacts.schema_check import find_faults, shown
+
+_INDEXED = {
+    constants.LOGS_INDEX: constants.is_log,
+    constants.SCREENSHOTS_INDEX: constants.is_screenshot,
+}
+_NAMES = {"suite": "suite", "test_suite": "suite", "timestamp": "timestamp"}
+_TIMES = ("started_at", "ended_at", "finished_at", "run_started_at")
+
+
+def check_untyped(path: str, data: bytes, report: Report) -> None:
+    """Any other `*.json`: JSON, or nothing at all."""
+    if data.isspace() or not data:
+        return
+    try:
+        parse_json(data, report.profile == "strict")
+    except NotJsonError as error:
+        tell(error, path, report)
+
+
+def check_typed(part: Part, data: bytes, inventory: Inventory, report: Report) -> Any:
+    """The value, as far as it is an object; else an empty one."""
+    try:
+        value = parse_json(data, report.profile == "strict")
+    except DoubledKeyError as error:
+        tell(error, part.path, report)
+        value = error.value
+    except NotJsonError as error:
+        tell(error, part.path, report)
+        return {}
+    if report.profile == "strict" or not _fits(data, part.type):
+        for fault in find_faults(value, schema_of(part.type)):
+            report.add(fault.rule, part.path, fault.message, fault.pointer)
+    if not isinstance(value, dict):
+        return {}
+    check_names(value, part.path, inventory, report)
+    if part.path == "metrics.json":
+        _check_counts("counts-differ", value.get("counts"), part.path, "/counts", inventory, report)
+    elif part.path in _INDEXED:
+        _check_index(value, part.path, inventory, report)
+    if report.profile == "strict":
+        _check_strict(value, part.path, inventory, report)
+    return value
+
+
+def _fits(data: bytes, type: Any) -> bool:
+    """Whether a file is as its struct says. Quicker than its schema, which has to be made first."""
+    try:
+        value = _decoder(type).decode(data)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return False
+    # What its schema says and a struct cannot.
+    return not isinstance(value, Fixtures) or len(set(value.fixture_ids)) == len(value.fixture_ids)
+
+
+@cache
+def _decoder(type: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(type)
+
+
+def tell(error: NotJsonError, path: str, report: Report) -> None:
+    report.add(error.rule, path, error.message, f"line {error.line}" if error.line else "")
+
+
+def check_names(value: dict[str, Any], path: str, inventory: Inventory, report: Report) -> None:
+    """The suite and timestamp of the bundle, wherever they are said."""
+    for key, name in _NAMES.items():
+        own, wanted = value.get(key), inventory.head.get(name)
+        if isinstance(own, str) and isinstance(wanted, str) and own != wanted:
+            report.add(f"{name}-differs", path, f"{shown(own)} is {shown(wanted)} in bundle.json.", f"/{key}")  # fmt: skip
+
+
+def _check_counts(
+    rule: str, own: Any, path: str, pointer: str, inventory: Inventory, report: Report
+) -> None:
+    wanted = inventory.head.get("counts")
+    if not isinstance(own, dict) or not isinstance(wanted, dict):
+        return
+    for name in ("total", "pass", "fail", "skip"):
+        a, b = own.get(name), wanted.get(name)
+        if type(a) is int and type(b) is int and a != b:
+            report.add(rule, path, f"{a} is {b} in bundle.json.", f"{pointer}/{name}")
+
+
+def _check_index(value: dict[str, Any], path: str, inventory: Inventory, report: Report) -> None:
+    files = value.get("files")
+    for at, entry in enumerate(files if isinstance(files, list) else ()):
+        name = entry.get("path") if isinstance(entry, dict) else None
+        if not isinstance(name, str) or constants.fault_of_path(name) is not None:
+            continue
+        if not _INDEXED[path](name):
+            what = "log" if path == constants.LOGS_INDEX else "screenshot"
+            report.add("index-alien", path, f"{shown(name)} is no {what}.", f"/files/{at}/path")
+        if not inventory.known:
+            continue
+        listed = inventory.files.get(constants.plain(name))
+        if listed is None:
+            report.add("index-entry-unlisted", path, f"{shown(name)} is not in bundle.json.", f"/files/{at}/path")  # fmt: skip
+            continue
+        for key, wanted in (("bytes", listed.bytes), ("sha256", listed.sha256)):
+            own = entry.get(key)
+            if own is not None and wanted is not None and own != wanted:
+                report.add("index-entry-differs", path, f"{name}: {shown(own)} is {shown(wanted)} in bundle.json.", f"/files/{at}/{key}")  # fmt: skip
+
+
+def find_incomplete(indexes: dict[str, Any], paths: list[str], report: Report) -> None:
+    """Logs and screenshots on disk that their index leaves out."""
+    for path, belongs in _INDEXED.items():
+        files = indexes.get(path, {}).get("files")
+        if not isinstance(files, list):
+            continue
+        names = [entry.get("path") for entry in files if isinstance(entry, dict)]
+        listed = {constants.plain(name) for name in names if isinstance(name, str)}
+        for name in paths:
+            if belongs(name) and name not in listed:
+                report.add("index-incomplete", path, f"{shown(name)} is not listed.", "/files")
+
+
+def _check_strict(value: dict[str, Any], path: str, inventory: Inventory, report: Report) -> None:
+    version = value.get("schema_version")
+    if type(version) is int and version != 1:
+        report.add("schema-version", path, f"{version} should be 1.", "/schema_version")
+    for key in _TIMES:
+        check_time(value.get(key), f"/{key}", path, report)
+    if path == "summary.json":
+        _check_counts("summary-differs", value, path, "", inventory, report)
+        for key in ("started_at", "ended_at"):
+            own, wanted = value.get(key), inventory.head.get(key)
+            if isinstance(own, str) and isinstance(wanted, str) and own != wanted:
+                report.add("summary-differs", path, f"{shown(own)} is {shown(wanted)} in bundle.json.", f"/{key}")  # fmt: skip

@@ -1,0 +1,217 @@
+"""What each event says: payloads as run-event-payloads.schema has them, from spans, lines and bodies.
+
+    tell = Telling(source, root_id, machine)
+    tell.started(span)                # of node.started
+    tell.returned(span)               # of agent.toolReturned
+
+Elsewhere: which events there are, and in which order, formats/openwop/from_records.py; what may leave, formats/openwop/redaction_modes.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from vestige.errors import NotFoundError, StoreError
+from vestige.formats.openwop.cost_metrics import cost_of, model_of, usage_of
+from vestige.formats.openwop.host_details import HostDetails, is_private_key
+from vestige.formats.openwop.redaction_modes import DEPTH_MAX
+from vestige.formats.protocol import RunToWrite
+from vestige.limits import ATTRIBUTE_VALUE_MAX, STACK_MAX
+from vestige.record.coercion import cut, text_of_bytes
+from vestige.record.run import BodyRef, LogInfo, SpanInfo
+from vestige.record.types import LEVELS, Attributes
+
+MISSING: Final = "(gone: no longer kept)"
+_CODES: Final = {"interrupted": "interrupted", "timeout": "timeout", "cancelled": "cancelled"}
+_SAID: Final = frozenset(
+    ("error.type", "error.code", "error.message", "error.stack", "tool_call_id", "tool_name", "event_id", "attempt", "cost_usd")
+)  # fmt: skip
+"""Attributes that have a field of their own."""
+_decode = msgspec.json.Decoder().decode
+
+
+class Telling:
+    """Payloads of one run's events."""
+
+    def __init__(self, source: RunToWrite, run_span: str, machine: HostDetails) -> None:
+        self._source = source
+        self._run_span = run_span
+        self._machine = machine
+
+    # --- nodes ------------------------------------------------------------------------------
+
+    def started(self, span: SpanInfo) -> dict[str, Any]:
+        told: dict[str, Any] = {
+            "nodeId": span.id,
+            "typeId": span.type or "step",
+            "name": span.name,
+            "component": span.component,
+        }
+        if span.parent_id is not None and span.parent_id != self._run_span:
+            told["parentNodeId"] = span.parent_id
+        attempt = span.attributes.get("attempt")
+        if type(attempt) is int and attempt > 0:
+            told["attempt"] = attempt - 1  # there the first is number 0
+        if span.type != "tool":
+            self._put(told, "inputs", span.input)
+        return told
+
+    def completed(self, span: SpanInfo) -> dict[str, Any]:
+        told: dict[str, Any] = {"nodeId": span.id, **_took(span)}
+        if span.type != "tool" and (outputs := self.object(span.output)) is not None:
+            told["outputs"] = outputs
+        return told | self._facts(span)
+
+    def failed(self, span: SpanInfo) -> dict[str, Any]:
+        told: dict[str, Any] = {"nodeId": span.id, "error": error_of(span), **_took(span)}
+        self._put(told, "outputs", span.output)
+        return told | self._facts(span)
+
+    def cancelled(self, span: SpanInfo) -> dict[str, Any]:
+        # An error's message under a name that errors do not have.
+        reason = self._machine.error(error_of(span)["message"])
+        told: dict[str, Any] = {"nodeId": span.id, "reason": reason}
+        return told | _took(span) | self._facts(span)
+
+    def _facts(self, span: SpanInfo) -> dict[str, Any]:
+        facts = {} if span.type == "process" else public(span.attributes)
+        return {"attributes": facts} if facts else {}
+
+    # --- calls ------------------------------------------------------------------------------
+
+    def called(self, span: SpanInfo) -> dict[str, Any]:
+        told = _call(span)
+        self._put(told, "inputs", span.input)
+        return told
+
+    def returned(self, span: SpanInfo) -> dict[str, Any]:
+        told = {**_call(span), "status": "ok" if span.status == "ok" else "error", **_took(span)}
+        if span.status == "ok":
+            self._put(told, "outcome", span.output)
+        else:
+            told["error"] = error_of(span)
+        return told
+
+    def usage(self, span: SpanInfo) -> dict[str, Any]:
+        usage = usage_of(span)
+        assert usage is not None
+        model, provider = model_of(span)
+        read, written = usage.input_tokens or 0, usage.output_tokens or 0
+        told: dict[str, Any] = {
+            "provider": provider, "model": model, "inputTokens": read, "outputTokens": written,
+            "totalTokens": read + written, "nodeId": span.id,
+        }  # fmt: skip
+        cached = {
+            "cacheReadTokens": usage.cache_read_tokens,
+            "cacheWriteTokens": usage.cache_write_tokens,
+        }
+        told |= {key: count for key, count in cached.items() if count is not None}
+        cost = cost_of(span, usage, self._source.prices)
+        return told if cost is None else {**told, "costEstimateUsd": cost}
+
+    def line(self, log: LogInfo) -> dict[str, Any]:
+        told: dict[str, Any] = {
+            "level": log.level if log.level in LEVELS else "info",
+            "message": log.message,
+        }
+        if log.span_id is not None and log.span_id != self._run_span:
+            told["nodeId"] = log.span_id
+        fields: dict[str, Any] = {"component": log.component, **public(log.attributes)}
+        for key, field in (("error.type", "type"), ("error.message", "message")):
+            if key in log.attributes:
+                fields.setdefault("error", {})[field] = log.attributes[key]
+        self._put(fields, "body", log.body)
+        return {**told, "fields": fields}
+
+    # --- bodies -----------------------------------------------------------------------------
+
+    def value(self, ref: BodyRef | None) -> Any:
+        """A body as JSON where it is an object or array, else as text; None: there was none."""
+        if ref is None:
+            return None
+        try:
+            data = self._source.body(ref)
+        except (NotFoundError, StoreError):  # retention took it, or it is damaged
+            data = None
+        return MISSING if data is None else value_of(data)
+
+    def object(self, ref: BodyRef | None) -> dict[str, Any] | None:
+        value = self.value(ref)
+        return value if value is None or isinstance(value, dict) else {"value": value}
+
+    def _put(self, told: dict[str, Any], key: str, ref: BodyRef | None) -> None:
+        if ref is not None:
+            told[key] = self.value(ref)
+
+
+def value_of(data: bytes) -> Any:
+    """Bytes as a JSON value. What is no object or array, or nested too deeply, is text."""
+    if data[:64].lstrip()[:1] not in (b"{", b"["):
+        return text_of_bytes(data)
+    try:
+        value = _decode(data)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return text_of_bytes(data)
+    if data.count(b"{") + data.count(b"[") > DEPTH_MAX and _is_deep(value, DEPTH_MAX):
+        return text_of_bytes(data)
+    return value
+
+
+def _is_deep(value: Any, left: int) -> bool:
+    if not isinstance(value, (dict, list)):
+        return False
+    if left == 0:
+        return True
+    inner = value.values() if isinstance(value, dict) else value
+    return any(_is_deep(each, left - 1) for each in inner)
+
+
+def public(attributes: Attributes) -> dict[str, Any]:
+    """Attributes without those that tell about the machine, and those told elsewhere."""
+    return {
+        key: value
+        for key, value in attributes.items()
+        if key not in _SAID and not is_private_key(key)
+    }
+
+
+def error_of(span: SpanInfo) -> dict[str, Any]:
+    """`{code, message, details?}` of a span that did not end well."""
+    status = span.status or "interrupted"
+    return error_from(span.attributes, status)
+
+
+def error_from(attributes: Attributes, status: str, said: str = "") -> dict[str, Any]:
+    kind, message = attributes.get("error.type"), attributes.get("error.message")
+    stack = attributes.get("error.stack")
+    name = str(kind).rpartition(".")[2] if kind else ""
+    own = attributes.get("error.code")
+    told: dict[str, Any] = {
+        "code": _CODES.get(status) or (own if isinstance(own, str) else "") or name or "error",
+        "message": cut(str(message or ""), ATTRIBUTE_VALUE_MAX) or said or name or f"ended as {status}",
+    }  # fmt: skip
+    details: dict[str, Any] = {"type": cut(str(kind), 500)} if kind else {}
+    if isinstance(stack, str) and stack:
+        details["stack"] = cut(stack, STACK_MAX)
+    return {**told, "details": details} if details else told
+
+
+def _took(span: SpanInfo) -> dict[str, int]:
+    return {} if span.duration_ns is None else {"durationMs": span.duration_ns // 1_000_000}
+
+
+def _call(span: SpanInfo) -> dict[str, Any]:
+    told = span.attributes
+    name, call = told.get("tool_name"), told.get("tool_call_id")
+    return {
+        "agentId": agent_id(span.component),
+        "toolName": (name if isinstance(name, str) and name else span.name) or "tool",
+        "callId": call if isinstance(call, str) and call else span.id,
+    }
+
+
+def agent_id(component: str) -> str:
+    """There an agent's name has 3 to 256 characters."""
+    return component if 3 <= len(component) <= 256 else f"agent-{component}"[:256]

@@ -1,0 +1,143 @@
+r"""What tells about the machine that ran, and never leaves it: addresses, host names, connection
+strings, where things lie on its disk.
+
+    machine = Machine(process_attributes, root_attributes)
+    machine.text("dial tcp 10.0.3.7:5432")           # 'dial tcp [INTERNAL]:5432'
+    machine.error('... File "/home/me/a.py", line 3')  # '... File "a.py", line 3'
+
+Shapes are taken out wherever they stand; the names of this very machine, and the folder that the
+program ran in, because they are known. Paths are shortened in errors alone: what a tool was asked
+to read is part of what happened.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from vestige.formats.openwop.constants import INTERNAL
+from vestige.record.types import Attributes, Scalar
+
+_OCTET: Final = r"(?:25[0-5]|2[0-4]\d|1?\d?\d)"
+_ADDRESS: Final = (
+    rf"(?<![\w.])(?:(?:10|127)(?:\.{_OCTET}){{3}}|(?:192\.168|169\.254|172\.(?:1[6-9]|2\d|3[01]))"
+    rf"(?:\.{_OCTET}){{2}}|0\.0\.0\.0)(?!\.?\d)"
+    r"|(?<![\w:])(?:fe80|f[cd][0-9a-fA-F]{2}):[0-9a-fA-F:]{2,40}|(?<![\w:])::1(?![\w:])"
+)
+_DSN: Final = (
+    r"(?:jdbc:[a-z0-9:]{2,30}|(?:postgres(?:ql)?|mysql|mariadb|mongodb|rediss?|valkey|amqps?|mssql|"
+    r"sqlserver|oracle|clickhouse|cockroachdb|cassandra|kafka|nats|ldaps?|snowflake|db2|sqlite|duckdb"
+    r")(?:\+[a-z0-9_]{1,20})?)://[^\s\"'<>\\]+"
+)
+_HOST: Final = (
+    r"(?<![\w.-])(?:[A-Za-z0-9_-]{1,63}\.){1,8}"
+    r"(?:internal|intranet|corp|lan|localdomain|home\.arpa|cluster\.local)(?![\w-]|\.\w)"
+    r"|(?<=[/@])[A-Za-z0-9_-]{1,63}\.local(?![\w.-])"
+)
+_SHAPES: Final = re.compile(f"{_DSN}|{_ADDRESS}|{_HOST}", re.ASCII)
+_HINTS: Final = (
+    b"://", b"10.", b"127.", b"192.168", b"169.254", b"172.", b"0.0.0.0", b"fe80:", b"::1",
+    b".internal", b".intranet", b".corp", b".lan", b".localdomain", b".arpa", b".local",
+)  # fmt: skip
+_HINT_V6: Final = re.compile(rb"f[cd][0-9a-fA-F]{2}:")
+"""Without one of these in its bytes a text has no shape of `_SHAPES`."""
+
+_FILE: Final = re.compile(
+    r'File "(?:/|[A-Za-z]:[\\/])(?:[^"\n]{0,1000}[/\\])?(?=[^"\n/\\]{1,255}")'
+)
+_FRAME: Final = re.compile(
+    r'([\s(@]|file://)((?:/|[A-Za-z]:[\\/])(?:(?!file://|@[A-Za-z]:[\\/])[^\s"():])*+)(:\d)?'
+)
+"""A place in a stack of Python, or of others; it is one if a line's number follows. A text may be made
+to hurt: what was looked at once is not looked at again."""
+_PATH: Final = re.compile(r"(?<![\w./:\\-])(?:/(?:[\w.@+~-]+/)+|[A-Za-z]:\\(?:[^\\\s\"'<>|]+\\)+|~/(?:[\w.@+~-]+/)+)")  # fmt: skip
+
+_KEYS: Final = frozenset((
+    "argv", "cwd", "pid", "ppid", "executable", "supervisor", "host", "hostname", "host_name",
+    "nodename", "node_name", "server", "machine", "fqdn", "ip", "ip_address", "address", "peer",
+    "remote_addr", "env", "environ", "environment", "username", "user_name", "login", "home",
+    "path_env", "dsn", "database_url", "connection_string",
+))  # fmt: skip
+_PREFIXES: Final = (
+    "env.", "environ.", "environment.", "process.", "host.", "os.", "net.", "network.", "server.",
+    "client.address", "source.address", "git.root",
+)  # fmt: skip
+_NAMED_BY: Final = ("host", "hostname", "host.name", "nodename", "environment.hostname")
+_NAME_MIN: Final = 5
+"""Characters: a shorter name of a machine is a word of the language."""
+
+
+def is_private_key(key: str) -> bool:
+    """Whether an attribute is about the machine rather than about what happened."""
+    name = key.lower()
+    return name in _KEYS or name.startswith(_PREFIXES)
+
+
+class HostDetails:
+    """Takes out what is known of one run's machine, and what looks like any machine's inside."""
+
+    def __init__(self, *told: Attributes) -> None:
+        names = {name for attributes in told for name in _names(attributes)}
+        names |= {text for text in (os.uname().nodename,) if len(text) >= _NAME_MIN}
+        names -= {"localhost", "localhost.localdomain"}
+        folders = {text for each in told for text in _folders(each.get("cwd"))}
+        self._known = _any_of(names)
+        self._folders = _any_of(folders, r"(?:/|(?![\w.-]))")
+        known = [text.encode() for text in (*names, *folders)]
+        quoted = [
+            json.dumps(text, ensure_ascii=False).encode()[1:-1] for text in (*names, *folders)
+        ]
+        self._hints = tuple(dict.fromkeys((*_HINTS, *known, *quoted)))
+
+    def is_in(self, raw: bytes) -> bool:
+        """Whether a rendered value might hold something; never wrong when it says no."""
+        for hint in self._hints:  # a third of a bundle's time as a generator
+            if hint in raw:
+                return True
+        return _HINT_V6.search(raw) is not None
+
+    def text(self, text: str) -> str:
+        if not self.is_in(text.encode(errors="replace")):
+            return text
+        if self._folders is not None:
+            text = self._folders.sub("./", text)
+        if self._known is not None:
+            text = self._known.sub(INTERNAL, text)
+        return _SHAPES.sub(INTERNAL, text)
+
+    def error(self, text: str) -> str:
+        """Without the folders in paths: those of a stack, and those that a message names."""
+        if "/" not in text and "\\" not in text:
+            return text
+        return _PATH.sub("", _FRAME.sub(_without_folders, _FILE.sub('File "', text)))
+
+
+def _without_folders(frame: re.Match[str]) -> str:
+    before, path, line = frame.groups()
+    name = path[max(path.rfind("/"), path.rfind("\\")) + 1 :]
+    return f"{before}{name}{line}" if name and line else frame[0]
+
+
+def _names(attributes: Attributes) -> Iterable[str]:
+    for key in _NAMED_BY:
+        value = attributes.get(key)
+        if isinstance(value, str) and _NAME_MIN <= len(value) <= 255:
+            yield value
+
+
+def _folders(cwd: Scalar) -> Iterable[str]:
+    """Where the program ran, and the home directory above it."""
+    if isinstance(cwd, str) and cwd.count("/") >= 2 and len(cwd) > _NAME_MIN:
+        yield cwd.rstrip("/")
+        found = re.match(r"/(?:home|Users)/[^/]+", cwd)
+        if found:
+            yield found[0]
+
+
+def _any_of(texts: Iterable[str], after: str = r"(?![\w-])") -> re.Pattern[str] | None:
+    # The longest first: one may be the beginning of another.
+    found = "|".join(re.escape(text) for text in sorted(texts, key=len, reverse=True))
+    return re.compile(rf"(?<![\w.-])(?:{found}){after}") if found else None

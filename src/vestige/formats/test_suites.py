@@ -1,0 +1,177 @@
+"""A test suite as records: for every format that holds one.
+
+    suite = SuiteRecords("junit", identity, "checkout")
+    yield suite.open(time_ns)
+    yield suite.open_case("t1", "test_pay", time_ns)
+    yield suite.log("t1", "error", "3 != 4", time_ns)
+    yield suite.close_case("t1", "fail", time_ns, 12_000_000, {"error.message": "3 != 4"})
+    yield suite.close("error", time_ns)
+
+A suite is a run, a case a span of type `test` whose attribute `outcome` is `pass`, `fail`, `skip` or
+`unknown`. The one hard fact: records come in the order of the source, so what has grown since it was
+last read only adds to them. What a later reading may find elsewhere has a writer of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from vestige.formats.protocol import derived_run_id, derived_span_id, derived_uuid, derived_writer
+from vestige.formats.timestamps import CaseOutcome, case_outcome, parse_time_ns, render_time
+from vestige.record.coercion import clean_message, clean_name, inline_bytes
+from vestige.record.types import (
+    VERSION,
+    Attributes,
+    KnownRecord,
+    Link,
+    Log,
+    SpanClose,
+    SpanOpen,
+)
+
+TEST: Final = "test"
+_STATUS: Final = {"pass": "ok", "skip": "ok", "fail": "error", "unknown": "interrupted"}
+
+
+class SuiteRecords:
+    """Makes the records of one suite; nothing is minted."""
+
+    def __init__(self, format: str, identity: str, name: str, run_id: str | None = None) -> None:
+        self.format = format
+        self.identity = identity
+        self.name = clean_name(name) or format
+        self.run_id = derived_uuid(format, identity) if run_id is None else derived_run_id(format, run_id)  # fmt: skip
+        self.writer = derived_writer(format, identity)
+        self.root = derived_span_id(format, identity, "suite")
+        self._seq = 0
+        self._opened: dict[str, int] = {self.root: 0}
+
+    def span_of(self, key: str) -> str:
+        return derived_span_id(self.format, self.identity, "case", key)
+
+    def open(self, time_ns: int, attributes: Attributes | None = None) -> SpanOpen:
+        self._opened[self.root] = time_ns
+        return self._open(self.root, None, "run", self.name, time_ns, attributes or {})
+
+    def open_case(
+        self,
+        key: str,
+        name: str,
+        time_ns: int,
+        attributes: Attributes | None = None,
+        link: Link | None = None,
+    ) -> SpanOpen:
+        span = self.span_of(key)
+        self._opened[span] = time_ns
+        return self._open(span, self.root, TEST, name, time_ns, attributes or {}, link)  # fmt: skip
+
+    def log(
+        self,
+        key: str | None,
+        level: str,
+        message: str,
+        time_ns: int,
+        attributes: Attributes | None = None,
+    ) -> Log:
+        """A line said in a case; without a key, in the suite."""
+        return Log(
+            VERSION, self.writer, self._next(), time_ns, self.run_id, self.name, level,
+            clean_message(message), self.root if key is None else self.span_of(key), attributes or {},
+        )  # fmt: skip
+
+    def close_case(
+        self,
+        key: str,
+        outcome: CaseOutcome,
+        time_ns: int,
+        duration_ns: int | None = None,
+        attributes: Attributes | None = None,
+        body: str | None = None,
+    ) -> SpanClose:
+        told: Attributes = {"outcome": outcome, **(attributes or {})}
+        return self._close(self.span_of(key), _STATUS[outcome], time_ns, duration_ns, told, body)
+
+    def close(
+        self,
+        status: str,
+        time_ns: int,
+        attributes: Attributes | None = None,
+        body: str | None = None,
+    ) -> SpanClose:
+        return self._close(self.root, status, time_ns, None, attributes or {}, body)
+
+    def interrupt(
+        self, keys: list[str], time_ns: int, attributes: Attributes
+    ) -> Iterator[SpanClose]:
+        """The source ends in the middle: cases that were running, and the suite. By another
+        writer, so that the true end still counts when the source is read again and has one."""
+        own, seq = self.writer, self._seq
+        self.writer, self._seq = derived_writer(self.format, f"{self.identity}\0{seq}"), 0
+        try:
+            for key in keys:
+                yield self.close_case(key, "unknown", time_ns)
+            yield self.close("interrupted", time_ns, attributes)
+        finally:
+            self.writer, self._seq = own, seq
+
+    def file(
+        self,
+        path: str,
+        key: str | None,
+        time_ns: int,
+        size_bytes: int,
+        sha256: str,
+        data: bytes | None,
+        attributes: Attributes | None = None,
+    ) -> Iterator[KnownRecord]:
+        """A file that belongs to a case, or to the suite. Its writer is its own: which files
+        there are may change while the trace only grows."""
+        writer = derived_writer(self.format, f"{self.identity}\0{path}")
+        span = derived_span_id(self.format, self.identity, "file", path)
+        parent = self.root if key is None else self.span_of(key)
+        told: Attributes = {"path": path, "size_bytes": size_bytes, "sha256": sha256, **(attributes or {})}  # fmt: skip
+        body, info = (None, None) if data is None else inline_bytes(data)
+        yield SpanOpen(
+            VERSION, writer, 1, time_ns, self.run_id, span, self.name, "file",
+            clean_name(path), parent, None, told, None, body, info,
+        )  # fmt: skip
+        yield SpanClose(VERSION, writer, 2, time_ns, self.run_id, span, "ok", 0)
+
+    def _open(
+        self,
+        span: str,
+        parent: str | None,
+        type: str,
+        name: str,
+        time_ns: int,
+        attributes: Attributes,
+        link: Link | None = None,
+    ) -> SpanOpen:
+        return SpanOpen(
+            VERSION, self.writer, self._next(), time_ns, self.run_id, span, self.name, type,
+            clean_name(name), parent, None, attributes, [link] if link else None,
+        )  # fmt: skip
+
+    def _close(
+        self,
+        span: str,
+        status: str,
+        time_ns: int,
+        duration_ns: int | None,
+        attributes: Attributes,
+        body: str | None = None,
+    ) -> SpanClose:
+        if duration_ns is None:
+            duration_ns = max(0, time_ns - self._opened.get(span, time_ns))
+        return SpanClose(
+            VERSION, self.writer, self._next(), time_ns, self.run_id, span, status, duration_ns,
+            attributes, body,
+        )  # fmt: skip
+
+    def _next(self) -> int:
+        self._seq += 1
+        return self._seq
+
+
+__all__ = ["TEST", "CaseOutcome", "SuiteRecords", "case_outcome", "parse_time_ns", "render_time"]

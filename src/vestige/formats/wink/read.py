@@ -1,0 +1,452 @@
+"""Read a bundle that anybody may have made: every claim is checked before it is relied on.
+
+    content = ZipContent(path)        # directory and manifest; nothing is unpacked
+    for line in content.logs(): ...   # streamed; sizes, checksums and hashes checked on the way
+    content.problems                  # what was passed over
+
+The hard facts: nothing is ever unpacked by a name from the file, no more is read than was
+declared, and no more than a line or a chunk is held at once. Threads may share an object.
+
+Elsewhere: which names are safe in formats/wink/member_names.py; the directory is bounded in formats/wink/zip_directory.py.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import stat
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, Final, cast
+
+from vestige.errors import BundleComponentMissingError, BundleCorruptedError, NotFoundError
+from vestige.formats.protocol import Problem
+from vestige.formats.wink.content import ContentFile, Extra
+from vestige.formats.wink.manifest import (
+    FILES,
+    MANIFEST,
+    Component,
+    Manifest,
+    parse_manifest,
+)
+from vestige.formats.wink.member_names import find_fault
+from vestige.formats.wink.zip_directory import check_directory
+from vestige.limits import (
+    BUNDLE_ENTRY_MAX,
+    BUNDLE_MANIFEST_MAX,
+    BUNDLE_MEMBERS_MAX,
+    BUNDLE_PROBLEMS_MAX,
+    BUNDLE_RATIO_FREE,
+    BUNDLE_RATIO_MAX,
+    BUNDLE_TOTAL_MAX,
+    KIB,
+)
+
+CHUNK: Final = 256 * KIB
+_ENCRYPTED: Final = 0x1 | 0x40 | 0x2000
+_BAD = (
+    zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, EOFError, NotImplementedError,
+    RuntimeError, ValueError, OSError, OverflowError, IndexError,
+)  # fmt: skip
+"""What zipfile raises for one damage or another."""
+
+
+class Members:
+    """The members of a zip that anybody may have made."""
+
+    def __init__(self, source: Path | Members) -> None:
+        opened = source if isinstance(source, Members) else None
+        self.path: Path = opened.path if opened else Path(cast(Path, source))
+        self.problems: list[Problem] = []
+        self._kept: dict[str, list[bytes]] = {}
+        """Members that were unpacked to be verified, until they are read."""
+        self._archive: zipfile.ZipFile = opened._archive if opened else _open_archive(self.path)
+        self._members: dict[str, zipfile.ZipInfo] = (
+            opened._members if opened else check_members(self.path, self._archive.infolist())
+        )
+
+    def names(self) -> Iterator[str]:
+        """Of all members that are no folders."""
+        return (name for name in self._members if not name.endswith("/"))
+
+    def has(self, name: str) -> bool:
+        return name in self._members
+
+    def size(self, name: str) -> int:
+        return self._members[name].file_size
+
+    def read(self, name: str, most: int = BUNDLE_ENTRY_MAX) -> bytes:
+        """One member, if it is not longer than `most`."""
+        size = self.size(name)
+        if size > most:
+            raise BundleCorruptedError(
+                f"{self.path}: {name} has {size} bytes (expected at most {most})."
+            )
+        return b"".join(self.chunks(name))
+
+    def chunks(self, name: str) -> Iterator[bytes]:
+        """One member, a stretch at a time; BundleCorruptedError for whatever is wrong with it."""
+        kept = self._kept.get(name)
+        if kept is not None:
+            yield from kept
+            return
+        member = self._members[name]
+        left = member.file_size
+        try:
+            with self._archive.open(member) as stream:
+                while chunk := stream.read(CHUNK):
+                    left -= len(chunk)
+                    yield chunk
+        except _BAD as error:
+            raise BundleCorruptedError(f"{self.path}: {name} is damaged: {_say(error)}.") from error
+        if left:
+            raise BundleCorruptedError(
+                f"{self.path}: {name} ends {left} bytes early (it says"
+                f" {member.file_size} bytes). The file is damaged."
+            )
+
+    def lines(self, name: str, sha256: str | None = None) -> Iterator[tuple[int, bytes]]:
+        """The lines of a member with their numbers, blank ones left out."""
+        for number, line in split_lines(self.hashed(name, sha256)):
+            if line is not None:
+                yield number, line
+                continue
+            self.warn(
+                name, f"line {number}", "entry-too-long",
+                f"longer than {BUNDLE_ENTRY_MAX} bytes; passed over.",
+            )  # fmt: skip
+
+    def hashed(self, name: str, sha256: str | None) -> Iterator[bytes]:
+        """As `chunks`; at the end the hash is compared, if there is one."""
+        kept = self._kept.pop(name, None)
+        if kept is not None:  # compared when it was kept
+            yield from kept
+            return
+        digest = hashlib.sha256()
+        for chunk in self.chunks(name):
+            digest.update(chunk)
+            yield chunk
+        if sha256 is not None and digest.hexdigest() != sha256.lower():
+            raise BundleCorruptedError(
+                f"{self.path}: {name} does not have the sha256 that the manifest gives. It was"
+                " changed or damaged."
+            )
+
+    def digest(self, name: str) -> str:
+        digest = hashlib.sha256()
+        for chunk in self.chunks(name):
+            digest.update(chunk)
+        return digest.hexdigest()
+
+    def opener(self, name: str) -> Callable[[], BinaryIO]:
+        return lambda: io.BufferedReader(_Reader(self.hashed(name, self.expected(name))))
+
+    def expected(self, name: str) -> str | None:
+        """The sha256 that a member should have, where the bundle says."""
+        return None
+
+    def warn(self, member: str, place: str, rule: str, message: str) -> None:
+        if len(self.problems) < BUNDLE_PROBLEMS_MAX:
+            where = f"{self.path}: {member}"
+            self.problems.append(Problem(where, place, rule, message, severity="warning"))
+
+
+class ZipContent(Members):
+    """What a bundle's zip holds. Implements `BundleContent`."""
+
+    def __init__(self, source: Path | Members) -> None:
+        super().__init__(source)
+        if not self.has(MANIFEST):
+            raise BundleComponentMissingError(
+                f"{self.path}: no {MANIFEST} in it (a bundle has one). Is it a debug bundle?"
+            )
+        raw = self.read(MANIFEST, BUNDLE_MANIFEST_MAX)
+        self._manifest = parse_manifest(raw, str(self.path))
+        self._hashes: dict[str, str] | None = None
+        self._check_components()
+
+    @property
+    def manifest(self) -> Manifest:
+        return self._manifest
+
+    # --- what it holds -------------------------------------------------------------------------
+
+    def snapshots(self) -> Iterator[str]:
+        return self._entries("snapshots")
+
+    def logs(self) -> Iterator[str]:
+        return self._entries("logs")
+
+    def files(self) -> Iterator[ContentFile]:
+        """Under the names that they are stored by, which are safe; never those that they had."""
+        for name in self._file_names():
+            yield ContentFile(name.removeprefix(self._root), self.size(name), self.opener(name))
+
+    def extras(self) -> Iterator[Extra]:
+        """Each member once. One that is a part of the seed's too is handed out as that part."""
+        files = self._manifest.component("files")
+        seen = {MANIFEST, *(self._manifest.components[name].path for name in ("snapshots", "logs"))}
+        seen |= {files.listing} if files and files.listing else set()
+        for name, component in self._manifest.components.items():
+            path = component.path
+            if name == "files" or not self.has(path) or path in seen:
+                continue
+            if path.startswith(self._root):
+                continue
+            seen.add(path)
+            yield Extra(name, path, component.entry_count, self._again(component))
+
+    def _again(self, component: Component) -> Callable[[], Iterator[bytes]]:
+        return lambda: self.hashed(component.path, component.sha256)
+
+    def _entries(self, name: str) -> Iterator[str]:
+        component = self._manifest.components[name]
+        count = 0
+        for _, line in self.lines(component.path, component.sha256):
+            count += 1
+            # Bytes that are no UTF-8 stay what they are, and are written back so.
+            yield line.decode(errors="surrogateescape")
+        if component.entry_count is not None and count != component.entry_count:
+            self.warn(
+                component.path, "", "entry-count",
+                f"{count} entries (the manifest says {component.entry_count}).",
+            )  # fmt: skip
+
+    @property
+    def _root(self) -> str:
+        component = self._manifest.component("files")
+        return component.path if component else FILES
+
+    def _file_names(self) -> Iterator[str]:
+        return (name for name in self.names() if name.startswith(self._root))
+
+    # --- checks ----------------------------------------------------------------------------------
+
+    def verify(self, keep: int = 0) -> None:
+        """Read all of it, and compare every size, checksum and hash there is."""
+        for name, component in self._manifest.components.items():
+            if name != "files" and self.has(component.path):
+                kept: list[bytes] | None = []
+                for chunk in self.hashed(component.path, component.sha256):
+                    keep -= len(chunk)
+                    if keep >= 0 and kept is not None:
+                        kept.append(chunk)
+                    else:
+                        kept = None
+                if kept is not None:
+                    self._kept[component.path] = kept
+        hashes = self.file_hashes()
+        for name in self._file_names():
+            digest = self.digest(name)
+            if hashes and hashes.get(name) != digest:
+                raise self._corrupted(
+                    f"{name[:100]!r} does not have the sha256 of the listing"
+                    if name in hashes
+                    else f"{name[:100]!r} is in it, and not in its manifest"
+                )
+
+    def file_hashes(self) -> dict[str, str]:
+        """The hash of each file by its member's name, where the bundle has a listing."""
+        component = self._manifest.component("files")
+        if component is None or component.listing is None:
+            return {}
+        if not self.has(component.listing):
+            raise self._corrupted(f"no {component.listing[:100]!r}, though the manifest names it")
+        hashes: dict[str, str] = {}
+        for number, line in self.lines(component.listing, component.sha256):
+            digest, separator, name = line.decode(errors="surrogateescape").partition("  ")
+            if not separator or len(digest) != 64:
+                raise self._corrupted(f"{component.listing}: line {number} is no `sha256  name`")
+            if len(hashes) >= BUNDLE_MEMBERS_MAX:
+                raise self._corrupted(f"{component.listing}: more than {BUNDLE_MEMBERS_MAX} lines")
+            hashes[name] = digest
+        return hashes
+
+    def expected(self, name: str) -> str | None:
+        if self._hashes is None:
+            self._hashes = self.file_hashes()
+        if self._hashes and name not in self._hashes:
+            raise self._corrupted(f"{name[:100]!r} is in it, and not in its manifest")
+        return self._hashes.get(name)
+
+    def _check_components(self) -> None:
+        expected = {MANIFEST}
+        for name, component in self._manifest.components.items():
+            if name == "files":
+                if not component.path.endswith("/") or find_fault(component.path):
+                    raise self._corrupted(f"its files are in {component.path[:60]!r}")
+                if component.listing is not None:
+                    expected.add(component.listing)
+            else:
+                expected.add(component.path)
+                self._check_member(name, component)
+        root = self._root if "files" in self._manifest.components else None
+        for name in self.names():
+            if name not in expected and not (root and name.startswith(root)):
+                raise self._corrupted(f"{name[:100]!r} is in it, and not in its manifest")
+        self._check_files()
+
+    def _check_member(self, name: str, component: Component) -> None:
+        if not self.has(component.path):
+            if name in ("snapshots", "logs"):
+                raise BundleComponentMissingError(
+                    f"{self.path}: no {component.path[:100]!r} in it, though the manifest lists it"
+                    f" as {name}."
+                )
+            shown = f"component {name[:100]!r} ({component.path[:100]!r}) is not there."
+            self.warn(MANIFEST, "", "component-missing", shown)
+        elif component.size_bytes is not None and self.size(component.path) != component.size_bytes:
+            raise self._corrupted(
+                f"{component.path} has {self.size(component.path)} bytes"
+                f" (the manifest says {component.size_bytes})"
+            )
+
+    def _check_files(self) -> None:
+        component = self._manifest.component("files")
+        if component is None:
+            return
+        names = list(self._file_names())
+        expected = component.file_count
+        if expected is not None and len(names) != expected:
+            if len(names) > expected or component.listing is not None:
+                raise self._corrupted(f"{len(names)} files (the manifest says {expected})")
+            self.warn(
+                self._root, "", "files-missing", f"{len(names)} of {expected} files are there."
+            )
+        elif component.total_size_bytes is not None:
+            total = sum(self.size(name) for name in names)
+            if total != component.total_size_bytes:
+                raise self._corrupted(
+                    f"its files have {total} bytes (the manifest says {component.total_size_bytes})"
+                )
+
+    def _corrupted(self, what: str) -> BundleCorruptedError:
+        return BundleCorruptedError(f"{self.path}: {what}. The file is damaged, or was changed.")
+
+
+def split_lines(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes | None]]:
+    """Lines that are not blank, with their numbers; None for one that is too long to hold."""
+    held: list[bytes] = []
+    size = number = 0
+    for chunk in chunks:
+        first, *others = chunk.split(b"\n")
+        held.append(first)
+        size += len(first)
+        if size > BUNDLE_ENTRY_MAX:
+            held = []  # its rest is counted, and not kept
+        for after in others:
+            number += 1
+            if size > BUNDLE_ENTRY_MAX:
+                yield number, None
+            elif (line := b"".join(held)).strip():
+                yield number, line
+            held, size = [after], len(after)
+    if size > BUNDLE_ENTRY_MAX:
+        yield number + 1, None
+    elif (line := b"".join(held)).strip():
+        yield number + 1, line
+
+
+class _Reader(io.RawIOBase):
+    """Chunks as a file."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks = chunks
+        self._rest = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        if not self._rest:
+            self._rest = next(self._chunks, b"")
+        count = min(len(buffer), len(self._rest))
+        buffer[:count] = self._rest[:count]
+        self._rest = self._rest[count:]
+        return count
+
+
+# --- the zip as a whole -------------------------------------------------------------------------
+
+
+def _open_archive(path: Path) -> zipfile.ZipFile:
+    """Open for as long as somebody reads: what is renamed over it meanwhile is another bundle."""
+    if not path.exists():
+        raise NotFoundError(f"{path}: no such file.")
+    if not path.is_file():
+        raise BundleCorruptedError(f"{path}: no file (expected a .wink bundle).")
+    check_directory(path)
+    # Opened by us, so that the library never closes it under another thread.
+    file = path.open("rb")
+    try:
+        return zipfile.ZipFile(file)
+    except _BAD as error:
+        file.close()
+        raise BundleCorruptedError(f"{path}: not a readable zip: {_say(error)}.") from error
+
+
+def check_members(path: Path, infos: list[zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:
+    """Every member by its name, each found harmless; BundleCorruptedError if one is not."""
+    members: dict[str, zipfile.ZipInfo] = {}
+    for info in infos:
+        fault = _member_fault(info)
+        if fault is None and info.filename in members:
+            fault = "is in it twice"
+        if fault is not None:
+            raise BundleCorruptedError(f"{path}: {info.orig_filename[:100]!r} {fault}.")
+        members[info.filename] = info
+    _check_sizes(path, infos)
+    return members
+
+
+def _member_fault(info: zipfile.ZipInfo) -> str | None:
+    # Both: what the library makes of a name may come from elsewhere (a field for Unicode names).
+    if fault := find_fault(info.orig_filename) or find_fault(info.filename):
+        return fault
+    kind = stat.S_IFMT(info.external_attr >> 16)
+    if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
+        return "is a link or device (expected plain files)"
+    if info.flag_bits & _ENCRYPTED:
+        return "is encrypted"
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        return f"is packed by method {info.compress_type} (expected deflate)"
+    if info.compress_type == zipfile.ZIP_STORED and info.file_size != info.compress_size:
+        return "has two sizes"
+    if info.is_dir() and info.file_size:
+        return "is a folder with content"
+    return None
+
+
+def _check_sizes(path: Path, infos: list[zipfile.ZipInfo]) -> None:
+    packed = sum(info.compress_size for info in infos)
+    unpacked = sum(info.file_size for info in infos)
+    size = path.stat().st_size
+    if packed > size:
+        raise BundleCorruptedError(
+            f"{path}: its members overlap ({packed} bytes packed in a file of {size}). A zip bomb?"
+        )
+    if unpacked > BUNDLE_TOTAL_MAX:
+        raise BundleCorruptedError(
+            f"{path}: {unpacked} bytes unpacked (expected at most {BUNDLE_TOTAL_MAX})."
+        )
+    if unpacked > BUNDLE_RATIO_FREE and unpacked > BUNDLE_RATIO_MAX * size:
+        raise BundleCorruptedError(
+            f"{path}: {unpacked} bytes in {size} (expected at most {BUNDLE_RATIO_MAX} times). A zip"
+            " bomb?"
+        )
+    for info in infos:
+        # More than deflate can do at its best.
+        if info.file_size > 1_040 * info.compress_size + KIB:
+            raise BundleCorruptedError(
+                f"{path}: {info.filename[:100]!r} says {info.file_size} bytes, which"
+                f" {info.compress_size} packed ones cannot hold."
+            )
+
+
+def _say(error: BaseException) -> str:
+    return " ".join(str(error).split())[:200].rstrip(".") or type(error).__name__
+
+
+__all__ = ["Members", "ZipContent", "split_lines"]

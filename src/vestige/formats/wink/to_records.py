@@ -1,0 +1,457 @@
+"""A bundle as a run.
+
+    Source of a bundle:   run span      agent, tags, outcome; the manifest as its body
+                          snapshot spans, each with its JSON as body
+                          log records, each with its context
+                          file spans, each with its bytes as body
+
+If the bundle carries the records of its run (formats/wink/run_records.py), those are the run, and the seed's
+components add only what is not among them.
+
+The one hard fact: ids derive from the bundle's id, numbers from positions. The run's end has a
+writer of its own, so that a file of snapshots that grew is taken in again without a clash.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from vestige.errors import BundleCorruptedError
+from vestige.formats.protocol import (
+    Problem,
+    Source,
+    derived_run_id,
+    derived_span_id,
+    derived_writer,
+)
+from vestige.formats.wink.content import BundleContent, ContentFile
+from vestige.formats.wink.detect import LATER_MANIFEST
+from vestige.formats.wink.jsonl_entries import (
+    LogEntry,
+    SnapshotPayload,
+    count_items,
+    parse_log,
+    parse_snapshot,
+    render_log,
+    single_line,
+)
+from vestige.formats.wink.log_records import attributes_of, entry_of, our_level, to_ns
+from vestige.formats.wink.manifest import Manifest, render_manifest
+from vestige.formats.wink.notes import read_notes
+from vestige.formats.wink.other_layouts import JsonlContent, LaterContent
+from vestige.formats.wink.read import Members, ZipContent
+from vestige.formats.wink.run_records import find_run_id, has_records, read_records
+from vestige.limits import BUNDLE_ENTRY_MAX, BUNDLE_KEPT_MAX, BUNDLE_PROBLEMS_MAX
+from vestige.record.coercion import clean_attributes, clean_text, cut, flat, inline_bytes
+from vestige.record.types import (
+    VERSION,
+    Attributes,
+    BodyInfo,
+    KnownRecord,
+    Log,
+    SpanClose,
+    SpanOpen,
+    SpanUpdate,
+)
+
+FORMAT: Final = "wink"
+COMPONENT: Final = "wink"
+"""Of the spans that a bundle's own parts become; its log entries keep their loggers."""
+STATUSES: Final = {
+    "success": "ok", "failure": "error", "timeout": "timeout", "cancelled": "cancelled",
+    "interrupted": "interrupted",
+}  # fmt: skip
+
+
+class ReadContent(BundleContent, Protocol):
+    """Content that was read from somewhere."""
+
+    path: Path
+    problems: list[Problem]
+
+    def verify(self, keep: int = 0) -> None:
+        """BundleCorruptedError if anything is not what the bundle says.
+
+        Who reads it right afterwards may have so many bytes of it kept, to be unpacked once.
+        """
+
+
+def open_content(path: Path) -> ReadContent:
+    """Whatever at a path is read as a bundle; raises if it is none."""
+    if path.suffix == ".jsonl":
+        return JsonlContent(path)
+    try:
+        opened = Members(path)
+    except OSError as error:
+        raise BundleCorruptedError(f"{path}: {error.strerror or error}.") from error
+    return LaterContent(opened) if opened.has(LATER_MANIFEST) else ZipContent(opened)
+
+
+def read_bundle(path: Path) -> Source:
+    """One bundle: read through once to see that it is whole, then as its records are taken."""
+    content = open_content(path)
+    content.verify(BUNDLE_KEPT_MAX)  # before the first record: half a run would be worse than none
+    bundle_id = content.manifest.bundle_id
+    parts = _Parts(content, derived_run_id(FORMAT, bundle_id), derived_writer(FORMAT, bundle_id))
+    alone = Source(parts.run_id, parts.writer, parts.records(), content.problems)
+    if isinstance(content, ZipContent) and has_records(content):
+        run_id = find_run_id(content)
+        if run_id is not None:
+            writer = derived_writer(FORMAT, f"{run_id}\0{0}")
+            reader = _WithRecords(content, run_id)
+            # A builder's bundle holds more than the run that it watched; one of that run does not.
+            more = alone if run_id not in (bundle_id, parts.run_id) else None
+            notes = read_notes(content, run_id)
+            return Source(
+                run_id, writer, reader.records(), content.problems, notes=notes, beside=more
+            )
+    return alone
+
+
+class _Parts:
+    """The seed's components as records."""
+
+    def __init__(self, content: ReadContent, run_id: str, writer: str) -> None:
+        self.content = content
+        self.run_id = run_id
+        self.writer = writer
+        self.root = derived_span_id(FORMAT, content.manifest.bundle_id, "run")
+        self._seq = 0
+        execution = content.manifest.execution
+        self._started_ns = to_ns(execution.started_at) or 0
+        self._ended_ns = max(to_ns(execution.ended_at or "") or 0, self._started_ns)
+
+    def records(self) -> Iterator[KnownRecord]:
+        """A whole run."""
+        yield self._open_root()
+        yield from self.components()
+        yield from self._close_root()
+
+    def components(self) -> Iterator[KnownRecord]:
+        """Snapshots and log entries by their time, then the files."""
+        moments = heapq.merge(self._snapshots(), self._logs(), key=lambda each: each[0])
+        for time_ns, part in moments:
+            if isinstance(part, SnapshotPayload):
+                yield from self._snapshot(time_ns, part)
+            else:
+                yield self._log(time_ns, *part)
+        for file in self.content.files():
+            if self.wants_file(file):
+                yield from self._file(file)
+
+    # What a bundle with records has among them already; see `_WithRecords`.
+
+    def wants_snapshot(self, line: str) -> bool:
+        return True
+
+    def wants_log(self, entry: LogEntry) -> bool:
+        return True
+
+    def wants_file(self, file: ContentFile) -> bool:
+        return True
+
+    # --- the run ---------------------------------------------------------------------------------
+
+    def _open_root(self) -> SpanOpen:
+        manifest = self.content.manifest
+        return SpanOpen(
+            VERSION, self.writer, self._next(), self._started_ns, self.run_id, self.root,
+            COMPONENT, "run", cut(clean_text(manifest.agent.name), 512) or "bundle", None,
+            manifest.session_id or None, root_attributes(manifest), None,
+            render_manifest(manifest).decode(),
+        )  # fmt: skip
+
+    def _close_root(self) -> Iterator[SpanClose]:
+        execution = self.content.manifest.execution
+        if execution.outcome == "in_progress":
+            return
+        seconds = execution.duration_seconds
+        duration_ns = self._ended_ns - self._started_ns
+        if seconds is not None and 0 <= seconds < 2**32:
+            duration_ns = int(seconds * 1e9)
+        status = STATUSES.get(execution.shown_outcome, execution.outcome)
+        yield SpanClose(
+            VERSION, derived_writer(FORMAT, f"{self.content.manifest.bundle_id}\0end"), 1,
+            self._ended_ns, self.run_id, self.root, status, duration_ns,
+            error_attributes(execution.error),
+        )  # fmt: skip
+
+    # --- snapshots -------------------------------------------------------------------------------
+
+    def _snapshots(self) -> Iterator[tuple[int, Any]]:
+        latest = self._started_ns
+        for index, line in enumerate(self.content.snapshots()):
+            if not self.wants_snapshot(line):
+                continue
+            snapshot = parse_snapshot(line, index)
+            latest = max(latest, to_ns(snapshot.created_at) or 0)
+            yield latest, snapshot
+
+    def _snapshot(self, time_ns: int, snapshot: SnapshotPayload) -> Iterator[KnownRecord]:
+        span_id = derived_span_id(
+            FORMAT, self.content.manifest.bundle_id, "snapshot", str(snapshot.index)
+        )
+        attributes: Attributes = {"index": snapshot.index}
+        if snapshot.session_id:
+            attributes["session_id"] = snapshot.session_id
+        attributes["created_at"] = snapshot.created_at
+        attributes["slice_count"] = len(snapshot.slices)
+        attributes["item_count"] = count_items(snapshot.slices)
+        if snapshot.parent_id:
+            attributes["parent_session_id"] = snapshot.parent_id
+        for key, value in snapshot.tags.items():
+            if key != "session_id":
+                attributes[f"tag.{key}"] = value
+        status = "ok"
+        if snapshot.errors:
+            status = "error"
+            attributes["error.type"] = "InvalidSnapshot"
+            attributes["error.message"] = "; ".join(snapshot.errors)
+            place = f"snapshot {snapshot.index}"
+            self._warn(place, "snapshot-invalid", f"{attributes['error.message']}.")
+        yield self._open(span_id, time_ns, "snapshot", "snapshot", attributes)
+        raw = snapshot.raw.encode(errors="surrogateescape")
+        yield self._close(span_id, time_ns, status, raw)
+
+    # --- logs ------------------------------------------------------------------------------------
+
+    def _logs(self) -> Iterator[tuple[int, Any]]:
+        latest = self._started_ns
+        for number, line in enumerate(self.content.logs(), 1):
+            entry = parse_log(line)
+            if entry is None:
+                self._warn(f"log entry {number}", "log-malformed", "no log entry; passed over.")
+            elif self.wants_log(entry):
+                latest = max(latest, to_ns(entry.timestamp) or 0)
+                yield latest, (entry, line)
+
+    def _log(self, order_ns: int, entry: LogEntry, line: str) -> Log:
+        time_ns = to_ns(entry.timestamp)
+        attributes = attributes_of(entry, time_ns)
+        record = Log(
+            VERSION, self.writer, self._next(), order_ns if time_ns is None else time_ns,
+            self.run_id, entry.logger or COMPONENT, our_level(entry.level), entry.message,
+            self.root,
+        )  # fmt: skip
+        if attributes is not None:
+            record.attributes = attributes
+        else:
+            # Too much for attributes: the line itself, and what fits of them.
+            record.attributes = {"event": cut(entry.event, 512), "entry.body": True}
+            record.body = line
+        return record
+
+    # --- files -----------------------------------------------------------------------------------
+
+    def _file(self, file: ContentFile) -> Iterator[KnownRecord]:
+        bundle_id = self.content.manifest.bundle_id
+        span_id = derived_span_id(FORMAT, bundle_id, "file", file.path)
+        attributes: Attributes = {"path": file.path, "size_bytes": file.size_bytes}
+        data = None
+        if file.size_bytes <= BUNDLE_ENTRY_MAX:
+            with file.open() as stream:
+                data = stream.read()
+            attributes["sha256"] = hashlib.sha256(data).hexdigest()
+        else:
+            self._warn(
+                f"files/{file.path[:200]}", "file-too-large",
+                f"{file.size_bytes} bytes (at most {BUNDLE_ENTRY_MAX} are taken in); it stays in"
+                " the bundle.",
+            )  # fmt: skip
+        name = cut(clean_text(file.path), 512)
+        yield self._open(span_id, self._ended_ns, "file", name, attributes)
+        close = self._close(span_id, self._ended_ns, "ok", data)
+        if data is None:
+            close.body_info = BodyInfo(spilled_bytes=file.size_bytes)
+        yield close
+
+    # --- records ---------------------------------------------------------------------------------
+
+    def _next(self) -> int:
+        self._seq += 1
+        return self._seq
+
+    def _open(
+        self, span_id: str, time_ns: int, type: str, name: str, attributes: Attributes
+    ) -> SpanOpen:
+        return SpanOpen(
+            VERSION, self.writer, self._next(), time_ns, self.run_id, span_id, COMPONENT, type,
+            name, self.root, None, clean_attributes(attributes),
+        )  # fmt: skip
+
+    def _close(self, span_id: str, time_ns: int, status: str, data: bytes | None) -> SpanClose:
+        text, info = inline_bytes(data) if data is not None else (None, None)
+        return SpanClose(
+            VERSION, self.writer, self._next(), time_ns, self.run_id, span_id, status, 0, {}, text,
+            info,
+        )  # fmt: skip
+
+    def _warn(self, place: str, rule: str, message: str) -> None:
+        problems = self.content.problems
+        if len(problems) < BUNDLE_PROBLEMS_MAX:
+            problems.append(
+                Problem(str(self.content.path), place, rule, message, severity="warning")
+            )
+
+
+class _WithRecords(_Parts):
+    """A bundle that carries its run: the records first, then what only the components have."""
+
+    content: ZipContent
+
+    def __init__(self, content: ZipContent, run_id: str) -> None:
+        bundle_id = content.manifest.bundle_id
+        super().__init__(content, run_id, derived_writer(FORMAT, f"{bundle_id}\0components"))
+        self._logged: Counter[int] = Counter()
+        self._bodies: set[str] = set()
+        self._watched: dict[str, tuple[str, str]] = {}
+
+    def records(self) -> Iterator[KnownRecord]:
+        root: SpanOpen | None = None
+        for record in read_records(self.content, self.run_id, self.content.problems):
+            if root is None and isinstance(record, SpanOpen) and _is_root(record):
+                root = record
+            self._note(record)
+            yield record
+        if root is not None:
+            self.root = root.span_id
+            yield from self._update_root(root)
+        yield from self.components()
+
+    def _note(self, record: KnownRecord) -> None:
+        """What the components say of this record, if the bundle was written from it (formats/wink/from_records.py)."""
+        if isinstance(record, SpanClose):
+            if self._watched and record.span_id in self._watched:
+                self._note_body(self._watched.pop(record.span_id), _bytes_of(record))
+        elif isinstance(record, SpanOpen):
+            if record.type in ("snapshot", "file"):
+                told = record.type, str(record.attributes.get("path", ""))
+                self._watched[record.span_id] = told
+                if record.body is not None:
+                    self._note_body(told, _bytes_of(record))
+        elif isinstance(record, Log):
+            entry = entry_of(
+                record.time_ns, record.level, record.component, record.message, record.attributes
+            )
+            if record.attributes.get("entry.body") is True:
+                entry = parse_log(single_line(_bytes_of(record)) or "") or entry
+            self._logged[hash(render_log(entry))] += 1
+
+    def _note_body(self, told: tuple[str, str], data: bytes) -> None:
+        kind, path = told
+        if kind == "file":
+            self._bodies.add(_key(path, data))
+        elif (line := single_line(data)) is not None:
+            self._bodies.add(_key("", line.encode(errors="surrogateescape")))
+
+    def wants_snapshot(self, line: str) -> bool:
+        return _key("", line.encode(errors="surrogateescape")) not in self._bodies
+
+    def wants_log(self, entry: LogEntry) -> bool:
+        known = hash(render_log(entry))
+        if self._logged[known]:
+            self._logged[known] -= 1
+            return False
+        return True
+
+    def wants_file(self, file: ContentFile) -> bool:
+        if not self._bodies:
+            return True
+        if file.size_bytes > BUNDLE_ENTRY_MAX:
+            return False
+        files = self.content.manifest.component("files")
+        renamed = (files.renamed if files else None) or {}
+        with file.open() as stream:
+            data = stream.read()
+        # A record may know it by the path that it had, or by the one here.
+        paths = {file.path, renamed.get(file.path, file.path)}
+        return self._bodies.isdisjoint(_key(path, data) for path in paths)
+
+    def _update_root(self, root: SpanOpen) -> Iterator[SpanUpdate]:
+        """A bundle about a run, but not of its making: what it adds to what the run says."""
+        manifest = self.content.manifest
+        if manifest.bundle_id == self.run_id or "bundle_id" in root.attributes:
+            return
+        attributes = {
+            key: value
+            for key, value in root_attributes(manifest).items()
+            if key not in root.attributes
+        }
+        writer = derived_writer(FORMAT, f"{manifest.bundle_id}\0run")
+        yield SpanUpdate(VERSION, writer, 1, root.time_ns, self.run_id, root.span_id, attributes)
+
+
+def _is_root(record: SpanOpen) -> bool:
+    return record.type == "run" and record.parent_id is None
+
+
+def _bytes_of(record: SpanOpen | SpanClose | Log) -> bytes:
+    import base64
+
+    if record.body is None:
+        return b""
+    if record.body_info is not None and record.body_info.encoding == "base64":
+        try:
+            return base64.b64decode(record.body, validate=True)
+        except ValueError:
+            pass  # it is none: the store takes it as text too
+    return record.body.encode(errors="surrogatepass")
+
+
+def _key(path: str, data: bytes) -> str:
+    return f"{hashlib.sha256(data).hexdigest()} {path}"
+
+
+def root_attributes(manifest: Manifest) -> Attributes:
+    """What a run's root says of its bundle: to ask by, and to be found by."""
+    agent = manifest.agent
+    told: dict[str, Any] = {
+        "bundle_id": manifest.bundle_id,
+        "session_id": manifest.session_id,
+        "agent.name": agent.name,
+        "agent.version": agent.version,
+        "agent.adapter": agent.adapter or None,
+        "agent.model": agent.model or None,
+        "bundle.created_at": manifest.created_at,
+        **{f"tag.{key}": value for key, value in manifest.tags.items()},
+        **{f"environment.{key}": value for key, value in manifest.environment.items()},
+    }
+    return clean_attributes({key: value for key, value in told.items() if value is not None})
+
+
+def error_attributes(error: dict[str, Any] | None) -> Attributes:
+    """Type, message and trace under their usual names; whatever else an error has, beside them."""
+    if not error:
+        return {}
+    told: dict[str, Any] = {}
+    for key, value in error.items():
+        name = {"traceback": "stack", "stacktrace": "stack"}.get(key, key)
+        if isinstance(value, list) and all(isinstance(line, str) for line in value):
+            value = "".join(value)
+        told[f"error.{name}"] = flat(value)
+    return clean_attributes(told)
+
+
+def manifest_body(text: bytes) -> Manifest | None:
+    """The manifest that is the body of an imported bundle's root; None if this is another body."""
+    try:
+        return msgspec.json.decode(text, type=Manifest)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+__all__ = [
+    "STATUSES",
+    "ReadContent",
+    "manifest_body",
+    "open_content",
+    "read_bundle",
+    "root_attributes",
+]

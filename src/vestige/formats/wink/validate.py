@@ -1,0 +1,93 @@
+"""All that is wrong with a bundle, each as a problem: nothing is raised."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from vestige.errors import VestigeError
+from vestige.formats.protocol import Problem
+from vestige.formats.wink.jsonl_entries import parse_log, parse_snapshot
+from vestige.formats.wink.manifest import OUTCOMES, Manifest, parse_time
+from vestige.formats.wink.read import ZipContent
+from vestige.formats.wink.run_records import find_run_id, has_records, read_records
+from vestige.formats.wink.to_records import ReadContent, open_content
+from vestige.limits import BUNDLE_PROBLEMS_MAX
+
+
+def check_path(path: Path) -> Sequence[Problem]:
+    """Everything that can be compared is: structure, sizes, hashes, every entry."""
+    try:
+        content = open_content(path)
+    except VestigeError as error:
+        return [Problem(str(path), "", _rule(error), str(error).removeprefix(f"{path}: "))]
+    found: list[Problem] = []
+    for problem in _all(path, content):
+        found.append(problem)
+        if len(found) >= BUNDLE_PROBLEMS_MAX:
+            break
+    return [*found, *content.problems]
+
+
+def _all(path: Path, content: ReadContent) -> Iterator[Problem]:
+    try:
+        content.verify()
+    except VestigeError as error:
+        yield Problem(str(path), "", _rule(error), str(error).removeprefix(f"{path}: "))
+    yield from _manifest(path, content.manifest)
+    try:
+        yield from _snapshots(path, content)
+        yield from _logs(path, content)
+        if isinstance(content, ZipContent) and has_records(content):
+            run_id = find_run_id(content)
+            for _ in read_records(content, run_id or "", content.problems):
+                pass
+    except VestigeError as error:
+        yield Problem(str(path), "", _rule(error), str(error).removeprefix(f"{path}: "))
+
+
+def _rule(error: VestigeError) -> str:
+    return {
+        "BundleVersionError": "bundle-version",
+        "BundleComponentMissingError": "component-missing",
+        "BundleCorruptedError": "bundle-corrupted",
+    }.get(type(error).__name__, "unreadable")
+
+
+def _manifest(path: Path, manifest: Manifest) -> Iterator[Problem]:
+    execution = manifest.execution
+    if execution.outcome not in OUTCOMES:
+        yield Problem(
+            str(path), "/execution/outcome", "outcome-unknown",
+            f"outcome is {execution.outcome[:40]!r} (expected one of {', '.join(OUTCOMES)}).",
+            severity="warning",
+        )  # fmt: skip
+    start, end = parse_time(execution.started_at), parse_time(execution.ended_at or "")
+    if start and end and end < start:
+        yield Problem(
+            str(path), "/execution/ended_at", "time-order", "the run ends before it starts.",
+            severity="warning",
+        )  # fmt: skip
+    if execution.outcome == "success" and execution.error:
+        yield Problem(
+            str(path), "/execution/error", "error-of-success", "a success has an error.",
+            severity="warning",
+        )  # fmt: skip
+
+
+def _snapshots(path: Path, content: ReadContent) -> Iterator[Problem]:
+    for index, line in enumerate(content.snapshots()):
+        for error in parse_snapshot(line, index).errors:
+            yield Problem(str(path), f"snapshot {index}", "snapshot-invalid", f"{error}.")
+
+
+def _logs(path: Path, content: ReadContent) -> Iterator[Problem]:
+    for number, line in enumerate(content.logs(), 1):
+        entry = parse_log(line)
+        if entry is None:
+            yield Problem(str(path), f"log entry {number}", "log-malformed", "no log entry.")
+        elif parse_time(entry.timestamp) is None:
+            yield Problem(
+                str(path), f"log entry {number}", "log-time",
+                f"timestamp is {entry.timestamp[:40]!r} (expected an ISO 8601 time).",
+            )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Recording of what a program hands to an SDK."""

@@ -1,0 +1,99 @@
+"""Which tool calls of a history have their results, and where providers want them.
+
+A call is answered once, after it, and (chat completions, Messages) at once: the messages after
+the call hold its results before anything else is said.
+"""
+
+from __future__ import annotations
+
+from vestige.providers.json_access import quote
+from vestige.providers.models import Message
+
+PROBLEMS_MAX = 100
+"""Of one request. A history that is wrong everywhere need not be told in full."""
+
+Turn = tuple[str, Message]
+"""Where it stands (`messages[3]`), and what it says."""
+
+
+def find_pairing_problems(turns: list[Turn], *, adjacent: bool) -> list[str]:
+    """Calls without results, results without calls, and both in the wrong place. By id."""
+    called: dict[str, str] = {}
+    answered: dict[str, str] = {}
+    open_now: set[str] = set()
+    problems: list[str] = []
+    later = {call.id for _, message in turns for call in message.calls}
+    for path, message in turns:
+        for result in message.results:
+            call_id = result.call_id
+            if call_id is None:
+                problems.append(f"{path}: a tool result does not say which call it answers")
+            elif call_id in answered:
+                problems.append(
+                    f"{path}: a second result for call {quote(call_id)} (first in {answered[call_id]})"
+                )
+            elif call_id not in called:
+                what = "comes before its call" if call_id in later else "has no call"
+                problems.append(f"{path}: the result for {quote(call_id)} {what}")
+            else:
+                answered[call_id] = path
+                if adjacent and call_id not in open_now:
+                    problems.append(
+                        f"{path}: the result for {quote(call_id)} does not directly follow its call"
+                        f" in {called[call_id]}"
+                    )
+        if message.calls or message.text or not message.results:
+            open_now = set()
+        for call in message.calls:
+            if call.id is None:
+                problems.append(f"{path}: the call of {quote(call.name)} has no id")
+            elif call.id in called:
+                problems.append(
+                    f"{path}: call id {quote(call.id)} is used twice (first in {called[call.id]})"
+                )
+            else:
+                called[call.id] = path
+                open_now.add(call.id)
+    problems += [
+        f"{path}: tool call {quote(call.id)} ({quote(call.name)}) has no result"
+        for path, message in turns
+        for call in message.calls
+        if call.id is not None and call.id not in answered
+    ]
+    return list(dict.fromkeys(problems))
+
+
+def find_turn_problems(turns: list[Turn]) -> list[str]:
+    """Gemini's rules: the turn after a call answers each of its calls, and nothing else is there."""
+    problems: list[str] = []
+    before: Turn | None = None
+    for path, message in turns:
+        asked = sorted(call.name for call in before[1].calls) if before else []
+        given = sorted(result.call_id or "" for result in message.results)
+        if asked and not given and before:
+            problems.append(
+                f"{before[0]}: tool call {quote(asked[0])} has no result in the next turn"
+            )
+        elif given and not asked:
+            problems.append(
+                f"{path}: the result of {quote(given[0])} does not directly follow a call"
+            )
+        elif len(asked) != len(given):
+            problems.append(f"{path}: {len(given)} tool results for {len(asked)} calls")
+        elif before and given and not _same_calls(before[1], message):
+            problems.append(
+                f"{path}: the results {quote(given)} are not those of the calls {quote(asked)}"
+            )
+        if message.calls and before and before[1].role == "assistant":
+            problems.append(f"{path}: a tool call must follow a user turn or a tool result")
+        before = (path, message)
+    if before and before[1].calls:
+        name = before[1].calls[0].name
+        problems.append(f"{before[0]}: tool call {quote(name)} has no result in the next turn")
+    return problems
+
+
+def _same_calls(asked: Message, given: Message) -> bool:
+    """By id where calls have one, else by name: Gemini's results carry the name of the tool."""
+    keys = {call.id or call.name for call in asked.calls} | {call.name for call in asked.calls}
+    return all(result.call_id in keys for result in given.results)

@@ -1,0 +1,1 @@
+"""The pytest plugin: a test session as an artifact bundle and a run."""

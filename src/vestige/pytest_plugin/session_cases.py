@@ -1,0 +1,89 @@
+"""The tests of a session, one after the other: each a case of the suite, and a span of its run.
+
+    tests.begin("test_pay.py::test_card")
+    tests.pass_quietly()                # all that there will be to tell of it
+    tests.leave()                       # over
+    tests.begin("test_pay.py::test_cash")
+
+What may wait is kept as a moment: the lines about it are made, and written, with those of the next test. Whoever has
+more to tell of a test (`more`) finds its pass told before that.
+
+Elsewhere: what may wait, and why, in pytest_plugin/test_loop.py; the session in pytest_plugin/plugin.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from vestige.artifacts.suite import Case, Status, SuiteWriter
+from vestige.artifacts.trace_writer import json_of
+from vestige.pytest_plugin.test_spans import TestSpans
+
+
+class TestCases:
+    """Those of one process."""
+
+    __test__ = False  # pytest looks at classes by their name
+
+    def __init__(self, suite: SuiteWriter, spans: TestSpans | None, where: str = "") -> None:
+        """`where`: behind the name of each case."""
+        self.running: Case | None = None
+        """Of the last test that began, until its end is told."""
+        self._suite = suite
+        self._spans = spans
+        self._where = where
+        self._now_ns = suite.trace.watch.now_ns
+        self._passed_ns: int | None = None
+        """When it did, if that is not told yet."""
+        self._left_ns: int | None = None
+        """When it was over, if that is not told yet."""
+
+    def expect(self, nodeids: Iterable[str]) -> None:
+        """The tests that will come (Texts.expect)."""
+        self._suite.texts.expect(nodeid + self._where for nodeid in nodeids)
+
+    def begin(self, nodeid: str, attempt: int = 1) -> Case:
+        name = self._suite.texts.message(nodeid + self._where)
+        told = json_of(name)
+        left_ns, left, spans = self._left_ns, self.running, self._spans
+        before, span_id = b"", ""
+        if left_ns is not None and left is not None:
+            before = left.lines_of_end(left_ns, passed_ns=self._passed_ns)
+            self._left_ns = self._passed_ns = None
+            if spans is not None:
+                span_id = spans.turn(left.outcome, name, told, self._now_ns() - left_ns)
+        elif spans is not None:
+            span_id = spans.begin(name, told, attempt)
+        self.running = case = Case(self._suite, name, told, attempt, span_id, before)
+        return case
+
+    def pass_quietly(self) -> None:
+        """It passed, with not a word. For a test of which nothing was told before, and nothing will be."""
+        self._passed_ns = self._now_ns()
+
+    def more(self) -> Case | None:
+        """Its case, for whoever has something to tell of it."""
+        passed_ns, self._passed_ns = self._passed_ns, None
+        if passed_ns is not None and self.running is not None:
+            self.running.passed(at_ns=passed_ns)
+        return self.running
+
+    def leave(self) -> None:
+        """It is over, and the next begins before anything else happens."""
+        self._left_ns = self._now_ns()
+
+    def settle(self) -> None:
+        """Tell the end of the test that was left, if one was: something else happens after all."""
+        if self._left_ns is not None:
+            self.end()
+
+    def end(self, status: Status | None = None, message: str = "") -> None:
+        """It is over, by its assertions or as is said here."""
+        now_ns = self._now_ns()
+        ended_ns, self._left_ns = self._left_ns or now_ns, None
+        case, self.running = self.more(), None
+        if case is None:
+            return
+        self._suite.trace.write(case.lines_of_end(ended_ns, status, message))
+        if self._spans is not None:
+            self._spans.end(case.outcome, message, ago_ns=now_ns - ended_ns)

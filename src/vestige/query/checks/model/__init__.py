@@ -1,0 +1,1 @@
+"""Checks of model calls: prompts, answers, history, prompt cache."""

@@ -1,0 +1,1 @@
+"""Checks of the process and its recording: crashes, errors, test cases."""

@@ -1,0 +1,340 @@
+"""How it ended when it did not end well: killed, crashed, uncaught, or simply left.
+
+Three witnesses: the collector's stamp (attribute `crash`), the process's own last words
+(attribute `last_words`), and an exception that left the run's root span. One end is told
+once, by the witness who knows most. The cause is the span that was in flight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from vestige.limits import GIB
+from vestige.query import formatting
+from vestige.query.checks import check, make_finding
+from vestige.query.checks.wording import named
+from vestige.query.evidence import Evidence
+from vestige.query.failures.faulthandler_dump import format_threads
+from vestige.query.failures.stall_report import format_stall, last_stall
+from vestige.query.failures.traceback_parsing import format_location
+from vestige.record.finding import Finding
+from vestige.record.run import LogInfo, Node, SpanInfo
+from vestige.record.types import OWN_COMPONENT, Attributes
+
+OOM_RSS_MIN = GIB
+"""Resident memory, last heard of, from which a SIGKILL looks like the kernel's OOM killer."""
+
+FINDINGS_MAX = 20
+"""A run may have as many processes, and threads that die, as it likes."""
+
+EVIDENCE_MAX = 10
+
+_FAULTS = {
+    "Segmentation fault": "SIGSEGV",
+    "Aborted": "SIGABRT",
+    "Bus error": "SIGBUS",
+    "Floating-point exception": "SIGFPE",
+    "Floating point exception": "SIGFPE",
+    "Illegal instruction": "SIGILL",
+    "Stack overflow": "SIGSEGV",
+    "terminated by SIGTERM": "SIGTERM",
+}
+"""What the stamp says of a fault, and the signal that it means."""
+
+
+@check(
+    "crash",
+    title="The process died",
+    looks_at="the collector's stamp, and the process's last words",
+    severity="error",
+    confidence=0.98,
+    false_positives="a process that somebody stopped on purpose (a hint, where an idle one is stopped by its parent); "
+    "whether a SIGKILL was the OOM killer is a guess",
+    version=4,
+)
+def crash(evidence: Evidence) -> Iterator[Finding]:
+    stamps = (log for log in evidence.run.logs if _is_stamp(log, died=True))
+    for log in islice(stamps, FINDINGS_MAX):
+        yield _died(evidence, log)
+
+
+def _died(evidence: Evidence, stamp: LogInfo) -> Finding:
+    kind, basis, confidence = _kind(evidence, stamp)
+    cause = _last_span(evidence, stamp)
+    within = _in_flight(evidence, stamp.writer, cause)
+    oom = " Probably out of memory." if kind == "crash/oom" else ""
+    fault = stamp.attributes.get("fault")
+    said = f" Fault: {formatting.single_line(str(fault), 120)}." if fault else ""
+    raw = evidence.raw(stamp.body) if stamp.body is not None else None
+    if fault and kind == "crash/SIGTERM":
+        stood = format_threads((raw or b"").decode(errors="replace"))
+        said = f" Stood at {stood}." if stood else ""
+    standing = last_stall(evidence.run, stamp.writer)
+    if standing is not None and not said:
+        said = f" Before that {format_stall(standing)}."
+    stopped = kind == "crash/SIGTERM" and _is_idle_child(evidence, stamp)
+    if stopped:
+        said += " Its parent outlived it, and probably stopped it, as pools do."
+        basis, confidence = "hypothesis", 0.5
+    return make_finding(
+        evidence,
+        "crash",
+        kind=kind,
+        severity="hint" if stopped else "error",
+        basis=basis,
+        confidence=confidence,
+        cause=cause,
+        evidence=within,
+        message=f"{formatting.single_line(stamp.message, 200)}; "
+        f"{formatting.pluralize(_count(stamp, 'open_spans'), 'span')} in flight.{oom}{said}",
+    )
+
+
+def _is_idle_child(evidence: Evidence, stamp: LogInfo) -> bool:
+    """A process with nothing in flight but itself, whose parent in this run ended by itself."""
+    own = [span for span in evidence.of_type("process") if span.writer == stamp.writer]
+    if len(own) != 1 or _count(stamp, "open_spans") > 1:
+        return False
+    parent = evidence.spans.get(own[0].parent_id or "")
+    return parent is not None and parent.type == "process" and parent.status in ("ok", "error")
+
+
+def _kind(evidence: Evidence, stamp: LogInfo) -> tuple[str, str, float]:
+    """What killed it; from the parent's word if there is one, else from what was left behind."""
+    last = _last_words(evidence, stamp.writer)
+    if last is not None and last.attributes.get("error.type") == "MemoryError":
+        return "crash/oom", "measured", 0.95
+    signal = stamp.attributes.get("signal") or _signal_of(stamp.attributes)
+    if signal == "SIGKILL" and _rss_bytes(evidence, stamp.writer) >= OOM_RSS_MIN:
+        return "crash/oom", "hypothesis", 0.6
+    if signal:
+        return f"crash/{formatting.single_line(str(signal), 20)}", "measured", 0.98
+    if last is not None:
+        return _kind_of_last_words(last), "measured", 0.95
+    if "exit_code" in stamp.attributes:
+        return "crash/exit", "measured", 0.98
+    return "crash/unknown", "measured", 0.9  # that it died is sure, how nobody saw
+
+
+def _kind_of_last_words(log: LogInfo) -> str:
+    how = str(log.attributes.get("last_words"))
+    if how.startswith("terminated by "):
+        return f"crash/{formatting.single_line(how.removeprefix('terminated by '), 20)}"
+    return "crash/oom" if log.attributes.get("error.type") == "MemoryError" else "crash/uncaught"
+
+
+def _signal_of(attributes: Attributes) -> str | None:
+    """The fatal signal that faulthandler saw."""
+    fault = str(attributes.get("fault") or "")
+    return next((signal for said, signal in _FAULTS.items() if said in fault), None)
+
+
+def _rss_bytes(evidence: Evidence, writer: str) -> int:
+    """Resident memory when it was last heard of, in a log line or on a span."""
+    heard = 0
+    nodes: list[Node] = [*evidence.run.spans, *evidence.run.logs]
+    for node in nodes:
+        value = node.attributes.get("rss_bytes")
+        if node.writer == writer and isinstance(value, int):
+            heard = max(heard, value)
+    return heard
+
+
+# --- exceptions -------------------------------------------------------------------------------
+
+
+@check(
+    "uncaught-exception",
+    title="An exception that nobody caught",
+    looks_at="last words, and the error on the run's root span",
+    severity="error",
+    confidence=0.95,
+    false_positives="an exception that leaves its run and is caught outside of it, as a program's way to say no",
+    version=5,
+)
+def uncaught_exception(evidence: Evidence) -> Iterator[Finding]:
+    told: set[tuple[object, object]] = set()
+    found = 0
+    stamped = {log.writer for log in evidence.run.logs if _is_stamp(log, died=True)}
+    for log in evidence.run.logs:
+        if _is_last_words(log) and "error.type" in log.attributes and log.writer not in stamped:
+            found += 1
+            told.add(_error(log.attributes))
+            if found <= FINDINGS_MAX:
+                call = call_behind(evidence, log)
+                yield _uncaught(evidence, log.attributes, log.span_id, log.message, 0.95, call)
+    root = evidence.root
+    if root is None or root.status not in ("error", "timeout"):
+        return
+    if "error.type" in root.attributes and _error(root.attributes) not in told:
+        # Whether the program caught it outside the run, only the process's own run tells.
+        yield _uncaught(evidence, root.attributes, root.id, "an exception left the run", 0.85)
+
+
+def _uncaught(
+    evidence: Evidence,
+    attributes: Attributes,
+    span_id: str | None,
+    how: str,
+    confidence: float,
+    call: SpanInfo | None = None,
+) -> Finding:
+    chain = _chain_of(evidence, _error(attributes))
+    kind, error_type = "crash/uncaught", str(attributes["error.type"])
+    if "MemoryError" in (error_type, attributes.get("error.cause.type")):
+        kind = "crash/oom"
+    elif error_type == "SystemExit":
+        kind = "crash/exit"
+    elif error_type == "KeyboardInterrupt":
+        kind, how = "stopped/keyboard", "stopped from the keyboard"
+    # What is said of a call stands in full at the call, and where comes after it.
+    said = formatting.single_line(str(attributes.get("error.message") or ""), 80 if call else 160)
+    where = f", raised in {formatting.single_line(chain[0].name, 60)}" if chain else ""
+    place = format_location(attributes.get("error.stack"))
+    if call is not None and not chain:
+        where = f", after {named(call)} failed,"
+        place = place.rpartition("called from ")[2]  # where in the SDK it was raised tells nothing
+    where += f" at {place}" if place else ""
+    return make_finding(
+        evidence,
+        "uncaught-exception",
+        kind=kind,
+        severity="warning" if kind == "stopped/keyboard" else "error",
+        confidence=confidence,
+        cause=chain[0].id if chain else call.id if call else _known(evidence, span_id),
+        evidence=[span.id for span in chain[:EVIDENCE_MAX]] or ([call.id] if call else []),
+        message=f"{formatting.single_line(how, 80)}: {formatting.single_line(error_type, 60)}{f': {said}' if said else ''}{where}.",
+    )
+
+
+def call_behind(evidence: Evidence, log: LogInfo) -> SpanInfo | None:
+    """The model call that an SDK's exception is about: the last that failed, if both say the same."""
+    failed = (span for span in reversed(evidence.model_calls) if span.status not in ("ok", None))
+    message = str(log.attributes.get("error.message") or "")
+    for call in failed:
+        if call.writer != log.writer or "error.type" not in call.attributes:
+            continue
+        code, said = call.attributes.get("status_code"), call.attributes.get("error.message")
+        same_code = isinstance(code, int) and code >= 400 and f"code: {code}" in message
+        text = str(said or "").rpartition(": ")[2]
+        same_text = len(text) >= 8 and text in message
+        cause = log.attributes.get("error.cause.type")
+        beneath = ("error.cause.type", "error.cause.message")  # both may wrap a third
+        same_cause = cause == call.attributes["error.type"] or (
+            cause is not None
+            and all(log.attributes.get(name) == call.attributes.get(name) for name in beneath)
+        )
+        if same_code or same_text or same_cause:
+            return call
+    return None
+
+
+def _chain_of(evidence: Evidence, error: tuple[object, object]) -> list[SpanInfo]:
+    """The spans that this exception passed on its way up, the innermost first."""
+    passed = [span for span in evidence.run.spans if _error(span.attributes) == error]
+    ids = {span.id for span in passed}
+    parents = {span.parent_id for span in passed if span.parent_id in ids}
+    innermost = [span for span in passed if span.id not in parents]
+    if not innermost:
+        return []
+    chain = [innermost[-1]]  # the same error may have been raised, and caught, before
+    while (parent := evidence.spans.get(chain[-1].parent_id or "")) and parent.id in ids:
+        ids.remove(parent.id)  # so that a circle ends
+        chain.append(parent)
+    return chain
+
+
+# --- what was left open -----------------------------------------------------------------------
+
+
+@check(
+    "in-flight-end",
+    title="Work that was begun and never ended",
+    looks_at="spans that are open, or were interrupted, in a run that is over",
+    severity="error",
+    confidence=0.8,
+    false_positives="work that is meant to outlive the run; a program that forgets to end its spans",
+)
+def in_flight_end(evidence: Evidence) -> Iterator[Finding]:
+    stamps = (log for log in evidence.run.logs if _is_stamp(log, died=False))
+    for log in islice(stamps, FINDINGS_MAX):
+        cause = _last_span(evidence, log)
+        yield make_finding(
+            evidence,
+            "in-flight-end",
+            kind="in-flight/exited",
+            # An exception that left a program without `with` is told in the process's run.
+            severity="error" if log.attributes.get("exit_code") else "warning",
+            cause=cause,
+            evidence=_in_flight(evidence, log.writer, cause),
+            message=f"{formatting.single_line(log.message, 200)}; "
+            f"{formatting.pluralize(_count(log, 'open_spans'), 'span')} never ended.",
+        )
+    root = evidence.root
+    if root is None or root.status is None:
+        return
+    left = [span for span in evidence.run.spans if span.status is None]
+    if left:
+        yield make_finding(
+            evidence,
+            "in-flight-end",
+            kind="in-flight/open",
+            severity="hint",
+            cause=left[-1].id,
+            evidence=[span.id for span in reversed(left)][:EVIDENCE_MAX],
+            message=f"the run ended ({formatting.single_line(root.status, 20)}) while "
+            f"{formatting.pluralize(len(left), 'span')} had not, the last "
+            f"{formatting.single_line(left[-1].type, 20)} {formatting.single_line(left[-1].name, 60)}.",
+        )
+
+
+# --- small things -----------------------------------------------------------------------------
+
+
+def _is_stamp(log: LogInfo, *, died: bool) -> bool:
+    """The collector's word on a process that died, or that exited and left something open."""
+    return log.component == OWN_COMPONENT and log.attributes.get("crash") is died
+
+
+def _is_last_words(log: LogInfo) -> bool:
+    return log.component == OWN_COMPONENT and "last_words" in log.attributes
+
+
+def _last_words(evidence: Evidence, writer: str) -> LogInfo | None:
+    """Of the process itself: a thread or a task may die while the process goes on."""
+    found = [
+        log
+        for log in evidence.run.logs
+        if _is_last_words(log)
+        and log.writer == writer
+        and " in " not in str(log.attributes["last_words"])
+    ]
+    return found[-1] if found else None
+
+
+def _error(attributes: Attributes) -> tuple[object, object]:
+    return attributes.get("error.type"), attributes.get("error.message")
+
+
+def _known(evidence: Evidence, span_id: object) -> str | None:
+    return span_id if isinstance(span_id, str) and span_id in evidence.spans else None
+
+
+def _last_span(evidence: Evidence, stamp: LogInfo) -> str | None:
+    return _known(evidence, stamp.attributes.get("last_span")) or _known(evidence, stamp.span_id)
+
+
+def _in_flight(evidence: Evidence, writer: str, first: str | None) -> list[str]:
+    """What was interrupted, the innermost first."""
+    left = [
+        span.id
+        for span in reversed(evidence.run.spans)
+        if span.status == "interrupted" and span.writer == writer and span.id != first
+    ]
+    return ([first] if first else []) + left[: EVIDENCE_MAX - 1]
+
+
+def _count(log: LogInfo, name: str) -> int:
+    value = log.attributes.get(name)
+    return value if isinstance(value, int) else 0

@@ -1,0 +1,1 @@
+"""Checks of progress: loops, pace, deliveries between conversations."""

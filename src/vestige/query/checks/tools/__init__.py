@@ -1,0 +1,1 @@
+"""Checks of tool calls: requests, arguments, results."""

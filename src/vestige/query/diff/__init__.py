@@ -1,0 +1,1 @@
+"""Differences between runs, spans, bodies and groups of runs."""

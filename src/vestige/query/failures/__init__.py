@@ -1,0 +1,1 @@
+"""From a failed run to its cause: check, why, tracebacks, test cases."""

@@ -1,0 +1,116 @@
+"""How times, sizes and foreign text are written in an answer.
+
+What a trace holds is untrusted: control characters are taken out (a terminal would
+obey them), lines are kept one line, and lengths are bounded.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+import unicodedata
+
+from vestige.record.types import Scalar
+
+_CONTROL = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff]+"
+)
+
+
+def seconds(value: float) -> str:
+    """To the nanosecond, as an option takes it back: `2592000`, `12.345678901`."""
+    return f"{value:.9f}".rstrip("0").rstrip(".")
+
+
+def duration(ns: int | None) -> str:
+    """`12µs`, `3.4ms`, `1.8s`, `2m05s`, `3h10m`, `7d`."""
+    if ns is None:
+        return ""
+    if ns < 1_000_000:
+        return f"{ns / 1000:.0f}µs"
+    if ns < 1_000_000_000:
+        return f"{ns / 1e6:.1f}ms"
+    seconds = ns / 1e9
+    if seconds < 60:
+        return f"{seconds:.1f}s"
+    minutes, rest = divmod(int(seconds), 60)
+    if minutes < 60:
+        return f"{minutes}m{rest:02d}s"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours}h{minutes:02d}m"
+    days, hours = divmod(hours, 24)
+    return f"{days}d{hours:02d}h" if hours else f"{days}d"
+
+
+def size(count: int) -> str:
+    """`14B`, `2.0k`, `1.3M`."""
+    if count < 1000:
+        return f"{count}B"
+    for unit in "kMG":
+        count_in = count / 1000
+        if count_in < 999.95 or unit == "G":
+            return f"{count_in:.1f}{unit}"
+        count //= 1000
+    raise AssertionError("unreachable")
+
+
+def number(count: int) -> str:
+    """`950`, `12.3k`, `4.1M`."""
+    return str(count) if count < 1000 else size(count)
+
+
+def timestamp(ns: int | None) -> str | None:
+    """ISO 8601, UTC, milliseconds."""
+    if ns is None:
+        return None
+    seconds, rest = divmod(ns, 10**9)
+    when = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+    return f"{when:%Y-%m-%dT%H:%M:%S}.{rest // 10**6:03d}Z"
+
+
+def width(text: str) -> int:
+    """Columns on a terminal: wide characters take two, combining ones none."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        2 if unicodedata.east_asian_width(char) in "WF" else not unicodedata.combining(char)
+        for char in text
+    )
+
+
+def pluralize(count: int, thing: str) -> str:
+    """`1 span`, `2 spans`."""
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
+
+
+def relative_time(ns: int, now_ns: int) -> str:
+    """`12s ago`, `5m ago`, `3h ago`, `2d ago`."""
+    seconds = max(0, now_ns - ns) // 10**9
+    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= length:
+            return f"{seconds // length}{unit} ago"
+    return f"{seconds}s ago"
+
+
+def single_line(text: str, length_max: int) -> str:
+    """Foreign text on one line: newlines shown, control characters out, cut with an ellipsis."""
+    shown = _CONTROL.sub(" ", text[: length_max * 4].replace("\n", "⏎")).strip()
+    if len(shown) > length_max:
+        return shown[: length_max - 1] + "…"
+    return shown if len(text) <= length_max * 4 else shown + "…"
+
+
+def to_valid_utf8(text: str) -> str:
+    """Text of the user's as a store could hold it: an argument may have bytes that are no text."""
+    return text.encode(errors="replace").decode()
+
+
+def value(scalar: Scalar, length_max: int) -> str:
+    """An attribute's value; quoted where it would not stand as one word."""
+    if scalar is None or isinstance(scalar, bool):
+        return {None: "null", True: "true", False: "false"}[scalar]
+    if not isinstance(scalar, str):
+        return str(scalar)
+    shown = single_line(scalar, length_max)
+    return f'"{shown}"' if " " in shown or not shown else shown

@@ -1,0 +1,1 @@
+"""A recorded request as a script that sends it again."""

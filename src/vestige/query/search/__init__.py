@@ -1,0 +1,1 @@
+"""Questions over many runs: list, filters, grep, SQL."""

@@ -1,0 +1,1 @@
+"""Statistics, costs and trends over all runs."""

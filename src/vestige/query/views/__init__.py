@@ -1,0 +1,1 @@
+"""Views of one run: show, overview, transcript, spans, bodies, files, state."""

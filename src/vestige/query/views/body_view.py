@@ -1,0 +1,319 @@
+"""`body`: an exact slice of what went in or came out, and where to go on.
+
+Lines are shown behind a bar, so that what they say is visibly a quotation; what a terminal
+would obey is shown as an escape. Slices are counted in bytes: a page ends where the budget
+does, in the middle of a line if need be, never of a character, and the next one begins there.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from vestige.errors import NotFoundError, UsageError
+from vestige.limits import MIB
+from vestige.query import formatting
+from vestige.query.budget import count_tokens
+from vestige.query.text_layout import CommandAnswer, cost
+from vestige.record.run import SpanInfo
+from vestige.store.protocol import Store
+
+HEAD_LINES = 10
+HEX_A_LINE = 32
+JSON_PAGE = MIB
+"""Bytes of a body in one answer as JSON."""
+
+_READ_STEP = MIB
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff]"
+)
+_STEP = re.compile(r"\.([A-Za-z_][\w-]*)|\[(-?\d{1,9})\]|\['([^']*)'\]|\[\"([^\"]*)\"\]")
+
+Which = Literal["input", "output"]
+Read = Callable[[int, int], bytes]
+"""(start, end) -> the bytes between."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Which part is wanted; at most one of head, lines and bytes."""
+
+    head: bool = False
+    lines: tuple[int, int | None] | None = None
+    """From line a to line b, both counted from 1 and both included."""
+    bytes: tuple[int, int | None] | None = None
+    path: str | None = None
+
+
+@dataclass
+class BodyAnswer(CommandAnswer):
+    """A stretch of one body."""
+
+    verb: ClassVar[str] = "body"
+    budget: ClassVar[int] = 1_500
+
+    span: SpanInfo
+    which: Which
+    read: Read
+    size_bytes: int
+    start: int
+    end: int
+    path: str | None
+    note: str | None
+    """What is missing of the body itself."""
+
+    def lines(self, budget: int) -> list[str]:
+        data = self.read(self.start, min(self.end, self.start + 4 * budget + 8))
+        binary = _is_binary(data)
+        again = ["body", self.span.short_id, "--in" if self.which == "input" else "--out"]
+        again += ["--path", self.path] if self.path else []
+
+        def head(shown: int) -> list[str]:
+            where = f" at {formatting.single_line(self.path, 80)}" if self.path else ""
+            facts = f"bytes {self.start}:{self.start + shown} of {self.size_bytes}"
+            extra = [fact for fact in ("binary" if binary else "", self.note or "") if fact]
+            return [f"{self.span.short_id} {self.which}{where}, {', '.join([facts, *extra])}"]
+
+        def end(shown: int) -> list[str]:
+            at = self.start + shown
+            if at >= self.end:
+                return []
+            upto = "" if self.end == self.size_bytes else str(self.end)
+            return [
+                f"… {self.end - at} bytes left: {self.command(*again, '--bytes', f'{at}:{upto}')}"
+            ]
+
+        first = head(10**9) if budget >= 150 else []
+        room = budget - cost(first) - cost(end(0))
+        rows, shown = (_hex_rows if binary else _text_rows)(data, room)
+        if self.start >= self.end:
+            rows = ["(empty)" if not self.size_bytes else "(nothing in this stretch)"]
+        return [*(head(shown) if first else []), *rows, *end(shown)]
+
+    def data(self) -> dict[str, Any]:
+        end = min(self.end, self.start + JSON_PAGE)
+        raw = self.read(self.start, end)
+        if end < self.end:
+            raw = _whole_characters(raw)
+            end = self.start + len(raw)
+        try:
+            content: dict[str, Any] = {"encoding": "text", "text": raw.decode()}
+        except UnicodeDecodeError:
+            content = {"encoding": "base64", "text": base64.b64encode(raw).decode()}
+        return {
+            "version": self.version,
+            "span_id": self.span.id,
+            "short_id": self.span.short_id,
+            "which": self.which,
+            "path": self.path,
+            "size_bytes": self.size_bytes,
+            "start": self.start,
+            "end": end,
+            "next": end if end < self.end else None,
+            "note": self.note,
+            **content,
+        }
+
+
+def body_answer(
+    store: Store, span: SpanInfo, which: Which | None, wanted: Slice | None = None
+) -> BodyAnswer:
+    wanted = wanted or Slice()
+    if sum((wanted.head, wanted.lines is not None, wanted.bytes is not None)) > 1:
+        raise UsageError("body: --head, --lines and --bytes exclude each other. Give one.")
+    if which is None:
+        which = "input" if span.input is not None or span.output is None else "output"
+    ref = span.input if which == "input" else span.output
+    if ref is None:
+        other = "output" if which == "input" else "input"
+        has = getattr(span, other) is not None
+        hint = (
+            f"It has an {other}: --{'out' if other == 'output' else 'in'}."
+            if has
+            else "It has none."
+        )
+        raise NotFoundError(f"{span.short_id}: no {which} was recorded. {hint}")
+    if ref.id is None:
+        raise NotFoundError(f"{span.short_id}: its {which} is lost ({ref.cut or 'unknown why'}).")
+    body = ref.id
+
+    read: Read = lambda start, end: store.read_body(body, start, end)  # noqa: E731
+    size = ref.size_bytes
+    if wanted.path is not None:
+        inner = _at_path(read(0, size), wanted.path, span)
+        size = len(inner)
+        read = lambda start, end: inner[start:end]  # noqa: E731
+    start, end = _range(wanted, read, size)
+    return BodyAnswer(span, which, read, size, start, end, wanted.path, ref.cut)
+
+
+# --- which part -------------------------------------------------------------------------------
+
+
+def _range(wanted: Slice, read: Read, size: int) -> tuple[int, int]:
+    if wanted.bytes is not None:
+        first, last = wanted.bytes
+        return min(first, size), size if last is None else max(first, min(last, size))
+    lines = (1, HEAD_LINES) if wanted.head else wanted.lines
+    if lines is None:
+        return 0, size
+    start = _line_start(read, size, lines[0] - 1)
+    end = size if lines[1] is None else _line_start(read, size, lines[1])
+    return start, max(start, end)
+
+
+def _line_start(read: Read, size: int, before: int) -> int:
+    """The byte at which the line begins that `before` others stand before."""
+    at = 0
+    while before > 0 and at < size:
+        part = read(at, at + _READ_STEP)
+        if part.count(b"\n") < before:
+            before -= part.count(b"\n")
+            at += len(part)
+            continue
+        found = -1
+        for _ in range(before):
+            found = part.index(b"\n", found + 1)
+        return at + found + 1
+    return size if before > 0 else 0
+
+
+def parse_range(text: str, least: int) -> tuple[int, int | None]:
+    """`a:b`, `a:`, `:b`, `a`."""
+    found = re.fullmatch(r"(\d{0,15})(:?)(\d{0,15})", text.strip())
+    if found is None or not text.strip(": "):
+        raise ValueError("not a range (expected a:b, such as 1:40)")
+    first = int(found[1]) if found[1] else least
+    last = int(found[3]) if found[3] else (None if found[2] else first + 1 - least)
+    if first < least or (last is not None and last < first):
+        raise ValueError(f"not a range (expected a:b with {least} <= a <= b)")
+    return first, last
+
+
+# --- inside JSON ------------------------------------------------------------------------------
+
+
+def _at_path(data: bytes, path: str, span: SpanInfo) -> bytes:
+    """`$.messages[0].content`: the value there, as text or as JSON."""
+    steps, at = [], 1
+    while path.startswith("$") and at < len(path):
+        match = _STEP.match(path, at)
+        if match is None:
+            break
+        steps.append(int(match[2]) if match[2] else match[1] or match[3] or match[4] or "")
+        at = match.end()
+    if not path.startswith("$") or at < len(path):
+        raise UsageError(f"--path {formatting.single_line(path, 80)!r}: not a path (expected such as $.messages[0].content).")  # fmt: skip
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        raise UsageError(f"{span.short_id}: --path needs JSON, and this body is none (or is cut). Use --bytes.") from None  # fmt: skip
+    done = "$"
+    for step in steps:
+        value = _step(value, step, done)
+        done += f"[{step}]" if isinstance(step, int) else f".{step}"
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1)
+    return text.encode(errors="surrogatepass")
+
+
+def _step(value: Any, step: int | str, done: str) -> Any:
+    if isinstance(step, int):
+        if isinstance(value, list) and -len(value) <= step < len(value):
+            return value[step]
+        has = f"a list of {len(value)}" if isinstance(value, list) else _kind(value)
+    else:
+        if isinstance(value, dict) and step in value:
+            return value[step]
+        has = _kind(value)
+    raise NotFoundError(
+        f"--path: no {step!r} at {formatting.single_line(done, 80)}, which is {has}."
+    )
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, dict):
+        keys = ", ".join(formatting.single_line(key, 30) for key in list(value)[:20])
+        return f"an object with {keys or 'nothing in it'}"
+    if isinstance(value, list):
+        return f"a list of {len(value)}"
+    return "a text" if isinstance(value, str) else "a single value"
+
+
+# --- as text ----------------------------------------------------------------------------------
+
+
+def _is_binary(data: bytes) -> bool:
+    """More than a tenth of it is no text."""
+    text = data[:4096].decode(errors="surrogateescape")
+    odd = sum(1 for char in text if char == "\x00" or "\udc80" <= char <= "\udcff")
+    return odd * 10 > len(text)
+
+
+def _whole_characters(data: bytes) -> bytes:
+    """Without the beginning of a character at its end: the next page has it whole."""
+    for back in (1, 2, 3):
+        last = data[-back] if back < len(data) else 0
+        if last >= 0xC0:  # where a character of several bytes begins
+            length = 2 if last < 0xE0 else 3 if last < 0xF0 else 4
+            return data[:-back] if length > back else data
+        if last < 0x80:
+            break
+    return data
+
+
+def _text_rows(data: bytes, room: int) -> tuple[list[str], int]:
+    """Lines behind a bar, and how many bytes they show."""
+    rows: list[str] = []
+    shown = 0
+    texts = data.decode(errors="surrogateescape").split("\n")
+    for number, text in enumerate(texts):
+        last = number == len(texts) - 1
+        if last and not text and rows:
+            break
+        row = "| " + visible(text)
+        price = count_tokens(row) + 1
+        if price > room:
+            kept = _longest(text, room - 2)
+            if kept:
+                rows.append("| " + visible(text[:kept]))
+                shown += len(text[:kept].encode(errors="surrogateescape"))
+            break
+        room -= price
+        rows.append(row)
+        shown += len(text.encode(errors="surrogateescape")) + (not last)
+    return rows, shown
+
+
+def _longest(text: str, room: int) -> int:
+    """Characters that fit."""
+    low, high = 0, min(len(text), max(0, room) * 4)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if count_tokens("| " + visible(text[:middle])) <= room:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def visible(text: str) -> str:
+    """What a terminal would obey, as escapes; lines stay lines."""
+    return _UNSEEN.sub(_escape, text)
+
+
+def _escape(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    if 0xDC80 <= code <= 0xDCFF:
+        code -= 0xDC00  # a byte that is no text
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def _hex_rows(data: bytes, room: int) -> tuple[list[str], int]:
+    count = room // (count_tokens("| " + "00 " * HEX_A_LINE) + 1)
+    shown = data[: count * HEX_A_LINE] if count > 0 else data[: max(1, room - 1)]
+    rows = ["| " + shown[at : at + HEX_A_LINE].hex(" ") for at in range(0, len(shown), HEX_A_LINE)]
+    return rows, len(shown)

@@ -1,0 +1,371 @@
+"""`debug`: a bundle as a person looks into it: overview, snapshots, logs, files, metadata.
+
+    BundleAnswer(content, "snapshots", source="x.wink")
+
+Pure: content in, lines out. The verbs of the debugger ask the same bundle as a run; this shows
+it as what it is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Final, Literal, get_args
+
+import msgspec
+
+from vestige.formats.wink.jsonl_entries import LogEntry, SnapshotPayload, count_items, parse_log
+from vestige.formats.wink.jsonl_entries import parse_snapshot as parse
+from vestige.formats.wink.log_records import our_level, to_ns
+from vestige.formats.wink.manifest import Manifest
+from vestige.formats.wink.to_records import STATUSES, ReadContent
+from vestige.query import formatting
+from vestige.query.text_layout import CommandAnswer, columns, fit, fit_page
+from vestige.query.views.state_diff import SliceChange, diff_states
+
+View = Literal["overview", "snapshots", "logs", "files", "metadata"]
+VIEWS: Final[tuple[View, ...]] = get_args(View)
+Line = tuple[str, str]
+"""Text, and the mood in which it is told."""
+
+_LEVEL_MOODS: Final = {"error": "error", "warn": "warn", "debug": "log"}
+ERRORS_SHOWN: Final = 5
+
+
+@dataclass
+class BundleAnswer(CommandAnswer):
+    """One view of a bundle."""
+
+    verb: ClassVar[str] = "debug"
+    budget: ClassVar[int] = 2_000
+
+    content: ReadContent
+    view: View
+    source: str
+    """As it was asked for: a path."""
+    after: int = 0
+    """Lines of a list to pass over."""
+
+    @property
+    def manifest(self) -> Manifest:
+        return self.content.manifest
+
+    def lines(self, budget: int) -> list[str]:
+        return [text for text, _ in self.styled(budget)]
+
+    def styled(self, budget: int) -> list[Line]:
+        """Within a budget; what is left out has its command."""
+        head, rows = self.parts()
+        moods = dict([*head, *rows])
+        overview = self.view == "overview"
+        shown = (fit if overview else fit_page)(
+            [text for text, _ in head],
+            [text for text, _ in rows[self.after :]],
+            self.next_steps() if overview else [],
+            budget,
+            lambda left: self._more(len(rows) - left, left),
+        )
+        return [(text, moods.get(text, "ok")) for text in shown]
+
+    def all_lines(self) -> Iterator[Line]:
+        """All there is, for a person with a pager."""
+        head, rows = self.parts()
+        yield from head
+        yield from rows[self.after :]
+        if self.view == "overview":
+            yield from ((text, "ok") for text in self.next_steps())
+
+    def _more(self, at: int, left: int) -> str:
+        again = self.command(
+            "debug", self.source, "--view", self.view, "--after", str(max(at, self.after + 1))
+        )
+        return f"… {formatting.pluralize(left, 'line')} more: {again}"
+
+    def parts(self) -> tuple[list[Line], list[Line]]:
+        """The head, and the rows that a budget may cut."""
+        head = _heading(self.manifest)
+        if self.view == "overview":
+            return head, list(_overview(self.content))
+        if self.view == "snapshots":
+            return head[:1], list(_snapshot_rows(self.content))
+        if self.view == "logs":
+            return head[:1], list(_log_rows(self.content))
+        if self.view == "files":
+            return head[:1], list(_file_rows(self.content))
+        return head[:1], list(_metadata_rows(self.content))
+
+    def next_steps(self) -> list[str]:
+        others = "|".join(view for view in VIEWS if view != "overview")
+        steps = [
+            self.command("debug", self.source, "--view") + f" {others}",
+            self.command("show", self.source),
+        ]
+        snapshots = self.manifest.component("snapshots")
+        if snapshots is not None and (snapshots.entry_count or 0) > 1:
+            steps.append(self.command("diff", f"{self.source}#0", f"{self.source}#1"))
+        return ["next: " + " | ".join(steps)]
+
+    def data(self) -> dict[str, Any]:
+        told: dict[str, Any] = {"version": self.version, "source": self.source, "view": self.view}
+        told["outcome"] = self.manifest.execution.shown_outcome
+        if self.view in ("overview", "metadata"):
+            told["manifest"] = msgspec.to_builtins(self.manifest)
+        if self.view in ("overview", "snapshots"):
+            told["snapshots"] = [_snapshot_data(*each) for each in _states(self.content)]
+        if self.view == "logs":
+            told["logs"] = [_log_data(entry) for entry in _entries(self.content)]
+        if self.view in ("overview", "files"):
+            told["files"] = [
+                {"path": file.path, "size_bytes": file.size_bytes} for file in self.content.files()
+            ]
+        told["problems"] = [str(problem) for problem in self.content.problems]
+        return told
+
+
+def _heading(manifest: Manifest) -> list[Line]:
+    execution, agent = manifest.execution, manifest.agent
+    outcome = execution.shown_outcome
+    seconds = execution.duration_seconds
+    known = seconds is not None and 0 <= seconds < 2**32  # as for the run that it is read as
+    took = f" after {formatting.duration(int((seconds or 0) * 1e9))}" if known else ""
+    mood = f"head {STATUSES.get(outcome, 'running' if outcome == 'in_progress' else 'error')}"
+    title = f"{formatting.single_line(agent.name, 80)}: {formatting.single_line(outcome, 40)}{took}"
+    lines = [(title, mood)]
+    if execution.error:
+        kind = formatting.single_line(str(execution.error.get("type", "error")), 60)
+        said = formatting.single_line(str(execution.error.get("message", "")), 200)
+        lines.append((f"!! {kind}: {said}", "stamp"))
+    lines.append(
+        (
+            f"bundle {formatting.single_line(manifest.bundle_id, 60)}  {formatting.single_line(execution.started_at, 32)}",
+            "ok",
+        )
+    )
+    told = [
+        f"session {formatting.single_line(manifest.session_id, 60)}",
+        *(f"{name} {formatting.single_line(value, 60)}" for name, value in _agent_words(manifest)),
+        *(
+            f"{formatting.single_line(key, 40)}={formatting.value(value, 60)}"
+            for key, value in manifest.tags.items()
+        ),
+    ]
+    return [*lines, (" · ".join(told), "ok"), ("", "ok")]
+
+
+def _agent_words(manifest: Manifest) -> list[tuple[str, str]]:
+    agent = manifest.agent
+    named = (("adapter", agent.adapter), ("model", agent.model), ("version", agent.version))
+    return [(name, value) for name, value in named if value]
+
+
+# --- overview -----------------------------------------------------------------------------------
+
+
+def _overview(content: ReadContent) -> Iterator[Line]:
+    levels: Counter[str] = Counter()
+    errors: list[LogEntry] = []
+    for entry in _entries(content):
+        level = our_level(entry.level)
+        levels[level] += 1
+        if level == "error" and len(errors) < ERRORS_SHOWN:
+            errors.append(entry)
+    snapshots = 0
+    last = None
+    for line in content.snapshots():  # one at a time: together they may be larger than memory
+        snapshots, last = snapshots + 1, line
+    files = list(content.files())
+    counts = ", ".join(
+        f"{count} {formatting.single_line(level, 20) or 'without level'}"
+        for level, count in levels.most_common(8)
+    )
+    yield f"{formatting.pluralize(snapshots, 'snapshot')}", "ok"
+    slices = parse(last).slices if last is not None else ()
+    if slices:
+        held = ", ".join(
+            f"{formatting.single_line(one.slice_type.rpartition(':')[2], 40)} {len(one.items)}"
+            for one in slices
+        )
+        yield f"  at the end: {held}", "ok"
+    yield (
+        f"{formatting.pluralize(levels.total(), 'log line')}{': ' if counts else ''}{counts}",
+        "ok",
+    )
+    for entry in errors:
+        yield f"  {_log_text(entry)}", "error"
+    total = formatting.size(sum(file.size_bytes for file in files))
+    yield f"{formatting.pluralize(len(files), 'file')}, {total}", "ok"
+    components = content.manifest.components
+    for name, what in (("snapshots", "state or file record"), ("logs", "log line")):
+        lost = components[name].lost_records if name in components else None
+        if lost:
+            yield (
+                f"! {formatting.pluralize(lost, what)} could not be written while it was captured",
+                "warn",
+            )
+    for problem in content.problems:
+        yield f"! {formatting.single_line(str(problem), 200)}", "warn"
+
+
+# --- snapshots ----------------------------------------------------------------------------------
+
+
+def _states(content: ReadContent) -> Iterator[tuple[SnapshotPayload, list[SliceChange]]]:
+    """Each snapshot, and how it differs from the one before it of the same session."""
+    before: dict[str | None, SnapshotPayload] = {}
+    for index, line in enumerate(content.snapshots()):
+        snapshot = parse(line, index)
+        yield snapshot, diff_states(before.get(snapshot.session_id), snapshot)
+        if snapshot.valid:
+            before[snapshot.session_id] = snapshot
+
+
+def _snapshot_rows(content: ReadContent) -> Iterator[Line]:
+    begun = to_ns(content.manifest.execution.started_at) or 0
+    several = False
+    first: str | None = None
+    for snapshot, changes in _states(content):
+        if snapshot.index == 0:
+            first = snapshot.session_id
+        several = several or snapshot.session_id != first
+        when = to_ns(snapshot.created_at)
+        at = f"+{max(0, when - begun) / 1e9:.3f}s" if when is not None else "?"
+        text = (
+            f"#{snapshot.index:<4}{at:>10}  {len(snapshot.slices):>3} slices"
+            f" {count_items(snapshot.slices):>5} items  {formatting.size(len(snapshot.raw)):>7}"
+        )
+        if several and snapshot.session_id:
+            text += f"  session {formatting.single_line(snapshot.session_id, 40)}"
+        if snapshot.errors:
+            yield (
+                f"{text}  invalid: {formatting.single_line('; '.join(snapshot.errors), 160)}",
+                "error",
+            )
+            continue
+        if not changes and snapshot.index:
+            text += "  no change"
+        yield text, "head ok"
+        for change in changes:
+            yield f"      {change.summary()}", "ok"
+            for told in change.told:
+                yield f"        {told}", _MARKS.get(told[:1], "log")
+
+
+_MARKS: Final = {"+": "added", "-": "removed", "~": "warn"}
+
+
+def _snapshot_data(snapshot: SnapshotPayload, changes: list[SliceChange]) -> dict[str, Any]:
+    return {
+        "index": snapshot.index,
+        "created_at": snapshot.created_at,
+        "session_id": snapshot.session_id,
+        "parent_id": snapshot.parent_id,
+        "tags": dict(snapshot.tags),
+        "errors": list(snapshot.errors),
+        "slices": [
+            {
+                "slice_type": one.slice_type,
+                "item_type": one.item_type,
+                "item_count": len(one.items),
+            }
+            for one in snapshot.slices
+        ],
+        "changes": [asdict(change) for change in changes],
+    }
+
+
+# --- logs ---------------------------------------------------------------------------------------
+
+
+def _entries(content: ReadContent) -> Iterator[LogEntry]:
+    for line in content.logs():
+        entry = parse_log(line)
+        if entry is not None:
+            yield entry
+
+
+def _log_rows(content: ReadContent) -> Iterator[Line]:
+    malformed = 0
+    for line in content.logs():
+        entry = parse_log(line)
+        if entry is None:
+            malformed += 1
+        else:
+            yield _log_text(entry), _LEVEL_MOODS.get(our_level(entry.level), "ok")
+    if malformed:
+        yield f"! {malformed} malformed entries were passed over", "warn"
+
+
+def _log_text(entry: LogEntry) -> str:
+    said = formatting.single_line(entry.message, 200)
+    if entry.event and entry.event != entry.message:
+        event = formatting.single_line(entry.event, 60)
+        said = f"{event}: {said}" if said else event
+    told = " ".join(
+        f"{formatting.single_line(key, 40)}={_context_value(value)}"
+        for key, value in list(entry.context.items())[:8]
+    )
+    when = formatting.single_line(entry.timestamp, 32)[11:23] or "?"
+    level, logger = formatting.single_line(entry.level, 8), formatting.single_line(entry.logger, 60)
+    return f"{when:<12}  {level:<8} {logger}  {said}  {told}".rstrip()
+
+
+def _context_value(value: Any) -> str:
+    if value is None or isinstance(value, (str, int, float, bool)):
+        return formatting.value(value, 60)
+    try:
+        return formatting.single_line(msgspec.json.encode(value).decode(), 60)
+    except RecursionError:
+        return "…"
+
+
+def _log_data(entry: LogEntry) -> dict[str, Any]:
+    return {
+        "timestamp": entry.timestamp,
+        "level": entry.level,
+        "logger": entry.logger,
+        "event": entry.event,
+        "message": entry.message,
+        "context": dict(entry.context),
+        **entry.extra,
+    }
+
+
+# --- files and metadata -------------------------------------------------------------------------
+
+
+def _file_rows(content: ReadContent) -> Iterator[Line]:
+    files = sorted(content.files(), key=lambda file: file.path)
+    table = [
+        [formatting.size(file.size_bytes), formatting.single_line(file.path, 200)] for file in files
+    ]
+    yield from ((text, "ok") for text in columns(table, right=[0]))
+    component = content.manifest.component("files")
+    if not files:
+        yield "No files.", "ok"
+    for name, was in ((component.renamed if component else None) or {}).items():
+        yield f"{formatting.single_line(name, 100)} was {formatting.single_line(was, 100)}", "log"
+    for skipped in (component.skipped if component else None) or ():
+        yield (
+            f"left out: {formatting.single_line(skipped.path, 120)} ({formatting.single_line(skipped.reason, 80)})",
+            "warn",
+        )
+
+
+def _metadata_rows(content: ReadContent) -> Iterator[Line]:
+    flat = list(_flat("", msgspec.to_builtins(content.manifest)))
+    yield from ((text, "ok") for text in columns([[key, value] for key, value in flat]))
+    for problem in content.problems:
+        yield f"! {formatting.single_line(str(problem), 200)}", "warn"
+
+
+def _flat(prefix: str, value: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            yield from _flat(f"{prefix}.{key}" if prefix else str(key), inner)
+    else:
+        shown = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        yield formatting.single_line(prefix, 80), formatting.single_line(shown, 200)
+
+
+__all__ = ["VIEWS", "BundleAnswer", "View"]

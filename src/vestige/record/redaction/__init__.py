@@ -1,0 +1,1 @@
+"""Find secrets in records and replace them before anything is written."""

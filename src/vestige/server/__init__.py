@@ -1,0 +1,1 @@
+"""The HTTP server: JSON API, live updates, ingest, OpenWOP, viewer."""

@@ -1,0 +1,1 @@
+"""OpenWOP support: request parsing, OpenAPI schemas, demo workflows."""

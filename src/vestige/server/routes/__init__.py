@@ -1,0 +1,1 @@
+"""Routes of the HTTP server, one module per group."""

@@ -1,0 +1,106 @@
+"""POST /api/v1/notes: say something about a run or a span.
+
+{"id": "r7.s12", "text": "wrong customer", "author": "eva"}
+
+Elsewhere: what was said is read by the verb `notes`, at the same path.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute
+
+from vestige.errors import UsageError
+from vestige.fleet.api_keys import Principal
+from vestige.limits import NAME_MAX, NOTE_BODY_MAX, NOTE_MAX
+from vestige.query.views.notes import note_data
+from vestige.server.auth import GuardedRoute, principal
+from vestige.server.responses import NO_STORE, encode
+from vestige.server.routes.api import PREFIX
+from vestige.server.server_state import Server
+
+
+class NewNote(msgspec.Struct, forbid_unknown_fields=True):
+    """What a request holds."""
+
+    id: str
+    text: str
+    author: str | None = None
+
+
+def routes(server: Server) -> list[BaseRoute]:
+    async def say(request: Request) -> Response:
+        body = await request.body()
+        data = await server.in_thread(_say, server, principal(request), body)
+        headers = {"content-type": "application/json", "cache-control": NO_STORE}
+        return Response(encode(data), 201, headers)
+
+    return [
+        GuardedRoute(
+            PREFIX + "notes", say, methods=("POST",), scope="runs:write",
+            body_max=NOTE_BODY_MAX, operation=_OPERATION,
+        )
+    ]  # fmt: skip
+
+
+def _say(server: Server, who: Principal, body: bytes) -> dict[str, Any]:
+    from vestige.transfer import add_note
+
+    try:
+        new = msgspec.json.decode(body, type=NewNote)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(
+            f"note: the body does not fit ({error}; expected an object with id and text)."
+        ) from None
+    if not new.id.strip() or "\0" in new.id:
+        raise UsageError("note: id is missing (expected a run or a span).")
+    with server.asking(who) as debugger:
+        kept = add_note(server.home, debugger, new.id, new.text, author=new.author)
+        run = debugger.store.load_run(kept.run_id)
+    (data,) = note_data(run.spans, [kept])
+    return {"version": 1, "run_id": kept.run_id, "note": data}
+
+
+_OPERATION: dict[str, Any] = {
+    "operationId": "note",
+    "summary": "Say something about a run or a span. Secrets in it are masked before it is kept.",
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {
+                "schema": {
+                    "type": "object",
+                    "required": ["id", "text"],
+                    "properties": {
+                        "id": {"type": "string", "minLength": 1},
+                        "text": {"type": "string", "minLength": 1, "maxLength": NOTE_MAX},
+                        "author": {"type": ["string", "null"], "maxLength": NAME_MAX},
+                    },
+                    "additionalProperties": False,
+                }
+            }
+        },
+    },
+    "responses": {
+        "201": {
+            "description": "Kept.",
+            "content": {
+                "application/json": {
+                    "schema": {
+                        "type": "object",
+                        "required": ["version", "run_id", "note"],
+                        "properties": {
+                            "version": {"type": "integer"},
+                            "run_id": {"type": "string"},
+                            "note": {"type": "object"},
+                        },
+                    }
+                }
+            },
+        }
+    },
+}

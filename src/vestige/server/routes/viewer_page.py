@@ -1,0 +1,44 @@
+"""The viewer's page, at `/`: one file under a policy that lets it run itself and ask us.
+
+What it shows, it asks the API for; where in it one is, stands in the URL's hash, which no
+server sees.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute
+
+from vestige.server.auth import GuardedRoute
+from vestige.server.responses import PRIVATE, matches, packed
+from vestige.server.server_state import Server
+from vestige.server.viewer_assets import read_viewer
+
+
+def routes(server: Server) -> list[BaseRoute]:
+    async def page(request: Request) -> Response:
+        return await server.in_thread(
+            answer, request.headers.get("if-none-match", ""),
+            request.headers.get("accept-encoding", ""),
+        )  # fmt: skip
+
+    return [GuardedRoute("/", page, scope="runs:read")]
+
+
+def answer(if_none_match: str, accept_encoding: str) -> Response:
+    viewer = read_viewer()
+    html = viewer.html.encode()
+    etag = f'"{hashlib.sha256(html).hexdigest()[:32]}"'
+    headers = {
+        "cache-control": PRIVATE,
+        "content-security-policy": viewer.policy("'self'"),
+        "content-type": "text/html; charset=utf-8",
+        "etag": etag,
+    }
+    if matches(if_none_match, etag):
+        return Response(status_code=304, headers=headers)
+    body, more = packed(html, accept_encoding)
+    return Response(body, headers={**headers, **more})

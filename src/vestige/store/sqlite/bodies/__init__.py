@@ -1,0 +1,1 @@
+"""Bodies: each message stored once, each body rebuilt byte for byte."""

@@ -1,0 +1,1 @@
+"""Write batches of records to the tables, each record once."""

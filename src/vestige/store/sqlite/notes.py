@@ -1,0 +1,70 @@
+"""Notes in the store: kept beside a run's records, masked, and gone with it.
+
+Functions over a connection, in their caller's transaction: a short one, so that a note can be
+written while a collector takes records in.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from functools import cache
+
+from vestige.errors import NotFoundError, UsageError
+from vestige.limits import NOTES_MAX
+from vestige.record.note import Note, masked
+from vestige.record.redaction.redactor import Redactor
+
+_READ = """
+SELECT n.id, r.run_id, n.text, n.created_ns, n.span_id, n.event_id, n.author
+FROM notes n JOIN runs r ON r.id = n.run WHERE r.run_id = ? ORDER BY n.created_ns, n.id
+"""
+_NAMES = ("id", "run_id", "text", "created_ns", "span_id", "event_id", "author")
+_TIME_MAX = 2**62
+
+
+@cache
+def _redactor() -> Redactor:
+    """One for the process: notes are few, and its scanner takes time to make."""
+    return Redactor()
+
+
+def add_note(connection: sqlite3.Connection, note: Note, tenant: str | None) -> bool:
+    """Keep a note; False: one with this id is there already, and stays as it is."""
+    note = masked(note, _redactor())
+    if not note.text.strip():
+        raise UsageError("note: nothing is said in it.")
+    run = _find_run(connection, note.run_id, tenant)
+    if run is None:
+        raise NotFoundError(f"{note.run_id[:80]!r}: no such run. See `vestige list`.")
+    (count,) = connection.execute("SELECT count(*) FROM notes WHERE run = ?", (run,)).fetchone()
+    if count >= NOTES_MAX:
+        raise UsageError(f"{note.run_id}: has {count} notes, and no more are kept of one run.")
+    cursor = connection.execute(
+        "INSERT OR IGNORE INTO notes(run, id, span_id, event_id, author, created_ns, text)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (
+            run, note.id, note.span_id, note.event_id, note.author,
+            max(0, min(note.created_ns, _TIME_MAX)), note.text,
+        ),
+    )  # fmt: skip
+    return cursor.rowcount > 0
+
+
+def forget_note(
+    connection: sqlite3.Connection, run_id: str, note_id: str, tenant: str | None
+) -> bool:
+    run = _find_run(connection, run_id, tenant)
+    cursor = connection.execute("DELETE FROM notes WHERE run = ? AND id = ?", (run, note_id))
+    return cursor.rowcount > 0
+
+
+def read_notes(connection: sqlite3.Connection, run_id: str) -> list[Note]:
+    rows = connection.execute(_READ, (run_id,))
+    return [Note(**dict(zip(_NAMES, row, strict=True))) for row in rows]
+
+
+def _find_run(connection: sqlite3.Connection, run_id: str, tenant: str | None) -> int | None:
+    row = connection.execute(
+        "SELECT id FROM runs WHERE run_id = ? AND tenant = coalesce(?, tenant)", (run_id, tenant)
+    ).fetchone()
+    return row[0] if row is not None else None

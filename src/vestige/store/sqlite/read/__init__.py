@@ -1,0 +1,1 @@
+"""Read runs, search results, reports and change feeds from the tables."""

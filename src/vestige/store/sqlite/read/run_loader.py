@@ -1,0 +1,293 @@
+"""Rows as what views and formats exchange: runs in a list, one run whole.
+
+Functions over a connection; nothing here writes.
+
+Elsewhere: rows while they are written, store/sqlite/ingest/rows.py; text and ids, store/sqlite/read/search.py.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from vestige.limits import SUM_MAX
+from vestige.record.external_seq import voice
+from vestige.record.run import BodyRef, LinkInfo, LogInfo, Run, RunInfo, SpanInfo, in_order
+from vestige.record.tenant import DEFAULT_TENANT
+from vestige.record.types import OWN_COMPONENT
+from vestige.store.protocol import ConversationInfo, RunFilter, RunPage, Term
+from vestige.store.sqlite.bodies.packed_bodies import TINY_MAX, FirstIds
+from vestige.store.sqlite.read import filter_sql
+
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+def list_runs(
+    connection: sqlite3.Connection, wanted: RunFilter, tenant: str | None = None
+) -> list[RunInfo]:
+    return list(search_runs(connection, wanted, tenant).runs)
+
+
+def search_runs(
+    connection: sqlite3.Connection, wanted: RunFilter, tenant: str | None = None
+) -> RunPage:
+    """Newest first. Where terms look into runs, only so many are looked into (store/sqlite/read/filter_sql.py).
+    `tenant`: the one whose runs alone the connection shows (store/sqlite/tenant_views.py)."""
+    where, values = _conditions(wanted)
+    if tenant not in (None, DEFAULT_TENANT):
+        # True of every row there is; said so that the index of just these rows is used.
+        where = f"r.tenant = ? AND r.tenant <> '{DEFAULT_TENANT}' AND {where}"
+        values = [tenant, *values]
+    inside = [filter_sql.condition(term) for term in wanted.terms if not filter_sql.is_cheap(term)]
+    bound = filter_sql.window(connection, where, values) if inside else None
+    parts = [where, *(sql for sql, _ in inside)]
+    values += [value for _, own in inside for value in own]
+    if bound is not None:
+        parts.append("(r.started_ns, r.id) >= (?, ?)")
+        values += bound[:2]
+    if wanted.newest_of_conversation:
+        alike, own = _conditions(replace(wanted, after=None))
+        alike = " AND ".join([alike, *(sql for sql, _ in inside)])
+        parts.append(_NO_NEWER.format(_ALIAS.sub("n.", alike)))
+        values += [*own, *(value for _, each in inside for value in each)]
+    limit = -1 if wanted.limit is None else min(wanted.limit, SUM_MAX)
+    rows = connection.execute(
+        f"SELECT {_RUN_COLUMNS} FROM runs r WHERE {' AND '.join(parts)}"
+        " ORDER BY r.started_ns DESC, r.id DESC LIMIT ?",
+        (*values, limit),
+    )
+    runs = [_run_info(row) for row in rows]
+    if bound is None:
+        return RunPage(runs)
+    return RunPage(runs, bound[2], f"r{bound[1]}")
+
+
+def conversations(
+    connection: sqlite3.Connection, run_ids: Sequence[str]
+) -> dict[str, ConversationInfo]:
+    rows = connection.execute(_CONVERSATIONS, (msgspec.json.encode(list(run_ids)).decode(),))
+    return {row[0]: ConversationInfo(*row[1:]) for row in rows}
+
+
+def find_runs(connection: sqlite3.Connection, id_or_prefix: str) -> list[RunInfo]:
+    """Runs with this id, this short id, or an id that begins so."""
+    text = id_or_prefix.strip().lower()
+    if text.startswith("r") and text[1:].isdecimal():
+        where = "r.id = ?"
+        values: list[int | str] = [int(text[1:][:18])]
+    else:
+        # Everything that begins so: up to the text followed by the last character there is.
+        where = "r.run_id >= ? AND r.run_id < ?"
+        values = [text, text + "\U0010ffff"]
+    rows = connection.execute(
+        f"SELECT {_RUN_COLUMNS} FROM runs r WHERE {where} ORDER BY r.id LIMIT 50", values
+    )
+    found = [_run_info(row) for row in rows]
+    exact = [run for run in found if run.id == text]
+    return exact or found
+
+
+def find_run(connection: sqlite3.Connection, run_id: str, *, with_lines: bool = True) -> Run | None:
+    """A run; without its lines, of those of the program only the places are there (`row`)."""
+    execute = connection.execute
+    row = execute(f"SELECT {_RUN_COLUMNS} FROM runs r WHERE run_id = ?", (run_id,)).fetchone()
+    if row is None:
+        return None
+    info, number = _run_info(row), row[1]
+    writers = _Writers(connection)
+    spans = in_order(_span_infos(connection, info.short_id, number, writers))
+    if with_lines:
+        logs = in_order(_log_info(row, writers) for row in execute(_LOGS, (number,)))
+    else:
+        logs = in_order(_log_place(row, writers) for row in execute(_PLACES, (number,)).fetchall())
+        for at, log in enumerate(logs):
+            if log.component == OWN_COMPONENT and log.row is not None:  # few: stamps, gaps
+                logs[at] = read_log(connection, log.row)
+    links = [
+        LinkInfo(span_id=span, target_run=run, target_span=target, reason=reason)
+        for span, run, target, reason in execute(_LINKS, (number,))
+    ]
+    return Run(info=info, spans=spans, logs=logs, links=links)
+
+
+def _span_infos(
+    connection: sqlite3.Connection, run: str, number: int, writers: Mapping[int, str]
+) -> Iterator[SpanInfo]:
+    ids = FirstIds(connection)
+    cursor = connection.execute(_SPANS, (number,))
+    while rows := cursor.fetchmany(_ROWS_AT_ONCE):
+        # Only those that are tiny: a longer one may be as old as the store, and all sheets since would be
+        # looked at.
+        first = ids.find(
+            [row[at] for row in rows for at in _BODIES if row[at] and row[at + 1] < TINY_MAX]
+        )
+        for row in rows:
+            yield _span_info(run, row, writers, first)
+
+
+def read_log(connection: sqlite3.Connection, row: int) -> LogInfo:
+    """The line at a place. It must be there: a place is read in the transaction that found it."""
+    found = connection.execute(_LOG, (row,)).fetchone()
+    return _log_info(found, _Writers(connection))
+
+
+class _Writers(dict[int, str]):
+    """Names of writers by row: a run has few, and joining would look one up for every span."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def __missing__(self, number: int) -> str:
+        query = "SELECT writer FROM writers WHERE id = ?"
+        (name,) = self._connection.execute(query, (number,)).fetchone()
+        self[number] = name
+        return str(name)
+
+
+def _conditions(wanted: RunFilter) -> tuple[str, list[Any]]:
+    where = ["1"]
+    values: list[Any] = []
+    if not wanted.with_implicit:
+        where.append(WORTH_SHOWING)
+    if wanted.failed:
+        where.append("r.outcome NOT IN ('ok', 'running')")
+    if wanted.since_ns is not None:
+        where.append("r.started_ns >= ?")
+        values.append(wanted.since_ns)
+    if wanted.before_ns is not None:
+        where.append("r.started_ns < ?")
+        values.append(wanted.before_ns)
+    if wanted.after is not None:
+        where.append("(r.started_ns, r.id) < (SELECT started_ns, id FROM runs WHERE id = ?)")
+        values.append(int(wanted.after[1:]))
+    if wanted.name is not None:
+        where.append("r.name LIKE ? ESCAPE '\\'")
+        values.append(filter_sql.contains(wanted.name))
+    if wanted.like is not None:
+        sql, own = filter_sql.condition(Term("text", ":", wanted.like))
+        where.append(sql)
+        values += own
+    if wanted.tenant_of is not None:
+        where.append("r.tenant = (SELECT tenant FROM runs WHERE run_id = ?)")
+        values.append(wanted.tenant_of)
+    if wanted.of_process is not None:
+        where.append("(r.run_id = ? OR r.process_run = ?)")
+        values += [wanted.of_process, wanted.of_process]
+    for column in ("name", "outcome"):
+        exact = wanted.name_is if column == "name" else wanted.outcome
+        if exact is not None:
+            where.append(f"r.{column} = ?")
+            values.append(exact)
+    if wanted.conversation_id is not None:
+        where.append("r.conversation_id = ?")
+        values.append(wanted.conversation_id)
+    for sql, own in map(filter_sql.condition, filter(filter_sql.is_cheap, wanted.terms)):
+        where.append(sql)
+        values += own
+    return " AND ".join(where), values
+
+
+# A process's own run is shown only when it tells something that no other run tells.
+WORTH_SHOWING = """NOT (r.implicit AND r.own_count = 0 AND (
+  r.outcome IN ('ok', 'running')
+  OR EXISTS (SELECT 1 FROM runs i WHERE i.process_run = r.run_id AND i.outcome = r.outcome)))"""
+
+_ALIAS = re.compile(r"\br\.")
+_NO_NEWER = """(r.conversation_id IS NULL OR NOT EXISTS (
+  SELECT 1 FROM runs n WHERE n.conversation_id = r.conversation_id AND n.tenant = r.tenant
+  AND (n.started_ns, n.id) > (r.started_ns, r.id) AND {}))"""
+_CONVERSATIONS = """
+SELECT w.value, r.conversation_id, count(*), sum(r.outcome NOT IN ('ok', 'running')), min(r.started_ns),
+  CAST(total(r.input_tokens) AS INTEGER), CAST(total(r.output_tokens) AS INTEGER)
+FROM json_each(?) w JOIN runs n ON n.run_id = w.value
+JOIN runs r ON r.conversation_id = n.conversation_id AND r.tenant = n.tenant GROUP BY 1
+"""
+
+_RUN_COLUMNS = (
+    "r.run_id, r.id, r.name, r.outcome, r.started_ns, r.ended_ns, r.duration_ns, r.last_ns,"
+    " r.span_count, r.log_count, r.error_count, r.conversation_id, r.component, r.input_tokens,"
+    " r.output_tokens, r.pinned, r.implicit, r.process_run"
+)
+
+# In the order of SpanInfo's fields, and a body in three.
+_SPANS = """
+SELECT s.span_id, s.number, s.parent_id, s.writer, s.seq, s.started_ns, s.type, s.name,
+  s.component, s.status, s.duration_ns, s.attributes, s.redacted,
+  s.input_body, s.input_bytes, s.input_info, s.output_body, s.output_bytes, s.output_info,
+  s.end_seq
+FROM spans s WHERE s.run = ?
+"""
+_BODIES = (13, 16)
+"""Where a span's row has ids of bodies; behind each is its size."""
+_ROWS_AT_ONCE = 1_000
+# In the order of LogInfo's fields.
+_LOG_COLUMNS = (
+    "l.span_id, l.writer, l.seq, l.time_ns, l.level, l.component, l.message, l.attributes,"
+    " l.redacted, l.body, l.body_bytes, l.body_info"
+)
+_LOGS = f"SELECT {_LOG_COLUMNS} FROM logs l WHERE l.run = ?"
+_LOG = f"SELECT {_LOG_COLUMNS} FROM logs l WHERE l.id = ?"
+# Only columns before the message: what follows it may lie on other pages.
+_PLACES = """
+SELECT l.span_id, l.writer, l.seq, l.time_ns, l.level, l.component, l.id
+FROM logs l WHERE l.run = ?
+"""
+_LINKS = """
+SELECT span_id, target_run, target_span, reason FROM links WHERE run = ? ORDER BY rowid
+"""
+
+
+def _run_info(row: Sequence[Any]) -> RunInfo:
+    return RunInfo(
+        id=row[0], short_id=f"r{row[1]}", name=row[2] or "?", outcome=row[3], started_ns=row[4],
+        ended_ns=row[5], duration_ns=row[6], last_ns=row[7], span_count=row[8], log_count=row[9],
+        error_count=row[10], conversation_id=row[11], component=row[12], input_tokens=row[13],
+        output_tokens=row[14], pinned=bool(row[15]), implicit=bool(row[16]), process_run=row[17],
+    )  # fmt: skip
+
+
+def _span_info(
+    run: str, row: Sequence[Any], writers: Mapping[int, str], first: Mapping[int, int]
+) -> SpanInfo:
+    # By place: by name takes three times as long, and a run has many.
+    return SpanInfo(
+        row[0], f"{run}.s{row[1]}", row[2], voice(writers[row[3]], row[0], row[4]), row[4], row[5],
+        row[6], row[7], row[8], row[9], row[10],
+        _decode(row[11]) if row[11] else {},
+        _decode(row[12]) if row[12] else {},
+        _body_ref(first.get(row[13], row[13]), row[14], row[15]),
+        _body_ref(first.get(row[16], row[16]), row[17], row[18]),
+        row[19],
+    )  # fmt: skip
+
+
+def _log_info(row: Sequence[Any], writers: Mapping[int, str]) -> LogInfo:
+    return LogInfo(
+        row[0], voice(writers[row[1]], row[0], row[2]), row[2], row[3], row[4], row[5], row[6],
+        _decode(row[7]) if row[7] else {},
+        _decode(row[8]) if row[8] else {},
+        _body_ref(row[9], row[10], row[11]),
+    )  # fmt: skip
+
+
+def _log_place(row: Sequence[Any], writers: Mapping[int, str]) -> LogInfo:
+    return LogInfo(
+        row[0], voice(writers[row[1]], row[0], row[2]), row[2], row[3], row[4], row[5], "", {}, {},
+        None, row[6],
+    )  # fmt: skip
+
+
+def _body_ref(body_id: int | None, size_bytes: int | None, info: str | None) -> BodyRef | None:
+    if size_bytes is None:
+        return None
+    if info is None:
+        return BodyRef(body_id, size_bytes)
+    known = _decode(info)
+    return BodyRef(
+        body_id, size_bytes, known.get("lost") or f"cut from {known['original_bytes']} bytes"
+    )

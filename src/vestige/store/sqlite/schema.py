@@ -1,0 +1,326 @@
+"""The store's tables, and the steps from every older version to this one.
+
+The comments inside the SQL are for whoever opens the file as much as for us: SQLite
+keeps them. A released step never changes; a new need is a new step.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+
+from vestige.errors import StoreError
+from vestige.limits import CLOSES_KEPT
+from vestige.store.sqlite.bodies import body_store, packed_bodies
+from vestige.store.sqlite.ingest import external_spans, remote_writers
+
+_RUNS = """
+CREATE TABLE writers (            -- one process's journal
+  id          INTEGER PRIMARY KEY,
+  writer      TEXT NOT NULL UNIQUE, -- 16 hex digits
+  pid         INTEGER,
+  supervisor  TEXT,               -- the writer of the `vestige run` above it, if any
+  process_span TEXT,
+  first_ns    INTEGER NOT NULL,
+  last_ns     INTEGER NOT NULL,
+  seen        TEXT NOT NULL,      -- JSON: ranges of seq taken in, [[1,120],[122,130]]; holes are losses
+  malformed   INTEGER NOT NULL DEFAULT 0, -- journal lines that held no record
+  dropped     INTEGER NOT NULL DEFAULT 0, -- records that the writer itself says it dropped
+  ended       TEXT                -- NULL: as far as we know alive; 'exited' or 'interrupted'
+);
+CREATE TABLE journals (           -- how far each journal file has been taken in
+  writer      TEXT NOT NULL,
+  generation  INTEGER NOT NULL,
+  offset      INTEGER NOT NULL,
+  PRIMARY KEY (writer, generation)
+) WITHOUT ROWID;
+CREATE TABLE runs (
+  id              INTEGER PRIMARY KEY AUTOINCREMENT, -- short id: r<id>
+  run_id          TEXT NOT NULL UNIQUE,
+  name            TEXT,
+  component       TEXT,
+  conversation_id TEXT,
+  tenant          TEXT NOT NULL DEFAULT 'default',
+  started_ns      INTEGER NOT NULL,
+  last_ns         INTEGER NOT NULL,  -- the newest record
+  ended_ns        INTEGER,
+  duration_ns     INTEGER,
+  outcome         TEXT NOT NULL DEFAULT 'running', -- running ok error cancelled timeout interrupted
+  root_span       TEXT,
+  span_count      INTEGER NOT NULL DEFAULT 0,
+  log_count       INTEGER NOT NULL DEFAULT 0,
+  error_count     INTEGER NOT NULL DEFAULT 0,  -- failed spans and error lines
+  own_count       INTEGER NOT NULL DEFAULT 0,  -- spans and lines of the program, not of the recorder
+  input_tokens    INTEGER NOT NULL DEFAULT 0,
+  output_tokens   INTEGER NOT NULL DEFAULT 0,
+  implicit        INTEGER NOT NULL DEFAULT 0,  -- 1: opened for a process, not by the program
+  process_run     TEXT,                        -- run_id of the process that it ran in
+  pinned          INTEGER NOT NULL DEFAULT 0
+);
+CREATE INDEX runs_started ON runs(started_ns);
+CREATE INDEX runs_conversation ON runs(conversation_id) WHERE conversation_id IS NOT NULL;
+CREATE INDEX runs_process ON runs(process_run) WHERE process_run IS NOT NULL;
+CREATE TABLE spans (
+  id           INTEGER PRIMARY KEY,
+  run          INTEGER NOT NULL,   -- runs.id
+  number       INTEGER NOT NULL,   -- short id: r<run>.s<number>
+  span_id      TEXT NOT NULL,      -- 16 hex digits
+  parent_id    TEXT,
+  writer       INTEGER NOT NULL,   -- writers.id
+  seq          INTEGER,            -- of its span-open; NULL: the opening was lost
+  started_ns   INTEGER NOT NULL,
+  type         TEXT NOT NULL,      -- run step llm tool state process ...
+  name         TEXT NOT NULL,
+  component    TEXT NOT NULL,
+  status       TEXT,               -- NULL: open. ok error cancelled timeout interrupted
+  duration_ns  INTEGER,
+  end_seq      INTEGER,
+  attributes   TEXT,               -- flat JSON object
+  redacted     TEXT,               -- JSON: how often each redaction rule acted
+  input_body   INTEGER,            -- bodies.id
+  input_bytes  INTEGER,
+  input_info   TEXT,               -- JSON: set when the body was cut or lost
+  output_body  INTEGER,
+  output_bytes INTEGER,
+  output_info  TEXT
+);
+CREATE INDEX spans_run ON spans(run);
+CREATE UNIQUE INDEX spans_id ON spans(span_id, run);
+CREATE INDEX spans_open ON spans(writer) WHERE status IS NULL;
+CREATE TABLE logs (
+  id          INTEGER PRIMARY KEY,
+  run         INTEGER NOT NULL,
+  span_id     TEXT,
+  writer      INTEGER NOT NULL,
+  seq         INTEGER NOT NULL,
+  time_ns     INTEGER NOT NULL,
+  level       TEXT NOT NULL,
+  component   TEXT NOT NULL,
+  message     TEXT NOT NULL,
+  attributes  TEXT,
+  redacted    TEXT,
+  body        INTEGER,
+  body_bytes  INTEGER,
+  body_info   TEXT
+);
+CREATE INDEX logs_run ON logs(run);
+CREATE TABLE links (              -- causal edges
+  run         INTEGER NOT NULL,
+  span_id     TEXT NOT NULL,
+  target_run  TEXT,               -- run_id; NULL: the same run
+  target_span TEXT NOT NULL,
+  reason      TEXT
+);
+CREATE INDEX links_run ON links(run);
+CREATE INDEX links_target ON links(target_span);
+CREATE TABLE unknown (            -- records of kinds that are newer than this version, as they came
+  writer      TEXT NOT NULL,
+  seq         INTEGER NOT NULL,
+  run_id      TEXT,
+  line        BLOB NOT NULL,
+  PRIMARY KEY (writer, seq)
+) WITHOUT ROWID;
+CREATE TABLE rollups (            -- daily sums that outlive the spans they were made of
+  day         TEXT NOT NULL,      -- UTC, YYYY-MM-DD
+  component   TEXT NOT NULL,
+  type        TEXT NOT NULL,
+  name        TEXT NOT NULL,
+  model       TEXT NOT NULL,      -- '' where there is none
+  count       INTEGER NOT NULL,
+  errors      INTEGER NOT NULL,
+  duration_ns INTEGER NOT NULL,   -- sum
+  histogram   TEXT NOT NULL,      -- JSON {bucket: count}, see store/sqlite/ingest/rollups.py
+  input_tokens       INTEGER NOT NULL,
+  output_tokens      INTEGER NOT NULL,
+  cache_read_tokens  INTEGER NOT NULL,
+  cache_write_tokens INTEGER NOT NULL,
+  PRIMARY KEY (day, component, type, name, model)
+) WITHOUT ROWID;
+CREATE TABLE facts (              -- single values: when the collector last ran, last pruned
+  key         TEXT PRIMARY KEY,
+  value       TEXT NOT NULL
+) WITHOUT ROWID;
+"""
+
+_FINDINGS = """
+CREATE TABLE findings (           -- what each check said of a finished run: computed once
+  run           INTEGER NOT NULL, -- runs.id
+  check_name    TEXT NOT NULL,
+  check_version INTEGER NOT NULL, -- an older one than the check has now: computed again
+  finding       TEXT              -- JSON; NULL: the check passed
+);
+CREATE INDEX findings_run ON findings(run);
+-- A run that grew, or went, takes with it what was said of it.
+CREATE TRIGGER findings_stale AFTER UPDATE OF last_ns, span_count, log_count, outcome ON runs
+WHEN OLD.last_ns IS NOT NEW.last_ns OR OLD.span_count IS NOT NEW.span_count
+  OR OLD.log_count IS NOT NEW.log_count OR OLD.outcome IS NOT NEW.outcome
+BEGIN DELETE FROM findings WHERE run = OLD.id; END;
+CREATE TRIGGER findings_gone AFTER DELETE ON runs
+BEGIN DELETE FROM findings WHERE run = OLD.id; END;
+"""
+
+_BUNDLES = """
+CREATE VIEW snapshots AS          -- states of sessions, oldest first within a run
+SELECT
+  run,                            -- runs.id
+  number,                         -- short id: r<run>.s<number>
+  json_extract(attributes, '$.index') AS "index", -- its place in the run, from 0: r<run>#<index>
+  json_extract(attributes, '$.session_id') AS session_id,
+  json_extract(attributes, '$.created_at') AS created_at,
+  status,                         -- error: not a valid snapshot
+  output_bytes AS size_bytes,
+  output_body AS body,            -- bodies.id; body_text(body) is its JSON
+  started_ns
+FROM spans WHERE type = 'snapshot';
+CREATE VIEW slices AS             -- the typed parts of each snapshot; only `vestige sql` can read it
+SELECT
+  s.run,
+  s."index" AS snapshot,          -- snapshots.index
+  s.session_id,
+  json_extract(e.value, '$.slice_type') AS slice_type,
+  json_extract(e.value, '$.item_type') AS item_type,
+  json_array_length(e.value, '$.items') AS item_count,
+  json_extract(e.value, '$.items') AS items -- JSON list
+FROM snapshots s, json_each(body_json(s.body), '$.slices') e;
+CREATE VIEW files AS              -- captured files
+SELECT
+  run,
+  number,
+  json_extract(attributes, '$.path') AS path,
+  json_extract(attributes, '$.size_bytes') AS size_bytes,
+  json_extract(attributes, '$.sha256') AS sha256,
+  output_body AS body,            -- bodies.id; body_text(body) is its text
+  started_ns
+FROM spans WHERE type = 'file';
+"""
+
+_TENANTS = """
+CREATE TABLE tenants (            -- whose runs there are; runs.tenant has the name
+  id          INTEGER PRIMARY KEY, -- 0: 'default', what was recorded on this machine
+  name        TEXT NOT NULL UNIQUE
+);
+INSERT INTO tenants VALUES (0, 'default');
+-- Only of others than the default one: who has no tenants pays nothing.
+CREATE INDEX runs_tenant ON runs(tenant, started_ns) WHERE tenant <> 'default';
+ALTER TABLE writers ADD COLUMN tenant TEXT NOT NULL DEFAULT 'default';
+ALTER TABLE bodies ADD COLUMN tenant INTEGER NOT NULL DEFAULT 0; -- tenants.id
+ALTER TABLE rollups RENAME TO rollups_before;
+CREATE TABLE rollups (            -- daily sums that outlive the spans they were made of
+  day         TEXT NOT NULL,      -- UTC, YYYY-MM-DD
+  tenant      TEXT NOT NULL,
+  component   TEXT NOT NULL,
+  type        TEXT NOT NULL,
+  name        TEXT NOT NULL,
+  model       TEXT NOT NULL,      -- '' where there is none
+  count       INTEGER NOT NULL,
+  errors      INTEGER NOT NULL,
+  duration_ns INTEGER NOT NULL,   -- sum
+  histogram   TEXT NOT NULL,      -- JSON {bucket: count}, see store/sqlite/ingest/rollups.py
+  input_tokens       INTEGER NOT NULL,
+  output_tokens      INTEGER NOT NULL,
+  cache_read_tokens  INTEGER NOT NULL,
+  cache_write_tokens INTEGER NOT NULL,
+  PRIMARY KEY (day, tenant, component, type, name, model)
+) WITHOUT ROWID;
+INSERT INTO rollups SELECT day, 'default', component, type, name, model, count, errors, duration_ns,
+  histogram, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens FROM rollups_before;
+DROP TABLE rollups_before;
+"""
+
+_NOTES = """
+CREATE TABLE notes (              -- what somebody said about a run afterwards
+  run         INTEGER NOT NULL,   -- runs.id
+  id          TEXT NOT NULL,      -- a UUIDv4, or what its source calls it
+  span_id     TEXT,               -- NULL: about the run as a whole
+  event_id    TEXT,               -- of a format that numbers its events
+  author      TEXT,
+  created_ns  INTEGER NOT NULL,
+  text        TEXT NOT NULL,
+  PRIMARY KEY (run, id)
+) WITHOUT ROWID;
+CREATE TRIGGER notes_gone AFTER DELETE ON runs
+BEGIN DELETE FROM notes WHERE run = OLD.id; END;
+"""
+
+_CLOSES = f"""
+CREATE TABLE closes (             -- spans that ended after their row was written, in that order
+  id          INTEGER PRIMARY KEY AUTOINCREMENT,
+  span        INTEGER NOT NULL    -- spans.id
+);
+-- A live view is told of new rows by their ids; of these ends by these.
+CREATE TRIGGER span_closed AFTER UPDATE OF status ON spans
+WHEN OLD.status IS NULL AND NEW.status IS NOT NULL
+BEGIN INSERT INTO closes(span) VALUES (NEW.id); END;
+CREATE TRIGGER closes_old AFTER INSERT ON closes WHEN NEW.id % 1000 = 0
+BEGIN DELETE FROM closes WHERE id <= NEW.id - {CLOSES_KEPT}; END;
+"""
+
+_IMPORTED = """
+ALTER TABLE runs ADD COLUMN imported_ns INTEGER; -- when it came from a file; NULL: it was recorded
+"""
+
+STEPS: tuple[str, ...] = (
+    _RUNS + body_store.TABLES, _FINDINGS, _BUNDLES, _TENANTS, _NOTES, _CLOSES,
+    remote_writers.TABLES, body_store.ROWS, _IMPORTED, remote_writers.HEARD, external_spans.INDEXES, packed_bodies.TABLES,
+)  # fmt: skip
+"""Step n brings a store from version n to n + 1."""
+
+VERSION = len(STEPS)
+
+
+def view_columns(name: str) -> list[str]:
+    """Of one of our views: SQLite would have to run it to know them."""
+    found = re.search(rf"(?ms)^CREATE VIEW {re.escape(name)} AS.*?^FROM", "\n".join(STEPS))
+    lines = found.group().splitlines()[2:-1] if found else []
+    columns = (re.sub(r"--.*", "", line).strip().rstrip(",") for line in lines)
+    return [column.rpartition(" ")[2].rpartition(".")[2].strip('"') for column in columns if column]
+
+
+def views() -> list[tuple[str, str]]:
+    """Our views, by name, each as it was made; one may be made from those before it."""
+    found = re.finditer(r"(?ms)^CREATE VIEW (\w+) AS.*?;$", "\n".join(STEPS))
+    return [(match[1], match[0]) for match in found]
+
+
+def tables() -> list[tuple[str, str]]:
+    """Our tables, by name, each as its latest step made it, with the columns that were added."""
+    text = "\n".join(STEPS)
+    found = {
+        match[1]: match[0]
+        for match in re.finditer(r"(?ms)^CREATE TABLE (?:IF NOT EXISTS )?(\w+) .*?^\)[^;]*;", text)
+    }
+    for match in re.finditer(r"(?m)^ALTER TABLE (\w+) ADD COLUMN (.*);(.*)$", text):
+        head, end, rest = found[match[1]].rpartition("\n)")
+        found[match[1]] = f"{head}\n  {match[2]}{match[3]} (added later){end}{rest}"
+    return list(found.items())
+
+
+def version(connection: sqlite3.Connection) -> int:
+    found: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    return found
+
+
+def migrate(connection: sqlite3.Connection, path: object) -> None:
+    """Bring a store to this version, each step in a transaction of its own.
+
+    Several processes may be at it at once: a step that another one made meanwhile is passed over.
+    """
+    found = version(connection)
+    if found > VERSION:
+        raise StoreError(
+            f"{path}: store version {found} is newer than this vestige (knows {VERSION}). "
+            "Upgrade vestige."
+        )
+    for number in range(found, VERSION):
+        if version(connection) > number:
+            continue
+        try:
+            # executescript commits what is open, so the transaction is spelled inside.
+            connection.executescript(
+                f"BEGIN IMMEDIATE;\n{STEPS[number]}\nPRAGMA user_version = {number + 1};\nCOMMIT;"
+            )
+        except sqlite3.Error:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            if version(connection) <= number:
+                raise
