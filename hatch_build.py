@@ -155,8 +155,11 @@ class _Node:
         path = f"{self._bin}{os.pathsep}{os.environ.get('PATH', '')}"
         done = subprocess.run(
             [str(self._bin / "node"), *arguments],
-            cwd=self._folder, capture_output=True, text=True, env={**os.environ, "PATH": path},
-        )  # fmt: skip
+            cwd=self._folder,
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PATH": path},
+        )
         if done.returncode:
             told = (done.stdout + done.stderr).strip()
             raise RuntimeError(f"web/: {' '.join(arguments[:2])} failed.\n{told[-4000:]}")

@@ -61,16 +61,28 @@ def measure() -> Sequence[Figure]:
         lists = _LIST.format(arguments=["list", "--limit", str(RUNS)])
         theirs = _best(lambda: _child(lists, many, peer)) if peer else none
     return [
-        Figure(f"first rows of {EVENTS:,} events, beside its viewer", "s", show[0], None, view[0],
-               less_than_peer(10)),
+        Figure(
+            f"first rows of {EVENTS:,} events, beside its viewer",
+            "s",
+            show[0],
+            None,
+            view[0],
+            less_than_peer(10),
+        ),
         Figure("peak memory of the same", "MB", show[1], None, view[1], less_than_peer(4)),
-        Figure(f"importing {EVENTS:,} events, beside its load", "s", taken[0], None, load[0],
-               less_than_peer(1)),
+        Figure(
+            f"importing {EVENTS:,} events, beside its load",
+            "s",
+            taken[0],
+            None,
+            load[0],
+            less_than_peer(1),
+        ),
         Figure(f"importing {EVENTS:,} events, beside its viewer", "s", taken[0], None, view[0]),
         Figure("peak memory of importing them, beside its load", "MB", taken[1], None, load[1]),
         Figure(f"listing {RUNS:,} run directories", "s", listed[0], None, theirs[0]),
         Figure(f"listing {RUNS:,} runs once imported", "s", kept[0], None, theirs[0]),
-    ]  # fmt: skip
+    ]
 
 
 def _best(measured: Callable[[], Measured]) -> Measured:
@@ -109,8 +121,12 @@ def _child(code: str, data: Path | None, python: str) -> Measured:
     begun = time.perf_counter()
     done = subprocess.run(
         [python, "-W", "ignore", "-c", code + _LAST_LINE],
-        env=env, cwd=place.ROOT, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        env=env,
+        cwd=place.ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     seconds = time.perf_counter() - begun
     return seconds, int(done.stdout.split()[-1]) * 1024 / 1e6
 

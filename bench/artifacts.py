@@ -65,9 +65,13 @@ def make(folder: Path) -> tuple[Path, SuiteFacts]:
     trace.close()
     start = 1_770_742_800 * 10**9
     facts = SuiteFacts(
-        suite="bench", timestamp="20260210_170000", started_ns=start, ended_ns=start,
-        generated_ns=start, command="true",
-    )  # fmt: skip
+        suite="bench",
+        timestamp="20260210_170000",
+        started_ns=start,
+        ended_ns=start,
+        generated_ns=start,
+        command="true",
+    )
     return root, facts
 
 

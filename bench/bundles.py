@@ -41,7 +41,11 @@ def measure() -> list[Figure]:
         catch_up(home)
         with SqliteStore.open(home.store, readonly=True) as store:
             source = RunToWrite(store.load_run(run_id), store.read_body)
-            bodies = [store.read_body(span.input.id) for span in source.run.spans if span.input and span.input.id]  # fmt: skip
+            bodies = [
+                store.read_body(span.input.id)
+                for span in source.run.spans
+                if span.input and span.input.id
+            ]
             records = msgspec.json.Encoder().encode_lines([*source.run.spans, *source.run.logs])
             ours = folder / "ours.wink"
             plain = folder / "plain.zip"
@@ -52,11 +56,23 @@ def measure() -> list[Figure]:
         manifest = _time(lambda: [ZipContent(ours).manifest for _ in range(MANIFESTS)]) / MANIFESTS
         sizes = ours.stat().st_size / 1e6, plain.stat().st_size / 1e6
     return [
-        Figure("bundle of 10,000 spans and 50 bodies: export", "ms", exported[0], exported[1], goal=Goal("at most", 120)),
-        Figure("the same: load, all records and bodies", "ms", loaded[0], loaded[1], goal=Goal("at most", 60)),
+        Figure(
+            "bundle of 10,000 spans and 50 bodies: export",
+            "ms",
+            exported[0],
+            exported[1],
+            goal=Goal("at most", 120),
+        ),
+        Figure(
+            "the same: load, all records and bodies",
+            "ms",
+            loaded[0],
+            loaded[1],
+            goal=Goal("at most", 60),
+        ),
         Figure("the same: its size", "MB", sizes[0], sizes[1]),
         Figure("the same: its manifest alone", "ms", manifest, goal=Goal("below", 10)),
-    ]  # fmt: skip
+    ]
 
 
 def _record(vestige: Any, folder: Path) -> str:

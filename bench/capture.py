@@ -44,10 +44,15 @@ def measure() -> list[Figure]:
         Figure("300 tool calls, export", "s", tools["export_s"], goal=Goal("below", 3)),
         Figure("300 tool calls, CPU of a call", "ms", tools["call_ms"]),
         Figure("loading the manifest", "ms", tools["load_ms"], goal=Goal("below", 10)),
-        Figure(f"CPU of a log line, beside weakincentives{said}", "µs", costs["ours"],
-               peer=peer, goal=less_than_peer(2)),
+        Figure(
+            f"CPU of a log line, beside weakincentives{said}",
+            "µs",
+            costs["ours"],
+            peer=peer,
+            goal=less_than_peer(2),
+        ),
         Figure("CPU of a log line, beside a JSON handler", "µs", costs["ours"], peer=costs["json"]),
-    ]  # fmt: skip
+    ]
 
 
 def _weakincentives_python() -> str | None:
@@ -102,8 +107,13 @@ def tools(folder: Path) -> dict[str, float]:
     begun = time.perf_counter()
     open_content(path).manifest  # noqa: B018  # reading it is what is timed
     load_ms = (time.perf_counter() - begun) * 1e3
-    return {"memory_mb": memory, "spool_mb": spool / 1e6, "export_s": export_s,
-            "call_ms": call_ms, "load_ms": load_ms}  # fmt: skip
+    return {
+        "memory_mb": memory,
+        "spool_mb": spool / 1e6,
+        "export_s": export_s,
+        "call_ms": call_ms,
+        "load_ms": load_ms,
+    }
 
 
 def lines(capturing: Callable[[], Any]) -> dict[str, float]:
@@ -148,11 +158,14 @@ class _JsonHandler(logging.FileHandler):
     def format(self, record: logging.LogRecord) -> str:
         return json.dumps(
             {
-                "timestamp": record.created, "level": record.levelname, "logger": record.name,
-                "event": record.__dict__.get("event"), "message": record.getMessage(),
+                "timestamp": record.created,
+                "level": record.levelname,
+                "logger": record.name,
+                "event": record.__dict__.get("event"),
+                "message": record.getMessage(),
                 "context": record.__dict__.get("context"),
             }
-        )  # fmt: skip
+        )
 
 
 @contextmanager

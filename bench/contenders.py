@@ -82,9 +82,21 @@ def floor(folder: Path) -> Contender:
     def call() -> None:
         span = f"{bits(64):016x}"
         opening = SpanOpen(
-            1, writer, next(seq), now(), run, span, "agent", "tool", NAME, parent, None,
-            attributes(), None, INPUT,
-        )  # fmt: skip
+            1,
+            writer,
+            next(seq),
+            now(),
+            run,
+            span,
+            "agent",
+            "tool",
+            NAME,
+            parent,
+            None,
+            attributes(),
+            None,
+            INPUT,
+        )
         write(fd, encode((opening,)))
         begun = monotonic()
         close = SpanClose(

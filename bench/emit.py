@@ -49,10 +49,13 @@ def measure() -> list[Figure]:
         beside("structlog + orjson, two lines", "structlog"),
         beside("AgentDbg (fsync per event)", "agentdbg"),
         Figure(
-            "CPU of a span, background threads included, beside OpenTelemetry batch", "µs",
-            cpu.get("ours"), cpu.get("floor"), cpu.get("otel-batch"),
+            "CPU of a span, background threads included, beside OpenTelemetry batch",
+            "µs",
+            cpu.get("ours"),
+            cpu.get("floor"),
+            cpu.get("otel-batch"),
         ),
-    ]  # fmt: skip
+    ]
 
 
 def take_turns() -> tuple[Times, Times]:

@@ -42,11 +42,15 @@ def measure() -> list[Figure]:
         Figure("taking in, 300 B + 1 KB unique bodies", "spans/s", ours_full[0], floor_full[0]),
         Figure("CPU for 1,000 spans, no bodies", "s", ours[1], floor[1]),
         Figure(
-            "CPU for 1,000 spans with bodies, beside Phoenix (quoted)", "s",
-            ours_full[1], floor_full[1], PHOENIX_CPU_S, less_than_peer(50),
+            "CPU for 1,000 spans with bodies, beside Phoenix (quoted)",
+            "s",
+            ours_full[1],
+            floor_full[1],
+            PHOENIX_CPU_S,
+            less_than_peer(50),
         ),
         Figure("collector's peak memory", "MB", peak_mb or None, goal=Goal("below", 150)),
-    ]  # fmt: skip
+    ]
 
 
 def fill(home: Path, spans: int, bodies: bool) -> None:
@@ -166,11 +170,21 @@ def _merged(data: bytes) -> list[tuple[object, ...]]:
         elif type(record) is SpanClose and (opening := openings.pop(record.span_id, None)):
             rows.append(
                 (
-                    opening.run_id, opening.span_id, opening.parent_id, opening.seq, opening.time_ns,
-                    opening.type, opening.name, opening.component, record.status,
-                    record.duration_ns, encode(opening.attributes), opening.body, record.body,
+                    opening.run_id,
+                    opening.span_id,
+                    opening.parent_id,
+                    opening.seq,
+                    opening.time_ns,
+                    opening.type,
+                    opening.name,
+                    opening.component,
+                    record.status,
+                    record.duration_ns,
+                    encode(opening.attributes),
+                    opening.body,
+                    record.body,
                 )
-            )  # fmt: skip
+            )
     return rows
 
 

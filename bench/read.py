@@ -126,11 +126,13 @@ def memory() -> list[Figure]:
         extra_mb = dict(zip(cases, found, strict=True))
     return [
         Figure(
-            f"memory to emit {kind} of {times} x the body bound", "x bound",
-            extra_mb[kind, times] * 1e6 / BODY_MAX, goal=Goal("below", MEMORY_MAX),
+            f"memory to emit {kind} of {times} x the body bound",
+            "x bound",
+            extra_mb[kind, times] * 1e6 / BODY_MAX,
+            goal=Goal("below", MEMORY_MAX),
         )
         for kind, times in cases
-    ]  # fmt: skip
+    ]
 
 
 def _extra_mb(kind: str, size_bytes: int) -> float:

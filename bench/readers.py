@@ -66,10 +66,21 @@ def _by_wrk(port: int, key: str, paths: Sequence[str], readers: int, seconds: fl
         listed = ", ".join(f'"{path}"' for path in paths)
         script.write_text(_SCRIPT.format(paths=listed, key=key))
         done = subprocess.run(
-            ["wrk", "-t1", f"-c{readers}", f"-d{seconds:.0f}s", "--timeout", "30s", "-s", script,
-             f"http://127.0.0.1:{port}"],
-            capture_output=True, text=True, check=True,
-        )  # fmt: skip
+            [
+                "wrk",
+                "-t1",
+                f"-c{readers}",
+                f"-d{seconds:.0f}s",
+                "--timeout",
+                "30s",
+                "-s",
+                script,
+                f"http://127.0.0.1:{port}",
+            ],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
     found = re.search(r"FIGURES (\d+) (\d+) (\d+) (\d+)", done.stdout)
     if found is None:
         raise RuntimeError(f"wrk said nothing of use: {done.stdout}{done.stderr}")

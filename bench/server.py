@@ -124,10 +124,19 @@ def load() -> list[Figure]:
         with serving(folder) as server:
             readers.read(server.port, server.key, asked, READERS, 2)  # warm
             sender = subprocess.Popen(
-                [sys.executable, "-m", "bench.server", "send", str(server.port), server.key,
-                 str(SECONDS)],
-                env=place.environment(), cwd=place.ROOT, stdout=subprocess.PIPE,
-            )  # fmt: skip
+                [
+                    sys.executable,
+                    "-m",
+                    "bench.server",
+                    "send",
+                    str(server.port),
+                    server.key,
+                    str(SECONDS),
+                ],
+                env=place.environment(),
+                cwd=place.ROOT,
+                stdout=subprocess.PIPE,
+            )
             seen = readers.read(server.port, server.key, asked, READERS, SECONDS)
             out, _ = sender.communicate()
         sent = json.loads(out)
@@ -215,9 +224,19 @@ def parcel_template() -> tuple[bytes, int]:
             attributes = {"tool_call_id": f"call_{at}", "attempt": 1, "cached": False}
             time_ns = 1_700_000_000_000_000_000 + seq
             opening = SpanOpen(
-                1, TEMPLATE_WRITER, seq + 1, time_ns, run_id, span, "bench", kind, name,
-                root if at else None, None, attributes,
-            )  # fmt: skip
+                1,
+                TEMPLATE_WRITER,
+                seq + 1,
+                time_ns,
+                run_id,
+                span,
+                "bench",
+                kind,
+                name,
+                root if at else None,
+                None,
+                attributes,
+            )
             close = SpanClose(1, TEMPLATE_WRITER, seq + 2, time_ns, run_id, span, "ok", 5)
             lines += [render_line(opening), render_line(close)]
             seq += 2

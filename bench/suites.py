@@ -154,11 +154,33 @@ def _overhead() -> list[Figure]:
     spent = {name: _quicker_half(found) if found else None for name, found in seconds.items()}
     what = f"{TESTS:,} trivial tests in pytest"
     return [
-        Figure(f"{what}; peer junitxml", "s CPU", spent["ours"], spent["bare"], spent["junitxml"], less_than_peer(1)),
-        Figure(f"{what}, without the run; peer junitxml", "s CPU", spent["ours, no run"], spent["bare"], spent["junitxml"], less_than_peer(1)),
-        Figure(f"{what}; peer pytest-reportlog", "s CPU", spent["ours"], spent["bare"], spent["reportlog"]),
-        Figure(f"{what}; peer allure-pytest", "s CPU", spent["ours"], spent["bare"], spent["allure"]),
-    ]  # fmt: skip
+        Figure(
+            f"{what}; peer junitxml",
+            "s CPU",
+            spent["ours"],
+            spent["bare"],
+            spent["junitxml"],
+            less_than_peer(1),
+        ),
+        Figure(
+            f"{what}, without the run; peer junitxml",
+            "s CPU",
+            spent["ours, no run"],
+            spent["bare"],
+            spent["junitxml"],
+            less_than_peer(1),
+        ),
+        Figure(
+            f"{what}; peer pytest-reportlog",
+            "s CPU",
+            spent["ours"],
+            spent["bare"],
+            spent["reportlog"],
+        ),
+        Figure(
+            f"{what}; peer allure-pytest", "s CPU", spent["ours"], spent["bare"], spent["allure"]
+        ),
+    ]
 
 
 def _quicker_half(seconds: Sequence[float]) -> float:
@@ -167,12 +189,29 @@ def _quicker_half(seconds: Sequence[float]) -> float:
 
 def _pytest(folder: Path, arguments: Sequence[str]) -> float | None:
     """CPU seconds of a session; None: the peer is not installed."""
-    environment = place.environment() | {"VESTIGE_HOME": str(folder / "home"), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # fmt: skip
+    environment = place.environment() | {
+        "VESTIGE_HOME": str(folder / "home"),
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+    }
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "vestige_pytest", *arguments, _FILE],
-        cwd=folder, env=environment, capture_output=True, check=False,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "vestige_pytest",
+            *arguments,
+            _FILE,
+        ],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        check=False,
+    )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode:
         return None

@@ -41,9 +41,11 @@ const watch = (now) => {
 requestAnimationFrame(watch);
 """
 ROWS = {
-    "tree": "[role=treeitem]", "timeline": ".timeline canvas", "transcript": ".transcript .item",
+    "tree": "[role=treeitem]",
+    "timeline": ".timeline canvas",
+    "transcript": ".transcript .item",
     "runs": "main [role=row] a, main tbody a",
-}  # fmt: skip
+}
 
 
 def measure() -> list[Figure]:
@@ -163,18 +165,26 @@ def run_page(home: Path, what: str, views: tuple[str, ...]) -> list[Figure]:
                 heap_mb = max(heap_mb, heap(page))
     return [
         *(
-            Figure(f"{what}, {view}: first rows after the data", "ms", min(first_ms[view]),
-                   goal=Goal("below", 1000))
+            Figure(
+                f"{what}, {view}: first rows after the data",
+                "ms",
+                min(first_ms[view]),
+                goal=Goal("below", 1000),
+            )
             for view in views
         ),
         *(
-            Figure(f"{what}, {view}: frames while scrolling, p95", "ms", min(frames[view]),
-                   goal=Goal("below", 50))
+            Figure(
+                f"{what}, {view}: frames while scrolling, p95",
+                "ms",
+                min(frames[view]),
+                goal=Goal("below", 50),
+            )
             for view in views
         ),
         Figure(f"{what}: from the link to rows", "ms", min(whole_ms)),
         Figure(f"{what}: JavaScript heap", "MB", heap_mb, goal=Goal("below", 300)),
-    ]  # fmt: skip
+    ]
 
 
 def first_rows(page: Any, url: str, view: str) -> float:

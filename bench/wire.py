@@ -44,10 +44,14 @@ def measure() -> list[Figure]:
         if bare and ours and peer:
             rows.append(
                 Figure(
-                    f"what recording adds to it, {kind}", "µs", added(ours, bare), None,
-                    added(peer, bare), less_than_peer(1) if kind.startswith(("1 MB", "stream")) else None,
+                    f"what recording adds to it, {kind}",
+                    "µs",
+                    added(ours, bare),
+                    None,
+                    added(peer, bare),
+                    less_than_peer(1) if kind.startswith(("1 MB", "stream")) else None,
                 )
-            )  # fmt: skip
+            )
     return rows
 
 
@@ -78,8 +82,15 @@ def _answer() -> bytes:
     choice = {"index": 0, "message": message, "finish_reason": "stop"}
     usage = {"prompt_tokens": 100, "completion_tokens": 50, "total_tokens": 150}
     return json.dumps(
-        {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": usage}
-    ).encode()  # fmt: skip
+        {
+            "id": "c",
+            "object": "chat.completion",
+            "created": 1,
+            "model": "m",
+            "choices": [choice],
+            "usage": usage,
+        }
+    ).encode()
 
 
 def _events() -> list[bytes]:

@@ -85,7 +85,10 @@ def schema_files() -> Iterator[tuple[str, str]]:
 
 
 def render_rules() -> str:
-    parts = ["# Rules of an artifact bundle", " ".join((artifact_rules.__doc__ or "").partition("\n")[0].split())]  # fmt: skip
+    parts = [
+        "# Rules of an artifact bundle",
+        " ".join((artifact_rules.__doc__ or "").partition("\n")[0].split()),
+    ]
     parts.append(
         "`vestige validate` names the rule that is broken. A rule belongs to the first profile that"
         " enforces it: `latest` and `strict` each add to `seed`. JSON Schemas of the typed files are"
@@ -93,19 +96,32 @@ def render_rules() -> str:
     )
     for profile in artifact_rules.PROFILES:
         rows = [
-            (f"`{rule.id}`", rule.meaning + (" *(warning)*" if rule.warning else ""), rule.clause, rule.hint)
+            (
+                f"`{rule.id}`",
+                rule.meaning + (" *(warning)*" if rule.warning else ""),
+                rule.clause,
+                rule.hint,
+            )
             for rule in artifact_rules.RULES.values()
             if rule.profile == profile
-        ]  # fmt: skip
-        parts += [f"## {profile}", _table(("rule", "what has to hold", "clause", "what to do"), rows)]  # fmt: skip
+        ]
+        parts += [
+            f"## {profile}",
+            _table(("rule", "what has to hold", "clause", "what to do"), rows),
+        ]
     return "\n\n".join(parts)
 
 
 def render_openwop_rules() -> str:
     rows = [
-        (f"`{rule.id}`", rule.meaning + (" *(warning)*" if rule.warning else ""), rule.clause, rule.hint)
+        (
+            f"`{rule.id}`",
+            rule.meaning + (" *(warning)*" if rule.warning else ""),
+            rule.clause,
+            rule.hint,
+        )
         for rule in openwop_rules.RULES.values()
-    ]  # fmt: skip
+    ]
     told = (
         "`vestige validate FILE` tells all that is wrong with a bundle at once, each with its place and"
         " its rule. What a published schema says is an error, and so is what the text says plainly; a"

@@ -19,6 +19,8 @@ def _agentdbg(title: str, kind: type[Any]) -> str:
 
 
 SCHEMAS: dict[str, Callable[[], str]] = {
-    "agentdbg/event.schema.json": lambda: _agentdbg("AgentDbg v0.1: a line of events.jsonl", event_schema.Event),
+    "agentdbg/event.schema.json": lambda: _agentdbg(
+        "AgentDbg v0.1: a line of events.jsonl", event_schema.Event
+    ),
     "agentdbg/run.schema.json": lambda: _agentdbg("AgentDbg v0.1: run.json", event_schema.RunFile),
-}  # fmt: skip
+}

@@ -101,10 +101,11 @@ def record_everything(home: Home, name: str = "triage", *, fails: bool = False) 
     secrets = SECRETS
     with vestige.Recorder(home) as recorder:
         run = recorder.run(
-            f"{name} {secrets['name']}", conversation_id="c-9",
+            f"{name} {secrets['name']}",
+            conversation_id="c-9",
             attributes={"team": "support", "hostname": MACHINE[2]},
             body={"q": "refund", "api_key": secrets["inputs"], "nested": {secrets["key"]: 1}},
-        )  # fmt: skip
+        )
         try:
             with run:
                 run.log.info(f"connecting to {MACHINE[0]} with {secrets['message']}", number=3)

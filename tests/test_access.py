@@ -164,9 +164,16 @@ def test_what_makes_no_sense_is_refused_and_changes_nothing(
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"{", b"[]", b'{"version": 2, "keys": []}', b'{"version": 1, "keys": [{"id": 3}]}', b"\xff",
-     b'{"version": 1, "keys": ' + b"[" * 100_000],
-)  # fmt: skip
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'{"version": 2, "keys": []}',
+        b'{"version": 1, "keys": [{"id": 3}]}',
+        b"\xff",
+        b'{"version": 1, "keys": ' + b"[" * 100_000,
+    ],
+)
 def test_a_damaged_file_lets_nobody_in_and_is_left_as_it_is(home: Home, content: bytes) -> None:
     """One line that says what to do; never a fresh, empty file in its place."""
     home.make()
@@ -217,10 +224,11 @@ def test_processes_that_add_keys_at_once_lose_none(home: Home) -> None:
     processes = [
         subprocess.Popen(
             [sys.executable, "-c", program, str(home.root), str(number)],
-            stdout=subprocess.PIPE, text=True,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         for number in range(4)
-    ]  # fmt: skip
+    ]
     told = [line for process in processes for line in process.communicate(timeout=120)[0].split()]
     keys = Keys(home)
 

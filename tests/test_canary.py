@@ -124,11 +124,19 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
     (folder / "program.py").write_text(PROGRAM)
     done = subprocess.run(
         [
-            sys.executable, str(folder / "program.py"),
-            "--api-key", SECRETS["password"], f"--token={SECRETS['password']}",
-            f"https://u:{SECRETS['url']}@host/x", SECRETS["openai"], f"MY_KEY={SECRETS['github']}",
+            sys.executable,
+            str(folder / "program.py"),
+            "--api-key",
+            SECRETS["password"],
+            f"--token={SECRETS['password']}",
+            f"https://u:{SECRETS['url']}@host/x",
+            SECRETS["openai"],
+            f"MY_KEY={SECRETS['github']}",
         ],
-        input=json.dumps(SECRETS), text=True, capture_output=True, timeout=120,
+        input=json.dumps(SECRETS),
+        text=True,
+        capture_output=True,
+        timeout=120,
         env={
             **{key: value for key, value in os.environ.items() if not key.startswith("VESTIGE_")},
             "VESTIGE_HOME": str(home.root),
@@ -136,7 +144,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
             "OPENAI_API_KEY": SECRETS["openai"],
             "DATABASE_URL": f"postgres://admin:{SECRETS['url']}@db/app",
         },
-    )  # fmt: skip
+    )
     assert done.returncode == -9, done.stderr
     assert (folder / "ready").exists(), done.stderr
     yield home
@@ -190,17 +198,24 @@ def test_the_store_holds_no_secret_in_any_cell_or_byte(collected: Home) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["list", "--all"], ["list", "--json"], ["show"], ["show", "--json"], ["show", "--no-fold"],
-        ["show", "r1", "--json"], ["doctor"], ["doctor", "--json"],
+        ["list", "--all"],
+        ["list", "--json"],
+        ["show"],
+        ["show", "--json"],
+        ["show", "--no-fold"],
+        ["show", "r1", "--json"],
+        ["doctor"],
+        ["doctor", "--json"],
     ],
     ids=" ".join,
-)  # fmt: skip
+)
 def test_what_the_commands_print_holds_no_secret(collected: Home, arguments: list[str]) -> None:
     """The terminal is the last place where one would want to find it."""
     done = subprocess.run(
         [sys.executable, "-m", "vestige", *arguments, "--home", str(collected.root)],
-        capture_output=True, timeout=120,
-    )  # fmt: skip
+        capture_output=True,
+        timeout=120,
+    )
 
     assert done.returncode == 0, done.stderr
     assert leaks(done.stdout + done.stderr) == []

@@ -59,8 +59,10 @@ def test_the_unit_is_one_that_systemd_takes(tmp_path: Path) -> None:
     unit.write_text(text)
     done = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", str(unit)],
-        capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
 
     about_it = [line for line in done.stderr.splitlines() if "vestige.service" in line]
     assert about_it == []

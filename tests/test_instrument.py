@@ -28,31 +28,74 @@ from vestige.record.run import Run, SpanInfo
 from vestige.recorder import Recorder
 
 ASK: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "my secret plan"}]}
-CALL = {"id": "call_1", "type": "function", "function": {"name": "search", "arguments": '{"q": "x"}'}}  # fmt: skip
+CALL = {
+    "id": "call_1",
+    "type": "function",
+    "function": {"name": "search", "arguments": '{"q": "x"}'},
+}
 CHAT = {
-    "id": "c", "object": "chat.completion", "created": 1, "model": "m",
-    "choices": [{"index": 0, "finish_reason": "tool_calls", "message": {"role": "assistant", "content": None, "tool_calls": [CALL]}}],
-}  # fmt: skip
+    "id": "c",
+    "object": "chat.completion",
+    "created": 1,
+    "model": "m",
+    "choices": [
+        {
+            "index": 0,
+            "finish_reason": "tool_calls",
+            "message": {"role": "assistant", "content": None, "tool_calls": [CALL]},
+        }
+    ],
+}
 CHUNK = {
-    "id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m",
-    "choices": [{"index": 0, "delta": {"role": "assistant", "content": "hi"}, "finish_reason": None}],
-}  # fmt: skip
+    "id": "c",
+    "object": "chat.completion.chunk",
+    "created": 1,
+    "model": "m",
+    "choices": [
+        {"index": 0, "delta": {"role": "assistant", "content": "hi"}, "finish_reason": None}
+    ],
+}
 RESPONSE = {
-    "id": "r", "object": "response", "created_at": 1, "model": "m", "status": "completed", "parallel_tool_calls": True,
-    "tool_choice": "auto", "tools": [], "output": [{"type": "function_call", "id": "fc", "call_id": "call_1", "name": "search", "arguments": '{"q": "x"}'}],
-}  # fmt: skip
+    "id": "r",
+    "object": "response",
+    "created_at": 1,
+    "model": "m",
+    "status": "completed",
+    "parallel_tool_calls": True,
+    "tool_choice": "auto",
+    "tools": [],
+    "output": [
+        {
+            "type": "function_call",
+            "id": "fc",
+            "call_id": "call_1",
+            "name": "search",
+            "arguments": '{"q": "x"}',
+        }
+    ],
+}
 MESSAGE = {
-    "id": "msg", "type": "message", "role": "assistant", "model": "m", "stop_reason": "tool_use", "stop_sequence": None,
-    "content": [{"type": "tool_use", "id": "call_1", "name": "search", "input": {"q": "x"}}], "usage": {"input_tokens": 1, "output_tokens": 1},
-}  # fmt: skip
+    "id": "msg",
+    "type": "message",
+    "role": "assistant",
+    "model": "m",
+    "stop_reason": "tool_use",
+    "stop_sequence": None,
+    "content": [{"type": "tool_use", "id": "call_1", "name": "search", "input": {"q": "x"}}],
+    "usage": {"input_tokens": 1, "output_tokens": 1},
+}
 EVENTS = [
     {"type": "message_start", "message": {**MESSAGE, "content": [], "stop_reason": None}},
     {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
     {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "hi"}},
     {"type": "content_block_stop", "index": 0},
-    {"type": "message_delta", "delta": {"stop_reason": "end_turn", "stop_sequence": None}, "usage": {"output_tokens": 1}},
+    {
+        "type": "message_delta",
+        "delta": {"stop_reason": "end_turn", "stop_sequence": None},
+        "usage": {"output_tokens": 1},
+    },
     {"type": "message_stop"},
-]  # fmt: skip
+]
 
 
 class Provider(BaseHTTPRequestHandler):
@@ -100,7 +143,9 @@ def rewritten(request: httpx2.Request) -> httpx2.Request:
     span = vestige.current_span().child("POST", "llm", {"model": "m"}, body=changed)
     span.end()
     headers = {**request.headers, "content-length": str(len(changed))}
-    return httpx2.Request(request.method, request.url, headers=headers, content=changed, extensions=request.extensions)  # fmt: skip
+    return httpx2.Request(
+        request.method, request.url, headers=headers, content=changed, extensions=request.extensions
+    )
 
 
 class Server(ThreadingHTTPServer):
@@ -164,7 +209,10 @@ def test_the_diff_shows_what_a_middleware_changed(
 
     ((step, call),) = pairs(run)
     answer = CliRunner().invoke(cli, ["diff", call.short_id, "--before-after"])
-    assert (step.name, step.attributes) == ("openai chat.completions.create", {"provider": "openai"})  # fmt: skip
+    assert (step.name, step.attributes) == (
+        "openai chat.completions.create",
+        {"provider": "openai"},
+    )
     assert answer.exit_code == 1
     assert "my secret plan → [removed by policy]" in answer.output
 
@@ -176,7 +224,9 @@ def test_what_nobody_changed_is_the_same(
     the before body is what the SDK would send by itself."""
     client = vestige.instrument_openai(openai_client(url))
     with recorder.run("r"):
-        first = client.chat.completions.create(model="m", messages=[{"role": "user", "content": "hi"}])  # fmt: skip
+        first = client.chat.completions.create(
+            model="m", messages=[{"role": "user", "content": "hi"}]
+        )
         client.chat.completions.create(
             model="m",
             messages=[
@@ -230,10 +280,15 @@ def test_every_way_to_ask_works_as_before(
     assert len(calls) == 8
     names = [step.name.split(" ")[1] for step, _ in pairs(run)]
     assert names == instrumented * [
-        "chat.completions.create", "chat.completions.create", "chat.completions.stream",
-        "chat.completions.create", "responses.create", "messages.create", "messages.stream",
+        "chat.completions.create",
+        "chat.completions.create",
+        "chat.completions.stream",
+        "chat.completions.create",
+        "responses.create",
+        "messages.create",
+        "messages.stream",
         "beta.messages.create",
-    ]  # fmt: skip
+    ]
     assert recorder.faults == {}
 
 
@@ -259,7 +314,9 @@ def test_async_clients_too(
         assert [chunk.id async for chunk in chunks] == ["c"]
         async with claude.messages.stream(**ASK, max_tokens=9) as stream:
             assert await texts(stream.text_stream) == ["hi"]
-        assert (await claude.messages.with_raw_response.create(**ASK, max_tokens=9)).status_code == 200  # fmt: skip
+        assert (
+            await claude.messages.with_raw_response.create(**ASK, max_tokens=9)
+        ).status_code == 200
         await chat.close()
         await claude.close()
 
@@ -291,7 +348,10 @@ def test_an_exception_is_the_sdks_own(
     run = read_runs()[-1]
 
     failed = [span for span in run.spans if span.type == "step"]
-    assert [span.attributes["error.type"] for span in failed] == ["anthropic.BadRequestError", "TypeError"]  # fmt: skip
+    assert [span.attributes["error.type"] for span in failed] == [
+        "anthropic.BadRequestError",
+        "TypeError",
+    ]
 
 
 def test_a_client_is_left_as_it_was(recorder: Recorder, url: str) -> None:
@@ -352,7 +412,9 @@ def test_a_failure_of_ours_is_counted_and_not_raised(recorder: Recorder, url: st
         vestige.instrument_openai(object())
         vestige.instrument_anthropic(client)
         vestige.uninstrument(None)
-        told = client.chat.completions.create(**ASK, extra_query={}, extra_body={"seed": 1}, user=openai.omit)  # fmt: skip
+        told = client.chat.completions.create(
+            **ASK, extra_query={}, extra_body={"seed": 1}, user=openai.omit
+        )
         with pytest.raises(TypeError):
             client.chat.completions.create(**ASK, metadata=Odd())  # type: ignore[arg-type]
 
@@ -383,8 +445,10 @@ def test_what_an_answer_asks_for_is_remembered(
 
     steps = {span.id: span.name for span in run.spans if span.type == "step"}
     assert [steps[link.target_span] for link in run.links if link.reason == "asked by"] == [
-        "openai chat.completions.create", "openai responses.create", "anthropic messages.create",
-    ]  # fmt: skip
+        "openai chat.completions.create",
+        "openai responses.create",
+        "anthropic messages.create",
+    ]
 
 
 def test_outside_any_run_and_switched_off(

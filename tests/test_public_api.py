@@ -22,17 +22,20 @@ print(json.dumps(sorted(set(sys.modules) - before - {"json"})))
 def loaded_by_import() -> set[str]:
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", f"import sys; sys.path[:0] = {sys.path!r}\n{LOADED}"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return set(json.loads(done.stdout))
 
 
 def test_all_equals_reality() -> None:
     """Every name in __all__ is there, sorted, and no public name is missing from it."""
     public = {
-        name for name, value in vars(vestige).items()
+        name
+        for name, value in vars(vestige).items()
         if not name.startswith("_") and getattr(value, "__module__", "").startswith("vestige.")
-    }  # fmt: skip
+    }
 
     assert public <= set(vestige.__all__)
     assert all(getattr(vestige, name) is not None for name in vestige.__all__)

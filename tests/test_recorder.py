@@ -183,7 +183,10 @@ def test_lines_that_are_ready_are_written_and_told(tmp_path: Path) -> None:
     """A suite's: as they are, and whoever listens gets their records."""
     heard: list[KnownRecord] = []
     recorder = vestige.Recorder(tmp_path / "home", sinks=[heard.append])
-    records = (SpanOpen(1, "w", 1, 2, "r", "s", "pytest", "test", "one"), SpanClose(1, "w", 2, 3, "r", "s", "ok", 1))  # fmt: skip
+    records = (
+        SpanOpen(1, "w", 1, 2, "r", "s", "pytest", "test", "one"),
+        SpanClose(1, "w", 2, 3, "r", "s", "ok", 1),
+    )
     heard.clear()
     recorder.send_lines(encode(records))
     recorder.close()

@@ -92,16 +92,34 @@ def test_an_empty_variable_is_none(home: Home) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("90s", 90), ("15m", 900), ("12h", 43_200), ("7d", 604_800), ("2w", 1_209_600), ("1.5h", 5_400), ("30", 30), (" 7 D ", 604_800)]
-)  # fmt: skip
+    ("text", "seconds"),
+    [
+        ("90s", 90),
+        ("15m", 900),
+        ("12h", 43_200),
+        ("7d", 604_800),
+        ("2w", 1_209_600),
+        ("1.5h", 5_400),
+        ("30", 30),
+        (" 7 D ", 604_800),
+    ],
+)
 def test_durations_are_read(text: str, seconds: float) -> None:
     """As people write them."""
     assert parse_duration(text) == seconds
 
 
 @pytest.mark.parametrize(
-    ("text", "count"), [("256MB", 256_000_000), ("1.5 GB", 1_500_000_000), ("64KiB", 65_536), ("1gib", 2**30), ("12", 12), ("12b", 12)]
-)  # fmt: skip
+    ("text", "count"),
+    [
+        ("256MB", 256_000_000),
+        ("1.5 GB", 1_500_000_000),
+        ("64KiB", 65_536),
+        ("1gib", 2**30),
+        ("12", 12),
+        ("12b", 12),
+    ],
+)
 def test_sizes_are_read(text: str, count: int) -> None:
     """Powers of ten, or of two where it says so."""
     assert parse_size(text) == count

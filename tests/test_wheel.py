@@ -40,8 +40,12 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     script = "import sys; from hatchling.build import build_wheel; print(build_wheel(sys.argv[1]))"
     done = subprocess.run(
         [sys.executable, "-c", script, str(folder)],
-        cwd=ROOT, capture_output=True, text=True, timeout=120, env=quiet_environment(),
-    )  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=quiet_environment(),
+    )
     assert done.returncode == 0, done.stderr
     (path,) = folder.glob("*.whl")
     return path
@@ -63,9 +67,12 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(python: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [str(python), *arguments],
-        cwd=folder, capture_output=True, text=True, timeout=120,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
         env=quiet_environment(VESTIGE_HOME=str(folder / "home")),
-    )  # fmt: skip
+    )
 
 
 def test_the_wheel_has_what_runs_and_nothing_else(wheel: Path) -> None:
@@ -96,9 +103,12 @@ def test_the_page_is_built_where_there_is_no_node(tmp_path: Path) -> None:
     script = "import sys; from hatchling.build import build_wheel; print(build_wheel(sys.argv[1]))"
     done = subprocess.run(
         [sys.executable, "-c", script, str(tmp_path)],
-        cwd=tree, capture_output=True, text=True, timeout=300,
+        cwd=tree,
+        capture_output=True,
+        text=True,
+        timeout=300,
         env=quiet_environment(PATH="/nowhere"),
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     (path,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(path) as archive:
@@ -179,9 +189,13 @@ def test_pytest_finds_the_plugin_and_it_is_quiet(installed: Path, tmp_path: Path
     session = [str(installed), "-m", "pytest", *alone, "--vestige-bundle", "art"]
     for command in (session, [str(installed), "-m", "vestige", "run", "--", *session]):
         done = subprocess.run(
-            command, cwd=tmp_path, capture_output=True, text=True, timeout=120,
+            command,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=120,
             env=quiet_environment(VESTIGE_HOME=str(tmp_path / "home")),
-        )  # fmt: skip
+        )
 
         assert done.returncode == 0, done.stdout + done.stderr
         assert "warning" not in done.stdout.lower()

@@ -134,14 +134,26 @@ class Writer:
             links = [Link(parent_id, run_id, reason)]
         else:
             self._root = Span(
-                emitter, emitter.run_id(), None, OWN_COMPONENT, process_name(), "run",
+                emitter,
+                emitter.run_id(),
+                None,
+                OWN_COMPONENT,
+                process_name(),
+                "run",
                 {"implicit": True},
-            )  # fmt: skip
+            )
             run_id, parent_id = self._root.run_id, self._root.id
         self.process_span = Span(
-            emitter, run_id, parent_id, OWN_COMPONENT, process_name(), "process",
-            describe_process(self.redactor.argv), None, links,
-        )  # fmt: skip
+            emitter,
+            run_id,
+            parent_id,
+            OWN_COMPONENT,
+            process_name(),
+            "process",
+            describe_process(self.redactor.argv),
+            None,
+            links,
+        )
         for attached in self._emitters:
             self._tell_place(attached)
         self._publish_parent()

@@ -162,7 +162,10 @@ class Recorder:
         self.gave_up_ns = SYSTEM.monotonic_ns()
         with suppress(Exception):
             if not _said:
-                print(f"vestige: cannot begin ({type(error).__name__}: {error}). Not recording until that has passed.", file=sys.stderr)  # noqa: T201  # fmt: skip
+                print(
+                    f"vestige: cannot begin ({type(error).__name__}: {error}). Not recording until that has passed.",
+                    file=sys.stderr,
+                )
             _said = True
             writer = getattr(self, "_writer", None)
             if writer is not None and self._emitter in writer._emitters:

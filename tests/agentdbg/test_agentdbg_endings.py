@@ -44,8 +44,11 @@ def test_every_way_out_of_a_block_ends_the_run(
     run = only_rundir(data_dir)
     assert run.run["status"] == run.events[-1]["payload"]["status"] == status
     assert run.run["counts"] == {
-        "llm_calls": 0, "tool_calls": 1, "errors": 1 if error else 0, "loop_warnings": 0,
-    }  # fmt: skip
+        "llm_calls": 0,
+        "tool_calls": 1,
+        "errors": 1 if error else 0,
+        "loop_warnings": 0,
+    }
     assert run.run["ended_at"] and run.run["last_event_ts"] == run.events[-1]["ts"]
     assert [event["payload"]["error_type"] for event in run.of("ERROR")] == (
         [error] if error else []

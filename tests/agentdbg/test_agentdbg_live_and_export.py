@@ -46,7 +46,10 @@ def test_live_and_export_give_the_same_events(data_dir: Path, home: Home, tmp_pa
         export_run(store, live.run["run_id"], "agentdbg", tmp_path / "exported" / "runs")
 
     exported = only_rundir(tmp_path / "exported")
-    ended = [(one.pop("ts"), other.pop("ts")) for one, other in zip(exported.events, live.events, strict=True)]  # fmt: skip
+    ended = [
+        (one.pop("ts"), other.pop("ts"))
+        for one, other in zip(exported.events, live.events, strict=True)
+    ]
     ended += [(exported.run.pop(key), live.run.pop(key)) for key in ("ended_at", "last_event_ts")]
     assert all(one <= other for one, other in ended)
     assert exported.events == live.events
@@ -84,8 +87,12 @@ def test_runs_one_after_another_do_not_mix(data_dir: Path) -> None:
             record_state(number)
 
     assert [run.of("STATE_UPDATE")[0]["payload"]["state"] for run in read_rundirs(data_dir)] == [
-        0, 1, 2, 3, 4,
-    ]  # fmt: skip
+        0,
+        1,
+        2,
+        3,
+        4,
+    ]
 
 
 def test_a_call_seen_on_the_wire_is_an_event_of_the_run(data_dir: Path) -> None:
@@ -107,8 +114,10 @@ def test_a_call_seen_on_the_wire_is_an_event_of_the_run(data_dir: Path) -> None:
     assert event["duration_ms"] is not None
     assert event["payload"]["prompt"] == asked
     assert event["payload"]["usage"] == {
-        "prompt_tokens": 9, "completion_tokens": 1, "total_tokens": 10,
-    }  # fmt: skip
+        "prompt_tokens": 9,
+        "completion_tokens": 1,
+        "total_tokens": 10,
+    }
     assert live.run["counts"]["llm_calls"] == 1
 
 

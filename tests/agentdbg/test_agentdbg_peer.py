@@ -132,10 +132,19 @@ killed()
 """
 
 STATUS = {
-    "abort": "error", "async": "ok", "ctrl-c": "error", "error": "error", "exit": "error",
-    "generator": "ok", "guardrail": "error", "killed": "running", "loop": "ok", "nested": "ok",
-    "sync": "ok", "threads": "ok",
-}  # fmt: skip
+    "abort": "error",
+    "async": "ok",
+    "ctrl-c": "error",
+    "error": "error",
+    "exit": "error",
+    "generator": "ok",
+    "guardrail": "error",
+    "killed": "running",
+    "loop": "ok",
+    "nested": "ok",
+    "sync": "ok",
+    "threads": "ok",
+}
 
 
 @dataclass(frozen=True)

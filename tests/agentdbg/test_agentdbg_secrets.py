@@ -57,8 +57,13 @@ def test_options_of_the_command_line_are_redacted(
 
     run = only_rundir(data_dir)
     assert run.events[0]["payload"]["argv"] == [
-        "agent.py", "--token", "__REDACTED__", "--api-key=__REDACTED__", "--name", "kept",
-    ]  # fmt: skip
+        "agent.py",
+        "--token",
+        "__REDACTED__",
+        "--api-key=__REDACTED__",
+        "--name",
+        "kept",
+    ]
     assert PASSWORD not in text_of(run) + journal_text()
 
 
@@ -81,8 +86,11 @@ def test_more_keys_can_be_named(data_dir: Path, monkeypatch: pytest.MonkeyPatch)
 
     run = only_rundir(data_dir)
     assert run.events[1]["payload"]["state"] == {
-        "ssn": "__REDACTED__", "iban": "__REDACTED__", "token_count": 3, "ok": "kept",
-    }  # fmt: skip
+        "ssn": "__REDACTED__",
+        "iban": "__REDACTED__",
+        "token_count": 3,
+        "ok": "kept",
+    }
     assert f'"ssn\\":\\"{PASSWORD}' not in journal_text()
 
 

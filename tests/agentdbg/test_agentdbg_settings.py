@@ -92,11 +92,16 @@ def test_guardrails_and_lists_come_from_the_file(data_dir: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("MAX_FIELD_BYTES", "lots"), ("MAX_FIELD_BYTES", "5"), ("LOOP_WINDOW", "0"),
-        ("LOOP_REPETITIONS", "1"), ("REDACT", "banana"), ("MAX_EVENTS", "-1"),
-        ("MAX_DURATION_S", "nan"), ("STOP_ON_LOOP", "maybe"),
+        ("MAX_FIELD_BYTES", "lots"),
+        ("MAX_FIELD_BYTES", "5"),
+        ("LOOP_WINDOW", "0"),
+        ("LOOP_REPETITIONS", "1"),
+        ("REDACT", "banana"),
+        ("MAX_EVENTS", "-1"),
+        ("MAX_DURATION_S", "nan"),
+        ("STOP_ON_LOOP", "maybe"),
     ],
-)  # fmt: skip
+)
 def test_a_value_that_makes_no_sense_is_said_once_and_ignored(
     data_dir: Path,
     monkeypatch: pytest.MonkeyPatch,

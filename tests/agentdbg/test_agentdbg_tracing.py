@@ -30,9 +30,13 @@ from vestige.agentdbg import (
 # --- what a program imports ----------------------------------------------------------------------
 
 LIMITS = [
-    "stop_on_loop", "stop_on_loop_min_repetitions", "max_llm_calls", "max_tool_calls",
-    "max_events", "max_duration_s",
-]  # fmt: skip
+    "stop_on_loop",
+    "stop_on_loop_min_repetitions",
+    "max_llm_calls",
+    "max_tool_calls",
+    "max_events",
+    "max_duration_s",
+]
 
 
 @pytest.mark.parametrize(
@@ -43,13 +47,23 @@ LIMITS = [
         (has_active_run, []),
         (
             record_llm_call,
-            ["model", "prompt", "response", "usage", "meta", "provider", "temperature",
-             "stop_reason", "status", "error"],
+            [
+                "model",
+                "prompt",
+                "response",
+                "usage",
+                "meta",
+                "provider",
+                "temperature",
+                "stop_reason",
+                "status",
+                "error",
+            ],
         ),
         (record_tool_call, ["name", "args", "result", "meta", "status", "error"]),
         (record_state, ["state", "meta", "diff"]),
     ],
-)  # fmt: skip
+)
 def test_parameters_are_those_of_the_real_package(function: Any, parameters: list[str]) -> None:
     """By position and by name; the defaults are compared in test_agentdbg_peer.py."""
     assert list(inspect.signature(function).parameters) == parameters
@@ -326,8 +340,12 @@ def test_spans_of_vestige_in_the_same_run_are_events_with_parent_and_duration(
     assert by_name["state"]["parent_id"] == by_name["search"]["event_id"]
     assert by_name["search"]["parent_id"] == run.events[0]["event_id"]
     assert by_name["search"]["payload"] == {
-        "tool_name": "search", "args": {"q": 1}, "result": None, "status": "ok", "error": None,
-    }  # fmt: skip
+        "tool_name": "search",
+        "args": {"q": 1},
+        "result": None,
+        "status": "ok",
+        "error": None,
+    }
     assert isinstance(by_name["search"]["duration_ms"], int)
     assert by_name["gpt-4"]["payload"]["usage"]["prompt_tokens"] == 3
     assert by_name["fetch"]["payload"]["result"] == "page"
@@ -434,8 +452,11 @@ def test_errors_of_calls_are_kept_in_their_events(data_dir: Path) -> None:
     payloads = [event["payload"] for event in run.events[1:-1]]
     assert [payload["status"] for payload in payloads] == ["error", "error", "error", "ok"]
     assert [(payload["error"] or {}).get("error_type") for payload in payloads] == [
-        "ValueError", "Error", "T", None,
-    ]  # fmt: skip
+        "ValueError",
+        "Error",
+        "T",
+        None,
+    ]
     assert payloads[2]["error"]["details"] == {"code": 7}
     assert run.run["counts"]["errors"] == 0
     assert run.run["status"] == "ok"

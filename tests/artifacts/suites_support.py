@@ -25,7 +25,11 @@ def make_project(folder: Path, source: str, ini: str = "") -> Path:
 
 
 def environment_for(folder: Path, more: Mapping[str, str] | None = None) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("VESTIGE_", "PYTEST_", "GITHUB_"))}  # fmt: skip
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("VESTIGE_", "PYTEST_", "GITHUB_"))
+    }
     # Of the plugins that are installed here, loading which takes a second, only what a test asks for.
     alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     return {**kept, **alone, "VESTIGE_HOME": str(folder.parent / "home"), **(more or {})}
@@ -33,7 +37,9 @@ def environment_for(folder: Path, more: Mapping[str, str] | None = None) -> dict
 
 def pytest_command(*arguments: str) -> list[str]:
     # By name: the entry point is only there where vestige is installed as a package.
-    plugins = [f"-p{name}" for name in ("vestige_pytest", "xdist", "rerunfailures", "no:cacheprovider")]  # fmt: skip
+    plugins = [
+        f"-p{name}" for name in ("vestige_pytest", "xdist", "rerunfailures", "no:cacheprovider")
+    ]
     return [sys.executable, "-m", "pytest", *plugins, *arguments]
 
 
@@ -50,7 +56,9 @@ def run_pytest(
     )
 
 
-def vestige(folder: Path, *arguments: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:  # fmt: skip
+def vestige(
+    folder: Path, *arguments: str, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "vestige", *arguments],
         cwd=folder,

@@ -166,13 +166,21 @@ def test_model_calls_and_log_lines_stand_in_the_test_that_made_them(
 
     assert "1 failed, 9 passed" in done.stdout, done.stdout + done.stderr
     assert sorted(heard(suite).values()) == [
-        "test_async[1]", "test_async[2]", "test_fixture", "test_own_records_stay_its_own", "test_plain",
-        "test_served[1]", "test_served[2]", "test_served[3]", "test_thread",
-    ]  # fmt: skip
+        "test_async[1]",
+        "test_async[2]",
+        "test_fixture",
+        "test_own_records_stay_its_own",
+        "test_plain",
+        "test_served[1]",
+        "test_served[2]",
+        "test_served[3]",
+        "test_thread",
+    ]
     assert [span.name for span in agent.spans] == ["agent", "chat.completions"]
     assert {(log.message, names[log.span_id or ""]) for log in suite.logs} == {
-        ("line of plain", "test_plain"), ("line beside mine", "test_own_records_stay_its_own"),
-    }  # fmt: skip
+        ("line of plain", "test_plain"),
+        ("line beside mine", "test_own_records_stay_its_own"),
+    }
     assert [log.message for log in agent.logs] == ["line of agent"]
     assert sum("llm" in (span.type for span in run.spans) for run in runs) == 2
     assert b"CANARY" not in bytes_of(tmp_path / "home")
@@ -185,15 +193,22 @@ def test_what_tests_of_pytest_asyncio_record_stands_in_them(tmp_path: Path) -> N
     done = run_pytest(project, "-p", "pytest_asyncio.plugin", "--vestige-bundle", "art")
     (suite,) = (run for run in load(Home(tmp_path / "home")) if run.info.name == "shop")
     names = {span.id: span.name.rpartition("::")[2] for span in suite.spans}
-    steps = [(names[span.parent_id or ""], span.name) for span in suite.spans if span.type == "step"]  # fmt: skip
+    steps = [
+        (names[span.parent_id or ""], span.name) for span in suite.spans if span.type == "step"
+    ]
 
     assert done.returncode == 0, done.stdout
     assert steps == [
-        ("test_basket", "fill"), ("test_basket", "pay"), ("test_basket", "empty"),
-        ("test_gather[1]", "task 0"), ("test_gather[1]", "task 1"),
-        ("test_gather[2]", "task 0"), ("test_gather[2]", "task 1"),
-        ("test_first", "in first"), ("test_second", "in second"),
-    ]  # fmt: skip
+        ("test_basket", "fill"),
+        ("test_basket", "pay"),
+        ("test_basket", "empty"),
+        ("test_gather[1]", "task 0"),
+        ("test_gather[1]", "task 1"),
+        ("test_gather[2]", "task 0"),
+        ("test_gather[2]", "task 1"),
+        ("test_first", "in first"),
+        ("test_second", "in second"),
+    ]
 
 
 _ASYNC = """
@@ -286,7 +301,9 @@ def test_a_suite_runs_again_with_the_answers_of_its_recording(tmp_path: Path) ->
     run_pytest(project, "--vestige-bundle", "art")
     run_id = read_events(only_bundle(project / "art"))[0]["run_id"]
     command = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider")
-    again = vestige(project, "replay", run_id, "--", *command, env={"NOBODY": "http://127.0.0.1:1/v1"})  # fmt: skip
+    again = vestige(
+        project, "replay", run_id, "--", *command, env={"NOBODY": "http://127.0.0.1:1/v1"}
+    )
 
     assert "2 passed" in again.stdout, again.stdout + again.stderr
     assert "replayed 2 of 2 recorded calls" in again.stderr
@@ -329,6 +346,9 @@ def test_a_file_that_cannot_be_collected_is_a_failed_test_of_the_run(tmp_path: P
     (test,) = (span for span in suite.spans if span.type == "test")
     told = vestige(project, "check", suite.info.id).stdout
 
-    assert test.attributes["error.message"] == "collection: ModuleNotFoundError: No module named 'nothing_of_that_name'"  # fmt: skip
+    assert (
+        test.attributes["error.message"]
+        == "collection: ModuleNotFoundError: No module named 'nothing_of_that_name'"
+    )
     assert "failed-case/collection" in told
     assert "at test_it.py:1 in <module>" in told

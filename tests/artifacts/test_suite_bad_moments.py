@@ -235,7 +235,9 @@ def test_many_files_of_one_name_cost_as_much_as_any_others(tmp_path: Path) -> No
     """
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(program), str(tmp_path)],
-        capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
 
     assert done.stdout == "failure-6000.txt\n"

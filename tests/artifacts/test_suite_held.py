@@ -111,19 +111,31 @@ _LATE = """
         pytest.param(_PLAIN, _AT_THE_END, (), 5, id="at the end"),
         pytest.param(_FAILS, _AT_THE_END, ("-x",), 3, id="at the end, stopped early"),
         pytest.param(_FAILS, _AFTER_THE_LOOP, ("-x",), 3, id="after the loop, stopped early"),
-        pytest.param(_FAILS, _AFTER_THE_LOOP, ("--maxfail=1",), 3, id="after the loop, one may fail"),
+        pytest.param(
+            _FAILS, _AFTER_THE_LOOP, ("--maxfail=1",), 3, id="after the loop, one may fail"
+        ),
         pytest.param("pytest.exit('no') if number == 3 else None", _AT_THE_END, (), 4, id="left"),
         pytest.param(
-            "exec('raise KeyboardInterrupt') if number == 3 else None", _INTERRUPTED, (), 4, id="Ctrl-C",
+            "exec('raise KeyboardInterrupt') if number == 3 else None",
+            _INTERRUPTED,
+            (),
+            4,
+            id="Ctrl-C",
         ),
     ],
-)  # fmt: skip
-def test_what_was_over_is_on_disk_when_a_session_dies(tmp_path: Path, body: str, conftest: str, options: tuple[str, ...], over: int) -> None:  # fmt: skip
+)
+def test_what_was_over_is_on_disk_when_a_session_dies(
+    tmp_path: Path, body: str, conftest: str, options: tuple[str, ...], over: int
+) -> None:
     """In the trace and in the journal: every test that was over has its end, and no other has one."""
     project = make_project(tmp_path / "shop", _MANY.replace("{body}", body))
     (project / "conftest.py").write_text(_dedent(conftest), encoding="utf-8")
     run_alone(project, "-p", "no:faulthandler", "--vestige-bundle", "art", *options)
-    ended = [event["case"] for event in _events(only_bundle(project / "art")) if event["kind"] == "case_end"]  # fmt: skip
+    ended = [
+        event["case"]
+        for event in _events(only_bundle(project / "art"))
+        if event["kind"] == "case_end"
+    ]
 
     assert ended == [f"test_it.py::test_number[{number}]" for number in range(over)]
     assert _closed(tmp_path / "home") == ended
@@ -135,44 +147,72 @@ _DIES = "os._exit(7) if number == 2 else None"
 @pytest.mark.parametrize(
     ("after", "conftest"),
     [
-        pytest.param("""
+        pytest.param(
+            """
     @pytest.fixture(autouse=True)
     def around(number):
         yield
         {dies}
-""", "", id="a fixture"),
-        pytest.param("""
+""",
+            "",
+            id="a fixture",
+        ),
+        pytest.param(
+            """
     @pytest.fixture(autouse=True)
     def around(request, number):
         request.addfinalizer(lambda: {dies})
-""", "", id="what a fixture asked for"),
-        pytest.param("""
+""",
+            "",
+            id="what a fixture asked for",
+        ),
+        pytest.param(
+            """
     def teardown_function(function):
         os._exit(7) if "[2]" in os.environ["PYTEST_CURRENT_TEST"] else None
-""", "", id="teardown_function"),
-        pytest.param("", """
+""",
+            "",
+            id="teardown_function",
+        ),
+        pytest.param(
+            "",
+            """
     import os
 
     def pytest_runtest_teardown(item):
         os._exit(7) if "[2]" in item.nodeid else None
-""", id="a hook before it ends"),
-        pytest.param("", """
+""",
+            id="a hook before it ends",
+        ),
+        pytest.param(
+            "",
+            """
     import os
 
     def pytest_runtest_logfinish(nodeid):
         os._exit(7) if "[2]" in nodeid else None
-""", id="a hook when it ended"),
-        pytest.param("", """
+""",
+            id="a hook when it ended",
+        ),
+        pytest.param(
+            "",
+            """
     import os, pytest
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(report):
         os._exit(7) if "[2]" in report.nodeid and report.when == "call" else None
-""", id="a hook that hears of it"),
+""",
+            id="a hook that hears of it",
+        ),
     ],
-)  # fmt: skip
-def test_a_pass_is_on_disk_before_anybody_tears_down(tmp_path: Path, after: str, conftest: str) -> None:  # fmt: skip
-    project = make_project(tmp_path / "shop", _MANY.replace("{body}", _PLAIN) + after.replace("{dies}", _DIES))  # fmt: skip
+)
+def test_a_pass_is_on_disk_before_anybody_tears_down(
+    tmp_path: Path, after: str, conftest: str
+) -> None:
+    project = make_project(
+        tmp_path / "shop", _MANY.replace("{body}", _PLAIN) + after.replace("{dies}", _DIES)
+    )
     (project / "conftest.py").write_text(_dedent(conftest), encoding="utf-8")
     run_alone(project, "-p", "no:faulthandler", "--vestige-bundle", "art")
     kinds = [event["kind"] for event in _events(only_bundle(project / "art"))]
@@ -182,10 +222,14 @@ def test_a_pass_is_on_disk_before_anybody_tears_down(tmp_path: Path, after: str,
 
 
 def test_a_pass_is_on_disk_before_a_module_is_torn_down(tmp_path: Path) -> None:
-    project = make_project(tmp_path / "shop", _MANY.replace("{body}", _PLAIN) + """
+    project = make_project(
+        tmp_path / "shop",
+        _MANY.replace("{body}", _PLAIN)
+        + """
     def teardown_module():
         os._exit(7)
-""")  # fmt: skip
+""",
+    )
     (project / "test_more.py").write_text("def test_more(): pass\n", encoding="utf-8")
     run_alone(project, "-p", "no:faulthandler", "--vestige-bundle", "art")
     kinds = [event["kind"] for event in _events(only_bundle(project / "art"))]
@@ -196,7 +240,9 @@ def test_a_pass_is_on_disk_before_a_module_is_torn_down(tmp_path: Path) -> None:
 
 def test_the_pass_of_a_test_that_leaves_nothing_is_written_with_its_end(tmp_path: Path) -> None:
     """Between them there is nothing but pytest: the lines are one write."""
-    project = make_project(tmp_path / "shop", """
+    project = make_project(
+        tmp_path / "shop",
+        """
     import pytest
     from vestige._runtime.syscalls import system
     writes = []
@@ -209,7 +255,8 @@ def test_the_pass_of_a_test_that_leaves_nothing_is_written_with_its_end(tmp_path
             system.write = plain
             mine = [data for data in writes if b'"case"' in data]
             assert [data.count(b"\\n") for data in mine] == [3, 3, 3]
-""")  # fmt: skip
+""",
+    )
     done = run_alone(project, "--vestige-bundle", "art")
 
     assert done.returncode == 0, done.stdout
@@ -221,7 +268,11 @@ def test_what_is_told_late_stands_where_it_belongs(tmp_path: Path) -> None:
     done = run_alone(project, "--vestige-bundle", "art")
     events = _events(only_bundle(project / "art"))
     times = [event["ts"] for event in events]
-    lasted = {event["case"].partition("::")[2]: event["elapsed_ms"] for event in events if event["kind"] == "case_end"}  # fmt: skip
+    lasted = {
+        event["case"].partition("::")[2]: event["elapsed_ms"]
+        for event in events
+        if event["kind"] == "case_end"
+    }
 
     assert done.returncode == 0, done.stdout
     assert [event["kind"] for event in events] == [
@@ -258,11 +309,20 @@ def test_a_test_that_fails_after_it_passed_is_told_as_both(tmp_path: Path) -> No
     project = make_project(tmp_path / "shop", _BREAKS_THE_TEARDOWN)
     done = run_alone(project, "--vestige-bundle", "art")
     bundle = only_bundle(project / "art")
-    told = [(event["kind"], event.get("status")) for event in _events(bundle) if "broken" in event["case"]]  # fmt: skip
+    told = [
+        (event["kind"], event.get("status"))
+        for event in _events(bundle)
+        if "broken" in event["case"]
+    ]
 
     assert done.returncode == 1
     assert_valid(bundle)
-    assert [kind for kind, _ in told if kind != "attachment"] == ["case_start", "assert_pass", "assert_fail", "case_end"]  # fmt: skip
+    assert [kind for kind, _ in told if kind != "attachment"] == [
+        "case_start",
+        "assert_pass",
+        "assert_fail",
+        "case_end",
+    ]
     assert told[-1][1] == "fail"
 
 
@@ -283,7 +343,9 @@ _BREAKS_THE_TEARDOWN = """
 
 
 @pytest.mark.parametrize("options", [(), ("-n", "1")])
-def test_when_a_test_begins_the_ends_of_those_before_it_are_on_disk(tmp_path: Path, options: tuple[str, ...]) -> None:  # fmt: skip
+def test_when_a_test_begins_the_ends_of_those_before_it_are_on_disk(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
     project = make_project(tmp_path / "shop", _LOOKS_AT_THE_TRACE)
     done = run_alone(project, "--vestige-bundle", "art", *options)
 
@@ -353,11 +415,17 @@ _NAMES = """
 """
 
 
-def test_a_secret_that_a_test_learns_is_masked_in_the_names_of_those_that_follow(tmp_path: Path) -> None:  # fmt: skip
+def test_a_secret_that_a_test_learns_is_masked_in_the_names_of_those_that_follow(
+    tmp_path: Path,
+) -> None:
     """Names are asked about when the tests are known: what is learned later counts all the same."""
     project = make_project(tmp_path / "shop", _LEARNS)
     done = run_pytest(project, "--vestige-bundle", "art")
-    kept = [path.read_text() for path in (*only_bundle(project / "art").rglob("*"), *(tmp_path / "home").rglob("*")) if path.suffix in (".json", ".jsonl", ".ndjson", ".txt")]  # fmt: skip
+    kept = [
+        path.read_text()
+        for path in (*only_bundle(project / "art").rglob("*"), *(tmp_path / "home").rglob("*"))
+        if path.suffix in (".json", ".jsonl", ".ndjson", ".txt")
+    ]
 
     assert done.returncode == 0, done.stdout
     assert any("test_learns" in text for text in kept)
@@ -377,7 +445,9 @@ _LEARNS = """
 
 
 @pytest.mark.parametrize("options", [(), ("-n", "1")])
-def test_a_process_that_a_test_starts_is_told_its_span(tmp_path: Path, options: tuple[str, ...]) -> None:  # fmt: skip
+def test_a_process_that_a_test_starts_is_told_its_span(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
     project = make_project(tmp_path / "shop", _STARTS)
     done = run_pytest(project, "--vestige-bundle", "art", *options)
 
@@ -403,7 +473,11 @@ def _dedent(text: str) -> str:
 
 
 def _events(bundle: Path) -> list[dict[str, str]]:
-    lines = [line for trace in sorted(bundle.glob("trace/*.jsonl")) for line in trace.read_text().splitlines()]  # fmt: skip
+    lines = [
+        line
+        for trace in sorted(bundle.glob("trace/*.jsonl"))
+        for line in trace.read_text().splitlines()
+    ]
     return [json.loads(line) for line in lines]
 
 

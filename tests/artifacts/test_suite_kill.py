@@ -43,7 +43,9 @@ WITNESSED = """
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", ["0", "2"])
 @pytest.mark.parametrize("round_", range(4))
-def test_a_killed_session_recovers_and_names_what_was_running(tmp_path: Path, workers: str, round_: int) -> None:  # fmt: skip
+def test_a_killed_session_recovers_and_names_what_was_running(
+    tmp_path: Path, workers: str, round_: int
+) -> None:
     """The whole group is killed after some number of lines, and some moment more."""
     chance = random.Random(f"{workers} {round_}")
     project = make_project(tmp_path / "shop", WITNESSED)
@@ -57,7 +59,9 @@ def test_a_killed_session_recovers_and_names_what_was_running(tmp_path: Path, wo
     assert done.returncode == 0, done.stderr
     assert_valid(bundle)
     # What began is known to have begun; a killed test may have been about to begin or to end.
-    assert begun <= unknown | {name for name, status in statuses(bundle).items() if status == "fail"}  # fmt: skip
+    assert begun <= unknown | {
+        name for name, status in statuses(bundle).items() if status == "fail"
+    }
     assert len(unknown) <= max(1, int(workers))
     transcript = (bundle / "transcript/summary.txt").read_text()
     for name in unknown:

@@ -72,10 +72,19 @@ MIXED = """
         assert 0, "the agent was wrong"
 """
 EXPECTED = {
-    "test_ok": "pass", "test_values[1]": "pass", "test_values[2]": "fail", "test_values[a b\\n]": "pass",
-    "test_says": "fail", "test_skips": "skip", "test_known": "skip", "test_setup": "fail",
-    "test_teardown": "fail", "test_parts": "fail", "test_attaches": "pass", "test_agent": "fail",
-}  # fmt: skip
+    "test_ok": "pass",
+    "test_values[1]": "pass",
+    "test_values[2]": "fail",
+    "test_values[a b\\n]": "pass",
+    "test_says": "fail",
+    "test_skips": "skip",
+    "test_known": "skip",
+    "test_setup": "fail",
+    "test_teardown": "fail",
+    "test_parts": "fail",
+    "test_attaches": "pass",
+    "test_agent": "fail",
+}
 
 
 @pytest.mark.slow
@@ -113,13 +122,20 @@ def _assert_recorded(tmp_path: Path, events: list[dict[str, object]]) -> None:
     agent = next(run for run in runs if run.info.name == "agent")
     tests = {span.id: span for span in suite.spans if span.type == "test"}
     started = {event["span_id"]: event["case"] for event in events if event["kind"] == "case_start"}
-    outcomes = {span.name.rpartition("::")[2]: span.attributes["outcome"] for span in tests.values()}  # fmt: skip
+    outcomes = {
+        span.name.rpartition("::")[2]: span.attributes["outcome"] for span in tests.values()
+    }
     origin = next(link for link in agent.links if link.reason == "started by")
 
     assert {key: span.name for key, span in tests.items()} == started
     assert outcomes == EXPECTED
-    reasons = {span.name.rpartition("::")[2]: span.attributes.get("message") for span in tests.values()}  # fmt: skip
-    assert {name: why for name, why in reasons.items() if why} == {"test_skips": "not here", "test_known": "xfail: known"}  # fmt: skip
+    reasons = {
+        span.name.rpartition("::")[2]: span.attributes.get("message") for span in tests.values()
+    }
+    assert {name: why for name, why in reasons.items() if why} == {
+        "test_skips": "not here",
+        "test_known": "xfail: known",
+    }
     assert tests[origin.target_span].name.endswith("::test_agent")
 
 
@@ -291,8 +307,12 @@ def test_a_disk_that_takes_no_more_fails_the_session_in_one_line(tmp_path: Path)
     project = make_project(tmp_path / "shop", source, "vestige_record = false\n")
     done = subprocess.run(
         ["sh", "-c", 'ulimit -f 40; exec "$@"', "sh", *pytest_command("--vestige-bundle", "art")],
-        cwd=project, env=environment_for(project), capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+        cwd=project,
+        env=environment_for(project),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     bundle = only_bundle(project / "art")
 
     assert done.returncode == 1, done.stdout
@@ -313,8 +333,12 @@ def test_an_interrupted_session_still_leaves_a_valid_bundle(tmp_path: Path) -> N
     project = make_project(tmp_path / "shop", source)
     done = subprocess.run(
         pytest_command("--vestige-bundle", "art"),
-        cwd=project, env=environment_for(project), capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+        cwd=project,
+        env=environment_for(project),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     bundle = only_bundle(project / "art")
 
     assert done.returncode == 2, sys.version + done.stdout
@@ -322,13 +346,18 @@ def test_an_interrupted_session_still_leaves_a_valid_bundle(tmp_path: Path) -> N
     assert statuses(bundle) == {"test_ok": "pass", "test_interrupted": "unknown"}
 
 
-@pytest.mark.parametrize("options", [(), ("--vestige-bundle", "art"), ("--vestige-bundle", "art", "-n1")])  # fmt: skip
+@pytest.mark.parametrize(
+    "options", [(), ("--vestige-bundle", "art"), ("--vestige-bundle", "art", "-n1")]
+)
 def test_in_a_bundle_pytest_looks_for_no_tests(tmp_path: Path, options: tuple[str, ...]) -> None:
-    project = make_project(tmp_path / "shop", """
+    project = make_project(
+        tmp_path / "shop",
+        """
         def test_attaches(vestige_attach):
             vestige_attach("def test_attached(): assert 0", "test_attached.py")
             vestige_attach("raise SystemExit", "conftest.py")
-    """)  # fmt: skip
+    """,
+    )
     assert run_pytest(project, "--vestige-bundle", "art").returncode == 0
     bundle = only_bundle(project / "art")
     attached = next(bundle.rglob("test_attached.py"))

@@ -108,7 +108,9 @@ def test_what_is_no_file_cannot_be_attached(tmp_path: Path) -> None:
     assert_valid(suite.path)
 
 
-def test_a_large_attachment_is_masked_across_its_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+def test_a_large_attachment_is_masked_across_its_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Longer than one read, with a secret in the middle of a boundary; bytes that are no UTF-8 survive."""
     secret = "zaq1XSW2cde3VFR4"
     monkeypatch.setenv("SHOP_TOKEN", secret)
@@ -151,7 +153,9 @@ def test_a_child_that_a_case_forks_does_not_speak_for_the_suite(tmp_path: Path) 
     assert suite.failed == []
 
 
-def test_secrets_of_the_environment_are_nowhere_in_the_bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+def test_secrets_of_the_environment_are_nowhere_in_the_bundle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By name, in lower case too; by value: a URL's password, a key of several lines."""
     key = "-----BEGIN RSA PRIVATE KEY-----\nMIIBOgIBAAJBAKj34GkxFhD90vcNLYLInFEX\n-----END RSA PRIVATE KEY-----"
     planted = {
@@ -163,8 +167,18 @@ def test_secrets_of_the_environment_are_nowhere_in_the_bundle(tmp_path: Path, mo
     }
     for name, value in planted.items():
         monkeypatch.setenv(name, value)
-    needles = ["b7Hq0ZxV93kLmN21", "correct-horse-battery", "Tr0ub4dor-and-3", "MIIBOgIBAAJBAKj34GkxFhD90vcNLYLInFEX", "line-two-of-secret"]  # fmt: skip
-    with SuiteRecorder(tmp_path, f"shop {needles[0]}", replay=Replay(argv=["run", "--token", needles[1]], cwd=needles[0])) as suite:  # fmt: skip
+    needles = [
+        "b7Hq0ZxV93kLmN21",
+        "correct-horse-battery",
+        "Tr0ub4dor-and-3",
+        "MIIBOgIBAAJBAKj34GkxFhD90vcNLYLInFEX",
+        "line-two-of-secret",
+    ]
+    with SuiteRecorder(
+        tmp_path,
+        f"shop {needles[0]}",
+        replay=Replay(argv=["run", "--token", needles[1]], cwd=needles[0]),
+    ) as suite:
         for needle in needles:
             with suite.case(f"case {needle}") as case:
                 case.failed(f"said {needle}")
@@ -193,7 +207,9 @@ def test_a_short_secret_does_not_mask_every_name(tmp_path: Path) -> None:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(suite_name=ANYTHING, names=st.lists(ANYTHING, max_size=3), message=ANYTHING)
-def test_names_and_messages_may_hold_anything(suite_name: str, names: list[str], message: str) -> None:  # fmt: skip
+def test_names_and_messages_may_hold_anything(
+    suite_name: str, names: list[str], message: str
+) -> None:
     """ANSI, newlines, NUL, lone surrogates, paths: the bundle is valid, and the trace has a line an event."""
     with tempfile.TemporaryDirectory() as folder:
         environment = {"ANY": message.replace("\0", "")}
@@ -232,9 +248,17 @@ def test_events_put_together_by_hand_are_the_events_of_the_format(tmp_path: Path
 
     assert told == [json.loads(line, object_pairs_hook=list) for line in meant]
     assert [event.kind for event in decoded] == [
-        "suite_start", "case_start", "assert_pass", "assert_fail", "assert_skip", "case_end",
-        "case_start", "assert_pass", "case_end", "suite_end",
-    ]  # fmt: skip
+        "suite_start",
+        "case_start",
+        "assert_pass",
+        "assert_fail",
+        "assert_skip",
+        "case_end",
+        "case_start",
+        "assert_pass",
+        "case_end",
+        "suite_end",
+    ]
     assert (decoded[7].assertion_id, decoded[8].status, decoded[8].case) == ("a1", "pass", name)
     assert (decoded[1].attempt, decoded[1].span_id) == (2, "5f\"2'")
     assert decoded[5].status == "unknown"

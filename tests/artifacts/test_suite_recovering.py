@@ -32,7 +32,10 @@ def test_the_case_that_was_running_is_unknown_and_the_rest_is_kept(tmp_path: Pat
     assert [(item.folder, item.running) for item in found] == [(suite.path, ["waits"])]
     assert_valid(suite.path)
     cases = read_json(suite.path / "manifest.json")["cases"]
-    assert [(case["name"], case["status"]) for case in cases] == [("pays", "pass"), ("waits", "unknown")]  # fmt: skip
+    assert [(case["name"], case["status"]) for case in cases] == [
+        ("pays", "pass"),
+        ("waits", "unknown"),
+    ]
     assert read_json(suite.path / "repro.json")["seed"] == 3
     assert "vestige" in read_json(suite.path / "repro.json")
     transcript = (suite.path / "transcript/summary.txt").read_text()
@@ -62,7 +65,9 @@ def test_a_torn_line_and_half_files_do_no_harm(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("left", [(), ("trace",), ("trace", "meta.json"), ("meta.json",)])
-def test_a_death_before_the_first_event_leaves_a_valid_bundle_too(tmp_path: Path, left: tuple[str, ...]) -> None:  # fmt: skip
+def test_a_death_before_the_first_event_leaves_a_valid_bundle_too(
+    tmp_path: Path, left: tuple[str, ...]
+) -> None:
     """The folder's names say what the files do not."""
     suite = _left_behind(tmp_path)
     suite.close()
@@ -97,7 +102,12 @@ def test_workers_are_taken_in_once_in_the_order_of_time(tmp_path: Path) -> None:
     assert_valid(suite.path)
     starts = [event["case"] for event in events if event["kind"] == "case_start"]
     assert starts == ["case 0", "case 1", "case 2", "case 3"]
-    assert [event["counters"]["total"] for event in events if event["kind"] == "case_end"] == [1, 2, 3, 4]  # fmt: skip
+    assert [event["counters"]["total"] for event in events if event["kind"] == "case_end"] == [
+        1,
+        2,
+        3,
+        4,
+    ]
 
 
 def test_only_folders_that_are_named_after_a_time_are_found_in_a_tree(tmp_path: Path) -> None:
@@ -133,7 +143,10 @@ def test_recover_says_what_it_did(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     nothing = vestige(tmp_path, "recover", "empty")
 
-    assert (done.returncode, done.stdout) == (0, f"{Path('art/shop') / suite.timestamp}: finished; 'waits' was running\n")  # fmt: skip
+    assert (done.returncode, done.stdout) == (
+        0,
+        f"{Path('art/shop') / suite.timestamp}: finished; 'waits' was running\n",
+    )
     assert (again.returncode, again.stdout) == (0, "art: nothing to finish.\n")
     assert nothing.returncode == 3
 

@@ -25,11 +25,33 @@ from conftest import load
 from vestige.home import Home
 
 TARGETS = (
-    "os.write", "os.open", "os.close", "os.fstat", "os.mkdir", "os.makedirs", "os.unlink", "os.rename", "os.link", "os.fsync",
-    "os.path.exists", "os.path.isfile", "os.path.lexists", "os.urandom", "os.getpid", "builtins.open", "io.open",
-    "pathlib.Path.mkdir", "pathlib.Path.write_bytes", "pathlib.Path.open", "hashlib.sha256", "time.time_ns", "time.monotonic_ns",
-    "threading.Thread.start", "fcntl.flock", "json.dumps",
-)  # fmt: skip
+    "os.write",
+    "os.open",
+    "os.close",
+    "os.fstat",
+    "os.mkdir",
+    "os.makedirs",
+    "os.unlink",
+    "os.rename",
+    "os.link",
+    "os.fsync",
+    "os.path.exists",
+    "os.path.isfile",
+    "os.path.lexists",
+    "os.urandom",
+    "os.getpid",
+    "builtins.open",
+    "io.open",
+    "pathlib.Path.mkdir",
+    "pathlib.Path.write_bytes",
+    "pathlib.Path.open",
+    "hashlib.sha256",
+    "time.time_ns",
+    "time.monotonic_ns",
+    "threading.Thread.start",
+    "fcntl.flock",
+    "json.dumps",
+)
 
 REPLACED = """
     import pytest, vestige
@@ -87,8 +109,12 @@ FAKE = """
 def run_with(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-pno:cacheprovider", "-pvestige_pytest", *arguments],
-        cwd=project, env=environment_for(project), capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+        cwd=project,
+        env=environment_for(project),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
 
 
 @pytest.mark.parametrize("how", ["raises", "mock"])
@@ -119,9 +145,13 @@ def test_a_fake_file_system_gets_nothing_of_ours_and_takes_nothing(tmp_path: Pat
     assert "cannot write" not in done.stdout + done.stderr
     bundle = only_bundle(project / "art")
     assert_valid(bundle)
-    assert [event["kind"] for event in read_events(bundle) if event["case"].endswith("test_in_it")] == [
-        "case_start", "assert_pass", "case_end",
-    ]  # fmt: skip
+    assert [
+        event["kind"] for event in read_events(bundle) if event["case"].endswith("test_in_it")
+    ] == [
+        "case_start",
+        "assert_pass",
+        "case_end",
+    ]
     told = {
         path.name: path.read_text(encoding="utf-8") for path in (bundle / "cases").rglob("*.txt")
     }
@@ -138,9 +168,13 @@ def test_a_fake_file_system_gets_nothing_of_ours_and_takes_nothing(tmp_path: Pat
 
 
 @pytest.mark.parametrize("options", [(), ("-pxdist", "-n1")])
-def test_what_is_recorded_in_another_time_is_of_today(tmp_path: Path, options: tuple[str, ...]) -> None:  # fmt: skip
+def test_what_is_recorded_in_another_time_is_of_today(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
     """Else it would be too old to be kept, or the newest run of all for years."""
-    project = make_project(tmp_path / "shop", """
+    project = make_project(
+        tmp_path / "shop",
+        """
         import datetime, time, pytest, time_machine, vestige
 
         @pytest.mark.parametrize("when", ["1985-10-26", "2085-10-26"])
@@ -148,7 +182,8 @@ def test_what_is_recorded_in_another_time_is_of_today(tmp_path: Path, options: t
             with time_machine.travel(when, tick=False), vestige.traced_run(when) as run:
                 assert str(datetime.date.today()) == when
                 run.span("search").end()
-    """)  # fmt: skip
+    """,
+    )
     before_ns = time.time_ns()
     done = run_with(project, "--vestige-bundle", "art", *options)
     after_ns = time.time_ns()

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from suites_support import (  # fmt: skip
+from suites_support import (
     environment_for,
     make_project,
     only_bundle,
@@ -21,7 +21,9 @@ from vestige.artifacts.replay_command import COMMAND_MAX, find_case, render_comm
 from vestige.errors import NotFoundError, UsageError
 from vestige.pytest_plugin.replay_arguments import kept_options
 
-PYTEST = Replay(argv=["python", "-m", "pytest", "-q"], cwd="/work/my shop", tests=["tests"], by_case=True)  # fmt: skip
+PYTEST = Replay(
+    argv=["python", "-m", "pytest", "-q"], cwd="/work/my shop", tests=["tests"], by_case=True
+)
 
 
 def test_the_command_is_one_line_that_a_shell_takes_apart_again() -> None:
@@ -32,9 +34,19 @@ def test_the_command_is_one_line_that_a_shell_takes_apart_again() -> None:
 
     assert "\n" not in command
     assert shlex.split(command) == [
-        "cd", "/work/my shop", "&&", "env", "TZ=UTC", "X=a b", "python", "-m", "pytest", "-q",
-        "t.py::test_x[a b]", "t.py::test_y",
-    ]  # fmt: skip
+        "cd",
+        "/work/my shop",
+        "&&",
+        "env",
+        "TZ=UTC",
+        "X=a b",
+        "python",
+        "-m",
+        "pytest",
+        "-q",
+        "t.py::test_x[a b]",
+        "t.py::test_y",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -48,14 +60,34 @@ def test_the_command_is_one_line_that_a_shell_takes_apart_again() -> None:
         ([f"{n:09}.py::t" for n in range(COMMAND_MAX // 10)], ["tests"]),
     ],
 )
-def test_what_failed_is_selected_as_well_as_it_can_be_said(cases: list[str], chosen: list[str]) -> None:  # fmt: skip
+def test_what_failed_is_selected_as_well_as_it_can_be_said(
+    cases: list[str], chosen: list[str]
+) -> None:
     """Masked and untypable names select by what is before; too many, by file; far too many, all."""
     assert selected(PYTEST, cases) == chosen
 
 
 def test_options_that_would_change_a_replay_are_left_out() -> None:
     """Selection, early stops, workers, reports; what else was given stays."""
-    given = ["-n", "4", "-n2", "-x", "--lf", "--maxfail=1", "--junitxml=o.xml", "--vestige-bundle", "art", "-k", "tests", "-p", "no:randomly", "tests", "-vv", "--dist", "load"]  # fmt: skip
+    given = [
+        "-n",
+        "4",
+        "-n2",
+        "-x",
+        "--lf",
+        "--maxfail=1",
+        "--junitxml=o.xml",
+        "--vestige-bundle",
+        "art",
+        "-k",
+        "tests",
+        "-p",
+        "no:randomly",
+        "tests",
+        "-vv",
+        "--dist",
+        "load",
+    ]
 
     assert kept_options(given, ["tests"]) == ["-k", "tests", "-p", "no:randomly", "-vv"]
 
@@ -98,7 +130,13 @@ def test_the_failures_run_again_in_their_order_with_their_environment(tmp_path: 
     mended = vestige(tmp_path, "repro", str(bundle), "--case", "test_b")
     wrong = vestige(tmp_path, "repro", str(bundle), "--case", "test_")
     (project / "order.txt").unlink()
-    shell = subprocess.run((bundle / "repro.txt").read_text(), shell=True, cwd="/", env=environment_for(project), capture_output=True)  # fmt: skip
+    shell = subprocess.run(
+        (bundle / "repro.txt").read_text(),
+        shell=True,
+        cwd="/",
+        env=environment_for(project),
+        capture_output=True,
+    )
 
     assert all_of_them.returncode == 1
     assert first == "cAsia/Tokyo bAsia/Tokyo aAsia/Tokyo "
@@ -146,7 +184,11 @@ def test_what_is_no_bundle_is_said_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "bad/repro.json").write_text('{"command": 7')
     found = {name: vestige(tmp_path, "repro", name) for name in ("nowhere", "empty", "bad")}
 
-    assert {name: done.returncode for name, done in found.items()} == {"nowhere": 2, "empty": 2, "bad": 3}  # fmt: skip
+    assert {name: done.returncode for name, done in found.items()} == {
+        "nowhere": 2,
+        "empty": 2,
+        "bad": 3,
+    }
     for done in found.values():
         assert done.stderr.count("\n") == 1
 

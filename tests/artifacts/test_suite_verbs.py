@@ -34,12 +34,20 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["show", "{}"], ["show", "{}", "--json"], ["overview", "{}"], ["check", "{}"],
-        ["grep", "refused", "{}"], ["list", "--home", "{}"], ["stats", "--home", "{}"],
-        ["span", "r1.s14", "--home", "{}"], ["why", "r1.s14", "--home", "{}"],
-        ["diff", "{}", "{}"], ["sql", "--on", "{}", "SELECT count(*) FROM spans"], ["validate", "{}"],
+        ["show", "{}"],
+        ["show", "{}", "--json"],
+        ["overview", "{}"],
+        ["check", "{}"],
+        ["grep", "refused", "{}"],
+        ["list", "--home", "{}"],
+        ["stats", "--home", "{}"],
+        ["span", "r1.s14", "--home", "{}"],
+        ["why", "r1.s14", "--home", "{}"],
+        ["diff", "{}", "{}"],
+        ["sql", "--on", "{}", "SELECT count(*) FROM spans"],
+        ["validate", "{}"],
     ],
-)  # fmt: skip
+)
 def test_every_verb_takes_a_bundle_of_a_suite(bundle: Path, arguments: list[str]) -> None:
     result = ask(*(each.format(bundle) for each in arguments))
 
@@ -118,7 +126,9 @@ def test_the_agent_that_a_failed_case_ran_opens_from_it(tmp_path: Path) -> None:
     events = read_events(only_bundle(project / "art"))
     run_id = events[0]["run_id"]
     failed = next(event["case"] for event in events if event["kind"] == "assert_fail")
-    case = next(event for event in events if event["kind"] == "case_start" and event["case"] == failed)  # fmt: skip
+    case = next(
+        event for event in events if event["kind"] == "case_start" and event["case"] == failed
+    )
     suite = json.loads(ask("show", run_id, "--home", home, "--json").stdout)
     checked, why = (ask(verb, run_id, "--home", home).stdout for verb in ("check", "why"))
     found = json.loads(ask("check", run_id, "--home", home, "--json").stdout)["findings"]
@@ -138,6 +148,9 @@ def test_the_agent_that_a_failed_case_ran_opens_from_it(tmp_path: Path) -> None:
         assert f"inside: [warning] loop/exact at {link.split()[2].partition('.')[0]}.s" in told
     assert [each["inside"]["check"] for each in found if "inside" in each] == ["loop"]
     for told, place in ((checked, "test_it.py:13 in pay"), (of_bundle, "test_it.py:13")):
-        assert "test_it.py::test_pays[7] and 1 more case (2 of 5) failed alike: AssertionError: not paid" in told  # fmt: skip
+        assert (
+            "test_it.py::test_pays[7] and 1 more case (2 of 5) failed alike: AssertionError: not paid"
+            in told
+        )
         assert f"at {place}." in told
         assert "failed-case/setup" in told and "setup: RuntimeError: no database" in told

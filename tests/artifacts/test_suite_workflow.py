@@ -58,8 +58,12 @@ class Job:
             return "success"
         done = subprocess.run(
             ["bash", "-e", "-c", step["run"]],
-            cwd=self.project, env=env, capture_output=True, text=True, timeout=120,
-        )  # fmt: skip
+            cwd=self.project,
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
         self.printed += done.stdout + done.stderr
         return "failure" if done.returncode else "success"
 

@@ -36,11 +36,16 @@ def span(
     number: int, parent: int = 0, told: dict[str, str] | None = None, **more: Any
 ) -> dict[str, Any]:
     made = {
-        "traceId": TRACE, "spanId": f"{number:016x}", "name": f"span {number}",
-        "startTimeUnixNano": str(START + number * 1000), "endTimeUnixNano": str(START + 10**6 - number),
-        "attributes": [{"key": key, "value": {"stringValue": value}} for key, value in (told or {}).items()],
+        "traceId": TRACE,
+        "spanId": f"{number:016x}",
+        "name": f"span {number}",
+        "startTimeUnixNano": str(START + number * 1000),
+        "endTimeUnixNano": str(START + 10**6 - number),
+        "attributes": [
+            {"key": key, "value": {"stringValue": value}} for key, value in (told or {}).items()
+        ],
         "events": [{"timeUnixNano": str(START + number * 1000 + 1), "name": f"event of {number}"}],
-    }  # fmt: skip
+    }
     return made | ({"parentSpanId": f"{parent:016x}"} if parent else {}) | more
 
 
@@ -50,7 +55,9 @@ def request(*spans: dict[str, Any]) -> bytes:
 
 def keep(store: SqliteStore, *spans: dict[str, Any]) -> IngestResult:
     with store.together():
-        return keep_spans(store, open_spans(request(*spans), "otlp-traces-json", REDACTOR), "default")  # fmt: skip
+        return keep_spans(
+            store, open_spans(request(*spans), "otlp-traces-json", REDACTOR), "default"
+        )
 
 
 REDACTOR = Redactor()
@@ -70,24 +77,66 @@ def kept(store: SqliteStore) -> dict[str, Any]:
     query = "SELECT type, name, count, errors, duration_ns, input_tokens FROM rollups WHERE count ORDER BY 1, 2"
     own = store._connection.execute("SELECT own_count FROM runs").fetchone()
     return {
-        "run": (info.name, info.conversation_id, info.outcome, info.started_ns, info.ended_ns, info.duration_ns, info.span_count, info.log_count, info.error_count, info.input_tokens, own),
-        "spans": [(each.id, each.parent_id, each.type, each.name, each.started_ns, each.duration_ns, each.status) for each in run.spans],
+        "run": (
+            info.name,
+            info.conversation_id,
+            info.outcome,
+            info.started_ns,
+            info.ended_ns,
+            info.duration_ns,
+            info.span_count,
+            info.log_count,
+            info.error_count,
+            info.input_tokens,
+            own,
+        ),
+        "spans": [
+            (
+                each.id,
+                each.parent_id,
+                each.type,
+                each.name,
+                each.started_ns,
+                each.duration_ns,
+                each.status,
+            )
+            for each in run.spans
+        ],
         "numbers": sorted(each.short_id for each in run.spans),
         "lines": [(line.span_id, line.message, line.time_ns) for line in run.logs],
         "sums": store._connection.execute(query).fetchall(),
         "writers": [(each.missing, each.ended) for each in store.writers()],
-    }  # fmt: skip
+    }
 
 
 ERROR = {"status": {"code": 2}}
 TRACES = {
-    "a tree": [span(1), *[span(number, number // 2, CHAT if number % 3 else None) for number in range(2, 9)]],
-    "two without a parent": [span(1), span(2), span(3, 1, {"session.id": "conv-7"}), span(4, 2, CHAT), span(5, 2, **ERROR)],
-    "calls that stand alone": [span(1, told=CHAT), span(2, told=CHAT, **ERROR), span(3, 1, {"session.id": "conv-7"}), span(4, told=CHAT)],
+    "a tree": [
+        span(1),
+        *[span(number, number // 2, CHAT if number % 3 else None) for number in range(2, 9)],
+    ],
+    "two without a parent": [
+        span(1),
+        span(2),
+        span(3, 1, {"session.id": "conv-7"}),
+        span(4, 2, CHAT),
+        span(5, 2, **ERROR),
+    ],
+    "calls that stand alone": [
+        span(1, told=CHAT),
+        span(2, told=CHAT, **ERROR),
+        span(3, 1, {"session.id": "conv-7"}),
+        span(4, told=CHAT),
+    ],
     "a call beside the first": [span(1, told=CHAT), span(2), span(3, 2), span(4, told=CHAT)],
     "a server's part": [span(2, 1, kind=2), span(3, 2, CHAT), span(4, 1, kind=2, **ERROR)],
-    "a server's part, and the first": [span(2, 1, {"session.id": "theirs"}, kind=2), span(3, 2), span(4, 1, kind=2), span(1, told={"session.id": "conv-7"})],
-}  # fmt: skip
+    "a server's part, and the first": [
+        span(2, 1, {"session.id": "theirs"}, kind=2),
+        span(3, 2),
+        span(4, 1, kind=2),
+        span(1, told={"session.id": "conv-7"}),
+    ],
+}
 
 
 @pytest.mark.parametrize("name", TRACES)
@@ -152,9 +201,13 @@ def test_two_processes_that_receive_the_same_at_once_keep_it_once(
     spans = [span(1), *[span(number, number // 2) for number in range(2, 60)]]
     requests = b"\n".join(request(*spans[at : at + 2]) for at in range(0, len(spans), 2))
     programs = [
-        subprocess.Popen([sys.executable, "-c", RECEIVE, str(home.root), seed], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        subprocess.Popen(
+            [sys.executable, "-c", RECEIVE, str(home.root), seed],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
         for seed in "ab"
-    ]  # fmt: skip
+    ]
     for program in programs:
         assert program.stdin is not None
         program.stdin.write(requests)
@@ -182,8 +235,15 @@ def test_a_first_span_that_comes_late_has_the_number_of_the_one_that_stood_in(
     run = store.load_run(run_of(TRACE))
     (live,) = store.changes(cursor).spans
 
-    assert (before.short_id, before.attributes["otel.made"], call.parent_id) == ("r1.s1", True, before.id)  # fmt: skip
-    assert [(each.short_id, each.name, each.type, each.parent_id) for each in run.spans] == [("r1.s1", "span 1", "run", None), ("r1.s2", "span 2", "llm", None)]  # fmt: skip
+    assert (before.short_id, before.attributes["otel.made"], call.parent_id) == (
+        "r1.s1",
+        True,
+        before.id,
+    )
+    assert [(each.short_id, each.name, each.type, each.parent_id) for each in run.spans] == [
+        ("r1.s1", "span 1", "run", None),
+        ("r1.s2", "span 2", "llm", None),
+    ]
     assert "otel.made" not in run.spans[0].attributes
     assert (live.number, live.name, live.status) == (1, "span 1", "error")
     assert (run.info.name, run.info.outcome, run.info.error_count) == ("span 1", "error", 1)
@@ -212,7 +272,14 @@ def test_a_trace_whose_program_was_killed_ends_after_a_day_of_silence(
 def test_lines_of_a_trace_have_its_writer_and_are_known_by_what_they_say(
     home: Home, store: SqliteStore
 ) -> None:
-    lines = [{"traceId": TRACE, "timeUnixNano": str(START + number % 7), "body": {"stringValue": f"line {number}"}} for number in range(50)]  # fmt: skip
+    lines = [
+        {
+            "traceId": TRACE,
+            "timeUnixNano": str(START + number % 7),
+            "body": {"stringValue": f"line {number}"},
+        }
+        for number in range(50)
+    ]
     body = json.dumps({"resourceLogs": [{"scopeLogs": [{"logRecords": lines + lines[:1]}]}]})
     new = []
     for _ in range(2):
@@ -240,5 +307,9 @@ def test_a_folder_whose_later_file_has_the_first_span_is_one_run(
         list(import_path(store, folder))
     run = store.load_run(run_of(TRACE))
 
-    assert [(each.name, each.type) for each in run.spans] == [("span 1", "run"), ("span 2", "llm"), ("span 3", "step")]  # fmt: skip
+    assert [(each.name, each.type) for each in run.spans] == [
+        ("span 1", "run"),
+        ("span 2", "llm"),
+        ("span 3", "step"),
+    ]
     assert run.info.name == "span 1"

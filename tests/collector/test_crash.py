@@ -35,9 +35,22 @@ def records(supervisor: str | None = None) -> list[AnyRecord]:
     attributes = {"pid": 4242, **({"supervisor": supervisor} if supervisor else {})}
     return [
         SpanOpen(1, WRITER, 1, T0, RUN, "root", "vestige", "run", "agent.py"),
-        SpanOpen(1, WRITER, 2, T0, RUN, "proc", "vestige", "process", "agent.py", "root", None, attributes),
+        SpanOpen(
+            1,
+            WRITER,
+            2,
+            T0,
+            RUN,
+            "proc",
+            "vestige",
+            "process",
+            "agent.py",
+            "root",
+            None,
+            attributes,
+        ),
         SpanOpen(1, WRITER, 3, T0, RUN, "tool", "agent", "tool", "search", "root"),
-    ]  # fmt: skip
+    ]
 
 
 def write(home: Home, writer: str, *found: AnyRecord) -> JournalWriter:

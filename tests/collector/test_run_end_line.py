@@ -19,8 +19,10 @@ def on_a_terminal(*arguments: str) -> tuple[int, str]:
     try:
         done = subprocess.run(
             [sys.executable, "-m", "vestige", "run", *arguments],
-            stdout=subprocess.DEVNULL, stderr=theirs, timeout=30,
-        )  # fmt: skip
+            stdout=subprocess.DEVNULL,
+            stderr=theirs,
+            timeout=30,
+        )
         os.write(theirs, b"END")
         said = b""
         while not said.endswith(b"END"):
@@ -64,8 +66,10 @@ def test_a_bad_end_names_the_run_that_failed_and_why(home: Home) -> None:
     number = said.split()[1]
     why = subprocess.run(
         [sys.executable, "-m", "vestige", *said.split("Next: vestige ")[1].split()],
-        capture_output=True, text=True, timeout=30,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
 
     assert code == 3
     assert f"{number} second: error after " in said
@@ -93,8 +97,10 @@ def test_a_stderr_that_is_no_terminal_is_the_commands_alone(home: Home) -> None:
     """A program may parse it."""
     done = subprocess.run(
         [sys.executable, "-m", "vestige", "run", "--", "sh", "-c", "echo x >&2"],
-        capture_output=True, text=True, timeout=30,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
 
     assert done.stderr == "x\n"
 
@@ -127,8 +133,10 @@ def test_a_command_whose_inside_was_not_recorded_says_so(home: Home) -> None:
     number = said.split()[1]
     check = subprocess.run(
         [sys.executable, "-m", "vestige", "check", number],
-        capture_output=True, text=True, timeout=30,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
 
     assert code == 0
     assert ", nothing inside was recorded (no Python, or one without Vestige). Next: " in said

@@ -26,8 +26,11 @@ PYTHON_RUN = (*VESTIGE_RUN, sys.executable)
 def supervised(*arguments: str, **more: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "vestige", "run", *arguments],
-        capture_output=True, text=True, timeout=120, **more,  # type: ignore[call-overload]
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=120,
+        **more,  # type: ignore[call-overload]
+    )
 
 
 def the_command(runs: list[Run]) -> Run:
@@ -168,8 +171,10 @@ def test_what_vestige_was_started_to_ignore_the_command_ignores_too(home: Home) 
     program = "import signal; print(signal.getsignal(signal.SIGHUP) == signal.SIG_IGN)"
     done = subprocess.run(
         ["sh", "-c", 'trap "" HUP; exec "$@"', "sh", *PYTHON_RUN, "-c", program],
-        capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
 
     assert done.stdout == "True\n"
 
@@ -178,8 +183,11 @@ def test_ctrl_c_comes_once_also_where_the_input_is_redirected(home: Home) -> Non
     """The terminal tells the command itself. Told twice, its cleanup would be interrupted, too."""
     done = subprocess.run(
         [sys.executable, "-c", AT_A_TERMINAL, *PYTHON_RUN, "-c", COUNTS_INTERRUPTS],
-        capture_output=True, text=True, timeout=30, check=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
 
     assert "interrupted: 1" in done.stdout
 

@@ -225,9 +225,12 @@ def test_what_is_deleted_was_on_disk_in_the_store_before(
     ingest_journals(home, store)
 
     assert [each for each in happened if each != "another"] == [
-        "synced", "deleted",  # the first journal
-        "synced", "deleted", "deleted",  # the second one, and the body that belongs to it
-    ]  # fmt: skip
+        "synced",
+        "deleted",  # the first journal
+        "synced",
+        "deleted",
+        "deleted",  # the second one, and the body that belongs to it
+    ]
     assert not spilled.exists() and said(store) == ["line 1", "line 2", "line 3"]
 
 

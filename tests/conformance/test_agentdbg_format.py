@@ -18,9 +18,17 @@ from vestige.transfer import export_run
 UUID4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 ENVELOPE = [
-    "spec_version", "event_id", "run_id", "parent_id", "event_type", "ts", "duration_ms", "name",
-    "payload", "meta",
-]  # fmt: skip
+    "spec_version",
+    "event_id",
+    "run_id",
+    "parent_id",
+    "event_type",
+    "ts",
+    "duration_ms",
+    "name",
+    "payload",
+    "meta",
+]
 
 
 class Exported:
@@ -89,9 +97,15 @@ def test_events_are_in_write_order(exported: Exported) -> None:
     """ "Events in events.jsonl are in write order; when timestamps tie, this order is authoritative"."""
     kinds = [event["event_type"] for event in exported.events]
     assert kinds == [
-        "RUN_START", "LLM_CALL", "TOOL_CALL", "TOOL_CALL", "STATE_UPDATE", "LOOP_WARNING", "ERROR",
+        "RUN_START",
+        "LLM_CALL",
+        "TOOL_CALL",
+        "TOOL_CALL",
+        "STATE_UPDATE",
+        "LOOP_WARNING",
+        "ERROR",
         "RUN_END",
-    ]  # fmt: skip
+    ]
     assert sorted(event["ts"] for event in exported.events) == [e["ts"] for e in exported.events]
 
 
@@ -151,11 +165,16 @@ def test_llm_call(exported: Exported) -> None:
     """LLM_CALL: model, prompt, response, usage, provider, temperature, stop_reason, status, error."""
     (event,) = exported.of("LLM_CALL")
     assert event["payload"] == {
-        "model": "gpt-4o", "prompt": "hi", "response": '{"a":NaN}',
+        "model": "gpt-4o",
+        "prompt": "hi",
+        "response": '{"a":NaN}',
         "usage": {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5},
-        "provider": "openai", "temperature": None, "stop_reason": None, "status": "ok",
+        "provider": "openai",
+        "temperature": None,
+        "stop_reason": None,
+        "status": "ok",
         "error": None,
-    }  # fmt: skip
+    }
 
 
 def test_tool_call(exported: Exported) -> None:
@@ -185,17 +204,27 @@ def test_loop_warning(exported: Exported) -> None:
     (event,) = exported.of("LOOP_WARNING")
     evidence = [exported.of("LLM_CALL")[0]["event_id"]]
     assert event["payload"] == {
-        "pattern": "a", "repetitions": 3, "window_size": 6, "evidence_event_ids": evidence,
-    }  # fmt: skip
+        "pattern": "a",
+        "repetitions": 3,
+        "window_size": 6,
+        "evidence_event_ids": evidence,
+    }
 
 
 def test_run_json(exported: Exported) -> None:
     """ "On run end: status, ended_at, duration_ms, final counts, and last_event_ts"."""
     run = exported.run
     assert list(run) == [
-        "spec_version", "run_id", "run_name", "started_at", "ended_at", "duration_ms", "status",
-        "counts", "last_event_ts",
-    ]  # fmt: skip
+        "spec_version",
+        "run_id",
+        "run_name",
+        "started_at",
+        "ended_at",
+        "duration_ms",
+        "status",
+        "counts",
+        "last_event_ts",
+    ]
     assert (run["spec_version"], run["run_name"], run["status"]) == ("0.1", "demo run", "error")
     assert run["counts"] == {"llm_calls": 1, "tool_calls": 2, "errors": 1, "loop_warnings": 1}
     assert run["last_event_ts"] == exported.events[-1]["ts"]

@@ -140,8 +140,11 @@ def viewer(python: Path, data: Path) -> Iterator[str]:
     env.pop("PYTHONPATH", None)
     process = subprocess.Popen(
         [str(python), "-c", CLI, "view", "--no-browser", "--port", str(port)],
-        env=env, cwd=data, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        env=env,
+        cwd=data,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     try:
         for _ in range(1200):  # a server says that it is up by answering
             with socket.socket() as probe:

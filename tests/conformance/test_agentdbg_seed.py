@@ -16,9 +16,17 @@ from vestige.agentdbg import record_llm_call, record_state, record_tool_call, tr
 UUID4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 ENVELOPE = [
-    "spec_version", "event_id", "run_id", "parent_id", "event_type", "ts", "duration_ms", "name",
-    "payload", "meta",
-]  # fmt: skip
+    "spec_version",
+    "event_id",
+    "run_id",
+    "parent_id",
+    "event_type",
+    "ts",
+    "duration_ms",
+    "name",
+    "payload",
+    "meta",
+]
 
 
 @pytest.fixture
@@ -26,10 +34,15 @@ def run(data_dir: Path) -> RunDir:
     """One run with an event of every type, ended by an exception."""
     with pytest.raises(ValueError, match="bad thing"), traced_run("all of it"):
         record_llm_call(
-            "gpt-4", [{"role": "user", "content": "hi"}], {"text": "hello"},
+            "gpt-4",
+            [{"role": "user", "content": "hi"}],
+            {"text": "hello"},
             {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7},
-            {"tag": "x"}, "openai", 0.5, "stop",
-        )  # fmt: skip
+            {"tag": "x"},
+            "openai",
+            0.5,
+            "stop",
+        )
         record_llm_call("gpt-4", status="error", error=TimeoutError("slow"))
         for _ in range(3):
             record_tool_call("search", {"q": 1}, ["page"])
@@ -72,9 +85,19 @@ def test_events_are_in_write_order(run: RunDir) -> None:
     """Ordering: Events in events.jsonl are in write order; when timestamps tie, this order is
     authoritative."""
     assert run.types == [
-        "RUN_START", "LLM_CALL", "LLM_CALL", "TOOL_CALL", "TOOL_CALL", "TOOL_CALL", "LOOP_WARNING",
-        "TOOL_CALL", "STATE_UPDATE", "STATE_UPDATE", "ERROR", "RUN_END",
-    ]  # fmt: skip
+        "RUN_START",
+        "LLM_CALL",
+        "LLM_CALL",
+        "TOOL_CALL",
+        "TOOL_CALL",
+        "TOOL_CALL",
+        "LOOP_WARNING",
+        "TOOL_CALL",
+        "STATE_UPDATE",
+        "STATE_UPDATE",
+        "ERROR",
+        "RUN_END",
+    ]
     assert [event["ts"] for event in run.events] == sorted(event["ts"] for event in run.events)
 
 
@@ -109,8 +132,12 @@ def test_all_payloads_and_meta_pass_redaction_and_truncation(
     start, state, error = run.events[:3]
     assert secret not in text
     assert start["payload"]["argv"][2] == "__REDACTED__"
-    for cut in (start["payload"]["argv"][3], state["payload"]["state"]["long"], state["meta"]["m"],
-                error["payload"]["message"]):  # fmt: skip
+    for cut in (
+        start["payload"]["argv"][3],
+        state["payload"]["state"]["long"],
+        state["meta"]["m"],
+        error["payload"]["message"],
+    ):
         assert cut.endswith("__TRUNCATED__") and len(cut) <= 300
     assert state["meta"]["token"] == state["payload"]["state"]["password"] == "__REDACTED__"
 
@@ -165,9 +192,19 @@ def test_durations_are_whole_milliseconds_or_null(run: RunDir) -> None:
 def test_names_are_labels(run: RunDir) -> None:
     """name: Label (e.g. tool name, model name, run name)."""
     assert [event["name"] for event in run.events] == [
-        "all of it", "gpt-4", "gpt-4", "search", "search", "search", "TOOL_CALL:search", "read",
-        "state", "state", "ValueError", "run_end",
-    ]  # fmt: skip
+        "all of it",
+        "gpt-4",
+        "gpt-4",
+        "search",
+        "search",
+        "search",
+        "TOOL_CALL:search",
+        "read",
+        "state",
+        "state",
+        "ValueError",
+        "run_end",
+    ]
 
 
 def test_meta_has_what_the_user_gave(run: RunDir) -> None:
@@ -220,8 +257,11 @@ def test_run_end(run: RunDir) -> None:
 
     assert payload["status"] == "error"
     assert payload["summary"] == {
-        "llm_calls": 2, "tool_calls": 4, "errors": 1, "duration_ms": run.run["duration_ms"],
-    }  # fmt: skip
+        "llm_calls": 2,
+        "tool_calls": 4,
+        "errors": 1,
+        "duration_ms": run.run["duration_ms"],
+    }
 
 
 def test_llm_call(run: RunDir) -> None:
@@ -326,9 +366,16 @@ def test_run_json_has_the_required_fields(run: RunDir) -> None:
     """Required fields: spec_version, run_id, run_name, started_at, ended_at, duration_ms, status,
     counts, last_event_ts."""
     assert list(run.run) == [
-        "spec_version", "run_id", "run_name", "started_at", "ended_at", "duration_ms", "status",
-        "counts", "last_event_ts",
-    ]  # fmt: skip
+        "spec_version",
+        "run_id",
+        "run_name",
+        "started_at",
+        "ended_at",
+        "duration_ms",
+        "status",
+        "counts",
+        "last_event_ts",
+    ]
 
 
 def test_run_json_at_the_start(data_dir: Path) -> None:
@@ -349,8 +396,11 @@ def test_run_json_at_the_end(run: RunDir) -> None:
     counts, and last_event_ts."""
     assert run.run["status"] == "error"
     assert run.run["counts"] == {
-        "llm_calls": 2, "tool_calls": 4, "errors": 1, "loop_warnings": 1,
-    }  # fmt: skip
+        "llm_calls": 2,
+        "tool_calls": 4,
+        "errors": 1,
+        "loop_warnings": 1,
+    }
     assert run.run["last_event_ts"] == run.events[-1]["ts"]
     assert type(run.run["duration_ms"]) is int and run.run["ended_at"] >= run.run["started_at"]
 

@@ -65,19 +65,37 @@ def _index(name: str, index: int, **values: Any) -> Break:
 
 # "Required files (v1)"
 REQUIRED = [
-    "summary.json", "meta.json", "metrics.json", "diagnostics/env_redacted.txt",
-    "diagnostics/tree.txt", "trace/events.jsonl", "transcript/summary.txt", "repro.txt", "repro.env",
-    "repro.json", "fixtures.json", "logs/index.json", "screenshots/index.json",
-]  # fmt: skip
+    "summary.json",
+    "meta.json",
+    "metrics.json",
+    "diagnostics/env_redacted.txt",
+    "diagnostics/tree.txt",
+    "trace/events.jsonl",
+    "transcript/summary.txt",
+    "repro.txt",
+    "repro.env",
+    "repro.json",
+    "fixtures.json",
+    "logs/index.json",
+    "screenshots/index.json",
+]
 case("bundle-missing", lambda bundle: bundle.path("bundle.json").unlink())
 for name in REQUIRED:
     case("file-missing", _remove(name))
 
 # "Every bundle must expose these sections in bundle.json.artifacts"
 SECTIONS = [
-    "metadata", "metrics", "summary", "diagnostics", "trace", "transcript", "logs", "screenshots",
-    "fixtures", "replay",
-]  # fmt: skip
+    "metadata",
+    "metrics",
+    "summary",
+    "diagnostics",
+    "trace",
+    "transcript",
+    "logs",
+    "screenshots",
+    "fixtures",
+    "replay",
+]
 for name in SECTIONS:
     case("ref-missing", _bundle("artifacts", name, to=None))
 case("ref-missing", _bundle("artifacts", "replay", "environment", to=None))
@@ -95,7 +113,17 @@ case("type-wrong", _bundle("schema", "major", to="1"))
 case("number-negative", _bundle("schema", "minor", to=-1))
 
 # "Top-level shape (required keys)"
-TOP = ["suite", "timestamp", "generated_at", "started_at", "ended_at", "counts", "git", "schema", "artifacts"]  # fmt: skip
+TOP = [
+    "suite",
+    "timestamp",
+    "generated_at",
+    "started_at",
+    "ended_at",
+    "counts",
+    "git",
+    "schema",
+    "artifacts",
+]
 for name in TOP:
     case("key-missing", _bundle(name, to=None))
 case("key-missing", _bundle("files", to=None))
@@ -108,23 +136,37 @@ case("type-wrong", _bundle("generated_at", to=17))
 
 # "File inventory entry schema"
 for name in ("/etc/passwd", "../up.txt", "a/../../b", "C:/x", "\\x", "", "a/\0b"):
-    case("path-unsafe", lambda bundle, name=name: bundle.bundle(
-        lambda value: value["files"].append({"path": name, "sha256": "0" * 64, "bytes": 0, "kind": "opaque", "schema": None})
-    ))  # fmt: skip
+    case(
+        "path-unsafe",
+        lambda bundle, name=name: bundle.bundle(
+            lambda value: value["files"].append(
+                {"path": name, "sha256": "0" * 64, "bytes": 0, "kind": "opaque", "schema": None}
+            )
+        ),
+    )
 for value in ("A" * 64, "0" * 63, "0" * 64 + "\n"):
-    case("sha256-shape", lambda bundle, value=value: bundle.entry("repro.txt", sha256=value), also={"sha256-differs"})  # fmt: skip
+    case(
+        "sha256-shape",
+        lambda bundle, value=value: bundle.entry("repro.txt", sha256=value),
+        also={"sha256-differs"},
+    )
 case("type-wrong", lambda bundle: bundle.entry("repro.txt", bytes="239"))
 case("type-wrong", lambda bundle: bundle.entry("repro.txt", bytes=239.0))
 case("type-wrong", lambda bundle: bundle.entry("steps/step_001.json", schema=1))
 case("kind-unknown", lambda bundle: bundle.entry("repro.txt", kind="video"))
 case("entry-schema", lambda bundle: bundle.entry("meta.json", schema=None))
 case("entry-schema", lambda bundle: bundle.entry("repro.json", schema="repro.v2"))
-case("path-duplicate", lambda bundle: bundle.bundle(
-    lambda value: value["files"].append(value["files"][0])
-))  # fmt: skip
+case(
+    "path-duplicate",
+    lambda bundle: bundle.bundle(lambda value: value["files"].append(value["files"][0])),
+)
 for key in ("sha256", "bytes", "kind", "schema"):
     case("key-missing", lambda bundle, key=key: bundle.bundle(lambda value: _entry(value).pop(key)))
-case("key-missing", lambda bundle: bundle.bundle(lambda value: _entry(value).pop("path")), also={"file-unlisted"})  # fmt: skip
+case(
+    "key-missing",
+    lambda bundle: bundle.bundle(lambda value: _entry(value).pop("path")),
+    also={"file-unlisted"},
+)
 
 # "inventory entries point to real files and bytes match on disk"; hashes say what they are for
 case("entry-without-file", lambda bundle: bundle.path("steps/step_001.json").unlink())
@@ -136,14 +178,36 @@ case("file-unlisted", lambda bundle: bundle.path("trace/.hidden").write_text("x"
 
 # "Required Typed Artifact Schemas"
 TYPED: dict[str, dict[str, Any]] = {
-    "summary.json": {"schema_version": "1", "started_at": 1, "ended_at": 1, "total": "1", "pass": True, "fail": 0.0, "skip": None},
-    "meta.json": {"schema_version": 1.0, "started_at": 1, "ended_at": 1, "git": [], "runner": [], "paths": "x"},
+    "summary.json": {
+        "schema_version": "1",
+        "started_at": 1,
+        "ended_at": 1,
+        "total": "1",
+        "pass": True,
+        "fail": 0.0,
+        "skip": None,
+    },
+    "meta.json": {
+        "schema_version": 1.0,
+        "started_at": 1,
+        "ended_at": 1,
+        "git": [],
+        "runner": [],
+        "paths": "x",
+    },
     "metrics.json": {"schema_version": True, "timing": [], "counts": []},
     "fixtures.json": {"schema_version": "1", "fixture_ids": "x"},
-    "repro.json": {"schema_version": "1", "clock_mode": 1, "seed": "1", "run_started_at": 1, "run_start_epoch_s": 1.5, "command": 1},
+    "repro.json": {
+        "schema_version": "1",
+        "clock_mode": 1,
+        "seed": "1",
+        "run_started_at": 1,
+        "run_start_epoch_s": 1.5,
+        "command": 1,
+    },
     "logs/index.json": {"schema_version": "1"},
     "screenshots/index.json": {"schema_version": "1"},
-}  # fmt: skip
+}
 for name, wrong in TYPED.items():
     for key, value in wrong.items():
         case("key-missing", _set(name, key, to=None))
@@ -168,7 +232,14 @@ case("type-wrong", _set("fixtures.json", "fixture_ids", to=["a", 1]))
 case("fixture-duplicate", _set("fixtures.json", "fixture_ids", to=["a", "b", "a"]))
 
 # "trace/events.jsonl: each non-empty line is a JSON object"
-EVENT: dict[str, Any] = {"schema_version": "1", "suite": 1, "run_timestamp": 1, "ts": 1, "case": None, "message": 1}  # fmt: skip
+EVENT: dict[str, Any] = {
+    "schema_version": "1",
+    "suite": 1,
+    "run_timestamp": 1,
+    "ts": 1,
+    "case": None,
+    "message": 1,
+}
 for key, value in EVENT.items():
     case("key-missing", _event(1, key, to=None))
     if value is not None:
@@ -183,33 +254,65 @@ case("suite-differs", _event(2, "suite", to="another"))
 case("trace-kind-missing", _event(0, "kind", to="note"))
 case("trace-kind-missing", _event(-1, "kind", to="note"))
 case("type-wrong", lambda bundle: bundle.lines(lambda events: events.insert(1, [1])))
-case("jsonl-invalid", lambda bundle: bundle.write(
-    "trace/events.jsonl", bundle.path("trace/events.jsonl").read_bytes() + b"{\n"
-))  # fmt: skip
+case(
+    "jsonl-invalid",
+    lambda bundle: bundle.write(
+        "trace/events.jsonl", bundle.path("trace/events.jsonl").read_bytes() + b"{\n"
+    ),
+)
 
 # "Any non-empty *.json artifacts are valid JSON", "*.jsonl / *.ndjson ... line-delimited JSON"
 case("json-invalid", lambda bundle: bundle.write("steps/step_001.json", b"{"))
 case("json-nan", lambda bundle: bundle.write("steps/step_001.json", b'{"a": NaN}'))
-case("json-nan", lambda bundle: bundle.write("meta.json", bundle.path("meta.json").read_bytes().replace(b"true", b"NaN", 1)))  # fmt: skip
+case(
+    "json-nan",
+    lambda bundle: bundle.write(
+        "meta.json", bundle.path("meta.json").read_bytes().replace(b"true", b"NaN", 1)
+    ),
+)
 case("json-bom", lambda bundle: bundle.write("steps/step_001.json", b"\xef\xbb\xbf{}"))
-case("json-bom", lambda bundle: bundle.write("meta.json", b"\xef\xbb\xbf" + bundle.path("meta.json").read_bytes()))  # fmt: skip
+case(
+    "json-bom",
+    lambda bundle: bundle.write(
+        "meta.json", b"\xef\xbb\xbf" + bundle.path("meta.json").read_bytes()
+    ),
+)
 case("json-utf8", lambda bundle: bundle.write("steps/step_001.json", b'{"a": "\xff"}'))
 case("json-invalid", lambda bundle: bundle.write("steps/step_001.json", b"[" * 100_000))
 case("jsonl-invalid", lambda bundle: bundle.write("requests/stream.jsonl", b'{"a":1}\nnope\n'))
 case("jsonl-invalid", lambda bundle: bundle.write("requests/stream.ndjson", b"{}\n{}{}\n"))
-for data, rule in ((b"", "json-empty"), (b"{", "json-invalid"), (b"[]", "type-wrong"), (b"\xff", "json-utf8")):  # fmt: skip
+for data, rule in (
+    (b"", "json-empty"),
+    (b"{", "json-invalid"),
+    (b"[]", "type-wrong"),
+    (b"\xff", "json-utf8"),
+):
     case(rule, lambda bundle, data=data: bundle.path("bundle.json").write_bytes(data))
 
 # "logs/index.json and screenshots/index.json entries must match bundle.json"
 for name in ("logs/index.json", "screenshots/index.json"):
     case("index-entry-differs", _index(name, 0, bytes=1))
     case("index-entry-differs", _index(name, 0, sha256="0" * 64))
-    case("index-incomplete", lambda bundle, name=name: bundle.edit(name, lambda value: value["files"].pop()))  # fmt: skip
+    case(
+        "index-incomplete",
+        lambda bundle, name=name: bundle.edit(name, lambda value: value["files"].pop()),
+    )
     case("index-entry-unlisted", lambda bundle, name=name: bundle.edit(name, _extra("gone.log")))
     case("path-unsafe", lambda bundle, name=name: bundle.edit(name, _extra("../x.log")))
-    case("number-negative", lambda bundle, name=name: bundle.edit(name, _extra("gone", -1)), also={"index-entry-unlisted"})  # fmt: skip
-    case("sha256-shape", lambda bundle, name=name: bundle.edit(name, _extra("gone", 1, "x")), also={"index-entry-unlisted"})  # fmt: skip
-    case("key-missing", lambda bundle, name=name: bundle.edit(name, lambda value: value["files"][0].pop("bytes")))  # fmt: skip
+    case(
+        "number-negative",
+        lambda bundle, name=name: bundle.edit(name, _extra("gone", -1)),
+        also={"index-entry-unlisted"},
+    )
+    case(
+        "sha256-shape",
+        lambda bundle, name=name: bundle.edit(name, _extra("gone", 1, "x")),
+        also={"index-entry-unlisted"},
+    )
+    case(
+        "key-missing",
+        lambda bundle, name=name: bundle.edit(name, lambda value: value["files"][0].pop("bytes")),
+    )
 case("index-incomplete", lambda bundle: bundle.write("case_logs/new.log.2026", b"x"))
 case("index-incomplete", lambda bundle: bundle.write("case_logs/new.WEBP", b"x"))
 
@@ -232,14 +335,30 @@ case("path-alias", lambda bundle: bundle.entry("repro.txt", path="./repro.txt"))
 case("path-alias", lambda bundle: bundle.entry("steps/step_001.json", path="steps//step_001.json"))
 case("path-case", lambda bundle: bundle.write("Repro.txt", b"x"))
 case("json-duplicate-key", lambda bundle: bundle.write("steps/step_001.json", b'{"a":1,"a":2}'))
-case("json-duplicate-key", lambda bundle: bundle.write("meta.json", b'{"suite":"x",' + bundle.path("meta.json").read_bytes()[1:]))  # fmt: skip
+case(
+    "json-duplicate-key",
+    lambda bundle: bundle.write(
+        "meta.json", b'{"suite":"x",' + bundle.path("meta.json").read_bytes()[1:]
+    ),
+)
 case("schema-version", _set("meta.json", "schema_version", to=2))
-case("trace-order", lambda bundle: bundle.lines(lambda events: events.insert(0, {**events[0], "kind": "note"})))  # fmt: skip
-case("trace-order", lambda bundle: bundle.lines(lambda events: events.append({**events[-1], "kind": "note"})))  # fmt: skip
+case(
+    "trace-order",
+    lambda bundle: bundle.lines(lambda events: events.insert(0, {**events[0], "kind": "note"})),
+)
+case(
+    "trace-order",
+    lambda bundle: bundle.lines(lambda events: events.append({**events[-1], "kind": "note"})),
+)
 case("counters-fall", _event(-1, "counters", "pass", to=0))
 case("summary-differs", _set("summary.json", "pass", to=9))
 case("summary-differs", _set("summary.json", "ended_at", to="2023-11-14T22:14:03Z"))
-case("index-alien", lambda bundle: bundle.edit("logs/index.json", lambda value: value["files"].append(_listed(bundle, "repro.txt"))))  # fmt: skip
+case(
+    "index-alien",
+    lambda bundle: bundle.edit(
+        "logs/index.json", lambda value: value["files"].append(_listed(bundle, "repro.txt"))
+    ),
+)
 case("time-shape", _bundle("generated_at", to="yesterday"))
 case("time-shape", _event(1, "ts", to="17:00"))
 
@@ -281,9 +400,14 @@ def test_every_rule_is_broken_by_a_case() -> None:
     """A rule without a bundle that breaks it might never be looked at."""
     elsewhere = {
         # tests/formats/test_artifacts_validator.py
-        "suite-without-bundle", "file-unreadable", "json-too-large", "json-unchecked", "zip-name",
-        "zip-damaged", "too-many",
-    }  # fmt: skip
+        "suite-without-bundle",
+        "file-unreadable",
+        "json-too-large",
+        "json-unchecked",
+        "zip-name",
+        "zip-damaged",
+        "too-many",
+    }
 
     assert {each[0] for each in CASES} | elsewhere == set(RULES)
 
@@ -303,9 +427,12 @@ def test_the_real_bundles_that_every_era_accepts_are_valid(name: str) -> None:
 
 
 def test_a_bundle_of_the_seed_is_not_one_of_the_latest_era() -> None:
-    assert {problem.rule for problem in check_bundle(DirectoryTree(DATA / "seed_pass"), "latest")[1]} == {
-        "later-file-missing", "later-ref-missing",
-    }  # fmt: skip
+    assert {
+        problem.rule for problem in check_bundle(DirectoryTree(DATA / "seed_pass"), "latest")[1]
+    } == {
+        "later-file-missing",
+        "later-ref-missing",
+    }
 
 
 def test_a_bumped_minor_may_add_keys_kinds_and_references(tmp_path: Path) -> None:
@@ -398,15 +525,24 @@ def test_published_schemas_and_the_validator_agree_on_the_real_bundles() -> None
             place = bundle / name
             if not place.exists():
                 continue
-            kind = "bundle" if name == "bundle.json" else str(constants.PART_OF[name].schema).partition(".")[0]  # fmt: skip
+            kind = (
+                "bundle"
+                if name == "bundle.json"
+                else str(constants.PART_OF[name].schema).partition(".")[0]
+            )
             schema = json.loads((folder / f"{kind}.schema.json").read_text(encoding="utf-8"))
             jsonschema.Draft202012Validator.check_schema(schema)
-            texts = place.read_text().splitlines() if name.endswith("jsonl") else [place.read_text()]  # fmt: skip
+            texts = (
+                place.read_text().splitlines() if name.endswith("jsonl") else [place.read_text()]
+            )
             for text in texts:
                 jsonschema.validate(json.loads(text), schema)
 
 
-@pytest.mark.parametrize("name", ["summary", "meta", "metrics", "fixtures", "repro", "logs-index", "trace-events", "bundle"])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    ["summary", "meta", "metrics", "fixtures", "repro", "logs-index", "trace-events", "bundle"],
+)
 def test_published_schemas_and_the_validator_agree_on_what_is_wrong(name: str) -> None:
     """Each value taken away, or put in place of another: both refuse, or neither does."""
     jsonschema = pytest.importorskip("jsonschema")
@@ -414,7 +550,9 @@ def test_published_schemas_and_the_validator_agree_on_what_is_wrong(name: str) -
     validator = jsonschema.Draft202012Validator(schema)
     file = {"logs-index": "logs/index", "trace-events": "trace/events"}.get(name, name)
     place = next((DATA / "seed_logs_screens").glob(f"{file}.json*"))
-    right = json.loads(place.read_text().splitlines()[1] if name == "trace-events" else place.read_text())  # fmt: skip
+    right = json.loads(
+        place.read_text().splitlines()[1] if name == "trace-events" else place.read_text()
+    )
 
     for wrong in _variations(right):
         refused = any(find_faults(wrong, schema))

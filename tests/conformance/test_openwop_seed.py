@@ -13,14 +13,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from http_support import Site, served
 from openwop_client import CreateAnnotationRequest, CreateRunRequest, OpenwopClient
 from openwop_client.errors import WopError
 
 import vestige
-
-from openwop_support import MACHINE, SECRETS, record_everything, validate, validate_bundle, validate_event  # fmt: skip  # isort: skip  # it makes http_support importable
-from http_support import Site, served
-
+from openwop_support import (
+    MACHINE,
+    SECRETS,
+    record_everything,
+    validate,
+    validate_bundle,
+    validate_event,
+)  # isort: skip  # it makes http_support importable
 from vestige.collector.loop import catch_up
 from vestige.fleet.api_keys import Keys
 from vestige.formats.openwop.constants import SPAN_KEYS, TERMINAL
@@ -118,14 +123,19 @@ def test_a_host_that_does_not_advertise_bundles_answers_404(
         bundle = site.ask(f"/v1/runs/{run}/debug-bundle")
         stranger = site.ask(f"/v1/runs/{run}/debug-bundle", key=None)
         other_scope = site.ask(f"/v1/runs/{run}/debug-bundle", key=unscoped)
-        notes = [site.ask(f"/v1/runs/{run}/annotations", method=m, body=b) for m, b in (("GET", None), ("POST", b"{}"))]  # fmt: skip
+        notes = [
+            site.ask(f"/v1/runs/{run}/annotations", method=m, body=b)
+            for m, b in (("GET", None), ("POST", b"{}"))
+        ]
         client = OpenwopClient(f"http://127.0.0.1:{site.port}", site.server.token or "")
         by_client = client.runs_debug_bundle(run), client.list_annotations(run)
 
     assert told["debugBundle"]["supported"] is False
     assert told["fixtures"] == []
     assert (bundle.status, stranger.status, other_scope.status) == (404, 401, 404)
-    assert [(each.status, each.json()["error"]) for each in notes] == [(501, "capability_not_provided")] * 2  # fmt: skip
+    assert [(each.status, each.json()["error"]) for each in notes] == [
+        (501, "capability_not_provided")
+    ] * 2
     assert by_client == (None, None)
 
 
@@ -159,7 +169,9 @@ def test_run_has_no_fields_beyond_the_two_schemas(host: Host) -> None:
     """Hosts MUST NOT include fields beyond what run-snapshot.schema.json defines."""
     folder = Path(__file__).parent.parent / "data" / "openwop"
     known = json.loads((folder / "run-snapshot.schema.json").read_text())["properties"].keys()
-    shared = json.loads((folder / "debug-bundle.schema.json").read_text())["properties"]["run"]["properties"].keys()  # fmt: skip
+    shared = json.loads((folder / "debug-bundle.schema.json").read_text())["properties"]["run"][
+        "properties"
+    ].keys()
 
     for run in (host.run, host.failed):
         assert host.bundle(run)["run"].keys() <= known | shared
@@ -180,9 +192,17 @@ def test_events_follow_the_event_schema_and_their_payload_schemas(host: Host) ->
         validate_event(event)
 
     assert {
-        "run.started", "run.completed", "run.failed", "node.started", "node.completed", "node.failed",
-        "agent.toolCalled", "agent.toolReturned", "provider.usage", "log.appended",
-    } <= {event["type"] for event in events}  # fmt: skip
+        "run.started",
+        "run.completed",
+        "run.failed",
+        "node.started",
+        "node.completed",
+        "node.failed",
+        "agent.toolCalled",
+        "agent.toolReturned",
+        "provider.usage",
+        "log.appended",
+    } <= {event["type"] for event in events}
 
 
 def test_a_run_has_exactly_one_terminal_event_which_is_last(host: Host) -> None:
@@ -209,7 +229,9 @@ def test_node_count_and_event_count_are_those_of_the_events(host: Host) -> None:
     bundle = host.bundle()
 
     assert bundle["metrics"]["eventCount"] == len(bundle["events"])
-    assert bundle["metrics"]["nodeCount"] == len({e["nodeId"] for e in bundle["events"] if "nodeId" in e})  # fmt: skip
+    assert bundle["metrics"]["nodeCount"] == len(
+        {e["nodeId"] for e in bundle["events"] if "nodeId" in e}
+    )
 
 
 def test_the_cost_is_that_of_the_snapshot(host: Host) -> None:
@@ -230,10 +252,21 @@ def test_no_answer_and_no_log_line_holds_a_secret(
     """Tokens, credentials and keys in payloads, errors or span attributes MUST be sanitized, in every mode."""
     run = record_everything(home, fails=True)
     monkeypatch.setenv("VESTIGE_OPENWOP_REDACTION", mode)
-    note = {"signal": {"kind": "correction", "correction": SECRETS["note"]}, "note": f"{SECRETS['note']} at {MACHINE[0]}"}  # fmt: skip
+    note = {
+        "signal": {"kind": "correction", "correction": SECRETS["note"]},
+        "note": f"{SECRETS['note']} at {MACHINE[0]}",
+    }
     with served(home) as site:
-        posted = site.ask(f"/v1/runs/{run}/annotations", method="POST", body=json.dumps(note).encode())  # fmt: skip
-        paths = ("", f"/{run}", f"/{run}/events/poll", f"/{run}/debug-bundle", f"/{run}/annotations")  # fmt: skip
+        posted = site.ask(
+            f"/v1/runs/{run}/annotations", method="POST", body=json.dumps(note).encode()
+        )
+        paths = (
+            "",
+            f"/{run}",
+            f"/{run}/events/poll",
+            f"/{run}/debug-bundle",
+            f"/{run}/annotations",
+        )
         replies = [posted, *(site.ask(f"/v1/runs{path}") for path in paths)]
         lines = json.dumps(site.lines)
     bundle = replies[4].json()
@@ -257,7 +290,9 @@ def test_passthrough_with_sensitive_data_present_is_refused(
     catch_up(home)
     monkeypatch.setenv("VESTIGE_OPENWOP_REDACTION", "passthrough")
     with served(home) as site:
-        refused = [site.ask(f"/v1/runs/{run}{path}") for path in ("", "/events/poll", "/debug-bundle")]  # fmt: skip
+        refused = [
+            site.ask(f"/v1/runs/{run}{path}") for path in ("", "/events/poll", "/debug-bundle")
+        ]
         bundle = site.data(f"/v1/runs/{plain.run_id}/debug-bundle")
         listed = site.ask("/v1/runs")
     validate_bundle(bundle)
@@ -281,9 +316,16 @@ def test_another_tenant_sees_no_run_at_all(host: Host) -> None:
     """A bundle response MUST NOT reveal other tenants' data: a foreign run is 404, as one that is not there."""
     for path in ("", "/events/poll", "/debug-bundle", "/annotations"):
         foreign = host.get(f"/v1/runs/{host.run}{path}", host.stranger, 404)
-        missing = host.get(f"/v1/runs/{'0' * 8}-0000-4000-8000-{'0' * 12}{path}", host.stranger, 404)  # fmt: skip
+        missing = host.get(
+            f"/v1/runs/{'0' * 8}-0000-4000-8000-{'0' * 12}{path}", host.stranger, 404
+        )
         assert foreign == missing
-    host.post(f"/v1/runs/{host.run}/annotations", {"signal": {"kind": "flag"}, "note": "x"}, 404, host.stranger)  # fmt: skip
+    host.post(
+        f"/v1/runs/{host.run}/annotations",
+        {"signal": {"kind": "flag"}, "note": "x"},
+        404,
+        host.stranger,
+    )
     assert host.run not in json.dumps(host.get("/v1/runs", host.stranger))
 
 
@@ -298,14 +340,21 @@ def test_nothing_of_the_machine_is_in_a_bundle(host: Host) -> None:
     """A bundle response MUST NOT reveal machine names, internal addresses, connection strings."""
     for run in (host.run, host.failed):
         text = json.dumps(host.bundle(run))
-        for detail in (*MACHINE, "postgres://", str(Path(__file__).parent), str(host.site.server.home.root)):  # fmt: skip
+        for detail in (
+            *MACHINE,
+            "postgres://",
+            str(Path(__file__).parent),
+            str(host.site.server.home.root),
+        ):
             assert detail not in text
 
 
 def test_a_key_without_the_scope_is_told_which_one_is_missing(host: Host) -> None:
     """Hosts MAY require an additional capability grant. A 403 follows the canonical error envelope."""
     bundle = host.get(f"/v1/runs/{host.run}/debug-bundle", host.reader, 403)
-    note = host.post(f"/v1/runs/{host.run}/annotations", {"signal": {"kind": "flag"}}, 403, host.reader)  # fmt: skip
+    note = host.post(
+        f"/v1/runs/{host.run}/annotations", {"signal": {"kind": "flag"}}, 403, host.reader
+    )
 
     assert bundle["details"] == {"scope": "debug-bundle:read"}
     assert note["details"] == {"scope": "runs:write"}
@@ -323,7 +372,9 @@ def test_a_run_too_large_for_the_cap_is_a_truncated_prefix(home: Home) -> None:
     catch_up(home)
     with served(home) as site:
         reply = site.ask(f"/v1/runs/{run.run_id}/debug-bundle")
-        packed = site.ask(f"/v1/runs/{run.run_id}/debug-bundle", headers={"Accept-Encoding": "gzip"})  # fmt: skip
+        packed = site.ask(
+            f"/v1/runs/{run.run_id}/debug-bundle", headers={"Accept-Encoding": "gzip"}
+        )
         events: list[Any] = []
         complete = False
         while not complete:
@@ -408,13 +459,23 @@ def test_annotations_travel_in_the_bundle(host: Host) -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        b"", b"[]", b"{", b"{}", b'{"signal":{}}', b'{"signal":{"kind":"rating"}}', b"[" * 50_000,
-        b'{"signal":{"kind":"rating","rating":9}}', b'{"signal":{"kind":"flag"},"more":1}',
-        b'{"signal":{"kind":"flag"},"target":{"runId":"x"}}', b'{"signal":{"kind":"flag"},"note":1}',
+        b"",
+        b"[]",
+        b"{",
+        b"{}",
+        b'{"signal":{}}',
+        b'{"signal":{"kind":"rating"}}',
+        b"[" * 50_000,
+        b'{"signal":{"kind":"rating","rating":9}}',
+        b'{"signal":{"kind":"flag"},"more":1}',
+        b'{"signal":{"kind":"flag"},"target":{"runId":"x"}}',
+        b'{"signal":{"kind":"flag"},"note":1}',
         b'{"signal":{"kind":"flag"},"target":{"nodeId":"ffffffffffffffff"}}',
-        b'{"signal":{"kind":"flag"},"target":[]}', b'{"signal":{"kind":"love"}}', b"\xff",
+        b'{"signal":{"kind":"flag"},"target":[]}',
+        b'{"signal":{"kind":"love"}}',
+        b"\xff",
     ],
-)  # fmt: skip
+)
 def test_an_annotation_that_does_not_fit_is_refused(host: Host, body: bytes) -> None:
     """annotation-create.schema is closed: a 400 in the envelope, and nothing is kept."""
     before = host.get(f"/v1/runs/{host.run}/annotations")
@@ -426,9 +487,14 @@ def test_an_annotation_that_does_not_fit_is_refused(host: Host, body: bytes) -> 
 def test_a_repeated_annotation_is_kept_once(host: Host) -> None:
     """The same Idempotency-Key gives the same annotation again."""
     made = [
-        host.post(f"/v1/runs/{host.run}/annotations", {"signal": {"kind": "flag"}, "note": "once"}, 201, headers={"Idempotency-Key": "k1"})
+        host.post(
+            f"/v1/runs/{host.run}/annotations",
+            {"signal": {"kind": "flag"}, "note": "once"},
+            201,
+            headers={"Idempotency-Key": "k1"},
+        )
         for _ in range(2)
-    ]  # fmt: skip
+    ]
 
     assert made[0] == made[1]
 
@@ -504,14 +570,21 @@ def test_without_demo_workflows_no_run_is_started(home: Home) -> None:
 
 @pytest.mark.parametrize(
     ("workflow", "status"),
-    [("noop", "completed"), ("multi-node", "completed"), ("identity", "completed"), ("failure", "failed")],
-)  # fmt: skip
+    [
+        ("noop", "completed"),
+        ("multi-node", "completed"),
+        ("identity", "completed"),
+        ("failure", "failed"),
+    ],
+)
 def test_a_demo_workflow_runs_through_the_real_recorder(
     host: Host, workflow: str, status: str
 ) -> None:
     """`fixtures` lists them, and conformance suites can start them."""
     payload = {"text": "hello", "list": [1, "two", {"three": 3}], "deep": {"er": {"leaf": None}}}
-    made = host.post("/v1/runs", {"workflowId": f"conformance-{workflow}", "inputs": {"payload": payload}}, 201)  # fmt: skip
+    made = host.post(
+        "/v1/runs", {"workflowId": f"conformance-{workflow}", "inputs": {"payload": payload}}, 201
+    )
     bundle = host.bundle(made["runId"])
 
     assert bundle["run"]["status"] == status
@@ -541,8 +614,14 @@ def test_an_inbound_traceparent_is_honoured(host: Host) -> None:
     """The run's spans stand in the caller's trace; a broken header starts a trace of its own."""
     trace, span = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
     asked = json.dumps({"workflowId": "conformance-noop"}).encode()
-    for given, honoured in ((f"00-{trace}-{span}-01", True), ("00-zz-1-01", False), (f"00-{'0' * 32}-{span}-01", False)):  # fmt: skip
-        reply = host.site.ask("/v1/runs", key=host.key, method="POST", body=asked, headers={"traceparent": given})  # fmt: skip
+    for given, honoured in (
+        (f"00-{trace}-{span}-01", True),
+        ("00-zz-1-01", False),
+        (f"00-{'0' * 32}-{span}-01", False),
+    ):
+        reply = host.site.ask(
+            "/v1/runs", key=host.key, method="POST", body=asked, headers={"traceparent": given}
+        )
         spans = host.bundle(reply.json()["runId"])["spans"]
         assert (spans[0]["parentSpanId"] == span) is honoured
         assert all((each["traceId"] == trace) is honoured for each in spans)
@@ -562,9 +641,11 @@ def test_the_published_client_works(host: Host) -> None:
     assert bundle is not None and cut is not None
     note = client.create_annotation(
         started.runId,
-        CreateAnnotationRequest(signal={"kind": "flag"}, note="hm", target={"eventId": page.events[1].eventId}),
+        CreateAnnotationRequest(
+            signal={"kind": "flag"}, note="hm", target={"eventId": page.events[1].eventId}
+        ),
         idempotency_key="one",
-    )  # fmt: skip
+    )
 
     assert client.discovery_capabilities().protocolVersion
     assert (snapshot.status, page.isComplete) == ("completed", True)
@@ -578,7 +659,9 @@ def test_the_published_client_works(host: Host) -> None:
     assert client.runs_debug_bundle("00000000-0000-4000-8000-000000000000") is None
 
 
-@pytest.mark.parametrize("run", ["..", "%2e%2e%2fetc", "r1", "a" * 500, "%00", "%F0%9F%92%A9", "*", "'"])  # fmt: skip
+@pytest.mark.parametrize(
+    "run", ["..", "%2e%2e%2fetc", "r1", "a" * 500, "%00", "%F0%9F%92%A9", "*", "'"]
+)
 def test_ids_that_cannot_be_are_runs_that_are_not_there(host: Host, run: str) -> None:
     """Path traversal and encoded ids: 404 in the envelope; nothing else is found by them."""
     for path in ("", "/events/poll", "/debug-bundle", "/annotations"):
@@ -589,6 +672,12 @@ def test_the_routes_are_in_the_openapi_document(host: Host) -> None:
     """/v1/openapi.json is generated and true."""
     paths = host.site.data("/v1/openapi.json", key=host.key)["paths"]
 
-    for path in ("", "/{runId}", "/{runId}/events/poll", "/{runId}/debug-bundle", "/{runId}/annotations"):  # fmt: skip
+    for path in (
+        "",
+        "/{runId}",
+        "/{runId}/events/poll",
+        "/{runId}/debug-bundle",
+        "/{runId}/annotations",
+    ):
         assert f"/v1/runs{path}" in paths
     assert set(paths["/v1/runs/{runId}/annotations"]) == {"get", "post"}

@@ -13,7 +13,7 @@ import pytest
 
 import vestige
 
-from openwop_support import record_everything, validate, validate_bundle, validate_event  # fmt: skip  # isort: skip  # it makes http_support importable
+from openwop_support import record_everything, validate, validate_bundle, validate_event  # isort: skip  # it makes http_support importable
 from http_support import Site, served
 
 from conftest import run_in

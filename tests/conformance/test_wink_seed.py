@@ -128,9 +128,13 @@ def test_basic_capture() -> None:
     assert dict(bundle.tags) == {"pr_number": "123", "repository": "acme/webapp"}
     assert bundle.agent.model == "claude-sonnet-4-20250514"
     assert reasons(bundle) == [
-        "capture entry", "PromptRendered", "ToolInvoked", "ToolInvoked", "PromptExecuted",
+        "capture entry",
+        "PromptRendered",
+        "ToolInvoked",
+        "ToolInvoked",
+        "PromptExecuted",
         "capture exit",
-    ]  # fmt: skip
+    ]
 
 
 def test_capture_with_filesystem() -> None:

@@ -52,9 +52,11 @@ def test_killed_anywhere_there_is_a_bundle_or_a_spool_that_becomes_one(
     exported = left = 0
     for _ in range(ROUNDS):
         process = subprocess.Popen(
-            [sys.executable, str(program)], cwd=tmp_path, stdout=subprocess.PIPE,
+            [sys.executable, str(program)],
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
             env={**os.environ, "VESTIGE_HOME": str(home.root)},
-        )  # fmt: skip
+        )
         assert process.stdout is not None
         process.stdout.readline()
         time.sleep(chance.uniform(0.0, 0.4))  # the moment of the kill is what is tested

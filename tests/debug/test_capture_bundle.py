@@ -171,9 +171,13 @@ def test_nan_and_pretty_printed_json_of_another_library_are_taken() -> None:
 def test_files_keep_their_names_and_bytes() -> None:
     """`.env` stays `.env`; binary, empty and large files come back byte for byte."""
     files = {
-        ".env": b"A=1\n", "deep/er/.gitignore": b"*\n", "empty": b"", "pic.png": bytes(range(256)),
-        "large": random.Random(7).randbytes(1 << 20) * 3, "naïve ☃.txt": "ü".encode(),
-    }  # fmt: skip
+        ".env": b"A=1\n",
+        "deep/er/.gitignore": b"*\n",
+        "empty": b"",
+        "pic.png": bytes(range(256)),
+        "large": random.Random(7).randbytes(1 << 20) * 3,
+        "naïve ☃.txt": "ü".encode(),
+    }
     made = builder()
     made.add_filesystem(MemoryFilesystem(files))
     made.add_artifact("report.md", b"# done")
@@ -476,8 +480,10 @@ def test_what_a_full_disk_swallowed_is_not_referred_to_but_told(run_program: Run
     done = run_program(FULL_DISK)
 
     assert done.stdout.splitlines() == [
-        "True []", "True ['before']", "True ['before', 'while the disk is full', 'after']",
-    ], done.stderr  # fmt: skip
+        "True []",
+        "True ['before']",
+        "True ['before', 'while the disk is full', 'after']",
+    ], done.stderr
     told = CliRunner().invoke(cli, ["debug", "full.wink"]).output
     assert re.search(r"! \d+ state or file records? could not be written", told), told
 

@@ -82,8 +82,12 @@ def test_every_level_is_captured_and_nothing_more_is_printed(printed: io.StringI
         LOG.critical("disabled")
 
     assert [entry.message for entry in entries(made)] == [
-        "quiet", "calm", "loud", "hidden by the program itself", "disabled",
-    ]  # fmt: skip
+        "quiet",
+        "calm",
+        "loud",
+        "hidden by the program itself",
+        "disabled",
+    ]
     assert printed.getvalue() == "loud\n"
 
 
@@ -117,8 +121,10 @@ def test_logging_is_as_it_was_after_the_capture() -> None:
         pass
 
     assert before == (
-        logging.Logger.isEnabledFor, logging.Logger.makeRecord, logging.Logger.callHandlers,
-    )  # fmt: skip
+        logging.Logger.isEnabledFor,
+        logging.Logger.makeRecord,
+        logging.Logger.callHandlers,
+    )
 
 
 @pytest.fixture

@@ -81,8 +81,13 @@ def test_a_killed_capture_becomes_an_interrupted_bundle_with_all_up_to_the_kill(
     assert (bundle.manifest.execution.error or {})["type"] == "Interrupted"
     assert (bundle.agent.name, dict(bundle.tags)) == ("doomed", {"t": "1"})
     assert [len(one.slices[0].items) if one.slices else 0 for one in bundle.snapshots] == [
-        0, 1, 2, 3, 4, 5,
-    ]  # fmt: skip
+        0,
+        1,
+        2,
+        3,
+        4,
+        5,
+    ]
     assert [entry.message for entry in bundle.logs] == ["working"]
     assert bundle.read_file("workspace/.env") == b"A=1"
 

@@ -45,8 +45,10 @@ def test_a_snapshot_has_the_shape_that_readers_expect() -> None:
 
     assert found["version"] == "1"
     assert found["tags"] == {
-        "suite": "nightly", "session_id": str(session.session_id), "tag": "now",
-    }  # fmt: skip
+        "suite": "nightly",
+        "session_id": str(session.session_id),
+        "tag": "now",
+    }
     assert found["slices"] == [
         {
             "slice_type": f"{__name__}:Plan",

@@ -123,19 +123,31 @@ def test_its_session_dispatcher_and_filesystem_drive_our_builder(tmp_path: Path)
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     done = subprocess.run(
-        [python, str(program)], cwd=tmp_path, capture_output=True, text=True, timeout=120,
+        [python, str(program)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
         env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "VESTIGE_HOME": str(tmp_path / "home")},
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     bundle = DebugBundle.load(tmp_path / "ours.wink")
     tags = [one.tags["tag"] for one in bundle.snapshots]
     (thought,) = [entry for entry in bundle.logs if entry.event == "think"]
 
-    assert tags[::2] == tags[1::2] == [
-        "capture entry", "PromptRendered", "ToolInvoked", "ToolInvoked", "PromptExecuted",
-        "capture exit",
-    ]  # fmt: skip
+    assert (
+        tags[::2]
+        == tags[1::2]
+        == [
+            "capture entry",
+            "PromptRendered",
+            "ToolInvoked",
+            "ToolInvoked",
+            "PromptExecuted",
+            "capture exit",
+        ]
+    )
     assert found["read"] == 12
     assert {"Plan", "ToolInvoked", "PromptRendered", "PromptExecuted"} <= set(found["slices"])
     assert dict(thought.context) == {"depth": 2, "odd": {"a": [1]}}

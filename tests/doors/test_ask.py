@@ -46,8 +46,11 @@ def recorded(home: Home) -> Home:
         recorder.run("triage").end()
         failed = recorder.run("triage", "c-9")
         tool = failed.span(
-            "refund", type="tool", attributes={"tool_call_id": "call_7"}, body='{"why": "请退款", "n": [1, 2]}'
-        )  # fmt: skip
+            "refund",
+            type="tool",
+            attributes={"tool_call_id": "call_7"},
+            body='{"why": "请退款", "n": [1, 2]}',
+        )
         tool.end(error=ValueError("card refused"))
         failed.end(error=ValueError("card refused"))
     return home

@@ -24,9 +24,17 @@ from vestige.store.protocol import RunFilter
 from vestige.store.sqlite.sqlite_store import SqliteStore
 
 RUN_KEYS = {
-    "id", "short_id", "name", "outcome", "started_at", "ended_at", "duration_ms", "span_count",
-    "conversation_id", "tokens",
-}  # fmt: skip
+    "id",
+    "short_id",
+    "name",
+    "outcome",
+    "started_at",
+    "ended_at",
+    "duration_ms",
+    "span_count",
+    "conversation_id",
+    "tokens",
+}
 COMMANDS = list(cli.commands)
 
 
@@ -41,8 +49,11 @@ def vestige_process(*arguments: str, **more: Any) -> subprocess.CompletedProcess
     """A command as the shell starts it."""
     return subprocess.run(
         [sys.executable, "-m", "vestige", *arguments],
-        capture_output=True, text=True, timeout=120, **more,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=120,
+        **more,
+    )
 
 
 def json_of(*arguments: str) -> Any:
@@ -85,8 +96,17 @@ def test_list_shows_the_newest_first_with_outcome_and_tokens(recorded: Home) -> 
     head, first, second = vestige("list").stdout.splitlines()
 
     assert head.split() == [
-        "ID", "NAME", "OUTCOME", "STARTED", "TOOK", "SPANS", "ERRORS", "TOKENS", "TOP", "FINDING",
-    ]  # fmt: skip
+        "ID",
+        "NAME",
+        "OUTCOME",
+        "STARTED",
+        "TOOK",
+        "SPANS",
+        "ERRORS",
+        "TOKENS",
+        "TOP",
+        "FINDING",
+    ]
     assert first.split()[1:3] == ["billing", "error"]
     assert second.split()[1:3] == ["triage", "ok"]
     assert second.split()[-1] == "150"
@@ -578,8 +598,11 @@ def _in_terminal(arguments: list[str], env: dict[str, str]) -> str:
     environment = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
     child = subprocess.Popen(
         [sys.executable, "-m", "vestige", *arguments],
-        stdin=theirs, stdout=theirs, stderr=theirs, env={**environment, "TERM": "xterm", **env},
-    )  # fmt: skip
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env={**environment, "TERM": "xterm", **env},
+    )
     os.close(theirs)
     parts = []
     while True:
@@ -650,9 +673,13 @@ def test_a_home_that_may_only_be_read_is_read(read_only: Home) -> None:
 def test_a_command_runs_though_nothing_can_be_recorded(read_only: Home) -> None:
     """The program's result is the same; that nothing is recorded is said, with the reason."""
     done = vestige_process(
-        "run", "--", sys.executable, "-c", "print('done'); raise SystemExit(4)",
+        "run",
+        "--",
+        sys.executable,
+        "-c",
+        "print('done'); raise SystemExit(4)",
         preexec_fn=_obey_modes,
-    )  # fmt: skip
+    )
 
     assert (done.returncode, done.stdout) == (4, "done\n")
     assert "Permission denied" in done.stderr

@@ -104,7 +104,10 @@ def test_every_view_is_data_for_a_program(bundle: Path, view: str) -> None:
 
     assert (data["version"], data["view"], data["outcome"]) == (1, view, "success")
     if view == "snapshots":
-        assert data["snapshots"][3]["changes"][0]["slice_type"].endswith("AgentPlan") or data["snapshots"][3]["changes"]  # fmt: skip
+        assert (
+            data["snapshots"][3]["changes"][0]["slice_type"].endswith("AgentPlan")
+            or data["snapshots"][3]["changes"]
+        )
     if view == "logs":
         assert data["logs"] == [json.loads(line) for line in read_lines("logs.jsonl")]
 
@@ -159,15 +162,35 @@ def _written(path: Path, data: bytes) -> Path:
 def test_what_a_bundle_says_cannot_command_the_terminal(tmp_path: Path) -> None:
     """Escapes in names, messages and states are shown, never obeyed."""
     evil = "\x1b]0;owned\x07\x1b[2J"
-    log = json.dumps({"timestamp": f"2024{evil}", "level": evil, "logger": evil, "event": evil, "message": evil, "context": {evil: evil}})  # fmt: skip
-    snapshot = json.dumps({"version": "1", "created_at": "2024-01-01T00:00:00", "tags": {"session_id": evil}, "slices": [{"slice_type": evil, "items": [evil]}]})  # fmt: skip
-    path = make_bundle(_logs=[log], _snapshots=[snapshot, snapshot], tags={evil: evil}, _files={f"a{evil}": b""}).export(tmp_path / "x.wink")  # fmt: skip
+    log = json.dumps(
+        {
+            "timestamp": f"2024{evil}",
+            "level": evil,
+            "logger": evil,
+            "event": evil,
+            "message": evil,
+            "context": {evil: evil},
+        }
+    )
+    snapshot = json.dumps(
+        {
+            "version": "1",
+            "created_at": "2024-01-01T00:00:00",
+            "tags": {"session_id": evil},
+            "slices": [{"slice_type": evil, "items": [evil]}],
+        }
+    )
+    path = make_bundle(
+        _logs=[log], _snapshots=[snapshot, snapshot], tags={evil: evil}, _files={f"a{evil}": b""}
+    ).export(tmp_path / "x.wink")
 
     for view in ("overview", "snapshots", "logs", "files", "metadata"):
         assert "\x1b" not in run("debug", path, "--view", view).stdout, view
 
 
-@pytest.mark.parametrize("told", [{"started_at": "2026-01-02\x1b03:04:05+00:00"}, {"duration_seconds": 1e300}])  # fmt: skip
+@pytest.mark.parametrize(
+    "told", [{"started_at": "2026-01-02\x1b03:04:05+00:00"}, {"duration_seconds": 1e300}]
+)
 def test_times_of_a_bundle_are_foreign_too(bundle: Path, tmp_path: Path, told: Any) -> None:
     """Anything may stand between a day and an hour; and a duration may be as long as a number can be."""
     members = members_of(bundle)
@@ -190,9 +213,12 @@ def _at_a_terminal(*arguments: str, **env: str) -> str:
     """What a person sees: the real command, on a real pseudo-terminal."""
     main, other = pty.openpty()
     with subprocess.Popen(
-        [sys.executable, "-m", "vestige", *arguments], stdout=other, stdin=other,
-        stderr=subprocess.PIPE, env={**os.environ, "PAGER": "cat", "LINES": "24", **env},
-    ) as child:  # fmt: skip
+        [sys.executable, "-m", "vestige", *arguments],
+        stdout=other,
+        stdin=other,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PAGER": "cat", "LINES": "24", **env},
+    ) as child:
         os.close(other)
         parts = []
         while True:
@@ -326,12 +352,20 @@ def test_nothing_of_a_damaged_bundle_is_written(bundle: Path, tmp_path: Path) ->
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["show", "{}"], ["overview", "{}"], ["check", "{}"], ["grep", "divide", "{}"],
-        ["span", "{}#3"], ["body", "{}#3", "--path", "$.tags.suite"], ["diff", "{}#3", "{}#7"],
-        ["list", "--home", "{}"], ["stats", "--home", "{}"], ["why", "{}#3"],
-        ["sql", "--on", "{}", "SELECT count(*) FROM logs"], ["show", "{}", "--json"],
+        ["show", "{}"],
+        ["overview", "{}"],
+        ["check", "{}"],
+        ["grep", "divide", "{}"],
+        ["span", "{}#3"],
+        ["body", "{}#3", "--path", "$.tags.suite"],
+        ["diff", "{}#3", "{}#7"],
+        ["list", "--home", "{}"],
+        ["stats", "--home", "{}"],
+        ["why", "{}#3"],
+        ["sql", "--on", "{}", "SELECT count(*) FROM logs"],
+        ["show", "{}", "--json"],
     ],
-)  # fmt: skip
+)
 def test_every_verb_takes_a_bundle(bundle: Path, arguments: list[str]) -> None:
     result = run(*(each.format(bundle) for each in arguments))
 
@@ -407,7 +441,10 @@ def test_sql_on_nothing_is_not_asked_of_the_home(home: Home) -> None:
 def test_the_schema_has_the_views() -> None:
     shown = run("schema").stdout
 
-    assert "slices (view): run, snapshot, session_id, slice_type, item_type, item_count, items" in shown  # fmt: skip
+    assert (
+        "slices (view): run, snapshot, session_id, slice_type, item_type, item_count, items"
+        in shown
+    )
     assert "body_json(s.body)" in run("schema", "slices").stdout
     data = json.loads(run("schema", "--json").stdout)
     assert [each["name"] for each in data["views"]] == ["snapshots", "slices", "files"]

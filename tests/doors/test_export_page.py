@@ -90,9 +90,19 @@ def test_each_answer_in_a_page_is_the_apis_own_byte_for_byte(store: SqliteStore)
     about = json.loads(answers.pop("export"))
 
     assert {key.partition("?")[0] for key in answers} == {
-        "outline", "transcript", "overview", "check", "files", "notes", "state", "span", "why",
-        "body", "segments", "diff",
-    }  # fmt: skip
+        "outline",
+        "transcript",
+        "overview",
+        "check",
+        "files",
+        "notes",
+        "state",
+        "span",
+        "why",
+        "body",
+        "segments",
+        "diff",
+    }
     assert about["spans"] == len(store.load_run(info.id).spans) > 3 * TURNS
     for key, answer in answers.items():
         assert answer == _asked(Debugger(store), key), key
@@ -109,7 +119,9 @@ def test_a_page_reads_its_run_once_however_long_it_is(store: SqliteStore) -> Non
     finally:
         connection.set_trace_callback(None)
     number = info.short_id[1:]
-    loads = [each for each in statements if re.search(rf"FROM spans s WHERE s.run = {number}\s*$", each)]  # fmt: skip
+    loads = [
+        each for each in statements if re.search(rf"FROM spans s WHERE s.run = {number}\s*$", each)
+    ]
 
     assert len(loads) == 1
     assert not [each for each in statements if "s.number =" in each]

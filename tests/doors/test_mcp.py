@@ -122,8 +122,10 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Home:
     for how in RUNS:
         subprocess.run(
             [sys.executable, str(program), how],
-            env=_environment(folder / "home"), capture_output=True, timeout=120,
-        )  # fmt: skip
+            env=_environment(folder / "home"),
+            capture_output=True,
+            timeout=120,
+        )
     return Home(folder / "home")
 
 
@@ -231,7 +233,9 @@ def test_wrong_arguments_come_back_as_results_that_teach(recorded: Home) -> None
     unknown, kind, tool, nothing, write, component, alive = over_stdio(recorded, talk)
 
     assert unknown.is_error and "nearest: id" in _text(unknown)
-    assert kind.is_error and "depth: \"two\" does not fit (expected a whole number from 0)" in _text(kind)  # fmt: skip
+    assert kind.is_error and 'depth: "two" does not fit (expected a whole number from 0)' in _text(
+        kind
+    )
     assert tool.is_error and "Nearest: overview." in _text(tool)
     assert nothing.is_error and "no such run" in _text(nothing)
     assert write.is_error and "read" in _text(write)
@@ -297,18 +301,37 @@ def test_calls_at_once_are_all_answered(recorded: Home) -> None:
 def test_stdout_carries_the_protocol_and_nothing_else(recorded: Home) -> None:
     """Line by line JSON-RPC, also after nonsense on our input, until it closes."""
     messages = [
-        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
-            "protocolVersion": "2025-06-18", "capabilities": {},
-            "clientInfo": {"name": "test", "version": "1"}}},
+        {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "initialize",
+            "params": {
+                "protocolVersion": "2025-06-18",
+                "capabilities": {},
+                "clientInfo": {"name": "test", "version": "1"},
+            },
+        },
         {"jsonrpc": "2.0", "method": "notifications/initialized"},
-        {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {
-            "name": "doctor", "arguments": {}}},
-        {"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": {"name": "list", "arguments": {"x": 1}}},
-    ]  # fmt: skip
+        {
+            "jsonrpc": "2.0",
+            "id": 2,
+            "method": "tools/call",
+            "params": {"name": "doctor", "arguments": {}},
+        },
+        {
+            "jsonrpc": "2.0",
+            "id": 3,
+            "method": "tools/call",
+            "params": {"name": "list", "arguments": {"x": 1}},
+        },
+    ]
     with subprocess.Popen(
         [sys.executable, "-m", "vestige", "mcp", "--home", str(recorded.root)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-    ) as server:  # fmt: skip
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as server:
         assert server.stdin is not None and server.stdout is not None
         lines = []
         for message in messages:
@@ -335,9 +358,20 @@ def test_stdout_carries_the_protocol_and_nothing_else(recorded: Home) -> None:
 def http_server(recorded: Home) -> Iterator[str]:
     """A server on a free port of this machine, and its address."""
     with subprocess.Popen(
-        [sys.executable, "-m", "vestige", "mcp", "--http", "127.0.0.1:0", "--home", str(recorded.root)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    ) as server:  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "vestige",
+            "mcp",
+            "--http",
+            "127.0.0.1:0",
+            "--home",
+            str(recorded.root),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as server:
         assert server.stderr is not None and server.stdout is not None
         found = re.search(r"http://127\.0\.0\.1:\d+/mcp", server.stderr.readline())
         assert found
@@ -530,7 +564,7 @@ def test_help_and_the_hint_do_not_load_mcp(home: Home) -> None:
         "import sys\nfrom vestige.cli.main import cli\n"
         "cli(['mcp', '--install-hint'], standalone_mode=False)\n"
         "sys.exit(any(name.partition('.')[0] in ('mcp', 'mcp_types', 'pydantic') for name in sys.modules))"
-    )  # fmt: skip
+    )
 
     done = subprocess.run([sys.executable, "-c", program], stdout=subprocess.DEVNULL)
 

@@ -125,8 +125,10 @@ def test_damaged_notes_of_a_bundle_do_not_cost_the_run(recorded: Home, tmp_path:
         members = {name: good.read(name) for name in good.namelist()}
         manifest = json.loads(members["manifest.json"])
         manifest["components"]["notes"] |= {
-            "sha256": hashlib.sha256(lines).hexdigest(), "size_bytes": len(lines), "entry_count": 3,
-        }  # fmt: skip
+            "sha256": hashlib.sha256(lines).hexdigest(),
+            "size_bytes": len(lines),
+            "entry_count": 3,
+        }
         members |= {NOTES: lines, "manifest.json": json.dumps(manifest).encode()}
         for name, data in members.items():
             copy.writestr(name, data)
@@ -185,8 +187,14 @@ def test_a_program_makes_and_revokes_keys(home: Home) -> None:
     assert made.keys() == {"id", "key", "tenant", "scopes"}
     assert (made["tenant"], made["scopes"]) == ("acme", ["debug-bundle:read"])
     assert listed.keys() == {
-        "id", "name", "tenant", "scopes", "created_at", "expires_at", "revoked_at",
-    }  # fmt: skip
+        "id",
+        "name",
+        "tenant",
+        "scopes",
+        "created_at",
+        "expires_at",
+        "revoked_at",
+    }
     assert revoked["revoked_at"] is not None
     assert Keys(home).find(made["key"], SYSTEM.now_ns()) is None
 
@@ -220,8 +228,11 @@ def test_a_file_of_keys_that_others_can_read_stops_the_command(home: Home) -> No
     home.keys.chmod(0o644)
     done = subprocess.run(
         [sys.executable, "-m", "vestige", "keys", "list", "--home", str(home.root)],
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
 
     assert done.returncode == 3
     assert done.stderr.startswith("vestige: ") and done.stderr.count("\n") == 1

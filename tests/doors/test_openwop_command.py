@@ -29,14 +29,46 @@ def test_a_run_goes_out_and_comes_in_by_the_command_line(home: Home, tmp_path: P
     run_id = record_everything(home)
     target, other = tmp_path / "a.json", Home(tmp_path / "other")
     masked = vestige(home, "export", run_id, "--format", "openwop", "-o", str(target))
-    hashed = vestige(home, "export", run_id, "--format", "openwop", "-o", str(tmp_path / "h.json"), "--redaction", "hash")  # fmt: skip
-    plain = vestige(home, "export", run_id, "--format", "openwop", "-o", str(tmp_path / "p.json"), "--redaction", "passthrough")  # fmt: skip
-    wink = vestige(home, "export", run_id, "--format", "wink", "-o", str(tmp_path / "w"), "--redaction", "mask")  # fmt: skip
+    hashed = vestige(
+        home,
+        "export",
+        run_id,
+        "--format",
+        "openwop",
+        "-o",
+        str(tmp_path / "h.json"),
+        "--redaction",
+        "hash",
+    )
+    plain = vestige(
+        home,
+        "export",
+        run_id,
+        "--format",
+        "openwop",
+        "-o",
+        str(tmp_path / "p.json"),
+        "--redaction",
+        "passthrough",
+    )
+    wink = vestige(
+        home, "export", run_id, "--format", "wink", "-o", str(tmp_path / "w"), "--redaction", "mask"
+    )
     taken = vestige(other, "import", str(target))
     shown = vestige(other, "show", run_id)
-    valid = subprocess.run([sys.executable, "-m", "vestige", "validate", str(target)], capture_output=True, text=True, check=False)  # fmt: skip
+    valid = subprocess.run(
+        [sys.executable, "-m", "vestige", "validate", str(target)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
-    assert (masked.returncode, hashed.returncode, taken.returncode, shown.returncode) == (0, 0, 0, 0)  # fmt: skip
+    assert (masked.returncode, hashed.returncode, taken.returncode, shown.returncode) == (
+        0,
+        0,
+        0,
+        0,
+    )
     assert "sha256:" in (tmp_path / "h.json").read_text()
     assert stat.S_IMODE(home.hash_key.stat().st_mode) == 0o600
     assert (plain.returncode, wink.returncode) == (2, 2)
@@ -84,8 +116,10 @@ def test_a_recorded_program_goes_out_without_its_command_and_without_false_alarm
         vestige(home, "export", run_id, "--format", "openwop", "-o", str(target))
         checked = subprocess.run(
             [sys.executable, "-m", "vestige", "validate", str(target)],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         told.append((target.read_text(), checked.returncode, checked.stdout))
 
     assert len(told) == 3

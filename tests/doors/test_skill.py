@@ -46,8 +46,16 @@ def test_the_playbook_is_printed_and_short() -> None:
     assert count_tokens(text) <= PLAYBOOK_MAX
     steps = [text.index(f"vestige {verb}") for verb in ("overview", "check", "why", "span", "body")]
     assert steps == sorted(steps)
-    for said in ("You do not fix", "data, never an instruction", "budgets", "cause span:",
-                 "category:", "evidence:", "ruled out:", "confidence:"):  # fmt: skip
+    for said in (
+        "You do not fix",
+        "data, never an instruction",
+        "budgets",
+        "cause span:",
+        "category:",
+        "evidence:",
+        "ruled out:",
+        "confidence:",
+    ):
         assert said in text, said
 
 
@@ -63,8 +71,15 @@ def test_the_rule_for_instrumenting_is_printed_and_short() -> None:
     text = vestige("skill", "--instrument").output
 
     assert count_tokens(text) <= PLAYBOOK_MAX
-    for said in ("Mask your own secrets", "handle you were given", "Do not set the component",
-                 "flat scalars", "No token deltas", "Logs are one-way", "Capture at the edge"):  # fmt: skip
+    for said in (
+        "Mask your own secrets",
+        "handle you were given",
+        "Do not set the component",
+        "flat scalars",
+        "No token deltas",
+        "Logs are one-way",
+        "Capture at the edge",
+    ):
         assert said in text, said
 
 

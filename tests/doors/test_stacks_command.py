@@ -33,9 +33,12 @@ Process = subprocess.Popen[str]
 
 def start(*command: str, **variables: str) -> Process:
     process = subprocess.Popen(
-        [sys.executable, *command], stdout=subprocess.PIPE, text=True,
-        env={**os.environ, **variables}, start_new_session=True,
-    )  # fmt: skip
+        [sys.executable, *command],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **variables},
+        start_new_session=True,
+    )
     assert process.stdout is not None and process.stdout.readline() == "begun\n"
     return process
 
@@ -105,7 +108,15 @@ def test_where_nothing_runs_that_is_said(home: Home, arguments: list[str]) -> No
 
 
 def test_below_vestige_run_the_program_answers_and_not_the_supervisor(home: Home) -> None:
-    process = start("-m", "vestige", "run", "--", sys.executable, "-c", "print('begun', flush=True); import time; time.sleep(600)")  # fmt: skip
+    process = start(
+        "-m",
+        "vestige",
+        "run",
+        "--",
+        sys.executable,
+        "-c",
+        "print('begun', flush=True); import time; time.sleep(600)",
+    )
     try:
         told = json.loads(vestige("stacks", "--json").stdout)
     finally:

@@ -78,8 +78,11 @@ def ask(home: Home, *arguments: str) -> tuple[Any, str]:
     """A question in a process of its own: the JSON, and what is said beside it."""
     done = subprocess.run(
         [sys.executable, "-m", "vestige", *arguments, "--home", str(home.root), "--json"],
-        capture_output=True, text=True, timeout=120, env={**os.environ, **_temporary(home)},
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, **_temporary(home)},
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout), done.stderr
 
@@ -186,8 +189,10 @@ def serving(command: str, home: Home) -> tuple[subprocess.Popen[str], list[str],
     more = ["--no-browser"] if command == "ui" else ["--no-log"]
     process = subprocess.Popen(
         [sys.executable, "-m", "vestige", command, *more, "--port", "0", "--home", str(home.root)],
-        stderr=subprocess.PIPE, text=True, env={**os.environ, **_temporary(home)},
-    )  # fmt: skip
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **_temporary(home)},
+    )
     assert process.stderr is not None
     said = []
     for line in process.stderr:

@@ -81,9 +81,10 @@ def test_ui_serves_what_is_at_a_path_to_whoever_has_the_address(tmp_path: Path) 
     temporary.mkdir()
     process = subprocess.Popen(
         [sys.executable, "-m", "vestige", "ui", "--no-browser", str(path)],
-        stderr=subprocess.PIPE, text=True,
+        stderr=subprocess.PIPE,
+        text=True,
         env={**os.environ, "TMPDIR": str(temporary), "VESTIGE_HOME": str(tmp_path / "home")},
-    )  # fmt: skip
+    )
     assert process.stderr is not None
     try:
         url, _, place = process.stderr.readline().split()[1].rstrip(";").partition("#")
@@ -123,8 +124,9 @@ def test_a_browser_that_stays_in_the_foreground_is_served(tmp_path: Path) -> Non
     browser.chmod(0o700)
     process = subprocess.Popen(
         [sys.executable, "-m", "vestige", "ui", "--home", str(tmp_path / "home")],
-        stderr=subprocess.PIPE, env={**os.environ, "BROWSER": str(browser)},
-    )  # fmt: skip
+        stderr=subprocess.PIPE,
+        env={**os.environ, "BROWSER": str(browser)},
+    )
     try:
         deadline = monotonic() + 60
         while not (seen.exists() and seen.read_text()) and monotonic() < deadline:

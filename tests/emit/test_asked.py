@@ -138,7 +138,9 @@ class Hostile:
     __hash__ = None  # type: ignore[assignment]
 
 
-@pytest.mark.parametrize("odd", [Hostile(), {"x": Hostile()}, "{broken", {1: object()}, "[" * 50_000])  # fmt: skip
+@pytest.mark.parametrize(
+    "odd", [Hostile(), {"x": Hostile()}, "{broken", {1: object()}, "[" * 50_000]
+)
 def test_odd_values_are_never_raised_about(run: Span, odd: Any) -> None:
     """They match nothing; the id still tells."""
     asking(run, "call_1", "search", odd)

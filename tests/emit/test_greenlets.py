@@ -53,4 +53,6 @@ def test_each_has_its_own_run_and_nobody_notices(
     for name, run in runs.items():
         assert [span.name for span in run.spans] == [name, "step 0", "step 1", "step 2"]
         number = name.removeprefix("agent ")
-        assert [line.message for line in run.logs] == [f"{number} is at {step}" for step in range(3)]  # fmt: skip
+        assert [line.message for line in run.logs] == [
+            f"{number} is at {step}" for step in range(3)
+        ]

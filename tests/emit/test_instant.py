@@ -85,8 +85,12 @@ def test_a_sink_gets_the_records_of_its_run_whoever_emits_them(sink: Listening) 
     record_point(run, "t", "tool", {})
 
     assert [type(record) for record in sink.heard] == [
-        SpanOpen, Log, SpanClose, SpanOpen, SpanClose,
-    ]  # fmt: skip
+        SpanOpen,
+        Log,
+        SpanClose,
+        SpanOpen,
+        SpanClose,
+    ]
     assert {record.run_id for record in sink.heard} == {run.run_id}
     assert "correct-horse" not in str(sink.heard) and "correct-horse" in str(sink.given)
 

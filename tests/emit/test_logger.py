@@ -20,8 +20,12 @@ def test_every_level_is_a_line_with_its_attributes() -> None:
     log.error("e")
 
     assert [(line.level, line.message) for line in recorder.logs] == [
-        ("debug", "a"), ("info", "b"), ("warn", "c"), ("warn", "d"), ("error", "e"),
-    ]  # fmt: skip
+        ("debug", "a"),
+        ("info", "b"),
+        ("warn", "c"),
+        ("warn", "d"),
+        ("error", "e"),
+    ]
     assert recorder.logs[1].attributes == {"invoice_id": "i-17", "amount": 120}
     assert {line.component for line in recorder.logs} == {"billing"}
 
@@ -94,8 +98,12 @@ def test_an_attribute_may_have_any_name() -> None:
     (line,) = recorder.logs
     assert (line.message, line.level, line.component) == ("m", "info", "c")
     assert line.attributes == {
-        "message": "x", "level": "y", "component": "z", "self": "s", "span_id": "q",
-    }  # fmt: skip
+        "message": "x",
+        "level": "y",
+        "component": "z",
+        "self": "s",
+        "span_id": "q",
+    }
 
 
 class Markup(str):

@@ -40,8 +40,16 @@ def test_a_line_lands_in_the_current_span(recorder: FakeRecorder, log: logging.L
 
 @pytest.mark.parametrize(
     ("number", "level"),
-    [(5, "debug"), (10, "debug"), (20, "info"), (25, "info"), (30, "warn"), (40, "error"), (50, "error")],
-)  # fmt: skip
+    [
+        (5, "debug"),
+        (10, "debug"),
+        (20, "info"),
+        (25, "info"),
+        (30, "warn"),
+        (40, "error"),
+        (50, "error"),
+    ],
+)
 def test_levels_are_translated(
     recorder: FakeRecorder, log: logging.Logger, number: int, level: str
 ) -> None:

@@ -10,11 +10,38 @@ from conftest import ReadRuns, RunProgram, load
 from vestige.home import Home
 
 TARGETS = (
-    "os.write", "os.open", "os.close", "os.fstat", "os.stat", "os.mkdir", "os.rename", "os.replace", "os.unlink", "os.listdir",
-    "os.fsync", "os.getpid", "os.getppid", "os.getcwd", "os.urandom", "os.putenv", "os.path.exists", "builtins.open", "io.open",
-    "pathlib.Path.mkdir", "pathlib.Path.open", "pathlib.Path.read_text", "pathlib.Path.stat", "hashlib.sha256", "time.time_ns",
-    "time.monotonic_ns", "threading.Thread.start", "fcntl.flock", "fcntl.fcntl", "json.dumps", "signal.signal",
-)  # fmt: skip
+    "os.write",
+    "os.open",
+    "os.close",
+    "os.fstat",
+    "os.stat",
+    "os.mkdir",
+    "os.rename",
+    "os.replace",
+    "os.unlink",
+    "os.listdir",
+    "os.fsync",
+    "os.getpid",
+    "os.getppid",
+    "os.getcwd",
+    "os.urandom",
+    "os.putenv",
+    "os.path.exists",
+    "builtins.open",
+    "io.open",
+    "pathlib.Path.mkdir",
+    "pathlib.Path.open",
+    "pathlib.Path.read_text",
+    "pathlib.Path.stat",
+    "hashlib.sha256",
+    "time.time_ns",
+    "time.monotonic_ns",
+    "threading.Thread.start",
+    "fcntl.flock",
+    "fcntl.fcntl",
+    "json.dumps",
+    "signal.signal",
+)
 
 
 @pytest.mark.parametrize("how", ["raises", "mock"])
@@ -73,7 +100,12 @@ def test_a_recorder_that_cannot_begin_is_tried_again(
     """)
 
     assert done.returncode == 0, done.stderr
-    assert done.stderr.count("vestige: cannot begin (RuntimeError: replaced). Not recording until that has passed.") == 1  # fmt: skip
+    assert (
+        done.stderr.count(
+            "vestige: cannot begin (RuntimeError: replaced). Not recording until that has passed."
+        )
+        == 1
+    )
     assert [run.info.name for run in read_runs() if not run.info.implicit] == ["seen"]
 
 

@@ -122,8 +122,11 @@ def test_a_span_works_in_an_async_with() -> None:
     asyncio.run(agent())
 
     assert [type(record).__name__ for record in recorder.records[2:]] == [
-        "SpanOpen", "SpanOpen", "SpanClose", "SpanClose",
-    ]  # fmt: skip
+        "SpanOpen",
+        "SpanOpen",
+        "SpanClose",
+        "SpanClose",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -159,7 +159,9 @@ def test_without_source_the_places_are_still_told(monkeypatch: pytest.MonkeyPatc
     assert f'{HERE}", line' in found.text and "look()" not in found.text
 
 
-def test_many_stacks_are_bounded(monkeypatch: pytest.MonkeyPatch, stuck: Callable[..., None]) -> None:  # fmt: skip
+def test_many_stacks_are_bounded(
+    monkeypatch: pytest.MonkeyPatch, stuck: Callable[..., None]
+) -> None:
     monkeypatch.setattr(stack_snapshot, "STANDING_STACKS_MAX", 2)
     stuck("one", threading.Event.wait)
     stuck("two", wait_deep)

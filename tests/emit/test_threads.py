@@ -102,8 +102,12 @@ def test_executors_and_tasks_of_asyncio_carry_the_span() -> None:
         run_id = asyncio.run(agent(recorder))
 
     assert seen == {
-        "executor": run_id, "to_thread": run_id, "task": run_id, "soon": run_id, "after": "",
-    }  # fmt: skip
+        "executor": run_id,
+        "to_thread": run_id,
+        "task": run_id,
+        "soon": run_id,
+        "after": "",
+    }
 
 
 def test_the_last_recorder_out_restores_what_was_there() -> None:

@@ -66,7 +66,11 @@ def test_a_tool_call_keeps_its_name_arguments_and_result(recorder: FakeRecorder)
     (span,) = tools(recorder)
     close = recorder.close_of(span.span_id)
     assert result == ["x", "x"]
-    assert (span.name, span.parent_id, span.attributes) == ("search", run.id, {"tool_name": "search"})  # fmt: skip
+    assert (span.name, span.parent_id, span.attributes) == (
+        "search",
+        run.id,
+        {"tool_name": "search"},
+    )
     assert json.loads(str(span.body)) == {"q": "x", "limit": 2}
     assert close is not None
     assert (close.status, json.loads(str(close.body))) == ("ok", ["x", "x"])
@@ -139,7 +143,9 @@ def test_coroutines_and_generators_are_tools_too(recorder: FakeRecorder) -> None
         asyncio.run(all_of_it())
         assert list(steps(2)) == [0, 1]
 
-    results = {span.name: getattr(recorder.close_of(span.span_id), "body", 0) for span in tools(recorder)}  # fmt: skip
+    results = {
+        span.name: getattr(recorder.close_of(span.span_id), "body", 0) for span in tools(recorder)
+    }
     assert results == {"fetch": "page of u", "stream": "2", "steps": "all"}
     assert inspect.iscoroutinefunction(fetch)
     assert inspect.isgeneratorfunction(steps)
@@ -185,8 +191,14 @@ def test_a_loop_written_by_hand_needs_no_change(recorder: FakeRecorder) -> None:
         for _, arguments in calls:
             {"search": search}["search"](**json.loads(arguments))
 
-    assert [span.attributes["tool_call_id"] for span in tools(recorder)] == ["call_1", "call_2", "call_3"]  # fmt: skip
-    assert {span.attributes["tool_call.matched"] for span in tools(recorder)} == {"name and arguments"}  # fmt: skip
+    assert [span.attributes["tool_call_id"] for span in tools(recorder)] == [
+        "call_1",
+        "call_2",
+        "call_3",
+    ]
+    assert {span.attributes["tool_call.matched"] for span in tools(recorder)} == {
+        "name and arguments"
+    }
 
 
 def test_a_tool_that_takes_all_arguments_as_one_is_matched(recorder: FakeRecorder) -> None:
@@ -234,7 +246,12 @@ def test_what_a_tool_calls_is_not_the_call_itself(recorder: FakeRecorder) -> Non
             pool.submit(search, "in a pool").result()
 
     ids = [(span.name, span.attributes.get("tool_call_id")) for span in tools(recorder)]
-    assert ids == [("outer", "call_1"), ("search", None), ("search", "call_1"), ("search", "call_1")]  # fmt: skip
+    assert ids == [
+        ("outer", "call_1"),
+        ("search", None),
+        ("search", "call_1"),
+        ("search", "call_1"),
+    ]
     assert context.CALL.get() is None
 
 

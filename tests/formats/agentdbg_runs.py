@@ -25,11 +25,15 @@ def call(kind: str = "TOOL_CALL", **more: Any) -> dict[str, Any]:
         "duration_ms": None,
         "name": "search",
         "payload": {
-            "tool_name": "search", "args": {"q": 1}, "result": None, "status": "ok", "error": None,
+            "tool_name": "search",
+            "args": {"q": 1},
+            "result": None,
+            "status": "ok",
+            "error": None,
         },
         "meta": {},
         **more,
-    }  # fmt: skip
+    }
 
 
 def run_end() -> dict[str, Any]:
@@ -49,8 +53,12 @@ def make_run(
     """A run directory. `now`: it began this second."""
     at = timestamp(SYSTEM.now_ns()) if now else "2026-03-01T00:00:00.000Z"
     payload = {
-        "run_name": "demo", "python_version": "3.11.7", "platform": "linux", "cwd": "/", "argv": [],
-    }  # fmt: skip
+        "run_name": "demo",
+        "python_version": "3.11.7",
+        "platform": "linux",
+        "cwd": "/",
+        "argv": [],
+    }
     lines = [call("RUN_START", name="demo", ts=at, payload=payload, meta=meta or {})]
     lines += events or []
     lines += [run_end()] if end else []

@@ -33,11 +33,16 @@ _outcome = {"status": st.sampled_from(["ok", "error", None]), "error": _error}
 _llm = st.fixed_dictionaries(
     {},
     optional={
-        "model": _text | st.none(), "prompt": _odd, "response": _odd, "usage": _usage | _odd,
-        "provider": _text | st.none(), "temperature": st.floats(0, 2) | _number | _odd,
-        "stop_reason": _text | st.none(), **_outcome,
+        "model": _text | st.none(),
+        "prompt": _odd,
+        "response": _odd,
+        "usage": _usage | _odd,
+        "provider": _text | st.none(),
+        "temperature": st.floats(0, 2) | _number | _odd,
+        "stop_reason": _text | st.none(),
+        **_outcome,
     },
-)  # fmt: skip
+)
 _tool = st.fixed_dictionaries(
     {}, optional={"tool_name": _text | st.none(), "args": _odd, "result": _odd, **_outcome}
 )

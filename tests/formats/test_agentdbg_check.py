@@ -45,7 +45,8 @@ EVENT_FAULTS: dict[str, tuple[str, Callable[[dict[str, Any]], object]]] = {
     "another run's event": ("run-id-differs", lambda e: e.update(run_id=RUN.replace("1", "2"))),
     "parent is no id": ("type", lambda e: e.update(parent_id=7)),
     "parent is not there": (
-        "parent-missing", lambda e: e.update(parent_id="99999999-9999-4999-8999-999999999999"),
+        "parent-missing",
+        lambda e: e.update(parent_id="99999999-9999-4999-8999-999999999999"),
     ),
     "a type that v0.1 has not": ("event-type-unknown", lambda e: e.update(event_type="THOUGHT")),
     "ts without milliseconds": ("type", lambda e: e.update(ts="2026-03-01T00:00:01Z")),
@@ -62,9 +63,10 @@ EVENT_FAULTS: dict[str, tuple[str, Callable[[dict[str, Any]], object]]] = {
     "status of its own": ("payload-type", lambda e: e["payload"].update(status="fine")),
     "failed without an error": ("error-missing", lambda e: e["payload"].update(status="error")),
     "error without a type": (
-        "payload-type", lambda e: e["payload"].update(status="error", error={"message": "m"}),
+        "payload-type",
+        lambda e: e["payload"].update(status="error", error={"message": "m"}),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("fault", EVENT_FAULTS)
@@ -88,12 +90,14 @@ RUN_FAULTS: dict[str, tuple[str, dict[str, Any]]] = {
     "finished, no last event": ("lifecycle", {"last_event_ts": None}),
     "negative duration": ("type", {"duration_ms": -1}),
     "another name": ("run-id-differs", {"run_id": RUN.replace("1", "2")}),
-    "counts": ("counts-differ", {"counts": dict.fromkeys(
-        ("llm_calls", "tool_calls", "errors", "loop_warnings"), 5)}),
+    "counts": (
+        "counts-differ",
+        {"counts": dict.fromkeys(("llm_calls", "tool_calls", "errors", "loop_warnings"), 5)},
+    ),
     "a count too few": ("type", {"counts": {"llm_calls": 0, "tool_calls": 1, "errors": 0}}),
     "a field too many": ("field-unknown", {"pid": 7}),
     "status differs from RUN_END": ("status-differs", {"status": "error"}),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("fault", RUN_FAULTS)

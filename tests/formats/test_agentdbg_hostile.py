@@ -22,10 +22,29 @@ from vestige.store.sqlite.sqlite_store import SqliteStore
 from vestige.transfer import import_path
 
 PAYLOAD_FIELDS = [
-    "model", "prompt", "response", "usage", "provider", "temperature", "stop_reason", "status",
-    "error", "tool_name", "args", "result", "state", "diff", "error_type", "message", "stack",
-    "details", "pattern", "repetitions", "window_size", "evidence_event_ids",
-]  # fmt: skip
+    "model",
+    "prompt",
+    "response",
+    "usage",
+    "provider",
+    "temperature",
+    "stop_reason",
+    "status",
+    "error",
+    "tool_name",
+    "args",
+    "result",
+    "state",
+    "diff",
+    "error_type",
+    "message",
+    "stack",
+    "details",
+    "pattern",
+    "repetitions",
+    "window_size",
+    "evidence_event_ids",
+]
 
 
 def read(path: Path) -> tuple[list[KnownRecord], list[str]]:

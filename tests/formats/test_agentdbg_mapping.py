@@ -93,8 +93,10 @@ def test_each_span_type_that_the_format_knows_is_one_event_when_it_ends() -> Non
     start, llm, tool, state, end = lines(script.events())
 
     assert [start["event_type"], llm["event_type"], tool["event_type"]] == [
-        "RUN_START", "LLM_CALL", "TOOL_CALL",
-    ]  # fmt: skip
+        "RUN_START",
+        "LLM_CALL",
+        "TOOL_CALL",
+    ]
     assert llm["payload"] == {
         "model": "gpt-4o",
         "prompt": [{"role": "user", "content": "hi"}],
@@ -147,8 +149,11 @@ def test_an_exception_that_leaves_several_spans_is_one_error_event() -> None:
     start, error, end = lines(script.events(mapper))
 
     assert error["payload"] == {
-        "error_type": "Broken", "message": "no", "stack": "Traceback", "details": None,
-    }  # fmt: skip
+        "error_type": "Broken",
+        "message": "no",
+        "stack": "Traceback",
+        "details": None,
+    }
     assert error["meta"]["vestige"]["span_id"] == "inner"
     assert error["parent_id"] == start["event_id"]
     assert end["payload"]["status"] == "error" and end["payload"]["summary"]["errors"] == 1
@@ -202,9 +207,11 @@ def test_lines_about_errors_and_loops_are_events_and_other_lines_are_not() -> No
 
     assert error["payload"]["message"] == "declined" and error["name"] == "CardError"
     assert warning["payload"] == {
-        "pattern": "a -> b", "repetitions": 3, "window_size": 6,
+        "pattern": "a -> b",
+        "repetitions": 3,
+        "window_size": 6,
         "evidence_event_ids": [tool["event_id"]],
-    }  # fmt: skip
+    }
     assert (mapper.counts.errors, mapper.counts.loop_warnings) == (1, 1)
     assert mapper.run_file().status == "running"
 

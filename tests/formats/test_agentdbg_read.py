@@ -253,8 +253,10 @@ def test_a_long_import_counts_up_on_a_terminal(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "vestige", "import", str(tmp_path / "runs")]
     done = subprocess.run(
         [*command, "--home", str(tmp_path / "home")],
-        stdout=subprocess.PIPE, stderr=terminal, check=False,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=terminal,
+        check=False,
+    )
     shown = os.read(ours, 10_000)
     os.close(ours)
     os.close(terminal)

@@ -135,11 +135,18 @@ def test_every_verb_takes_a_run_directory(tmp_path: Path) -> None:
     """By path in place of an id, or as `--home`; next commands lead back to it."""
     run = str(KILLED)
     commands = [
-        ["show", run], ["overview", run], ["show", run, "--json"], ["grep", "t2", "--home", run],
-        ["sql", "SELECT count(*) FROM spans", "--home", run], ["stats", "--home", run],
-        ["span", "r1.s4", "--home", run], ["list", "--home", run], ["schema", "--home", run],
-        ["why", "r1.s4", "--home", run], ["body", "r1.s3", "--home", run],
-    ]  # fmt: skip
+        ["show", run],
+        ["overview", run],
+        ["show", run, "--json"],
+        ["grep", "t2", "--home", run],
+        ["sql", "SELECT count(*) FROM spans", "--home", run],
+        ["stats", "--home", run],
+        ["span", "r1.s4", "--home", run],
+        ["list", "--home", run],
+        ["schema", "--home", run],
+        ["why", "r1.s4", "--home", run],
+        ["body", "r1.s3", "--home", run],
+    ]
     for command in commands:
         result = CliRunner().invoke(cli, command)
 

@@ -76,22 +76,53 @@ def facts(run: Run, store: SqliteStore) -> list[Any]:
         return None if ref is None else (ref.size_bytes, ref.id and store.read_body(ref.id))
 
     spans = [
-        (s.id, s.parent_id, s.started_ns, s.type, s.name, s.component, s.status, s.duration_ns,
-         s.attributes, s.redacted, body(s.input), body(s.output))
+        (
+            s.id,
+            s.parent_id,
+            s.started_ns,
+            s.type,
+            s.name,
+            s.component,
+            s.status,
+            s.duration_ns,
+            s.attributes,
+            s.redacted,
+            body(s.input),
+            body(s.output),
+        )
         for s in run.spans
-    ]  # fmt: skip
+    ]
     logs = [
-        (log.span_id, log.time_ns, log.level, log.component, log.message, log.attributes,
-         log.redacted, body(log.body))
+        (
+            log.span_id,
+            log.time_ns,
+            log.level,
+            log.component,
+            log.message,
+            log.attributes,
+            log.redacted,
+            body(log.body),
+        )
         for log in run.logs
-    ]  # fmt: skip
+    ]
     links = [(link.span_id, link.target_run, link.target_span, link.reason) for link in run.links]
     info = run.info
     return [
-        spans, logs, links, info.id, info.name, info.outcome, info.started_ns, info.ended_ns,
-        info.duration_ns, info.conversation_id, info.component, info.input_tokens,
-        info.output_tokens, info.error_count,
-    ]  # fmt: skip
+        spans,
+        logs,
+        links,
+        info.id,
+        info.name,
+        info.outcome,
+        info.started_ns,
+        info.ended_ns,
+        info.duration_ns,
+        info.conversation_id,
+        info.component,
+        info.input_tokens,
+        info.output_tokens,
+        info.error_count,
+    ]
 
 
 def test_a_run_of_ours_comes_back_without_loss(recorded: tuple[Path, str], tmp_path: Path) -> None:
@@ -240,9 +271,19 @@ def runs(draw: st.DrawFn) -> list[KnownRecord]:
             kind = draw(st.sampled_from(["llm", "tool", "state", "step", "http", "run", "x"]))
             span_id = f"{number + 1:016x}"
             records.append(
-                SpanOpen(*head, span_id, draw(texts), kind, draw(texts), stack[-1][0], None,
-                         draw(attributes), None, draw(bodies))
-            )  # fmt: skip
+                SpanOpen(
+                    *head,
+                    span_id,
+                    draw(texts),
+                    kind,
+                    draw(texts),
+                    stack[-1][0],
+                    None,
+                    draw(attributes),
+                    None,
+                    draw(bodies),
+                )
+            )
             stack.append((span_id, head[3]))
         elif what == "close" and len(stack) > 1:
             close()
@@ -250,9 +291,16 @@ def runs(draw: st.DrawFn) -> list[KnownRecord]:
             more = draw(st.sampled_from([{}, {"error.type": "a.B"}, {"loop.pattern": "x"}]))
             told = {**draw(attributes), **more}
             records.append(
-                Log(*begin(), "app", draw(st.sampled_from(["info", "error"])), draw(texts),
-                    stack[-1][0], told, draw(bodies))
-            )  # fmt: skip
+                Log(
+                    *begin(),
+                    "app",
+                    draw(st.sampled_from(["info", "error"])),
+                    draw(texts),
+                    stack[-1][0],
+                    told,
+                    draw(bodies),
+                )
+            )
     while stack and draw(st.booleans()):
         close()
     return records

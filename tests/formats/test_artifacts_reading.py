@@ -37,8 +37,16 @@ def imported(path: Path, home: Home) -> Run:
 def test_a_suite_is_a_run_and_a_case_a_test_span(home: Home) -> None:
     run = imported(DATA / "dual_failures", home)
 
-    tests = {span.name: (span.status, span.attributes["outcome"]) for span in run.spans if span.type == "test"}  # fmt: skip
-    assert tests == {"case_ok": ("ok", "pass"), "case_bad": ("error", "fail"), "case_skipped": ("ok", "skip")}  # fmt: skip
+    tests = {
+        span.name: (span.status, span.attributes["outcome"])
+        for span in run.spans
+        if span.type == "test"
+    }
+    assert tests == {
+        "case_ok": ("ok", "pass"),
+        "case_bad": ("error", "fail"),
+        "case_skipped": ("ok", "skip"),
+    }
     assert (run.info.name, run.info.outcome) == ("demo_failures", "error")
     bad = next(span for span in run.spans if span.name == "case_bad")
     assert bad.attributes["error.message"] == "mismatch"
@@ -136,7 +144,10 @@ def test_cases_may_run_side_by_side(tmp_path: Path, home: Home) -> None:
 
     run = imported(bundle.root, home)
 
-    assert {span.name: span.status for span in run.spans if span.type == "test"} == {"case_one": "interrupted", "case_two": "interrupted"}  # fmt: skip
+    assert {span.name: span.status for span in run.spans if span.type == "test"} == {
+        "case_one": "interrupted",
+        "case_two": "interrupted",
+    }
 
 
 def test_a_tree_and_an_archive_are_sources(tmp_path: Path, home: Home) -> None:
@@ -184,7 +195,9 @@ def test_a_run_without_tests_is_no_suite(home: Home, tmp_path: Path) -> None:
     with api.Recorder(home.root) as recorder, recorder.run("agent") as run:
         run.span("search", type="tool").end()
 
-    result = vestige("export", run.run_id, "--format", "artifacts", "-o", tmp_path / "x", "--home", home.root)  # fmt: skip
+    result = vestige(
+        "export", run.run_id, "--format", "artifacts", "-o", tmp_path / "x", "--home", home.root
+    )
 
     assert result.exit_code == 2
     assert "no spans of type `test`" in result.stderr
@@ -198,7 +211,9 @@ def test_a_target_in_the_way_is_left_alone(tmp_path: Path) -> None:
     result = vestige("export", DATA / "seed_pass", "--format", "artifacts", "-o", tmp_path)
 
     assert result.exit_code == 2
-    assert [place.name for place in (tmp_path / "demo_pass" / "20260210_170000").iterdir()] == ["mine.txt"]  # fmt: skip
+    assert [place.name for place in (tmp_path / "demo_pass" / "20260210_170000").iterdir()] == [
+        "mine.txt"
+    ]
 
 
 def test_any_text_makes_a_valid_bundle(tmp_path: Path) -> None:
@@ -209,10 +224,19 @@ def test_any_text_makes_a_valid_bundle(tmp_path: Path) -> None:
         trace.write(kind, ts="2026-02-10T17:00:00Z", case=odd, message=odd)
     trace.close()
     facts = SuiteFacts(
-        suite=odd, timestamp="20260210_170000", started_ns=0, ended_ns=1, generated_ns=1,
-        command=odd, environment={odd: odd}, replay_environment={"A": odd}, fixture_ids=[odd],
-        notes=[odd], git=Git(odd, odd, True), runner={odd: odd},
-    )  # fmt: skip
+        suite=odd,
+        timestamp="20260210_170000",
+        started_ns=0,
+        ended_ns=1,
+        generated_ns=1,
+        command=odd,
+        environment={odd: odd},
+        replay_environment={"A": odd},
+        fixture_ids=[odd],
+        notes=[odd],
+        git=Git(odd, odd, True),
+        runner={odd: odd},
+    )
 
     finish_bundle(tmp_path, facts)
 
@@ -232,7 +256,12 @@ def test_shards_merge_into_one_valid_bundle(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     for profile in ("seed", "latest", "strict"):
         assert vestige("validate", target, "--profile", profile).exit_code == 0
-    assert json.loads((target / "bundle.json").read_bytes())["counts"] == {"total": 6, "pass": 2, "fail": 2, "skip": 2}  # fmt: skip
+    assert json.loads((target / "bundle.json").read_bytes())["counts"] == {
+        "total": 6,
+        "pass": 2,
+        "fail": 2,
+        "skip": 2,
+    }
     assert len(list(target.rglob("response.json"))) == 2
 
 
@@ -240,7 +269,9 @@ def test_merge_wants_valid_bundles_of_one_suite(tmp_path: Path) -> None:
     broken = BrokenBundle(tmp_path, "seed_pass")
     broken.path("repro.txt").write_text("changed")
 
-    different = vestige("artifacts", "merge", DATA / "seed_pass", DATA / "seed_failures", "-o", tmp_path / "c")  # fmt: skip
+    different = vestige(
+        "artifacts", "merge", DATA / "seed_pass", DATA / "seed_failures", "-o", tmp_path / "c"
+    )
     invalid = vestige("artifacts", "merge", DATA / "seed_pass", broken.root, "-o", tmp_path / "c")
 
     assert (different.exit_code, invalid.exit_code) == (2, 3)
@@ -251,7 +282,12 @@ def test_merge_wants_valid_bundles_of_one_suite(tmp_path: Path) -> None:
 def test_two_bundles_compare_case_by_case(tmp_path: Path) -> None:
     bundle = BrokenBundle(tmp_path, "dual_failures")
     trace = bundle.path("trace/events.jsonl")
-    text = trace.read_text().replace("assert_fail", "assert_X").replace("assert_pass", "assert_fail").replace("assert_X", "assert_pass")  # fmt: skip
+    text = (
+        trace.read_text()
+        .replace("assert_fail", "assert_X")
+        .replace("assert_pass", "assert_fail")
+        .replace("assert_X", "assert_pass")
+    )
     trace.write_text(text.replace('"elapsed_ms":0}\n', '"elapsed_ms":900}\n'))
 
     result = vestige("diff", DATA / "dual_failures", bundle.root)

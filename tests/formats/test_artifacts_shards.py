@@ -69,7 +69,12 @@ def test_the_command_of_a_merged_bundle_runs_what_failed_in_every_shard(tmp_path
     shards = []
     for number, status in enumerate((3, 0)):
         bundle = BrokenBundle(tmp_path / str(number), "seed_pass")
-        bundle.edit("repro.json", lambda repro, status=status: repro.update(command=f"echo ran {status} && exit {status}"))  # fmt: skip
+        bundle.edit(
+            "repro.json",
+            lambda repro, status=status: repro.update(
+                command=f"echo ran {status} && exit {status}"
+            ),
+        )
         shards.append(bundle.root)
 
     whole = merge_bundles(shards, tmp_path / "whole")
@@ -124,7 +129,14 @@ def test_a_case_that_was_run_again_is_one_case_wherever_it_goes(home: Home, tmp_
 
 def test_files_of_any_run_make_a_valid_bundle(home: Home, tmp_path: Path) -> None:
     """What is no JSON is kept as text; what is where a file of the format has to be is left out."""
-    files = {"a.json": "no json", "b.jsonl": "{}\nno json\n", "c.json": "{}", "d.json": "", "meta.json/x": "x", "diagnostics": "x"}  # fmt: skip
+    files = {
+        "a.json": "no json",
+        "b.jsonl": "{}\nno json\n",
+        "c.json": "{}",
+        "d.json": "",
+        "meta.json/x": "x",
+        "diagnostics": "x",
+    }
     recorder = Recorder(home=home.root)
     with recorder.run("shop", "c-1") as run:
         run.span("pays", type="test").end()
@@ -151,7 +163,11 @@ def test_what_a_bundle_says_of_its_suite_goes_through_a_store(home: Home, tmp_pa
     """Variables, fixtures, the clock, and events that belong to no case."""
     bundle = BrokenBundle(tmp_path, "dual_failures")
     bundle.lines(lambda events: events.insert(1, {**events[0], "kind": "note", "message": "slow"}))
-    bundle.lines(lambda events: events.insert(-1, {**events[-2], "kind": "log", "case": "", "message": "done"}))  # fmt: skip
+    bundle.lines(
+        lambda events: events.insert(
+            -1, {**events[-2], "kind": "log", "case": "", "message": "done"}
+        )
+    )
     home.make()
     with SqliteStore.open(home.store) as store:
         (imported,) = import_path(store, bundle.root)
@@ -161,7 +177,9 @@ def test_what_a_bundle_says_of_its_suite_goes_through_a_store(home: Home, tmp_pa
     assert read_environment(out) == read_environment(bundle.root) != {}
     env = "diagnostics/env_redacted.txt"
     assert (out / env).read_bytes() == bundle.path(env).read_bytes()
-    fixtures, repro = (json.loads((out / f"{name}.json").read_bytes()) for name in ("fixtures", "repro"))  # fmt: skip
+    fixtures, repro = (
+        json.loads((out / f"{name}.json").read_bytes()) for name in ("fixtures", "repro")
+    )
     assert fixtures["fixture_ids"] == bundle.read("fixtures.json")["fixture_ids"] != []
     assert repro["clock_mode"] == "deterministic"
     trace = [json.loads(line) for line in (out / "trace/events.jsonl").read_bytes().splitlines()]

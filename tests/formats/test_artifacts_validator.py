@@ -163,7 +163,11 @@ def test_a_damaged_archive_is_a_finding(tmp_path: Path) -> None:
     whole = _zip(tmp_path / "b.zip", DATA / "seed_pass").read_bytes()
     middle = bytearray(whole)
     middle[60:200] = b"\0" * 140
-    for name, data in {"torn.zip": whole[:500], "no.zip": b"no archive", "hurt.zip": bytes(middle)}.items():  # fmt: skip
+    for name, data in {
+        "torn.zip": whole[:500],
+        "no.zip": b"no archive",
+        "hurt.zip": bytes(middle),
+    }.items():
         (tmp_path / name).write_bytes(data)
 
         result = validate(tmp_path / name, "--format", "json")
@@ -199,7 +203,13 @@ def test_a_huge_file_is_hashed_and_not_parsed(tmp_path: Path) -> None:
 
     found = bundle.rules()
 
-    assert found == {"json-unchecked", "json-too-large", "file-unlisted", "bytes-differ", "sha256-differs"}  # fmt: skip
+    assert found == {
+        "json-unchecked",
+        "json-too-large",
+        "file-unlisted",
+        "bytes-differ",
+        "sha256-differs",
+    }
 
 
 @pytest.mark.slow
@@ -215,8 +225,11 @@ def test_a_gigabyte_is_hashed_in_little_memory(tmp_path: Path) -> None:
     )
 
     done = subprocess.run(
-        [sys.executable, "-c", program, str(bundle.root)], capture_output=True, text=True, timeout=120
-    )  # fmt: skip
+        [sys.executable, "-c", program, str(bundle.root)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
 
     assert done.returncode == 1
     assert "file-unlisted" in done.stdout
@@ -380,15 +393,24 @@ def test_json_has_all_there_is_to_know(tmp_path: Path) -> None:
 _FILES = ["bundle.json", *constants.PART_OF, "requests/stream.jsonl", "steps/step_001.json"]
 _values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["path", "files", "schema", "counts", "suite", "x"]), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(["path", "files", "schema", "counts", "suite", "x"]), inner, max_size=4
+        )
+    ),
     max_leaves=8,
-)  # fmt: skip
+)
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])  # fmt: skip
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(data=st.data())
-def test_no_bytes_make_a_traceback(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:  # fmt: skip
+def test_no_bytes_make_a_traceback(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """Bytes of a file replaced, cut, or swapped for another file's: findings, or none."""
     bundle = BrokenBundle(tmp_path_factory.mktemp("fuzz"), "dual_failures")
     for _ in range(data.draw(st.integers(1, 3))):
@@ -479,5 +501,7 @@ def test_an_archive_is_looked_through_once_for_all_its_bundles(tmp_path: Path) -
         found = zip_prefixes(archive)
 
     assert {prefix: [info.filename for info in files] for prefix, files in found.items()} == {
-        "a/": names[:3], "ab/": [names[3]], "c/d/": [names[4]],
-    }  # fmt: skip
+        "a/": names[:3],
+        "ab/": [names[3]],
+        "c/d/": [names[4]],
+    }

@@ -26,7 +26,14 @@ def make_junit(folder: Path) -> Path:
 
 def make_report_log(folder: Path) -> Path:
     path = folder / "log.jsonl"
-    report = {"$report_type": "TestReport", "nodeid": "a", "when": "teardown", "outcome": "passed", "start": 9e10, "stop": 9e10}  # fmt: skip
+    report = {
+        "$report_type": "TestReport",
+        "nodeid": "a",
+        "when": "teardown",
+        "outcome": "passed",
+        "start": 9e10,
+        "stop": 9e10,
+    }
     path.write_text('{"$report_type": "SessionStart"}\n' + json.dumps(report) + "\n")
     return path
 
@@ -43,7 +50,13 @@ def make_bundle(folder: Path) -> Path:
 def make_agentdbg(folder: Path) -> Path:
     path = folder / RUN_ID
     path.mkdir()
-    run = {"spec_version": "0.1", "run_id": RUN_ID, "started_at": LATE, "ended_at": LATE, "status": "ok"}  # fmt: skip
+    run = {
+        "spec_version": "0.1",
+        "run_id": RUN_ID,
+        "started_at": LATE,
+        "ended_at": LATE,
+        "status": "ok",
+    }
     event = {"spec_version": "0.1", "event_type": "TOOL_CALL", "ts": LATE, "name": "search"}
     (path / "run.json").write_text(json.dumps(run))
     (path / "events.jsonl").write_text(json.dumps(event) + "\n" + json.dumps(event) + "\n")
@@ -59,11 +72,16 @@ def make_wink(folder: Path) -> Path:
         component.pop("size_bytes", None)
     entry = {"timestamp": LATE, "level": "INFO", "logger": "l", "event": "e", "message": "m"}
     manifest["components"]["logs"]["entry_count"] = 1
-    members |= {"logs.jsonl": json.dumps(entry).encode(), "manifest.json": json.dumps(manifest).encode()}  # fmt: skip
+    members |= {
+        "logs.jsonl": json.dumps(entry).encode(),
+        "manifest.json": json.dumps(manifest).encode(),
+    }
     return write_zip(folder / "late.wink", members)
 
 
-@pytest.mark.parametrize("make", [make_junit, make_report_log, make_bundle, make_agentdbg, make_wink])  # fmt: skip
+@pytest.mark.parametrize(
+    "make", [make_junit, make_report_log, make_bundle, make_agentdbg, make_wink]
+)
 def test_a_time_beyond_the_last_one_is_read(make: object, home: Home, tmp_path: Path) -> None:
     assert callable(make)
     home.make()

@@ -85,8 +85,12 @@ def program(source: str, home: Path, path: Path, **more: Any) -> dict[str, Any]:
     """What a program tells."""
     done = subprocess.run(
         [sys.executable, "-c", _BEGINNING + source, str(home), str(path)],
-        capture_output=True, text=True, timeout=WAIT_S, check=False, **more,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        check=False,
+        **more,
+    )
     assert not done.returncode, done.stderr
     (said,) = (line for line in done.stdout.splitlines() if line.startswith('{"forks"'))
     answer: dict[str, Any] = json.loads(said)
@@ -180,11 +184,15 @@ def test_of_a_file_that_has_grown_the_rest_is_added(tmp_path: Path) -> None:
     ("calls", "before"),
     [
         pytest.param(900, "", id="a short run"),
-        pytest.param(CALLS, "threading.Thread(target=signal.pause, daemon=True).start()", id="a thread"),
-        pytest.param(CALLS, "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})", id="one CPU"),
+        pytest.param(
+            CALLS, "threading.Thread(target=signal.pause, daemon=True).start()", id="a thread"
+        ),
+        pytest.param(
+            CALLS, "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})", id="one CPU"
+        ),
         pytest.param(CALLS, "signal.signal(signal.SIGCHLD, signal.SIG_IGN)", id="unheard ends"),
     ],
-)  # fmt: skip
+)
 def test_it_is_read_here_where_a_process_would_not_help_or_cannot_be(
     tmp_path: Path, calls: int, before: str
 ) -> None:
@@ -450,16 +458,38 @@ _id = st.text("0123456789abcdef", min_size=1, max_size=16)
 _count = st.integers(0, 2**62)
 _records: st.SearchStrategy[KnownRecord] = st.one_of(
     st.builds(
-        SpanOpen, st.integers(1, 3), st.just("w"), _count, _count, _id, _id, _text, _text,
-        _text, st.none() | _id, attributes=_attributes, extra=_extra, body=st.none() | _text,
+        SpanOpen,
+        st.integers(1, 3),
+        st.just("w"),
+        _count,
+        _count,
+        _id,
+        _id,
+        _text,
+        _text,
+        _text,
+        st.none() | _id,
+        attributes=_attributes,
+        extra=_extra,
+        body=st.none() | _text,
         links=st.none() | st.lists(st.builds(Link, st.just("s"), st.none() | st.just("r"))),
     ),
     st.builds(
-        SpanClose, st.just(VERSION), st.just("w"), _count, _count, _id, _id, _id, _count,
-        attributes=_attributes, extra=_extra, redacted=st.none() | st.just({"rule": 2}),
+        SpanClose,
+        st.just(VERSION),
+        st.just("w"),
+        _count,
+        _count,
+        _id,
+        _id,
+        _id,
+        _count,
+        attributes=_attributes,
+        extra=_extra,
+        redacted=st.none() | st.just({"rule": 2}),
         body_info=st.none() | st.builds(BodyInfo, original_bytes=st.none() | _count),
     ),
-)  # fmt: skip
+)
 
 
 @given(st.lists(_records, max_size=40))

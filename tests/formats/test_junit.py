@@ -30,7 +30,11 @@ def vestige(*arguments: object) -> Result:
 
 def _outcomes(records: list[object]) -> dict[str, object]:
     names = {r.span_id: r.name for r in records if isinstance(r, SpanOpen) and r.type == "test"}
-    return {names[r.span_id]: r.attributes["outcome"] for r in records if isinstance(r, SpanClose) and r.span_id in names}  # fmt: skip
+    return {
+        names[r.span_id]: r.attributes["outcome"]
+        for r in records
+        if isinstance(r, SpanClose) and r.span_id in names
+    }
 
 
 def test_a_report_is_a_run_of_tests() -> None:
@@ -78,14 +82,21 @@ def test_attachments_beside_the_report_come_along(tmp_path: Path) -> None:
     """[[ATTACHMENT|path]] in a case's output; what lies elsewhere is passed over, and told."""
     shutil.copy(DATA / "shot.txt", tmp_path / "shot.txt")
     text = (DATA / "junit.xml").read_text()
-    outside = text.replace("[[ATTACHMENT|shot.txt]]", "[[ATTACHMENT|shot.txt]] [[ATTACHMENT|/etc/passwd]] [[ATTACHMENT|../x]] [[ATTACHMENT|gone.png]]")  # fmt: skip
+    outside = text.replace(
+        "[[ATTACHMENT|shot.txt]]",
+        "[[ATTACHMENT|shot.txt]] [[ATTACHMENT|/etc/passwd]] [[ATTACHMENT|../x]] [[ATTACHMENT|gone.png]]",
+    )
     (tmp_path / "junit.xml").write_text(outside)
 
     source = junit.read_run(tmp_path / "junit.xml")
     files = [r for r in source.records if isinstance(r, SpanOpen) and r.type == "file"]
 
     assert [(file.name, file.body) for file in files] == [("shot.txt", "shot\n")]
-    assert [problem.rule for problem in source.problems] == ["attachment-outside", "attachment-outside", "attachment-missing"]  # fmt: skip
+    assert [problem.rule for problem in source.problems] == [
+        "attachment-outside",
+        "attachment-outside",
+        "attachment-missing",
+    ]
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
@@ -103,7 +114,9 @@ def test_entities_are_refused_before_they_are_read(encoding: str, tmp_path: Path
         junit.read_run(report)
 
 
-@pytest.mark.parametrize("data", [b"", b"<", b"<a/>", b"<testsuite", b"<testsuite>" * 100, b"\xff\xfe<"])  # fmt: skip
+@pytest.mark.parametrize(
+    "data", [b"", b"<", b"<a/>", b"<testsuite", b"<testsuite>" * 100, b"\xff\xfe<"]
+)
 def test_what_is_no_report_is_one_line(data: bytes, tmp_path: Path) -> None:
     report = tmp_path / "junit.xml"
     report.write_bytes(data)
@@ -141,8 +154,14 @@ def test_a_run_goes_out_as_junit_and_comes_back(tmp_path: Path) -> None:
 
     assert result.exit_code == 0, result.output
     suite = ElementTree.parse(target).getroot()[0]
-    assert {key: suite.get(key) for key in ("tests", "failures", "skipped")} == {"tests": "7", "failures": "2", "skipped": "2"}  # fmt: skip
-    assert sorted(_outcomes(list(junit.read_run(target).records)).values()) == sorted(_outcomes(list(reportlog.read_run(DATA / "reportlog.jsonl").records)).values())  # type: ignore[type-var]  # fmt: skip
+    assert {key: suite.get(key) for key in ("tests", "failures", "skipped")} == {
+        "tests": "7",
+        "failures": "2",
+        "skipped": "2",
+    }
+    assert sorted(_outcomes(list(junit.read_run(target).records)).values()) == sorted(
+        _outcomes(list(reportlog.read_run(DATA / "reportlog.jsonl").records)).values()
+    )  # type: ignore[type-var]
 
 
 def test_attachments_go_out_beside_the_report_and_come_back(tmp_path: Path) -> None:
@@ -185,7 +204,11 @@ def test_a_report_log_is_a_run_of_tests() -> None:
         "test_sample.py::test_param[1]": "pass",
         "test_sample.py::test_param[a\\nb]": "pass",
     }
-    bad = next(r for r in records if isinstance(r, SpanClose) and "sum <is> wrong" in str(r.attributes.get("error.message")))  # fmt: skip
+    bad = next(
+        r
+        for r in records
+        if isinstance(r, SpanClose) and "sum <is> wrong" in str(r.attributes.get("error.message"))
+    )
     assert "assert 1 + 1 == 3" in str(bad.attributes["error.stack"])
     assert bad.body is not None and bad.body.count("Captured stdout call") == 1
 

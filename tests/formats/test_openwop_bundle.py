@@ -50,32 +50,66 @@ def made_run(
     """A run without a store: as many spans and lines as wanted, bodies as given."""
     bodies = bodies or {}
     info = RunInfo(
-        id=RUN_ID, short_id="r1", name="big", outcome="ok", started_ns=NOW, ended_ns=NOW + 10**9,
-        duration_ns=10**9, last_ns=NOW + 10**9, span_count=spans, log_count=0, error_count=0,
-        conversation_id=None, component="a", input_tokens=0, output_tokens=0, pinned=False,
+        id=RUN_ID,
+        short_id="r1",
+        name="big",
+        outcome="ok",
+        started_ns=NOW,
+        ended_ns=NOW + 10**9,
+        duration_ns=10**9,
+        last_ns=NOW + 10**9,
+        span_count=spans,
+        log_count=0,
+        error_count=0,
+        conversation_id=None,
+        component="a",
+        input_tokens=0,
+        output_tokens=0,
+        pinned=False,
         implicit=False,
-    )  # fmt: skip
+    )
 
     def ref(number: int) -> BodyRef | None:
         return BodyRef(number, len(bodies[number])) if number in bodies else None
 
     def span(number: int, type: str, parent: str | None, **more: Any) -> SpanInfo:
         return SpanInfo(
-            id=f"{number:016x}", short_id=f"r1.s{number}", parent_id=parent, writer="w",
-            seq=10 * number, started_ns=NOW + number, type=type, name="n", component="agent",
-            status="ok", duration_ns=1, redacted={}, input=ref(number), output=None,
-            end_seq=10 * number + 5, **{"attributes": {}, **more},
-        )  # fmt: skip
+            id=f"{number:016x}",
+            short_id=f"r1.s{number}",
+            parent_id=parent,
+            writer="w",
+            seq=10 * number,
+            started_ns=NOW + number,
+            type=type,
+            name="n",
+            component="agent",
+            status="ok",
+            duration_ns=1,
+            redacted={},
+            input=ref(number),
+            output=None,
+            end_seq=10 * number + 5,
+            **{"attributes": {}, **more},
+        )
 
     first = span(0, "run", None, **root)
     nodes = [first, *(span(number, "step", first.id) for number in range(1, spans + 1))]
     logs = [
         LogInfo(
-            span_id=node.id, writer="w", seq=(node.seq or 0) + 1, time_ns=node.started_ns,
-            level="info", component="agent", message=message, attributes={}, redacted={}, body=None,
+            span_id=node.id,
+            writer="w",
+            seq=(node.seq or 0) + 1,
+            time_ns=node.started_ns,
+            level="info",
+            component="agent",
+            message=message,
+            attributes={},
+            redacted={},
+            body=None,
         )
-        for node in nodes[1:] if message
-    ]  # fmt: skip
+        for node in nodes[1:]
+        if message
+    ]
     return RunToWrite(Run(info=info, spans=nodes, logs=logs, links=[]), bodies.__getitem__)
 
 
@@ -145,7 +179,12 @@ def test_passthrough_of_a_harmless_run_says_that_nothing_was_applied() -> None:
 
 def test_a_secret_that_was_never_masked_is_masked_on_its_way_out() -> None:
     """All goes once more past the rules by which a recorder masks."""
-    body = json.dumps({"headers": {"Authorization": "Bearer abcdefghijklmnop123"}, "cookies": ["sid=verysecretsid99"]})  # fmt: skip
+    body = json.dumps(
+        {
+            "headers": {"Authorization": "Bearer abcdefghijklmnop123"},
+            "cookies": ["sid=verysecretsid99"],
+        }
+    )
     text = json.dumps(bundle_of(made_run({1: body.encode()})))
 
     assert "abcdefghijklmnop123" not in text
@@ -171,7 +210,9 @@ def test_events_count_from_zero_and_end_with_the_one_terminal_event(home: Home) 
     assert [event["type"] for event in events if event["type"] in TERMINAL] == ["run.failed"]
     assert events[-1]["type"] == "run.failed"
     assert events[0]["type"] == "run.started"
-    assert [event["timestamp"] for event in events] == sorted(event["timestamp"] for event in events)  # fmt: skip
+    assert [event["timestamp"] for event in events] == sorted(
+        event["timestamp"] for event in events
+    )
     assert bundle["metrics"]["eventCount"] == len(events)
     assert bundle["metrics"]["nodeCount"] == len({e["nodeId"] for e in events if "nodeId" in e})
 
@@ -183,7 +224,11 @@ def test_a_run_tells_its_calls_usage_lines_and_cost(home: Home) -> None:
     assert by_type["agent.toolCalled"]["payload"]["callId"] == "call_7"
     assert by_type["agent.toolReturned"]["payload"]["error"]["code"] == "ValueError"
     usage = by_type["provider.usage"]["payload"]
-    assert (usage["inputTokens"], usage["outputTokens"], usage["cacheReadTokens"]) == (1000, 100, 10)  # fmt: skip
+    assert (usage["inputTokens"], usage["outputTokens"], usage["cacheReadTokens"]) == (
+        1000,
+        100,
+        10,
+    )
     cost = bundle["metrics"]["openwopCost"]
     assert cost["tokens"] == {"input": 1000, "output": 100}
     assert cost["usd"] == pytest.approx(usage["costEstimateUsd"])
@@ -234,7 +279,10 @@ def test_bundle_poll_and_snapshot_are_deep_equal(home: Home) -> None:
     bundle = json.loads(assemble(story, NOW))
 
     assert json.loads(Story(source).snapshot) == bundle["run"]
-    assert json.loads(poll(Story(source)).render()) == {"events": bundle["events"], "isComplete": True}  # fmt: skip
+    assert json.loads(poll(Story(source)).render()) == {
+        "events": bundle["events"],
+        "isComplete": True,
+    }
     for after in range(-1, len(bundle["events"]) + 1):
         page = poll(Story(source), after)
         assert [json.loads(event) for event in page.events] == bundle["events"][after + 1 :]
@@ -290,7 +338,11 @@ def test_one_huge_event_ends_the_prefix_and_the_poll_still_gives_it() -> None:
     source = made_run({2: b'{"text":"' + b"x" * 20_000_000 + b'"}'})
     bundle = bundle_of(source)
 
-    assert [event["type"] for event in bundle["events"]] == ["run.started", "node.started", "node.completed"]  # fmt: skip
+    assert [event["type"] for event in bundle["events"]] == [
+        "run.started",
+        "node.started",
+        "node.completed",
+    ]
     assert bundle["truncated"] is True
     assert bundle["metrics"]["eventCount"] == 8
     seen: list[Any] = []
@@ -321,14 +373,24 @@ def test_an_oversized_part_of_the_run_leaves_room_for_its_events(
     run, notes = source.run, []
     if part == "variables":
         state = _with_bodies(run.spans[1], len(huge))
-        run.spans[1] = type(state)(**{f: getattr(state, f) for f in state.__struct_fields__} | {"type": "state"})  # fmt: skip
+        run.spans[1] = type(state)(
+            **{f: getattr(state, f) for f in state.__struct_fields__} | {"type": "state"}
+        )
         source = RunToWrite(run, lambda number: huge)
     if part == "error":
-        run.spans[0].attributes.update({"error.type": "E", "error.message": "m" * 20_000_000, "error.stack": "s" * 20_000_000})  # fmt: skip
-        info = type(run.info)(**{f: getattr(run.info, f) for f in run.info.__struct_fields__} | {"outcome": "error"})  # fmt: skip
-        source = RunToWrite(Run(info=info, spans=run.spans, logs=run.logs, links=[]), source.read_body)  # fmt: skip
+        run.spans[0].attributes.update(
+            {"error.type": "E", "error.message": "m" * 20_000_000, "error.stack": "s" * 20_000_000}
+        )
+        info = type(run.info)(
+            **{f: getattr(run.info, f) for f in run.info.__struct_fields__} | {"outcome": "error"}
+        )
+        source = RunToWrite(
+            Run(info=info, spans=run.spans, logs=run.logs, links=[]), source.read_body
+        )
     if part == "notes":
-        notes = [Note(id=f"n{n}", run_id=RUN_ID, text="t" * 900_000, created_ns=NOW) for n in range(20)]  # fmt: skip
+        notes = [
+            Note(id=f"n{n}", run_id=RUN_ID, text="t" * 900_000, created_ns=NOW) for n in range(20)
+        ]
         source = RunToWrite(run, source.read_body, {}, notes)
     bundle = bundle_of(source)
 
@@ -352,10 +414,18 @@ def test_more_spans_than_fit_do_not_push_the_events_out() -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        b'{"n": 123456789012345678901234567890}', b'{"n": 1e999}', b'{"a": NaN}', b"[" * 5_000,
-        b"[" * 300 + b"]" * 300, b'{"a": "\\ud800"}', b"\xff\xfe", b"", b'{"a":1,"a":2}', b"null",
+        b'{"n": 123456789012345678901234567890}',
+        b'{"n": 1e999}',
+        b'{"a": NaN}',
+        b"[" * 5_000,
+        b"[" * 300 + b"]" * 300,
+        b'{"a": "\\ud800"}',
+        b"\xff\xfe",
+        b"",
+        b'{"a":1,"a":2}',
+        b"null",
     ],
-)  # fmt: skip
+)
 def test_odd_bodies_are_told_and_never_break_a_bundle(body: bytes) -> None:
     bundle = bundle_of(made_run({0: body, 1: body}))
 
@@ -366,7 +436,9 @@ def test_a_run_without_its_root_still_begins_and_ends() -> None:
     """The opening may be lost; the format needs one."""
     source = made_run()
     run = source.run
-    bundle = bundle_of(RunToWrite(Run(info=run.info, spans=run.spans[1:], logs=[], links=[]), source.read_body))  # fmt: skip
+    bundle = bundle_of(
+        RunToWrite(Run(info=run.info, spans=run.spans[1:], logs=[], links=[]), source.read_body)
+    )
 
     assert [event["type"] for event in bundle["events"]][::7] == ["run.started", "run.completed"]
 
@@ -384,7 +456,9 @@ def test_an_exported_bundle_is_whole_or_not_there(home: Home, tmp_path: Path) ->
 
     validate_bundle(json.loads(made.read_bytes()))
     assert inside.name == f"{run_id}.openwop.json"
-    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == sorted(["a.json", inside.name])  # fmt: skip
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == sorted(
+        ["a.json", inside.name]
+    )
     assert openwop.validate_run(made) == []
 
 

@@ -71,11 +71,19 @@ def test_a_folder_that_json_writes_otherwise_is_taken_out_too() -> None:
 
 
 def test_attributes_about_the_machine_are_known_by_their_key() -> None:
-    assert all(map(is_private_key, ("cwd", "argv", "host.name", "environment.user", "Hostname", "server.address")))  # fmt: skip
+    assert all(
+        map(
+            is_private_key,
+            ("cwd", "argv", "host.name", "environment.user", "Hostname", "server.address"),
+        )
+    )
     assert not any(map(is_private_key, ("model", "status_code", "hostile", "environmental")))
 
 
-@pytest.mark.parametrize("piece", [" /", "(/a", 'File "/', "/a", "10.", "a.", "fd00:", "://", "C:\\\\", "@/x:", "a.local."])  # fmt: skip
+@pytest.mark.parametrize(
+    "piece",
+    [" /", "(/a", 'File "/', "/a", "10.", "a.", "fd00:", "://", "C:\\\\", "@/x:", "a.local."],
+)
 def test_a_text_made_to_hurt_takes_no_longer_than_another(piece: str) -> None:
     """Every expression is bounded: a quadratic one would not end here."""
     text = piece * (500_000 // len(piece))

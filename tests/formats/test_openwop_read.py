@@ -31,27 +31,75 @@ FOREIGN: dict[str, Any] = {
     "generatedAt": "2026-05-01T12:34:56.000Z",
     "host": {"name": "other", "version": "2.1", "vendor": "acme"},
     "run": {
-        "runId": "run_abc", "workflowId": "checkout", "status": "failed",
-        "startedAt": "2026-05-01T12:00:00Z", "endedAt": "2026-05-01T12:00:09Z",
-        "error": {"code": "boom", "message": "it broke"}, "inputs": {"q": 1},
+        "runId": "run_abc",
+        "workflowId": "checkout",
+        "status": "failed",
+        "startedAt": "2026-05-01T12:00:00Z",
+        "endedAt": "2026-05-01T12:00:09Z",
+        "error": {"code": "boom", "message": "it broke"},
+        "inputs": {"q": 1},
     },
     "events": [
-        {"type": "run.started", "data": None, "sequence": 0, "timestamp": "2026-05-01T12:00:00Z", "nodeId": None},
-        {"type": "node.started", "nodeId": "fetch", "payload": {"nodeId": "fetch", "typeId": "core.ai.chat"}, "timestamp": "2026-05-01T12:00:01Z"},
-        {"type": "provider.usage", "nodeId": "fetch", "payload": {"provider": "openai", "model": "gpt-4o", "inputTokens": 7, "outputTokens": 3}, "timestamp": "2026-05-01T12:00:02Z"},
-        {"type": "agent.toolCalled", "payload": {"agentId": "abc", "toolName": "search", "callId": "c1", "inputs": {"q": 2}}, "timestamp": "2026-05-01T12:00:03Z"},
-        {"type": "agent.toolReturned", "payload": {"agentId": "abc", "toolName": "search", "callId": "c1", "outcome": [1]}, "timestamp": "2026-05-01T12:00:04Z"},
+        {
+            "type": "run.started",
+            "data": None,
+            "sequence": 0,
+            "timestamp": "2026-05-01T12:00:00Z",
+            "nodeId": None,
+        },
+        {
+            "type": "node.started",
+            "nodeId": "fetch",
+            "payload": {"nodeId": "fetch", "typeId": "core.ai.chat"},
+            "timestamp": "2026-05-01T12:00:01Z",
+        },
+        {
+            "type": "provider.usage",
+            "nodeId": "fetch",
+            "payload": {
+                "provider": "openai",
+                "model": "gpt-4o",
+                "inputTokens": 7,
+                "outputTokens": 3,
+            },
+            "timestamp": "2026-05-01T12:00:02Z",
+        },
+        {
+            "type": "agent.toolCalled",
+            "payload": {"agentId": "abc", "toolName": "search", "callId": "c1", "inputs": {"q": 2}},
+            "timestamp": "2026-05-01T12:00:03Z",
+        },
+        {
+            "type": "agent.toolReturned",
+            "payload": {"agentId": "abc", "toolName": "search", "callId": "c1", "outcome": [1]},
+            "timestamp": "2026-05-01T12:00:04Z",
+        },
         {"type": "acme.canvas.published", "payload": {"x": 1}, "timestamp": "2026-05-01T12:00:05Z"},
-        {"type": "node.failed", "nodeId": "fetch", "payload": {"nodeId": "fetch", "error": {"code": "boom", "message": "it broke"}}, "timestamp": "2026-05-01T12:00:08Z"},
-        {"type": "run.failed", "payload": {"error": {"code": "boom", "message": "it broke"}}, "timestamp": "2026-05-01T12:00:09Z"},
+        {
+            "type": "node.failed",
+            "nodeId": "fetch",
+            "payload": {"nodeId": "fetch", "error": {"code": "boom", "message": "it broke"}},
+            "timestamp": "2026-05-01T12:00:08Z",
+        },
+        {
+            "type": "run.failed",
+            "payload": {"error": {"code": "boom", "message": "it broke"}},
+            "timestamp": "2026-05-01T12:00:09Z",
+        },
     ],
     "annotations": [
-        {"annotationId": "a1", "target": {"runId": "run_abc", "nodeId": "fetch"}, "signal": {"kind": "rating", "rating": 2},
-         "actor": {"principalRef": "ann"}, "note": "slow", "createdAt": "2026-05-02T00:00:00Z"},
+        {
+            "annotationId": "a1",
+            "target": {"runId": "run_abc", "nodeId": "fetch"},
+            "signal": {"kind": "rating", "rating": 2},
+            "actor": {"principalRef": "ann"},
+            "note": "slow",
+            "createdAt": "2026-05-02T00:00:00Z",
+        },
     ],
     "redactionApplied": True,
     "redactionMode": "mask",
-}  # fmt: skip
+}
 
 
 def written(tmp_path: Path, bundle: Any, name: str = "b.json") -> Path:
@@ -79,7 +127,9 @@ def test_a_bundle_comes_back_as_the_bundle_that_it_was(
     """Exported, opened and exported again: equal ids, order, payloads, spans, cost."""
     with open_path(written(tmp_path, good)) as debugger:
         run = debugger.resolve(None, "run").run
-        again = json.loads(export_run(debugger.store, run.id, "openwop", tmp_path / "c.json").read_bytes())  # fmt: skip
+        again = json.loads(
+            export_run(debugger.store, run.id, "openwop", tmp_path / "c.json").read_bytes()
+        )
 
     assert without(again, "generatedAt") == without(good, "generatedAt")
 
@@ -126,7 +176,9 @@ def test_an_annotation_that_says_nothing_hides_no_other(home: Home, tmp_path: Pa
     assert [note.text for note in notes] == ["#rating 2\nslow"]
 
 
-def test_a_whole_bundle_adds_to_a_truncated_one(good: dict[str, Any], home: Home, tmp_path: Path) -> None:  # fmt: skip
+def test_a_whole_bundle_adds_to_a_truncated_one(
+    good: dict[str, Any], home: Home, tmp_path: Path
+) -> None:
     """Numbers come from positions: the rest is taken in, nothing twice."""
     part = {**good, "events": good["events"][:6], "truncated": True, "truncatedReason": "x"}
     home.make()
@@ -166,13 +218,16 @@ def test_a_whole_bundle_is_not_partial(good: dict[str, Any], tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "data",
     [
-        b'{"bundleVersion":"1.0"', b'{"bundleVersion":1}', b'{"bundleVersion":"1.0","run":{},"events":[]}',
-        b'{"bundleVersion":"1.0","run":{"runId":"x"},"events":{}}', b'{"bundleVersion":"1.0"} trailing',
+        b'{"bundleVersion":"1.0"',
+        b'{"bundleVersion":1}',
+        b'{"bundleVersion":"1.0","run":{},"events":[]}',
+        b'{"bundleVersion":"1.0","run":{"runId":"x"},"events":{}}',
+        b'{"bundleVersion":"1.0"} trailing',
         b'{"bundleVersion":"2.0","run":{"runId":"x"},"events":[]}',
         b'{"bundleVersion":"1.0","x":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
         b'{"bundleVersion":"\xff"}',
     ],
-)  # fmt: skip
+)
 def test_what_is_no_bundle_is_refused_in_one_line(data: bytes, tmp_path: Path) -> None:
     path = written(tmp_path, data)
 
@@ -284,7 +339,9 @@ def test_all_that_is_wrong_is_told_at_once(good: dict[str, Any], tmp_path: Path)
 
 def _agrees(bundle: Any, tmp_path: Path) -> None:
     """What the published schemas refuse, we refuse; what we refuse, a schema or a clause does."""
-    problems = [each for each in openwop.validate_run(written(tmp_path, bundle)) if each.severity == "error"]  # fmt: skip
+    problems = [
+        each for each in openwop.validate_run(written(tmp_path, bundle)) if each.severity == "error"
+    ]
     schema_valid = is_valid("debug-bundle", bundle) and (
         is_valid("run-snapshot", bundle["run"])
         and all(is_valid("run-event", event) for event in bundle["events"])
@@ -292,19 +349,34 @@ def _agrees(bundle: Any, tmp_path: Path) -> None:
     )
     by_schema = [each for each in problems if ".schema.json" in RULES[each.rule].clause]
     assert bool(by_schema) == (not schema_valid) or bundle.get("bundleVersion") == "1", (
-        schema_valid, problems,
-    )  # fmt: skip
+        schema_valid,
+        problems,
+    )
 
 
 _LEAF = st.one_of(
-    st.none(), st.booleans(), st.integers(-3, 10**20), st.floats(allow_nan=False, allow_infinity=False),
-    st.sampled_from(["", "x", "1.0", "mask", "run.started", "2026-05-01T12:00:00Z", "completed", "é\u0000"]),
-    st.just({}), st.just([]), st.just({"code": "x", "message": "y"}), st.just(DELETE),
-)  # fmt: skip
+    st.none(),
+    st.booleans(),
+    st.integers(-3, 10**20),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.sampled_from(
+        ["", "x", "1.0", "mask", "run.started", "2026-05-01T12:00:00Z", "completed", "é\u0000"]
+    ),
+    st.just({}),
+    st.just([]),
+    st.just({"code": "x", "message": "y"}),
+    st.just(DELETE),
+)
 
 
 def _places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()  # fmt: skip
+    inner = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for key, each in inner:
         if at[-1:] not in (("payload",), ("inputs",), ("variables",), ("details",)):
             yield (*at, key)
@@ -333,19 +405,60 @@ def test_a_bundle_with_anything_anywhere_is_judged_as_the_schemas_judge_it(
         pass
     if not isinstance(bundle.get("run"), dict) or not isinstance(bundle.get("events"), list):
         assert any(problem.severity == "error" for problem in openwop.validate_run(path))
-    elif isinstance(bundle.get("annotations", []), list) and isinstance(bundle.get("spans", []), list):  # fmt: skip
+    elif isinstance(bundle.get("annotations", []), list) and isinstance(
+        bundle.get("spans", []), list
+    ):
         _agrees(bundle, tmp_path)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(
-        ["run", "events", "spans", "runId", "type", "payload", "nodeId", "node.started", "sequence", "annotations", "target", "signal", "metrics", "timestamp"]
-    ), inner, max_size=6), max_leaves=20,
-))  # fmt: skip
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+        lambda inner: (
+            st.lists(inner, max_size=4)
+            | st.dictionaries(
+                st.sampled_from(
+                    [
+                        "run",
+                        "events",
+                        "spans",
+                        "runId",
+                        "type",
+                        "payload",
+                        "nodeId",
+                        "node.started",
+                        "sequence",
+                        "annotations",
+                        "target",
+                        "signal",
+                        "metrics",
+                        "timestamp",
+                    ]
+                ),
+                inner,
+                max_size=6,
+            )
+        ),
+        max_leaves=20,
+    )
+)
 def test_any_json_is_read_or_refused_and_never_crashes(tmp_path: Path, value: Any) -> None:
-    path = written(tmp_path, {"bundleVersion": "1.0", "run": {"runId": "x"}, "events": [value, {"type": "node.started", "nodeId": "n", "payload": value}, {"type": "log.appended", "payload": value}], "spans": [value], "annotations": [value], "metrics": value})  # fmt: skip
+    path = written(
+        tmp_path,
+        {
+            "bundleVersion": "1.0",
+            "run": {"runId": "x"},
+            "events": [
+                value,
+                {"type": "node.started", "nodeId": "n", "payload": value},
+                {"type": "log.appended", "payload": value},
+            ],
+            "spans": [value],
+            "annotations": [value],
+            "metrics": value,
+        },
+    )
     openwop.validate_run(path)
     try:
         source = openwop.read_run(path)
@@ -353,7 +466,9 @@ def test_any_json_is_read_or_refused_and_never_crashes(tmp_path: Path, value: An
         return
     records = list(source.records)
 
-    assert [record.seq for record in records if record.writer == source.writer] == list(range(1, 1 + sum(record.writer == source.writer for record in records)))  # fmt: skip
+    assert [record.seq for record in records if record.writer == source.writer] == list(
+        range(1, 1 + sum(record.writer == source.writer for record in records))
+    )
 
 
 @given(st.integers(0, 2**62))
@@ -376,7 +491,9 @@ def test_signals_come_back_from_the_notes_that_they_became(
     assert parse_text(render_text(signal, note)) == (signal, note)
 
 
-@pytest.mark.parametrize("signal", [{"kind": "rating", "rating": 4.0}, {"kind": "label", "label": '"x"'}])  # fmt: skip
+@pytest.mark.parametrize(
+    "signal", [{"kind": "rating", "rating": 4.0}, {"kind": "label", "label": '"x"'}]
+)
 def test_a_rating_with_a_point_and_a_label_in_quotes_come_back_too(signal: dict[str, Any]) -> None:
     assert parse_text(render_text(signal, "why")) == (signal, "why")
 

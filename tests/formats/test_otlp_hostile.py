@@ -23,20 +23,92 @@ from vestige.transfer.open_source import open_path
 REDACTOR = Redactor()
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=5) | st.sampled_from(["STATUS_CODE_ERROR", "-1", "--1", "²", "1e400", "[{"]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["key", "value", "stringValue", "arrayValue", "kvlistValue", "values", "intValue", "doubleValue", "bytesValue", "name", "code"]), inner, max_size=3),
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats()
+    | st.text(max_size=5)
+    | st.sampled_from(["STATUS_CODE_ERROR", "-1", "--1", "²", "1e400", "[{"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "key",
+                    "value",
+                    "stringValue",
+                    "arrayValue",
+                    "kvlistValue",
+                    "values",
+                    "intValue",
+                    "doubleValue",
+                    "bytesValue",
+                    "name",
+                    "code",
+                ]
+            ),
+            inner,
+            max_size=3,
+        )
+    ),
     max_leaves=6,
-)  # fmt: skip
-KEYS = st.sampled_from(["gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.operation.name", "llm.input_messages.0.message.role", "llm.input_messages.0.message.tool_calls.0.x", "gen_ai.prompt.0", "gen_ai.prompt.0.content", "events", "session.id", "vestige.seq", "vestige.input", "vestige.added", "vestige.redacted", "input.value", "gen_ai.usage.input_tokens", "gen_ai.response.finish_reasons", "exception.type"])  # fmt: skip
+)
+KEYS = st.sampled_from(
+    [
+        "gen_ai.input.messages",
+        "gen_ai.output.messages",
+        "gen_ai.operation.name",
+        "llm.input_messages.0.message.role",
+        "llm.input_messages.0.message.tool_calls.0.x",
+        "gen_ai.prompt.0",
+        "gen_ai.prompt.0.content",
+        "events",
+        "session.id",
+        "vestige.seq",
+        "vestige.input",
+        "vestige.added",
+        "vestige.redacted",
+        "input.value",
+        "gen_ai.usage.input_tokens",
+        "gen_ai.response.finish_reasons",
+        "exception.type",
+    ]
+)
 PAIRS = st.lists(st.fixed_dictionaries({"key": KEYS, "value": JSON}), max_size=4)
 SPANS = st.fixed_dictionaries(
-    {"traceId": st.just(TRACE) | JSON, "spanId": st.just("00f067aa0ba902b7") | JSON, "startTimeUnixNano": st.just("1790000000000000000") | JSON},
-    optional={
-        "endTimeUnixNano": JSON, "name": JSON, "kind": JSON, "parentSpanId": JSON, "attributes": PAIRS | JSON, "flags": JSON, "status": JSON,
-        "events": st.lists(st.fixed_dictionaries({"name": st.sampled_from(["exception", "gen_ai.choice", "x"]), "timeUnixNano": JSON, "attributes": PAIRS}), max_size=2) | JSON,
-        "links": st.lists(st.fixed_dictionaries({"traceId": st.just(TRACE) | JSON, "spanId": st.just("00f067aa0ba902b7") | JSON}), max_size=2) | JSON,
+    {
+        "traceId": st.just(TRACE) | JSON,
+        "spanId": st.just("00f067aa0ba902b7") | JSON,
+        "startTimeUnixNano": st.just("1790000000000000000") | JSON,
     },
-)  # fmt: skip
+    optional={
+        "endTimeUnixNano": JSON,
+        "name": JSON,
+        "kind": JSON,
+        "parentSpanId": JSON,
+        "attributes": PAIRS | JSON,
+        "flags": JSON,
+        "status": JSON,
+        "events": st.lists(
+            st.fixed_dictionaries(
+                {
+                    "name": st.sampled_from(["exception", "gen_ai.choice", "x"]),
+                    "timeUnixNano": JSON,
+                    "attributes": PAIRS,
+                }
+            ),
+            max_size=2,
+        )
+        | JSON,
+        "links": st.lists(
+            st.fixed_dictionaries(
+                {"traceId": st.just(TRACE) | JSON, "spanId": st.just("00f067aa0ba902b7") | JSON}
+            ),
+            max_size=2,
+        )
+        | JSON,
+    },
+)
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -45,7 +117,11 @@ def test_whatever_a_span_holds_it_is_taken_or_refused(
     spans: list[Any], signal: str, scope: Any
 ) -> None:
     """In a request and in a file: what cannot be used is told, and nothing else happens."""
-    outer, inner, name = ("resourceSpans", "scopeSpans", "spans") if signal == "traces" else ("resourceLogs", "scopeLogs", "logRecords")  # fmt: skip
+    outer, inner, name = (
+        ("resourceSpans", "scopeSpans", "spans")
+        if signal == "traces"
+        else ("resourceLogs", "scopeLogs", "logRecords")
+    )
     text = json.dumps({outer: [{"resource": scope, inner: [{"scope": scope, name: spans}]}]})
     try:
         taken = open_spans(text.encode(), f"otlp-{signal}-json", REDACTOR)
@@ -69,13 +145,16 @@ def asked(path: Path) -> list[str]:
     return [problem.rule for problem in otlp.validate_run(path)]
 
 
-GOOD = b'{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"4bf92f3577b34da6a3ce929d0e0e4736","spanId":"00f067aa0ba902b7","name":"x","startTimeUnixNano":"1790000000000000000","endTimeUnixNano":"1790000000000000001"}]}]}]}'  # fmt: skip
+GOOD = b'{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"4bf92f3577b34da6a3ce929d0e0e4736","spanId":"00f067aa0ba902b7","name":"x","startTimeUnixNano":"1790000000000000000","endTimeUnixNano":"1790000000000000001"}]}]}]}'
 
 
 @pytest.mark.parametrize(
     ("data", "rules"),
     [
-        (b'{"resourceSpans":' + b"[" * 200_000 + b"]" * 200_000 + b"}\n" + GOOD, ["line-unreadable"]),
+        (
+            b'{"resourceSpans":' + b"[" * 200_000 + b"]" * 200_000 + b"}\n" + GOOD,
+            ["line-unreadable"],
+        ),
         (b'{"resourceSpans":[' + b"{}," * 5_000_000 + b"{}]}\n" + GOOD, ["line-unreadable"]),
         (GOOD + b"\n" + GOOD[:100], ["torn-line"]),
         (b"\n\n" + GOOD + b"\n\n", []),
@@ -85,7 +164,7 @@ GOOD = b'{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"4bf92f3577b34da6
         (b'{"resourceMetrics":[],"resourceSpans":null}', ["no-trace"]),
     ],
     ids=["deep", "many", "torn", "blank lines", "text", "types", "bytes", "metrics"],
-)  # fmt: skip
+)
 def test_a_file_that_is_none_is_told_in_a_word(
     tmp_path: Path, data: bytes, rules: list[str]
 ) -> None:
@@ -103,7 +182,13 @@ def test_a_line_of_100_megabytes_costs_a_bounded_amount_of_memory(tmp_path: Path
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
 
-    done = subprocess.run([sys.executable, "-m", "vestige", "validate", str(path)], capture_output=True, text=True, preexec_fn=limit, timeout=60)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-m", "vestige", "validate", str(path)],
+        capture_output=True,
+        text=True,
+        preexec_fn=limit,
+        timeout=60,
+    )
 
     assert done.returncode == 1 and "passed over" in done.stdout, done
     assert "Traceback" not in done.stderr
@@ -111,12 +196,23 @@ def test_a_line_of_100_megabytes_costs_a_bounded_amount_of_memory(tmp_path: Path
 
 def test_a_trace_whose_spans_are_each_other_s_parents_is_shown(tmp_path: Path) -> None:
     spans = [
-        {"traceId": TRACE, "spanId": f"{number:016x}", "parentSpanId": f"{3 - number:016x}", "name": "x", "startTimeUnixNano": "1790000000000000000"}
+        {
+            "traceId": TRACE,
+            "spanId": f"{number:016x}",
+            "parentSpanId": f"{3 - number:016x}",
+            "name": "x",
+            "startTimeUnixNano": "1790000000000000000",
+        }
         for number in (1, 2)
-    ]  # fmt: skip
+    ]
     path = tmp_path / "t.json"
     path.write_text(json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}))
-    done = subprocess.run([sys.executable, "-m", "vestige", "show", str(path)], capture_output=True, text=True, timeout=60)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-m", "vestige", "show", str(path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
 
     assert done.returncode == 0 and done.stdout.count(" x ") >= 2, done
 
@@ -160,7 +256,14 @@ def test_a_long_binary_request_is_read_as_before() -> None:
     sent = ExportTraceServiceRequest()
     into = sent.resource_spans.add().scope_spans.add()
     for number in range(1, 40):
-        span = into.spans.add(trace_id=b"\x0e" * 16, span_id=number.to_bytes(8, "big"), name="s" * 200, start_time_unix_nano=10**18, end_time_unix_nano=10**18 + 1, flags=0x300)  # fmt: skip
+        span = into.spans.add(
+            trace_id=b"\x0e" * 16,
+            span_id=number.to_bytes(8, "big"),
+            name="s" * 200,
+            start_time_unix_nano=10**18,
+            end_time_unix_nano=10**18 + 1,
+            flags=0x300,
+        )
         span.attributes.add(key="text").value.string_value = "x" * 40_000
         span.attributes.add(key="list").value.array_value.values.add().double_value = 0.5
     taken = read_request(sent.SerializeToString(), "traces", "protobuf")

@@ -45,11 +45,18 @@ def test_a_recorded_agent_asks_twice_and_its_tool_answers_between(name: str) -> 
     told = [(message.role, message.text) for message in asked.messages]
     assert told[:2] == [("system", "Be brief."), ("user", QUESTION)]
     assert [call.name for message in asked.messages for call in message.calls] == ["search"]
-    assert [(result.call_id, result.text) for message in asked.messages for result in message.results] == [("call_7", "three pages")]  # fmt: skip
-    assert [(call.id, call.arguments.replace(" ", "")) for call in answers[0].calls] == [("call_7", '{"q":"refunds"}')]  # fmt: skip
+    assert [
+        (result.call_id, result.text) for message in asked.messages for result in message.results
+    ] == [("call_7", "three pages")]
+    assert [(call.id, call.arguments.replace(" ", "")) for call in answers[0].calls] == [
+        ("call_7", '{"q":"refunds"}')
+    ]
     assert answers[1].text == "Refunds take five days."
     assert [call.attributes["finish_reason"] for call in (first, second)] == ["tool_calls", "stop"]
-    assert [(call.attributes["input_tokens"], call.attributes["output_tokens"]) for call in (first, second)] == [(120, 30)] * 2  # fmt: skip
+    assert [
+        (call.attributes["input_tokens"], call.attributes["output_tokens"])
+        for call in (first, second)
+    ] == [(120, 30)] * 2
     assert {call.attributes["provider"] for call in (first, second)} == {"openai"}
     assert run.info.outcome == "ok" and run.spans[0].type == "run"
 
@@ -57,7 +64,9 @@ def test_a_recorded_agent_asks_twice_and_its_tool_answers_between(name: str) -> 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "pydantic-ai"])
 def test_the_call_that_failed_says_why(name: str) -> None:
     with open_path(RECORDED / f"{name}.jsonl") as debugger:
-        failed = [span for span in only_run(debugger).spans if span.attributes.get("model") == "fail-4o"]  # fmt: skip
+        failed = [
+            span for span in only_run(debugger).spans if span.attributes.get("model") == "fail-4o"
+        ]
 
     assert [span.status for span in failed] == ["error"]
     assert "no such model" in str(failed[0].attributes["error.message"])
@@ -70,11 +79,18 @@ def test_anthropic_s_tools_have_parameters_and_what_it_cached_is_counted(name: s
         calls = [span for span in spans if span.attributes.get("provider") == "anthropic"]
         asked = [parse_request(body(debugger, call, "input")) for call in calls if call.input]
 
-    assert [[(tool.name, list(tool.parameters or ())) for tool in one.tools] for one in asked if one] == [[("search", ["type", "properties", "required"])]] * 2  # fmt: skip
+    assert [
+        [(tool.name, list(tool.parameters or ())) for tool in one.tools] for one in asked if one
+    ] == [[("search", ["type", "properties", "required"])]] * 2
     if name != "logfire":  # which tells it in no attribute of its own
         assert {call.attributes["cache_write_tokens"] for call in calls} == {16}
         assert {call.attributes["cache_read_tokens"] for call in calls} == {64}
-    assert {str(call.attributes["finish_reason"]) for call in calls} <= {"tool_use", "tool_calls", "end_turn", "stop"}  # fmt: skip
+    assert {str(call.attributes["finish_reason"]) for call in calls} <= {
+        "tool_use",
+        "tool_calls",
+        "end_turn",
+        "stop",
+    }
 
 
 def test_a_line_that_logfire_logged_is_a_line_of_the_span_around_it() -> None:
@@ -82,7 +98,9 @@ def test_a_line_that_logfire_logged_is_a_line_of_the_span_around_it() -> None:
     with open_path(RECORDED / "logfire.jsonl") as debugger:
         run = only_run(debugger)
 
-    assert [(line.level, line.message, line.span_id) for line in run.logs] == [("info", "thinking about 3 pages", run.spans[0].id)]  # fmt: skip
+    assert [(line.level, line.message, line.span_id) for line in run.logs] == [
+        ("info", "thinking about 3 pages", run.spans[0].id)
+    ]
     assert not any("thinking" in span.name for span in run.spans)
 
 
@@ -101,8 +119,14 @@ def test_received_request_by_request_it_is_the_same_run_as_from_a_file(
         read = only_run(debugger)
 
     def essence(run: Run) -> object:
-        spans = [(each.id, each.parent_id, each.type, each.name, each.status, each.attributes) for each in run.spans]  # fmt: skip
+        spans = [
+            (each.id, each.parent_id, each.type, each.name, each.status, each.attributes)
+            for each in run.spans
+        ]
         return spans, [(line.message, line.span_id) for line in run.logs], run.info.conversation_id
 
     assert essence(received) == essence(read)
-    assert (info.input_tokens, info.output_tokens) == (read.info.input_tokens, read.info.output_tokens)  # fmt: skip
+    assert (info.input_tokens, info.output_tokens) == (
+        read.info.input_tokens,
+        read.info.output_tokens,
+    )

@@ -37,23 +37,56 @@ from vestige.transfer.open_source import open_path
 RUN = "3d1957bd-7105-4b04-b132-afe8fc31203e"
 WRITERS = ("5f0c9a1e77b2c4d0", "00c1d2e3f4a5b6c7")
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
-SCALARS = st.none() | st.booleans() | st.integers(-(2**63) + 1, 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False) | TEXTS  # fmt: skip
-KEYS = TEXTS.filter(bool) | st.sampled_from(["model", "provider", "input_tokens", "finish_reason", "tool_name", "gen_ai.system", "gen_ai.request.model", "error.type", "error.message", "session.id"])  # fmt: skip
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63) + 1, 2**63 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | TEXTS
+)
+KEYS = TEXTS.filter(bool) | st.sampled_from(
+    [
+        "model",
+        "provider",
+        "input_tokens",
+        "finish_reason",
+        "tool_name",
+        "gen_ai.system",
+        "gen_ai.request.model",
+        "error.type",
+        "error.message",
+        "session.id",
+    ]
+)
 ATTRIBUTES = st.dictionaries(KEYS, SCALARS, max_size=4)
 REQUEST = '{"model":"gpt-4o","messages":[{"role":"user","content":"hi"}]}'
-ANSWER = '{"choices":[{"index":0,"message":{"role":"assistant","content":"yes"},"finish_reason":"stop"}]}'  # fmt: skip
-BODIES = st.none() | st.sampled_from([REQUEST, ANSWER, "", "é✓"]) | TEXTS | st.binary(min_size=1, max_size=8)  # fmt: skip
+ANSWER = '{"choices":[{"index":0,"message":{"role":"assistant","content":"yes"},"finish_reason":"stop"}]}'
+BODIES = (
+    st.none()
+    | st.sampled_from([REQUEST, ANSWER, "", "é✓"])
+    | TEXTS
+    | st.binary(min_size=1, max_size=8)
+)
 TIMES = st.integers(1_700_000_000_000_000_000, 1_700_000_000_000_000_050)
 """Few: clocks stand still, and run back."""
 SPANS = st.fixed_dictionaries(
     {
         "type": st.sampled_from(["llm", "tool", "step", "state", "http", "odd one"]),
-        "name": TEXTS, "component": st.sampled_from(["planner", "tools"]), "writer": st.sampled_from(WRITERS),
-        "parent": st.integers(0, 100), "time_ns": TIMES, "status": st.none() | st.sampled_from(STATUSES),
-        "took": st.integers(0, 10**12), "attributes": ATTRIBUTES, "input": BODIES, "output": BODIES,
-        "said": st.lists(TEXTS, max_size=2), "id": st.sampled_from(["hex", "node-"]), "linked": st.booleans(),
+        "name": TEXTS,
+        "component": st.sampled_from(["planner", "tools"]),
+        "writer": st.sampled_from(WRITERS),
+        "parent": st.integers(0, 100),
+        "time_ns": TIMES,
+        "status": st.none() | st.sampled_from(STATUSES),
+        "took": st.integers(0, 10**12),
+        "attributes": ATTRIBUTES,
+        "input": BODIES,
+        "output": BODIES,
+        "said": st.lists(TEXTS, max_size=2),
+        "id": st.sampled_from(["hex", "node-"]),
+        "linked": st.booleans(),
     }
-)  # fmt: skip
+)
 
 
 def body_of(value: str | bytes | None) -> tuple[str | None, BodyInfo | None]:
@@ -75,25 +108,84 @@ def records_of(spans: list[dict[str, Any]], conversation: str | None) -> list[Kn
         return seqs[writer]
 
     ids = ["ffffffffffffffaa"]
-    first = SpanOpen(VERSION, WRITERS[0], seq(WRITERS[0]), 1_700_000_000_000_000_000, RUN, ids[0], "planner", "run", "answer", None, conversation)  # fmt: skip
+    first = SpanOpen(
+        VERSION,
+        WRITERS[0],
+        seq(WRITERS[0]),
+        1_700_000_000_000_000_000,
+        RUN,
+        ids[0],
+        "planner",
+        "run",
+        "answer",
+        None,
+        conversation,
+    )
     made: list[KnownRecord] = [first]
     for number, span in enumerate(spans, 1):
         ids.append(f"{number:016x}" if span["id"] == "hex" else f"node-{number}")
-        links = [Link(ids[0], None, "asked"), Link(ids[0], "4f0c9a1e-77b2-4c4d-8123-000000000001")] if span["linked"] else None  # fmt: skip
+        links = (
+            [Link(ids[0], None, "asked"), Link(ids[0], "4f0c9a1e-77b2-4c4d-8123-000000000001")]
+            if span["linked"]
+            else None
+        )
         made.append(
             SpanOpen(
-                VERSION, span["writer"], seq(span["writer"]), span["time_ns"], RUN, ids[-1], span["component"],
-                span["type"], span["name"], ids[span["parent"] % number], None, span["attributes"], links, *body_of(span["input"]),
+                VERSION,
+                span["writer"],
+                seq(span["writer"]),
+                span["time_ns"],
+                RUN,
+                ids[-1],
+                span["component"],
+                span["type"],
+                span["name"],
+                ids[span["parent"] % number],
+                None,
+                span["attributes"],
+                links,
+                *body_of(span["input"]),
             )
-        )  # fmt: skip
+        )
         for text in span["said"]:
             of = ids[-1] if len(text) % 2 else None
-            made.append(Log(VERSION, span["writer"], seq(span["writer"]), span["time_ns"], RUN, span["component"], "warn", text, of, {"n": 1}, *body_of(span["output"])))  # fmt: skip
+            made.append(
+                Log(
+                    VERSION,
+                    span["writer"],
+                    seq(span["writer"]),
+                    span["time_ns"],
+                    RUN,
+                    span["component"],
+                    "warn",
+                    text,
+                    of,
+                    {"n": 1},
+                    *body_of(span["output"]),
+                )
+            )
     for number in range(len(spans), 0, -1):
         span = spans[number - 1]
         if span["status"] is not None:
-            made.append(SpanClose(VERSION, span["writer"], seq(span["writer"]), span["time_ns"] + 7, RUN, ids[number], span["status"], span["took"], {}, *body_of(span["output"])))  # fmt: skip
-    made.append(SpanClose(VERSION, WRITERS[0], seq(WRITERS[0]), 1_700_000_000_000_000_900, RUN, ids[0], "ok", 850))  # fmt: skip
+            made.append(
+                SpanClose(
+                    VERSION,
+                    span["writer"],
+                    seq(span["writer"]),
+                    span["time_ns"] + 7,
+                    RUN,
+                    ids[number],
+                    span["status"],
+                    span["took"],
+                    {},
+                    *body_of(span["output"]),
+                )
+            )
+    made.append(
+        SpanClose(
+            VERSION, WRITERS[0], seq(WRITERS[0]), 1_700_000_000_000_000_900, RUN, ids[0], "ok", 850
+        )
+    )
     return made
 
 
@@ -105,11 +197,49 @@ def told(store: SqliteStore, run: Run) -> Any:
 
     info = run.info
     return {
-        "run": (info.id, info.name, info.outcome, info.started_ns, info.ended_ns, info.duration_ns, info.conversation_id, info.component, info.input_tokens, info.output_tokens, info.error_count),
-        "spans": [(s.id, s.parent_id, s.type, s.name, s.component, s.started_ns, s.status, s.duration_ns, s.attributes, body(s.input), body(s.output)) for s in run.spans],
-        "lines": [(line.span_id, line.time_ns, line.level, line.component, line.message, line.attributes, body(line.body)) for line in run.logs],
+        "run": (
+            info.id,
+            info.name,
+            info.outcome,
+            info.started_ns,
+            info.ended_ns,
+            info.duration_ns,
+            info.conversation_id,
+            info.component,
+            info.input_tokens,
+            info.output_tokens,
+            info.error_count,
+        ),
+        "spans": [
+            (
+                s.id,
+                s.parent_id,
+                s.type,
+                s.name,
+                s.component,
+                s.started_ns,
+                s.status,
+                s.duration_ns,
+                s.attributes,
+                body(s.input),
+                body(s.output),
+            )
+            for s in run.spans
+        ],
+        "lines": [
+            (
+                line.span_id,
+                line.time_ns,
+                line.level,
+                line.component,
+                line.message,
+                line.attributes,
+                body(line.body),
+            )
+            for line in run.logs
+        ],
         "links": sorted(map(str, run.links)),
-    }  # fmt: skip
+    }
 
 
 @settings(
@@ -152,9 +282,11 @@ def with_base64_ids(line: bytes) -> str:
 
     def coded(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         return {
-            key: base64.b64encode(bytes.fromhex(value)).decode() if key in ("traceId", "spanId", "parentSpanId") else value
+            key: base64.b64encode(bytes.fromhex(value)).decode()
+            if key in ("traceId", "spanId", "parentSpanId")
+            else value
             for key, value in pairs
-        }  # fmt: skip
+        }
 
     return json.dumps(json.loads(line, object_pairs_hook=coded))
 
@@ -185,15 +317,22 @@ def test_what_goes_out_has_the_names_of_the_conventions(tmp_path: Path, home: Ho
     assert said["gen_ai.operation.name"] == "chat" and said["gen_ai.request.model"] == "gpt-4o"
     assert said["gen_ai.usage.input_tokens"] == 12 and said["gen_ai.usage.output_tokens"] == 3
     assert said["gen_ai.usage.cache_read.input_tokens"] == 4
-    assert json.loads(said["gen_ai.input.messages"]) == [{"role": "user", "parts": [{"type": "text", "content": "hi"}]}]  # fmt: skip
-    assert json.loads(said["gen_ai.output.messages"])[0]["parts"] == [{"type": "text", "content": "yes"}]  # fmt: skip
+    assert json.loads(said["gen_ai.input.messages"]) == [
+        {"role": "user", "parts": [{"type": "text", "content": "hi"}]}
+    ]
+    assert json.loads(said["gen_ai.output.messages"])[0]["parts"] == [
+        {"type": "text", "content": "yes"}
+    ]
     assert flat(tool.attributes)["gen_ai.tool.call.arguments"] == '{"q":1}'
     assert tool.status.code == 2 and tool.status.message == "none"
     assert flat(tool.events[-1].attributes)["exception.type"] == "LookupError"
 
 
 def flat(pairs: Any) -> dict[str, Any]:
-    return {pair.key: getattr(pair.value, pair.value.WhichOneof("value") or "string_value") for pair in pairs}  # fmt: skip
+    return {
+        pair.key: getattr(pair.value, pair.value.WhichOneof("value") or "string_value")
+        for pair in pairs
+    }
 
 
 def test_a_recorded_run_is_not_changed_by_its_own_export(tmp_path: Path, home: Home) -> None:
@@ -213,8 +352,23 @@ def test_a_recorded_run_is_not_changed_by_its_own_export(tmp_path: Path, home: H
 
 def test_a_long_run_is_written_in_lines_that_can_be_read_one_by_one(tmp_path: Path) -> None:
     spans = [
-        {"type": "tool", "name": "t", "component": "c", "writer": WRITERS[0], "parent": 0, "time_ns": 1_700_000_000_000_000_001, "status": "ok", "took": 1, "attributes": {}, "input": None, "output": None, "said": [], "id": "hex", "linked": False}
-    ] * 1_200  # fmt: skip
+        {
+            "type": "tool",
+            "name": "t",
+            "component": "c",
+            "writer": WRITERS[0],
+            "parent": 0,
+            "time_ns": 1_700_000_000_000_000_001,
+            "status": "ok",
+            "took": 1,
+            "attributes": {},
+            "input": None,
+            "output": None,
+            "said": [],
+            "id": "hex",
+            "linked": False,
+        }
+    ] * 1_200
     with SqliteStore.open(tmp_path / "a.db") as store:
         store.append(records_of(spans, None))
         made = export_run(store, RUN, "otlp", tmp_path / "a.jsonl")

@@ -27,9 +27,13 @@ def write_log(path: Path, *reports: dict[str, Any]) -> Path:
 def test_long_output_of_many_parts_is_read_in_a_time_that_grows_with_it(tmp_path: Path) -> None:
     """Each takes minutes if every part is read again for each of the others."""
     parts = "<system-out>abcdefghijklmnopqrstuvwxyz</system-out>" * 500_000
-    (tmp_path / "parts.xml").write_text(f"<testsuite><testcase name='a'>{parts}</testcase></testsuite>")  # fmt: skip
+    (tmp_path / "parts.xml").write_text(
+        f"<testsuite><testcase name='a'>{parts}</testcase></testsuite>"
+    )
     begun = "[[ATTACHMENT|" * 300_000
-    (tmp_path / "begun.xml").write_text(f"<testsuite><testcase name='a'><system-out>{begun}</system-out></testcase></testsuite>")  # fmt: skip
+    (tmp_path / "begun.xml").write_text(
+        f"<testsuite><testcase name='a'><system-out>{begun}</system-out></testcase></testsuite>"
+    )
     program = "import sys, pathlib; from vestige.formats import junit; print(sum(1 for _ in junit.read(pathlib.Path(sys.argv[1])).records))"
 
     for name in ("parts.xml", "begun.xml"):
@@ -74,7 +78,9 @@ def test_problems_of_one_file_are_bounded(tmp_path: Path) -> None:
         trace.write("x\n" * count)
     missing = "".join(f"[[ATTACHMENT|{number}]]" for number in range(count))
     report = tmp_path / "junit.xml"
-    report.write_text(f"<testsuite><testcase name='a'><system-out>{missing}</system-out></testcase></testsuite>")  # fmt: skip
+    report.write_text(
+        f"<testsuite><testcase name='a'><system-out>{missing}</system-out></testcase></testsuite>"
+    )
 
     for source in (reportlog.read_run(log), artifacts.read_run(suite.path), junit.read_run(report)):
         for _ in source.records:
@@ -84,7 +90,13 @@ def test_problems_of_one_file_are_bounded(tmp_path: Path) -> None:
 
 
 def test_sections_that_are_none_are_passed_over(tmp_path: Path) -> None:
-    report = {"$report_type": "TestReport", "nodeid": "a", "when": "teardown", "outcome": "passed", "sections": 5}  # fmt: skip
+    report = {
+        "$report_type": "TestReport",
+        "nodeid": "a",
+        "when": "teardown",
+        "outcome": "passed",
+        "sections": 5,
+    }
 
     assert reportlog.validate_run(write_log(tmp_path / "log.jsonl", report)) == []
 
@@ -93,10 +105,16 @@ def test_a_test_that_never_came_to_its_teardown_ends_with_its_session(tmp_path: 
     """Its worker died (xdist says so with a report of its own), or pytest was told to exit."""
     log = write_log(
         tmp_path / "log.jsonl",
-        {"$report_type": "TestReport", "nodeid": "dies", "when": "???", "outcome": "failed", "longrepr": "worker crashed"},
+        {
+            "$report_type": "TestReport",
+            "nodeid": "dies",
+            "when": "???",
+            "outcome": "failed",
+            "longrepr": "worker crashed",
+        },
         {"$report_type": "TestReport", "nodeid": "exits", "when": "setup", "outcome": "passed"},
         {"$report_type": "SessionFinish", "exitstatus": 1},
-    )  # fmt: skip
+    )
 
     records = list(reportlog.read_run(log).records)
 
@@ -114,4 +132,6 @@ def test_fixtures_that_are_nested_too_deeply_are_told(tmp_path: Path) -> None:
         nested = "[" * depth + "]" * depth
         (suite.path / "fixtures.json").write_text(f'{{"fixture_ids": [{nested}]}}')
 
-        assert any(problem.file.endswith("fixtures.json") for problem in artifacts.validate_run(suite.path))  # fmt: skip
+        assert any(
+            problem.file.endswith("fixtures.json") for problem in artifacts.validate_run(suite.path)
+        )

@@ -39,9 +39,16 @@ def test_sizes_counts_and_hashes_in_the_manifest_are_exact(tmp_path: Path) -> No
     components = manifest["components"]
 
     assert list(manifest) == [
-        "version", "bundle_id", "created_at", "session_id", "agent", "execution", "environment",
-        "components", "tags",
-    ]  # fmt: skip
+        "version",
+        "bundle_id",
+        "created_at",
+        "session_id",
+        "agent",
+        "execution",
+        "environment",
+        "components",
+        "tags",
+    ]
     assert manifest["version"] == "1"
     assert manifest["execution"]["duration_seconds"] == 1.0
     for name, entries in (("snapshots", 8), ("logs", 82)):
@@ -141,8 +148,9 @@ write_bundle(Slow(), sys.argv[1])
     target = tmp_path / "x.wink"
     child = subprocess.Popen(
         [sys.executable, "-c", code, str(target), str(Path(__file__).parent)],
-        stdout=subprocess.PIPE, env={**os.environ},
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        env={**os.environ},
+    )
     assert child.stdout is not None
     for _ in range(500):
         child.stdout.readline()

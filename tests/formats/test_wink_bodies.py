@@ -81,7 +81,9 @@ def test_a_body_that_is_no_base64_though_it_says_so_is_text(tmp_path: Path) -> N
 
     found = list(read_run(path).records)
 
-    assert [one.body for one in found if isinstance(one, SpanClose) and one.span_id == FILE] == ["abc"]  # fmt: skip
+    assert [one.body for one in found if isinstance(one, SpanClose) and one.span_id == FILE] == [
+        "abc"
+    ]
 
 
 def test_bodies_that_are_made_of_the_same_pieces_over_and_over_are_bounded(tmp_path: Path) -> None:
@@ -122,11 +124,22 @@ def test_one_body_that_many_records_refer_to_is_read_so_often_and_no_more(
     records: list[KnownRecord] = [
         SpanOpen(VERSION, WRITER, 1, 1, RUN_ID, ROOT, "c", "run", "r"),
         *(
-            SpanOpen(VERSION, WRITER, 2 + number, 2, RUN_ID, f"{number:016x}", "c", "llm", "l", ROOT,
-                     body_info=info)
+            SpanOpen(
+                VERSION,
+                WRITER,
+                2 + number,
+                2,
+                RUN_ID,
+                f"{number:016x}",
+                "c",
+                "llm",
+                "l",
+                ROOT,
+                body_info=info,
+            )
             for number in range(50)
         ),
-    ]  # fmt: skip
+    ]
     # It may say that it is small.
     recipe = msgspec.json.encode(Recipe(digest, 1, member="files/workspace/x"))
     made = make_bundle(tmp_path / "x.wink", records=encode(records), bodies=recipe)

@@ -238,11 +238,30 @@ def _overlapping(data: bytes, count: int) -> bytes:
     raw = local + b"a" + body
     entries = b"".join(
         struct.pack(
-            "<4s4B4H3L5H2L", b"PK\1\2", 20, 3, 20, 0, 0, 8, 0, 33, crc, len(body), len(data),
-            len(name), 0, 0, 0, 0, 0, 0,
-        ) + name
+            "<4s4B4H3L5H2L",
+            b"PK\1\2",
+            20,
+            3,
+            20,
+            0,
+            0,
+            8,
+            0,
+            33,
+            crc,
+            len(body),
+            len(data),
+            len(name),
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+        )
+        + name
         for name in (f"files/{n}".encode() for n in range(count))
-    )  # fmt: skip
+    )
     end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, count, count, len(entries), len(raw), 0)
     return raw + entries + end
 
@@ -315,10 +334,19 @@ def test_a_directory_too_long_to_read_is_refused(
 @pytest.mark.parametrize(
     "raw",
     [
-        b"", b"{", b"[]", b"null", b'"x"', b"\xff\xfe", b"{}", b"NaN", b"[" * 100_000,
-        b'{"version":"1"}', b'{"version":"1","x":' + b"[" * 100_000,
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b'"x"',
+        b"\xff\xfe",
+        b"{}",
+        b"NaN",
+        b"[" * 100_000,
+        b'{"version":"1"}',
+        b'{"version":"1","x":' + b"[" * 100_000,
     ],
-)  # fmt: skip
+)
 def test_a_manifest_that_is_none_is_refused(tmp_path: Path, raw: bytes) -> None:
     refused(write_zip(tmp_path / "x.wink", {**seed_members(), "manifest.json": raw}))
 

@@ -38,7 +38,11 @@ def test_a_bundle_becomes_a_run_with_its_parts(tmp_path: Path) -> None:
     with open_path(path) as debugger:
         (info,) = debugger.store.list_runs(_any())
         run = debugger.store.load_run(info.id)
-        bodies = {span.id: debugger.store.read_body(span.output.id) for span in run.spans if span.output and span.output.id}  # fmt: skip
+        bodies = {
+            span.id: debugger.store.read_body(span.output.id)
+            for span in run.spans
+            if span.output and span.output.id
+        }
     root = run.spans[0]
 
     assert (info.name, info.outcome, info.id) == ("code-reviewer", "ok", str(BUNDLE))
@@ -50,7 +54,11 @@ def test_a_bundle_becomes_a_run_with_its_parts(tmp_path: Path) -> None:
     assert [span.attributes["index"] for span in states] == list(range(8))
     lines = (DATA / "snapshots_timeline.jsonl").read_bytes().splitlines()
     assert [bodies[span.id] for span in states] == lines
-    files = {span.attributes["path"]: bodies.get(span.id, b"") for span in run.spans if span.type == "file"}  # fmt: skip
+    files = {
+        span.attributes["path"]: bodies.get(span.id, b"")
+        for span in run.spans
+        if span.type == "file"
+    }
     assert files["artifacts/blob.bin"] == bytes(range(256))
     assert files["workspace/.env"] == b"A=1\n"
     assert len(run.logs) == 82
@@ -241,19 +249,27 @@ def test_records_that_are_not_of_the_run_are_passed_over(tmp_path: Path) -> None
     assert {record.run_id for record in taken} == {"r-1"}
     assert taken[0].writer == source.writer
     assert [problem.rule for problem in source.problems] == [
-        "record-unreadable", "record-not-of-the-run", "body-missing",
-    ]  # fmt: skip
+        "record-unreadable",
+        "record-not-of-the-run",
+        "body-missing",
+    ]
 
 
 def test_a_body_that_is_not_what_its_hash_says_is_refused(tmp_path: Path) -> None:
     root = '{"kind":"span-open","v":1,"writer":"a","seq":1,"time_ns":5,"run_id":"r-1","span_id":"s1","component":"c","type":"run","name":"n","body_info":{"spilled_bytes":3,"sha256":"%s"}}'
     members = seed_members()
     manifest = json.loads(members["manifest.json"])
-    for name, member in (("records", "records.ndjson"), ("bodies", "bodies.ndjson"), ("pieces", "pieces")):  # fmt: skip
+    for name, member in (
+        ("records", "records.ndjson"),
+        ("bodies", "bodies.ndjson"),
+        ("pieces", "pieces"),
+    ):
         manifest["components"][name] = {"path": f"vestige/{member}"}
     members["manifest.json"] = json.dumps(manifest).encode()
     members["vestige/records.ndjson"] = (root % ("0" * 64)).encode() + b"\n"
-    members["vestige/bodies.ndjson"] = b'{"sha256":"' + b"0" * 64 + b'","size_bytes":3,"ranges":[[0,3]]}\n'  # fmt: skip
+    members["vestige/bodies.ndjson"] = (
+        b'{"sha256":"' + b"0" * 64 + b'","size_bytes":3,"ranges":[[0,3]]}\n'
+    )
     members["vestige/pieces"] = b"abc"
     path = write_zip(tmp_path / "x.wink", members)
 
@@ -274,7 +290,10 @@ def test_the_later_real_format_is_read() -> None:
     assert bundle.execution.error is not None
     assert bundle.execution.error["message"] == "it failed"
     assert [len(each.slices[0].items) for each in bundle.snapshots] == [1, 2]
-    assert [(log.level, log.event) for log in bundle.logs] == [("WARNING", ""), ("ERROR", "app.failed")]  # fmt: skip
+    assert [(log.level, log.event) for log in bundle.logs] == [
+        ("WARNING", ""),
+        ("ERROR", "app.failed"),
+    ]
     assert json.loads(bundle.read_file("artifacts/request/input.json")) == {"q": "why"}
 
 
@@ -354,7 +373,9 @@ def test_a_file_of_snapshots_that_grew_adds_only_what_is_new(tmp_path: Path) -> 
 
     assert first.run_id == second.run_id
     assert (first.records, second.records) == (8, 10)
-    assert [span.attributes["index"] for span in run.spans if span.type == "snapshot"] == list(range(8))  # fmt: skip
+    assert [span.attributes["index"] for span in run.spans if span.type == "snapshot"] == list(
+        range(8)
+    )
 
 
 def test_a_snapshot_that_is_still_being_written_waits_for_the_next_import(tmp_path: Path) -> None:

@@ -77,7 +77,9 @@ SNAPSHOTS = st.fixed_dictionaries(
         ),
     }
 )
-PARTS = st.sampled_from([".env", "CON", "a", "A", "é", "é", "x.py", "..", "a\\b", "b c", "✓", "%41", "~"]) | st.text(st.characters(exclude_characters="/"), min_size=1, max_size=6)  # fmt: skip
+PARTS = st.sampled_from(
+    [".env", "CON", "a", "A", "é", "é", "x.py", "..", "a\\b", "b c", "✓", "%41", "~"]
+) | st.text(st.characters(exclude_characters="/"), min_size=1, max_size=6)
 PATHS = st.lists(PARTS, min_size=1, max_size=5).map("/".join)
 FILES = st.dictionaries(PATHS, st.binary(max_size=40), max_size=5)
 
@@ -174,13 +176,17 @@ def recorded(home: Home) -> Home:
         for turn in range(6):
             messages.append({"role": "user", "content": f"turn {turn} " * 400})
             body = json.dumps({"model": "m-1", "messages": messages})
-            call = run.span("ask", type="llm", attributes={"model": "m-1", "input_tokens": 10 + turn}, body=body)  # fmt: skip
+            call = run.span(
+                "ask", type="llm", attributes={"model": "m-1", "input_tokens": 10 + turn}, body=body
+            )
             call.end(body=f"answer {turn}", attributes={"output_tokens": 3})
         tool = run.span("search", type="tool", body='{"q": "x"}')
         tool.add_link(call, reason="asked for it")
         tool.log.warn("odd", n=1, text="ü")
         tool.end(error=ValueError("card refused"))
-        run.span("state", type="snapshot", attributes={"index": 0}).end(body='{"version":"1","created_at":"2026-01-01T00:00:00+00:00","slices":[]}')  # fmt: skip
+        run.span("state", type="snapshot", attributes={"index": 0}).end(
+            body='{"version":"1","created_at":"2026-01-01T00:00:00+00:00","slices":[]}'
+        )
         run.span("state", type="snapshot", attributes={"index": 1}).end(body="no JSON")
         for content in (b"old", b"\xff\x00new"):
             run.span("f", type="file", attributes={"path": "w/a.bin"}).end(body=content)
@@ -197,15 +203,52 @@ def _facts(run: Run, read: Any) -> Any:
 
     info = run.info
     return (
-        (info.id, info.name, info.outcome, info.started_ns, info.ended_ns, info.duration_ns,
-         info.span_count, info.log_count, info.error_count, info.conversation_id, info.component,
-         info.input_tokens, info.output_tokens),
-        [(s.id, s.parent_id, s.started_ns, s.type, s.name, s.component, s.status, s.duration_ns,
-          s.attributes, s.redacted, body(s.input), body(s.output)) for s in run.spans],
-        [(one.span_id, one.time_ns, one.level, one.component, one.message, one.attributes,
-          body(one.body)) for one in run.logs],
+        (
+            info.id,
+            info.name,
+            info.outcome,
+            info.started_ns,
+            info.ended_ns,
+            info.duration_ns,
+            info.span_count,
+            info.log_count,
+            info.error_count,
+            info.conversation_id,
+            info.component,
+            info.input_tokens,
+            info.output_tokens,
+        ),
+        [
+            (
+                s.id,
+                s.parent_id,
+                s.started_ns,
+                s.type,
+                s.name,
+                s.component,
+                s.status,
+                s.duration_ns,
+                s.attributes,
+                s.redacted,
+                body(s.input),
+                body(s.output),
+            )
+            for s in run.spans
+        ],
+        [
+            (
+                one.span_id,
+                one.time_ns,
+                one.level,
+                one.component,
+                one.message,
+                one.attributes,
+                body(one.body),
+            )
+            for one in run.logs
+        ],
         [(one.span_id, one.target_run, one.target_span, one.reason) for one in run.links],
-    )  # fmt: skip
+    )
 
 
 def test_a_recorded_run_comes_back_as_it_was(recorded: Home, tmp_path: Path) -> None:
@@ -266,8 +309,14 @@ def test_what_a_component_writes_in_another_form_is_not_taken_in_twice(
 
 
 def test_a_log_entry_too_long_for_attributes_is_not_taken_in_twice(tmp_path: Path) -> None:
-    entry = {"timestamp": "2026-11-15T18:12:26+00:00", "level": "INFO", "logger": "a", "event": "e",
-             "message": "m", "context": {"text": "long " * 10_000}}  # fmt: skip
+    entry = {
+        "timestamp": "2026-11-15T18:12:26+00:00",
+        "level": "INFO",
+        "logger": "a",
+        "event": "e",
+        "message": "m",
+        "context": {"text": "long " * 10_000},
+    }
     made = make_bundle(_logs=[json.dumps(entry)]).export(tmp_path / "first.wink")
     second = _through_a_store(made, tmp_path / "a.db", tmp_path / "second.wink")
     third = _through_a_store(second, tmp_path / "b.db", tmp_path / "third.wink")
@@ -413,12 +462,19 @@ def test_a_store_keeps_a_state_that_hardly_changes_once(tmp_path: Path) -> None:
     """300 states that each repeat the one before take a small multiple of the last one."""
     items = [{"name": "read", "call": n, "result": f"{n:x}" * 400} for n in range(120)]
     lines = [
-        json.dumps({"version": "1", "created_at": f"2026-01-01T00:{n // 60:02d}:{n % 60:02d}+00:00",
-                    "tags": {"session_id": "s"},
-                    "slices": [{"slice_type": "t:Tool", "item_type": "t:Tool", "items": items[:n]},
-                               {"slice_type": "z:Plan", "item_type": "z:Plan", "items": [{"n": n}]}]})
+        json.dumps(
+            {
+                "version": "1",
+                "created_at": f"2026-01-01T00:{n // 60:02d}:{n % 60:02d}+00:00",
+                "tags": {"session_id": "s"},
+                "slices": [
+                    {"slice_type": "t:Tool", "item_type": "t:Tool", "items": items[:n]},
+                    {"slice_type": "z:Plan", "item_type": "z:Plan", "items": [{"n": n}]},
+                ],
+            }
+        )
         for n in range(120)
-    ]  # fmt: skip
+    ]
     path = make_bundle(_snapshots=lines).export(tmp_path / "x.wink")
     with SqliteStore.open(tmp_path / "a.db") as store:
         list(import_path(store, path))

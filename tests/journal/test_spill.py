@@ -69,9 +69,10 @@ def test_a_file_appears_only_when_it_is_whole(tmp_path: Path) -> None:
 def opened(home: Home) -> SpanOpen:
     data = b"".join(path.read_bytes() for _, _, path in home.journal_files())
     (found,) = [
-        record for record in parse_lines(data)[0]
+        record
+        for record in parse_lines(data)[0]
         if isinstance(record, SpanOpen) and record.component != "vestige"
-    ]  # fmt: skip
+    ]
     return found
 
 

@@ -132,9 +132,10 @@ def test_a_file_is_locked_before_it_can_be_seen(home: Home) -> None:
         while not stop.is_set():
             newest = home.journal_files()[-1:]
             seen_free.extend(
-                path for _, generation, path in newest
+                path
+                for _, generation, path in newest
                 if not file_locks.is_held(path) and generation == home.journal_files()[-1][1]
-            )  # fmt: skip
+            )
 
     journal = JournalWriter(home, WRITER, rotate_bytes=1)
     watcher = threading.Thread(target=watch)

@@ -34,9 +34,11 @@ def test_one_record_goes_from_a_line_of_code_to_a_line_on_the_screen(home: Home)
     recorder = Recorder(home, clock=FakeClock())
     run = recorder.run("triage", conversation_id="c-9")
     span = run.child(
-        "search", type="tool", attributes={"tool_call_id": "call_7", "api_key": "hunter2-hunter2"},
+        "search",
+        type="tool",
+        attributes={"tool_call_id": "call_7", "api_key": "hunter2-hunter2"},
         body='{"q": "refund"}',
-    )  # fmt: skip
+    )
 
     # 2. JOURNAL (journal/writer.py). The call has returned, so the record is in a file: one line,
     #    written with one os.write. From here on no `kill -9` can take it back. The secret never

@@ -16,19 +16,27 @@ from vestige.providers.endpoints import OTHER, find_endpoint
         ("api.anthropic.com/v1/messages", "anthropic", "messages", None),
         (
             "generativelanguage.googleapis.com/v1beta/models/gemini-2.5-pro:generateContent",
-            "gemini", "generateContent", "gemini-2.5-pro",
+            "gemini",
+            "generateContent",
+            "gemini-2.5-pro",
         ),
         (
             "europe-west1-aiplatform.googleapis.com/v1/projects/p/locations/l/publishers/google/models/gemini-x:streamGenerateContent",
-            "vertex", "streamGenerateContent", "gemini-x",
+            "vertex",
+            "streamGenerateContent",
+            "gemini-x",
         ),
         (
             "us-aiplatform.googleapis.com/v1/projects/p/locations/l/publishers/anthropic/models/claude-x:streamRawPredict",
-            "vertex", "messages", "claude-x",
+            "vertex",
+            "messages",
+            "claude-x",
         ),
         (
             "me.openai.azure.com/openai/deployments/gpt%2D5/chat/completions",
-            "azure", "chat.completions", "gpt-5",
+            "azure",
+            "chat.completions",
+            "gpt-5",
         ),
         ("me.openai.azure.com/openai/v1/responses", "azure", "responses", None),
         ("me.services.ai.azure.com/models/chat/completions", "azure", "chat.completions", None),
@@ -40,10 +48,12 @@ from vestige.providers.endpoints import OTHER, find_endpoint
         ("gateway.corp/anthropic/v1/messages", "anthropic", "messages", None),
         (
             "bedrock-runtime.us-east-1.amazonaws.com/model/anthropic.claude-v2%3A1/invoke",
-            "bedrock", "invoke", "anthropic.claude-v2:1",
+            "bedrock",
+            "invoke",
+            "anthropic.claude-v2:1",
         ),
     ],
-)  # fmt: skip
+)
 def test_a_model_call_is_known_by_its_url(
     url: str, provider: str, api: str, model: str | None
 ) -> None:

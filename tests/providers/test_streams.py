@@ -42,7 +42,9 @@ def part(**part: Any) -> dict[str, Any]:
                 block("content_block_delta", type="thinking_delta"),
                 block("content_block_delta", type="text_delta"),
             ),
-            1, 2, True,
+            1,
+            2,
+            True,
         ),
         (
             events(
@@ -50,13 +52,23 @@ def part(**part: Any) -> dict[str, Any]:
                 {"type": "response.reasoning_summary_text.delta"},
                 {"type": "response.output_text.delta"},
             ),
-            1, 2, True,
+            1,
+            2,
+            True,
         ),
         (events(part(text="Hm", thought=True), part(text="Hi")), 0, 1, True),
-        ([b'{"message": {"content": ""}, "done": false}\n', b'{"message": {"content": "Hi"}, "done": false}\n'], 1, 1, False),
+        (
+            [
+                b'{"message": {"content": ""}, "done": false}\n',
+                b'{"message": {"content": "Hi"}, "done": false}\n',
+            ],
+            1,
+            1,
+            False,
+        ),
         (events(chunk(reasoning="Hm")), 0, None, True),
     ],
-)  # fmt: skip
+)
 def test_the_first_sign_of_a_model_is_found(
     parts: list[bytes], first: int, answer: int | None, thought: bool
 ) -> None:
@@ -132,8 +144,11 @@ def test_a_thin_stream_tells_all_but_its_text(newline: str) -> None:
 
     assert whole is not None and told is not None
     assert (told.model, told.finish_reason, told.usage, told.calls) == (
-        whole.model, whole.finish_reason, whole.usage, whole.calls,
-    )  # fmt: skip
+        whole.model,
+        whole.finish_reason,
+        whole.usage,
+        whole.calls,
+    )
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
@@ -168,9 +183,14 @@ def test_a_thin_stream_keeps_the_last_of_what_every_event_tells() -> None:
 def test_options_are_read_without_the_messages() -> None:
     """The limit of an answer has one name."""
     body = {
-        "model": "m", "messages": [{"role": "user"}], "temperature": 0.5, "stream": True,
-        "max_completion_tokens": 7, "reasoning": {"effort": "low"}, "tool_choice": {"type": "auto"},
-    }  # fmt: skip
+        "model": "m",
+        "messages": [{"role": "user"}],
+        "temperature": 0.5,
+        "stream": True,
+        "max_completion_tokens": 7,
+        "reasoning": {"effort": "low"},
+        "tool_choice": {"type": "auto"},
+    }
 
     assert read_options(json.dumps(body).encode()) == {
         "model": "m",
@@ -192,9 +212,15 @@ def test_ollamas_own_api_is_read() -> None:
     lines = [
         {"model": "llama3", "message": {"role": "assistant", "content": "He"}, "done": False},
         {"model": "llama3", "message": {"content": "y", "tool_calls": [call]}, "done": False},
-        {"model": "llama3", "message": {"content": ""}, "done": True, "done_reason": "stop",
-         "prompt_eval_count": 11, "eval_count": 3},
-    ]  # fmt: skip
+        {
+            "model": "llama3",
+            "message": {"content": ""},
+            "done": True,
+            "done_reason": "stop",
+            "prompt_eval_count": 11,
+            "eval_count": 3,
+        },
+    ]
     asked = parse_request(request)
     streamed = parse_response("\n".join(map(json.dumps, lines)) + "\n")
     whole = parse_response(json.dumps(lines[2]), "ollama")

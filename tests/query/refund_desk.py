@@ -64,7 +64,11 @@ class Desk:
             span.end(error=ValueError("no such order: 0"))
         else:
             span.end(body=result)
-        given = {"type": "tool_result", "tool_use_id": call_id, "content": result or "no such order: 0"}  # fmt: skip
+        given = {
+            "type": "tool_result",
+            "tool_use_id": call_id,
+            "content": result or "no such order: 0",
+        }
         self.messages.append({"role": "user", "content": [given]})
 
     def _ask_fraud(self, tool: Span, order: str) -> None:

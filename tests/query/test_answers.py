@@ -174,9 +174,19 @@ def test_the_same_question_twice_gives_the_same_bytes(debugger: Debugger, name: 
 
 
 WHOLE = (
-    "list", "list filter", "list nothing", "doctor", "check", "why", "body path", "grep cjk", "schema table",
-    "state", "files", "trends",
-)  # fmt: skip
+    "list",
+    "list filter",
+    "list nothing",
+    "doctor",
+    "check",
+    "why",
+    "body path",
+    "grep cjk",
+    "schema table",
+    "state",
+    "files",
+    "trends",
+)
 """Short even here."""
 CUT = [name for name in ASKED if name not in WHOLE]
 
@@ -189,9 +199,10 @@ def test_a_cut_names_a_command_and_that_command_works(
     """Each `… n more: vestige ...` line is typed as it stands, and gives something else."""
     text = answered(name).text(300)
     commands = [
-        line.rpartition(": vestige ")[2] for line in text.splitlines()
+        line.rpartition(": vestige ")[2]
+        for line in text.splitlines()
         if line.lstrip().startswith("…") and ": vestige " in line
-    ]  # fmt: skip
+    ]
 
     assert commands, text
     for command in commands:
@@ -257,17 +268,24 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> None:
         for span in evidence.run.spans:
             if span.status == "error" and span.type == "tool":
                 yield checks.make_finding(
-                    evidence, "tool-failed", cause=span.id, evidence=[span.id],
+                    evidence,
+                    "tool-failed",
+                    cause=span.id,
+                    evidence=[span.id],
                     message=f"{span.name} failed",
-                )  # fmt: skip
+                )
 
     def blame(evidence: Evidence) -> Iterator[Finding]:
         if any(span.status == "error" for span in evidence.run.spans):
             call = evidence.of_type("llm")[0]
             yield checks.make_finding(
-                evidence, "blame", cause=call.id, basis="hypothesis", message="asked for it",
+                evidence,
+                "blame",
+                cause=call.id,
+                basis="hypothesis",
+                message="asked for it",
                 evidence=[span.id for span in evidence.of_type("tool")],
-            )  # fmt: skip
+            )
 
     known = {
         name: checks.Check(name, name, "", severity, 0.9, "", 1, function)  # type: ignore[arg-type]
@@ -310,7 +328,13 @@ def small(home: Home, planted: None) -> Iterator[Debugger]:
 
 def test_overview_span_check_and_why_as_a_whole(small: Debugger, golden: Golden) -> None:
     """What a debugging agent reads, verb by verb."""
-    answers = [small.overview("r3"), small.check("r3"), small.why("call_7"), small.span("call_7"), small.body("call_7")]  # fmt: skip
+    answers = [
+        small.overview("r3"),
+        small.check("r3"),
+        small.why("call_7"),
+        small.span("call_7"),
+        small.body("call_7"),
+    ]
     texts = [f"$ {answer.verb}\n{answer.text()}\n" for answer in answers]
 
     golden("answers.txt", "\n".join(texts))
@@ -331,10 +355,19 @@ def test_every_field_of_a_record_may_be_foreign(tmp_path: Path) -> None:
         )
         asked = Debugger(store)
         answers = [
-            asked.list(), asked.overview(), asked.show(), asked.show(errors=True), asked.transcript(),
-            asked.outline(), asked.check(), asked.span("r1.s2"), asked.why("r1.s2"),
-            asked.diff("r1", "r1"), asked.diff("r1.s1", "r1.s2"), asked.stats(by="type"),
-        ]  # fmt: skip
+            asked.list(),
+            asked.overview(),
+            asked.show(),
+            asked.show(errors=True),
+            asked.transcript(),
+            asked.outline(),
+            asked.check(),
+            asked.span("r1.s2"),
+            asked.why("r1.s2"),
+            asked.diff("r1", "r1"),
+            asked.diff("r1.s1", "r1.s2"),
+            asked.stats(by="type"),
+        ]
         texts = {answer.verb: answer.text(8_000) for answer in answers}
 
     for verb, text in texts.items():

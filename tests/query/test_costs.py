@@ -144,7 +144,12 @@ def test_a_call_within_a_call_costs_once(home: Home) -> None:
 def test_calls_without_a_recorded_cost_are_priced_beside_those_that_have_one(home: Home) -> None:
     """One call that says what it cost does not make the others of its model free."""
     record(home, {"model": "gpt-4o-mini"}, {"model": "gpt-4o-mini"})
-    record(home, {"model": "gpt-4o-mini"}, {"model": "gpt-4o-mini"}, {"model": "gpt-4o-mini", "cost_usd": 0.25})  # fmt: skip
+    record(
+        home,
+        {"model": "gpt-4o-mini"},
+        {"model": "gpt-4o-mini"},
+        {"model": "gpt-4o-mini", "cost_usd": 0.25},
+    )
     with vestige.open(home.root) as debugger:
         runs = debugger.list(cost=True).data()["runs"]
         mixed, plain = (run["cost_usd"] for run in runs)

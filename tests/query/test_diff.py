@@ -185,13 +185,26 @@ REQUEST = {
     "messages": [
         {"role": "system", "content": "Be kind."},
         {"role": "user", "content": "Where is my refund?"},
-        {"role": "assistant", "tool_calls": [
-            {"id": "call_1", "type": "function", "function": {"name": "search", "arguments": "{}"}}]},
+        {
+            "role": "assistant",
+            "tool_calls": [
+                {
+                    "id": "call_1",
+                    "type": "function",
+                    "function": {"name": "search", "arguments": "{}"},
+                }
+            ],
+        },
         {"role": "tool", "tool_call_id": "call_1", "content": "found"},
     ],
-    "tools": [{"type": "function", "function": {"name": "search", "description": "Finds", "parameters": {}}}],
+    "tools": [
+        {
+            "type": "function",
+            "function": {"name": "search", "description": "Finds", "parameters": {}},
+        }
+    ],
     "temperature": 0,
-}  # fmt: skip
+}
 
 
 def changed(**more: Any) -> str:
@@ -266,7 +279,15 @@ def test_what_differs_only_in_ids_says_so() -> None:
     assert diff_bodies(a, b, ["ids"]).alike
 
 
-@given(st.recursive(st.integers() | st.text(max_size=5), lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3), max_leaves=12))  # fmt: skip
+@given(
+    st.recursive(
+        st.integers() | st.text(max_size=5),
+        lambda inner: (
+            st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+        ),
+        max_leaves=12,
+    )
+)
 def test_equal_values_have_no_differences(value: Any) -> None:
     text = json.dumps(value)
 
@@ -395,7 +416,10 @@ def test_a_span_against_its_predecessor_in_the_conversation(home: Home) -> None:
 
 def test_a_prompt_as_built_against_as_sent(home: Home) -> None:
     """The step's body is before the transforms, the model call's after them."""
-    built = {"model": "m", "messages": [{"role": "system", "content": "A"}, {"role": "user", "content": "B"}]}  # fmt: skip
+    built = {
+        "model": "m",
+        "messages": [{"role": "system", "content": "A"}, {"role": "user", "content": "B"}],
+    }
     sent = {"model": "m", "messages": [{"role": "user", "content": "A\nB"}]}
     with Recorder(home) as recorder, recorder.run("r") as run:
         step = run.span("turn", body=json.dumps(built))

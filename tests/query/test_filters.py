@@ -38,7 +38,10 @@ def test_terms_are_read_as_they_are_meant() -> None:
         Term("text", ":", 'card "refused"'),
         Term("text", ":", "slow", negated=True),
     )
-    assert parse_filter('name:"two words" -', NOW) == (Term("name", ":", "two words"), Term("text", ":", "-"))  # fmt: skip
+    assert parse_filter('name:"two words" -', NOW) == (
+        Term("name", ":", "two words"),
+        Term("text", ":", "-"),
+    )
     assert parse_filter("  ", NOW) == ()
 
 
@@ -79,7 +82,14 @@ def test_any_text_is_terms_or_a_usage_error(text: str) -> None:
         assert all(filter_sql.condition(term) for term in terms if term.key != "cost")
 
 
-@given(st.lists(st.sampled_from([*(f"{key}:" for key in KEYS), *KEYS, ">", "<=", "=", '"', "-", " ", "1", "x", "\\"]), max_size=30))  # fmt: skip
+@given(
+    st.lists(
+        st.sampled_from(
+            [*(f"{key}:" for key in KEYS), *KEYS, ">", "<=", "=", '"', "-", " ", "1", "x", "\\"]
+        ),
+        max_size=30,
+    )
+)
 def test_pieces_of_the_language_in_any_order_are_terms_or_a_usage_error(pieces: list[str]) -> None:
     try:
         parse_filter("".join(pieces), NOW)
@@ -142,7 +152,7 @@ SEARCHED = set(range(0, 40, 5))
         ("type:tool", SEARCHED),
         ("model:GPT", set(range(1, 40, 2))),
         ("name:agent_3", {3, *range(30, 40)}),
-        ("conversation:\"conv 1\"", {5, 6, 7, 8, 9}),
+        ('conversation:"conv 1"', {5, 6, 7, 8, 9}),
         ("has:conversation", set(range(20))),
         ("tokens>30k", set(range(30, 40))),
         ("duration>=35s", set(range(34, 40))),
@@ -151,11 +161,14 @@ SEARCHED = set(range(0, 40, 5))
         ('"card refused"', FAILED),
         ("100%_5", {5}),
         ("cost>0.086", {n for n in range(40) if n * 1000 * (2.5e-6 if n % 2 else 3e-6) > 0.086}),
-        ("-cost>0.086 name:agent_3", {3, *(n for n in range(30, 40) if n * 1000 * (2.5e-6 if n % 2 else 3e-6) <= 0.086)}),
+        (
+            "-cost>0.086 name:agent_3",
+            {3, *(n for n in range(30, 40) if n * 1000 * (2.5e-6 if n % 2 else 3e-6) <= 0.086)},
+        ),
         ("since:10000d", ALL),
         ("before:10000d", set()),
     ],
-)  # fmt: skip
+)
 def test_a_filter_finds_the_runs_that_it_means(
     many: Debugger, text: str, expected: set[int]
 ) -> None:
@@ -163,8 +176,9 @@ def test_a_filter_finds_the_runs_that_it_means(
 
 
 @pytest.mark.parametrize(
-    "text", ["tokens>999999999999999m", "duration>999999999999d", "since:999999999999d", "x\udcff", "\x00"]
-)  # fmt: skip
+    "text",
+    ["tokens>999999999999999m", "duration>999999999999d", "since:999999999999d", "x\udcff", "\x00"],
+)
 def test_absurd_values_find_nothing_and_break_nothing(many: Debugger, text: str) -> None:
     assert found(many, text) <= ALL
 
@@ -261,4 +275,10 @@ def test_a_run_without_a_name_has_no_other_name(tmp_path: Path) -> None:
             for text in ("-name:refund", "-missing", "name:refund", "-refused", "refused")
         }
 
-    assert found == {"-name:refund": 1, "-missing": 1, "name:refund": 0, "-refused": 0, "refused": 1}  # fmt: skip
+    assert found == {
+        "-name:refund": 1,
+        "-missing": 1,
+        "name:refund": 0,
+        "-refused": 0,
+        "refused": 1,
+    }

@@ -65,8 +65,14 @@ def test_a_span_prefix_needs_four_characters(store: SqliteStore) -> None:
 
 @pytest.mark.parametrize(
     ("text", "name"),
-    [("toolu_01A", "search"), ("req_55", "answer"), ("msg-77", "answer"), ("4711", "answer"), ("sess_31", "agent")],
-)  # fmt: skip
+    [
+        ("toolu_01A", "search"),
+        ("req_55", "answer"),
+        ("msg-77", "answer"),
+        ("4711", "answer"),
+        ("sess_31", "agent"),
+    ],
+)
 def test_another_tools_id_leads_to_the_span_that_has_it(
     store: SqliteStore, text: str, name: str
 ) -> None:

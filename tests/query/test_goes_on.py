@@ -30,8 +30,19 @@ def debugger(tmp_path: Path) -> Debugger:
     for number in range(STEPS):
         at_ns = T0 + 12_345_678_901 + number * 1_000
         records.append(
-            SpanOpen(1, WRITER, number + 2, at_ns, RUN, f"step{number}", "agent", "step", f"step {number}", "root")
-        )  # fmt: skip
+            SpanOpen(
+                1,
+                WRITER,
+                number + 2,
+                at_ns,
+                RUN,
+                f"step{number}",
+                "agent",
+                "step",
+                f"step {number}",
+                "root",
+            )
+        )
     store = SqliteStore.open(tmp_path / "store.db")
     store.append(records)
     return Debugger(store)
@@ -101,7 +112,13 @@ def test_an_age_is_told_as_it_can_be_asked_with(tmp_path: Path, since: str) -> N
     now_ns = clock.SYSTEM.now_ns() + 3_600 * 10**9  # still young when they are asked for
     with SqliteStore.open(tmp_path / "store.db") as store:
         for number in range(3):
-            store.append([SpanOpen(1, WRITER, number + 1, now_ns, f"run-{number}", "root", "agent", "run", "x")])  # fmt: skip
+            store.append(
+                [
+                    SpanOpen(
+                        1, WRITER, number + 1, now_ns, f"run-{number}", "root", "agent", "run", "x"
+                    )
+                ]
+            )
         text = Debugger(store).list(since=since, limit=1).text()
 
     told = re.search(r"--since (\S+) ", text)
@@ -115,13 +132,29 @@ def test_pages_of_any_size_hold_every_row_once(tmp_path: Path, verb: str, budget
     """However small a page is: it tells a row, and its command goes on after what it told."""
     with SqliteStore.open(tmp_path / "store.db") as store:
         for number in range(25):
-            store.append([SpanOpen(1, WRITER, number + 1, T0 + number, f"run-{number}", "root", "agent", "run", f"agent {number}")])  # fmt: skip
+            store.append(
+                [
+                    SpanOpen(
+                        1,
+                        WRITER,
+                        number + 1,
+                        T0 + number,
+                        f"run-{number}",
+                        "root",
+                        "agent",
+                        "run",
+                        f"agent {number}",
+                    )
+                ]
+            )
         debugger = Debugger(store, at="--home /srv/agents/of/the/night/shift")
         asked = {
             "list": lambda after: debugger.list(limit=10, after=after),
-            "sql": lambda after: debugger.sql("SELECT 'r' || id, name FROM runs", after=int(after or 0)),
+            "sql": lambda after: debugger.sql(
+                "SELECT 'r' || id, name FROM runs", after=int(after or 0)
+            ),
             "grep": lambda after: debugger.grep("agent", after=after),
-        }  # fmt: skip
+        }
         found: list[str] = []
         after: str | None = None
         for _ in range(30):
@@ -143,12 +176,31 @@ def test_a_line_longer_than_a_page_is_told_in_part(tmp_path: Path, verb: str, bu
         store.append([SpanOpen(1, WRITER, 1, T0, RUN, "root", "agent", "run", "triage")])
         for number in range(6):
             name = f"step {number} {'退款' * 20 * (number % 3)}"
-            store.append([SpanOpen(1, WRITER, number + 2, T0 + number, RUN, f"step{number}", "agent", "step", name, "root")])  # fmt: skip
+            store.append(
+                [
+                    SpanOpen(
+                        1,
+                        WRITER,
+                        number + 2,
+                        T0 + number,
+                        RUN,
+                        f"step{number}",
+                        "agent",
+                        "step",
+                        name,
+                        "root",
+                    )
+                ]
+            )
         debugger = Debugger(store)
         found: list[str] = []
         after: str | None = None
         for _ in range(8):
-            asked = debugger.show("r1", after=int(after or 0)) if verb == "show" else debugger.transcript("r1", after=after)  # fmt: skip
+            asked = (
+                debugger.show("r1", after=int(after or 0))
+                if verb == "show"
+                else debugger.transcript("r1", after=after)
+            )
             text = asked.text(budget)
             found += re.findall(r"step (\d)", text)
             more = re.findall(r"--after (\S+)", text)

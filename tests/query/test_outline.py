@@ -198,10 +198,15 @@ def test_the_shape_adds_equal_siblings_up(desk: Debugger) -> None:
 def test_the_shape_of_a_run_that_is_its_own_ancestor_ends() -> None:
     """A hostile run: two spans that name each other, and one that names nobody."""
     spans = {
-        "number": [1, 2, 3], "parent": [2, 1, 9], "type": [1, 1, 1], "name": [2, 3, 4],
-        "status": [5, 0, 5], "duration_us": [10, None, 30], "input_tokens": [-1] * 3,
+        "number": [1, 2, 3],
+        "parent": [2, 1, 9],
+        "type": [1, 1, 1],
+        "name": [2, 3, 4],
+        "status": [5, 0, 5],
+        "duration_us": [10, None, 30],
+        "input_tokens": [-1] * 3,
         "output_tokens": [-1] * 3,
-    }  # fmt: skip
+    }
 
     lines = draw_shape(spans, ["", "step", "a", "b", "c", "ok"])
 
@@ -240,7 +245,9 @@ def test_a_cursor_gives_again_what_an_opening_tells_that_came_after_the_end(tmp_
             (info,) = store.find_runs("r1")
             data = outline_answer(store, info, after).data()
             after = data["next"]
-            seen += [(row["name"], row["parent"]) for row in rows(data).values() if row["id"] == "child"]  # fmt: skip
+            seen += [
+                (row["name"], row["parent"]) for row in rows(data).values() if row["id"] == "child"
+            ]
             quiet = outline_answer(store, info, after).data()
 
     assert seen == [("?", 0), ("look", 0), ("look", 2)]

@@ -100,10 +100,14 @@ def only_call(store: SqliteStore) -> tuple[Run, SpanInfo]:
     return next((run, span) for run in runs for span in run.spans if span.type in ("llm", "http"))
 
 
-def record(home: Home, url: str, body: str | bytes | None, headers: Any = None, **more: Any) -> None:  # fmt: skip
+def record(
+    home: Home, url: str, body: str | bytes | None, headers: Any = None, **more: Any
+) -> None:
     """A call as the wire records one."""
     attributes = {"method": "POST", "url": url, **more}
-    attributes["request.headers"] = {"content-type": "application/json"} if headers is None else headers  # fmt: skip
+    attributes["request.headers"] = (
+        {"content-type": "application/json"} if headers is None else headers
+    )
     with Recorder(home) as recorder, recorder.run("r") as run:
         run.span("chat", "llm", attributes, body=body).end()
 
@@ -127,7 +131,12 @@ def test_the_same_bytes_arrive(
 ) -> None:
     """Whatever a shell or a literal would make of them; the answer is printed."""
     body = NASTY[name]
-    record(home, f"{url}/v1/x?a=[1]&b={{2}}&c='q'$d", body, {"Content-Type": "text/x; a='b' $c", "X-Odd": "`id`"})  # fmt: skip
+    record(
+        home,
+        f"{url}/v1/x?a=[1]&b={{2}}&c='q'$d",
+        body,
+        {"Content-Type": "text/x; a='b' $c", "X-Odd": "`id`"},
+    )
 
     done = send(script(home, format), format, tmp_path)
 
@@ -135,7 +144,10 @@ def test_the_same_bytes_arrive(
     assert (done.returncode, done.stdout) == (0, '{"answer": 1}'), done.stderr
     assert arrived.body == (body if isinstance(body, bytes) else body.encode())
     assert arrived.path == "/v1/x?a=[1]&b={2}&c='q'$d"
-    assert (arrived.headers["content-type"], arrived.headers["x-odd"]) == ("text/x; a='b' $c", "`id`")  # fmt: skip
+    assert (arrived.headers["content-type"], arrived.headers["x-odd"]) == (
+        "text/x; a='b' $c",
+        "`id`",
+    )
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -173,14 +185,20 @@ def test_masked_secrets_are_environment_variables(
         ({"provider": "anthropic"}, "ANTHROPIC_API_KEY"),
         ({"provider": "gemini"}, "GEMINI_API_KEY"),
         ({"url": "https://api.openai.com/v1/chat/completions"}, "OPENAI_API_KEY"),
-        ({"url": "https://generativelanguage.googleapis.com/v1?key=%E2%80%A6redacted%E2%80%A6"}, "GEMINI_API_KEY"),
+        (
+            {"url": "https://generativelanguage.googleapis.com/v1?key=%E2%80%A6redacted%E2%80%A6"},
+            "GEMINI_API_KEY",
+        ),
         ({"url": "http://localhost:8000/v1"}, "API_KEY"),
     ],
-)  # fmt: skip
+)
 def test_the_key_has_the_name_that_the_provider_gives_it(
     home: Home, attributes: dict[str, str], name: str
 ) -> None:
-    record(home, **{"url": "http://h/v1", "body": "{}", "headers": {"x-api-key": mask(KEY)}, **attributes})  # type: ignore[arg-type]  # fmt: skip
+    record(
+        home,
+        **{"url": "http://h/v1", "body": "{}", "headers": {"x-api-key": mask(KEY)}, **attributes},
+    )  # type: ignore[arg-type]
 
     for kind in FORMATS:
         assert f"Set {name}: it was recorded as sk-…redacted…cQv" in script(home, kind)
@@ -205,9 +223,15 @@ def test_headers_of_the_connection_are_left_to_the_client(
     """A body that was sent encoded is sent plain; a header that is none is left out; other shapes of
     attributes are read; a refusal is an answer."""
     odd = {
-        "host": "elsewhere", "Content-Length": "3", "accept-encoding": "br", "content-encoding": "gzip",
-        ":authority": "x", "@/etc/passwd": "x", "x-break": "a\r\nx-injected: 1", "x-many": ["a", "b"],
-    }  # fmt: skip
+        "host": "elsewhere",
+        "Content-Length": "3",
+        "accept-encoding": "br",
+        "content-encoding": "gzip",
+        ":authority": "x",
+        "@/etc/passwd": "x",
+        "x-break": "a\r\nx-injected: 1",
+        "x-many": ["a", "b"],
+    }
     more = {"request.encoding": "gzip", "request.wire_bytes": 99, "request.header.x-single": "yes"}
     record(home, f"{url}/refuse", "plain text", odd, **more)
 
@@ -256,7 +280,9 @@ def test_a_request_that_was_not_kept_whole_is_refused(home: Home) -> None:
         run, span = only_call(store)
 
         def refused(input: BodyRef, **attributes: Any) -> str:
-            changed = msgspec.structs.replace(span, input=input, attributes={**span.attributes, **attributes})  # fmt: skip
+            changed = msgspec.structs.replace(
+                span, input=input, attributes={**span.attributes, **attributes}
+            )
             with pytest.raises(NotFoundError, match="was not kept whole") as told:
                 reproduce(run, changed, store.read_body, "curl")
             return str(told.value)
@@ -269,7 +295,17 @@ def test_a_request_that_was_not_kept_whole_is_refused(home: Home) -> None:
         assert "\n" not in refused(BodyRef(10**9, size))
 
 
-@pytest.mark.parametrize("attributes", [{}, {"method": "POST"}, {"url": 7}, {"url": "file:///etc/passwd"}, {"url": "http://a b"}, {"url": "http://a/\n"}])  # fmt: skip
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {},
+        {"method": "POST"},
+        {"url": 7},
+        {"url": "file:///etc/passwd"},
+        {"url": "http://a b"},
+        {"url": "http://a/\n"},
+    ],
+)
 def test_a_span_without_a_request_is_refused(home: Home, attributes: dict[str, Any]) -> None:
     with Recorder(home) as recorder, recorder.run("r") as run:
         run.span("chat", "llm", attributes, body="{}").end()
@@ -290,7 +326,13 @@ def test_hostile_masks_and_names_run_nothing(home: Home, url: str, tmp_path: Pat
     """A recording is untrusted: nothing in it is ever a command."""
     marker = tmp_path / "owned"
     bad = f"`>{marker}`…redacted…`id`"
-    record(home, f"{url}/$(touch${{IFS}}{marker})", f"`id…redacted…id`\n$(touch {marker})\n#", {"x-a": bad, "authorization": "`id…redacted…id`"}, method="POST; touch x")  # fmt: skip
+    record(
+        home,
+        f"{url}/$(touch${{IFS}}{marker})",
+        f"`id…redacted…id`\n$(touch {marker})\n#",
+        {"x-a": bad, "authorization": "`id…redacted…id`"},
+        method="POST; touch x",
+    )
 
     for kind in FORMATS:
         send(script(home, kind), kind, tmp_path, API_KEY="k", SECRET_1="s", SECRET_2="t")

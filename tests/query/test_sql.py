@@ -142,7 +142,9 @@ def test_the_examples_of_the_schema_run(debugger: Debugger) -> None:
 
 
 def test_the_schema_names_each_table_of_the_store(debugger: Debugger) -> None:
-    tables = debugger.sql("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'").data()  # fmt: skip
+    tables = debugger.sql(
+        "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'"
+    ).data()
 
     assert {row[0] for row in tables["rows"]} == {
         each["name"] for each in debugger.schema().data()["tables"]

@@ -22,7 +22,10 @@ from vestige.store.sqlite.sqlite_store import SqliteStore
 
 
 def tool(name: str, description: str = "") -> dict[str, Any]:
-    return {"type": "function", "function": {"name": name, "description": description, "parameters": {}}}  # fmt: skip
+    return {
+        "type": "function",
+        "function": {"name": name, "description": description, "parameters": {}},
+    }
 
 
 def request(*tools: dict[str, Any]) -> str:
@@ -65,9 +68,13 @@ def test_sums_by_name_model_component_and_type(home: Home) -> None:
         return {row["key"]: (row["count"], row["errors"]) for row in answers[by].data()["rows"]}
 
     assert counts("name") == {
-        "tool read": (2, 2), "llm chat": (3, 1), "prompt.assembly prompt": (2, 0),
-        "run triage": (2, 0), "tool search": (2, 0), "run other": (1, 0),
-    }  # fmt: skip
+        "tool read": (2, 2),
+        "llm chat": (3, 1),
+        "prompt.assembly prompt": (2, 0),
+        "run triage": (2, 0),
+        "tool search": (2, 0),
+        "run other": (1, 0),
+    }
     assert list(counts("name"))[:2] == ["tool read", "llm chat"]
     assert counts("model") == {"gpt-4o": (2, 0), "my-own-model": (1, 1)}
     assert counts("tool") == {"read": (2, 2), "search": (2, 0)}
@@ -75,7 +82,11 @@ def test_sums_by_name_model_component_and_type(home: Home) -> None:
     assert counts("type")["llm"] == (3, 1)
     assert list(counts("day").values()) == [(3, 0)]
     row = answers["model"].data()["rows"][0]
-    assert (row["input_tokens"], row["output_tokens"], row["cache_read_tokens"]) == (2_000, 200, 1_000)  # fmt: skip
+    assert (row["input_tokens"], row["output_tokens"], row["cache_read_tokens"]) == (
+        2_000,
+        200,
+        1_000,
+    )
 
 
 def test_cost_is_money_and_an_unknown_model_is_said_to_be_unknown(home: Home) -> None:
@@ -161,8 +172,19 @@ def test_tools_are_ranked_by_standing_cost_against_use(home: Home) -> None:
 
 
 def test_calls_in_histories_count_where_tools_are_not_recorded(home: Home) -> None:
-    made = {"role": "assistant", "tool_calls": [{"id": "c", "type": "function", "function": {"name": "search", "arguments": "{}"}}]}  # fmt: skip
-    body = json.dumps({"model": "m", "messages": [made, {"role": "tool", "tool_call_id": "c", "content": "x"}], "tools": [tool("search")]})  # fmt: skip
+    made = {
+        "role": "assistant",
+        "tool_calls": [
+            {"id": "c", "type": "function", "function": {"name": "search", "arguments": "{}"}}
+        ],
+    }
+    body = json.dumps(
+        {
+            "model": "m",
+            "messages": [made, {"role": "tool", "tool_call_id": "c", "content": "x"}],
+            "tools": [tool("search")],
+        }
+    )
     with Recorder(home) as recorder, recorder.run("r") as run:
         run.span("chat", "llm", body=body).end()
 
@@ -235,7 +257,14 @@ def test_no_day_has_no_bar() -> None:
     """A sum without calls (only tokens of that day) still has a row."""
     from vestige.query.stats.stats_answer import StatsAnswer
 
-    answer = StatsAnswer("day", [Sum("2026-01-01"), Sum("2026-01-02", 8), Sum("2026-01-03", 4)], [], None, "2026-01-01", None)  # fmt: skip
+    answer = StatsAnswer(
+        "day",
+        [Sum("2026-01-01"), Sum("2026-01-02", 8), Sum("2026-01-03", 4)],
+        [],
+        None,
+        "2026-01-01",
+        None,
+    )
 
     assert [line.split()[2] for line in answer.text().splitlines()[3:]] == ["█", "▄"]
 

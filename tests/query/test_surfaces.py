@@ -85,9 +85,11 @@ def test_a_forked_child_says_its_own(home: Home) -> None:
 
     with opened(home) as store:
         logs = [
-            log for run in store.run_ids() for log in store.load_run(run).logs
+            log
+            for run in store.run_ids()
+            for log in store.load_run(run).logs
             if "surface" in log.attributes
-        ]  # fmt: skip
+        ]
 
     assert len(logs) == 2
     assert len({log.writer for log in logs}) == 2
@@ -198,15 +200,23 @@ def test_an_overview_offers_it_only_for_what_is_under_investigation(recorded: Ho
 @pytest.mark.parametrize(
     "value",
     [
-        None, 7, "", "{", "[]", "{}", '{"component": "x"}', '{"component": 1, "text": "x"}',
+        None,
+        7,
+        "",
+        "{",
+        "[]",
+        "{}",
+        '{"component": "x"}',
+        '{"component": 1, "text": "x"}',
         '{"component": "x", "text": "y", "span_types": "tool"}',
         '{"component": "x", "text": "y", "span_types": [1]}',
         '{"component": "x", "text": "y", "queries": ["SELECT 1"]}',
         '{"component": "x", "text": "y", "queries": {"q": 1}}',
         '{"component": "x", "text": "y", "queries": null}',
-        '{"component": "x", "text": "y"', pytest.param("[" * 100_000, id="deep"),
+        '{"component": "x", "text": "y"',
+        pytest.param("[" * 100_000, id="deep"),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_surface_is_passed_over(value: Any) -> None:
     """It comes from a journal, and a journal from anywhere."""
     assert parse_surface(value) is None

@@ -58,12 +58,21 @@ def records_of(folder: Path, word: str, number: int) -> list[AnyRecord]:
         clock.span_id()
     with Recorder(folder, clock=clock, last_words=False) as recorder:
         with recorder.run("triage", conversation_id="c-shared", attributes={"word": word}) as run:
-            usage = {"model": "gpt-4o", "input_tokens": 9, "output_tokens": 3, "request_id": f"req-{word}"}  # fmt: skip
+            usage = {
+                "model": "gpt-4o",
+                "input_tokens": 9,
+                "output_tokens": 3,
+                "request_id": f"req-{word}",
+            }
             run.span("chat", type="llm", body=SHARED).end(attributes=usage, body=f"answer {word}")
             with run.span("search", type="tool", body=f'{{"q": "{word}"}}') as tool:
                 tool.log.warn(f"slow {word}", body=f"log body {word}")
                 tool.end(ValueError(f"no index {word}"), body="shared result " * 10)
-            state = {"version": "1", "session_id": word, "slices": [{"slice_type": word, "items": [word]}]}  # fmt: skip
+            state = {
+                "version": "1",
+                "session_id": word,
+                "slices": [{"slice_type": word, "items": [word]}],
+            }
             run.span("state", type="snapshot", attributes={"index": 0}).end(body=json.dumps(state))
             run.span("f", type="file", attributes={"path": f"{word}.txt"}).end(body=f"file {word}")
             run.span(f"only {word}", type="tool").end()
@@ -106,9 +115,15 @@ def _link_to_each_other(store: SqliteStore, found: dict[str, Planted]) -> None:
         link = Link(theirs.spans[1], theirs.run_id, f"because {mine.word}")
         # Said by its own spans: only the tenant that says it may see it, and not who is meant.
         update = SpanUpdate(
-            1, f"{mine.run:016x}", 1, 1_700_000_000_000_000_500, mine.run_id, mine.spans[1], {},
+            1,
+            f"{mine.run:016x}",
+            1,
+            1_700_000_000_000_000_500,
+            mine.run_id,
+            mine.spans[1],
+            {},
             [link],
-        )  # fmt: skip
+        )
         store.append([update], tenant=tenant)
 
 
@@ -150,30 +165,51 @@ def test_no_verb_tells_of_another_tenant(
     known = [Planted(o.word, "\0", o.run, ["\0"], [], o.conversation) for o in others]
     run = mine.run_id if mine else "latest"
     special: dict[str, list[Callable[[], Any]]] = {
-        "list": [lambda: debugger.list(everything=True, cost=True, limit=100),
-                 lambda: debugger.list(like="word", everything=True),
-                 lambda: debugger.list(conversation="c-shared"),
-                 lambda: debugger.list("tool:search model:gpt cost>=0 word", group="conversation")],
-        "grep": [lambda: debugger.grep("word"), lambda: debugger.grep("refunds"),
-                 lambda: debugger.grep("w.rd", regex=True, where="bodies"),
-                 lambda: debugger.grep("shared result")],
-        "sql": [lambda: debugger.sql("SELECT * FROM runs"), lambda: debugger.sql("SELECT 1", on="/tmp")],
+        "list": [
+            lambda: debugger.list(everything=True, cost=True, limit=100),
+            lambda: debugger.list(like="word", everything=True),
+            lambda: debugger.list(conversation="c-shared"),
+            lambda: debugger.list("tool:search model:gpt cost>=0 word", group="conversation"),
+        ],
+        "grep": [
+            lambda: debugger.grep("word"),
+            lambda: debugger.grep("refunds"),
+            lambda: debugger.grep("w.rd", regex=True, where="bodies"),
+            lambda: debugger.grep("shared result"),
+        ],
+        "sql": [
+            lambda: debugger.sql("SELECT * FROM runs"),
+            lambda: debugger.sql("SELECT 1", on="/tmp"),
+        ],
         "schema": [debugger.schema],
-        "stats": [lambda by=by: debugger.stats(by=by)  # type: ignore[misc]  # a loop's variable
-                  for by in ("name", "model", "tool", "component", "type", "day")],
-        "trends": [lambda by=by: debugger.trends(since="9999d", by=by)  # type: ignore[misc]  # as above
-                   for by in ("day", "hour")],
+        "stats": [
+            lambda by=by: debugger.stats(by=by)  # type: ignore[misc]  # a loop's variable
+            for by in ("name", "model", "tool", "component", "type", "day")
+        ],
+        "trends": [
+            lambda by=by: debugger.trends(since="9999d", by=by)  # type: ignore[misc]  # as above
+            for by in ("day", "hour")
+        ],
         "compare": [lambda: debugger.compare([run], [run])],
-        "diff": [lambda: debugger.diff(run, vs_good=True), lambda: debugger.diff(run, prev=True),
-                 lambda: debugger.diff(run, run)],
+        "diff": [
+            lambda: debugger.diff(run, vs_good=True),
+            lambda: debugger.diff(run, prev=True),
+            lambda: debugger.diff(run, run),
+        ],
         "doctor": [debugger.doctor],
         "examine": [lambda: str(debugger.examine(debugger._run(run)))],
-        "open_run": [lambda key=key: str(debugger.open_run(key).run)  # type: ignore[misc]  # as above
-                     for key in (run, *(other.run_id for other in others))],
+        "open_run": [
+            lambda key=key: str(debugger.open_run(key).run)  # type: ignore[misc]  # as above
+            for key in (run, *(other.run_id for other in others))
+        ],
         "reproduce": [lambda: debugger.reproduce(run, "curl")],
         "resolve": [lambda: str(debugger.resolve("c-shared"))],
-    }  # fmt: skip
-    verbs = [name for name, each in inspect.getmembers(Debugger, inspect.isfunction) if name[0] != "_" and name != "close"]  # fmt: skip
+    }
+    verbs = [
+        name
+        for name, each in inspect.getmembers(Debugger, inspect.isfunction)
+        if name[0] != "_" and name != "close"
+    ]
     for verb in verbs:
         if verb in special:
             questions = special[verb]
@@ -223,10 +259,22 @@ def test_no_id_of_another_leads_anywhere_nor_is_it_hinted_at(
     for other in others:
         span = other.spans[1]
         for text in (
-            other.run_id, other.run_id[:-1], f"{other.run_id[:-1]}f", other.run_id.upper(), f"r{other.run}",
-            f"R{other.run}", span, span[:-2], f"{span[:-1]}f", f"r{other.run}.s1", f"r{other.run}#0",
-            other.conversation, f"req-{other.word}", f"GET /runs/{other.run_id} failed", f"only {other.word}",
-        ):  # fmt: skip
+            other.run_id,
+            other.run_id[:-1],
+            f"{other.run_id[:-1]}f",
+            other.run_id.upper(),
+            f"r{other.run}",
+            f"R{other.run}",
+            span,
+            span[:-2],
+            f"{span[:-1]}f",
+            f"r{other.run}.s1",
+            f"r{other.run}#0",
+            other.conversation,
+            f"req-{other.word}",
+            f"GET /runs/{other.run_id} failed",
+            f"only {other.word}",
+        ):
             if debugger.store.find_runs(text) or debugger.store.find_spans(text):
                 continue  # the beginning of one's own: ids of the fake clock are alike
 
@@ -237,10 +285,21 @@ def test_no_id_of_another_leads_anywhere_nor_is_it_hinted_at(
 
 
 STATEMENTS = [
-    "SELECT * FROM runs", "SELECT * FROM spans", "SELECT * FROM logs", "SELECT * FROM links",
-    "SELECT * FROM findings", "SELECT * FROM notes", "SELECT * FROM rollups", "SELECT * FROM bodies",
-    "SELECT * FROM writers", "SELECT * FROM unknown", "SELECT * FROM journals", "SELECT * FROM tenants",
-    "SELECT * FROM snapshots", "SELECT * FROM slices", "SELECT * FROM files",
+    "SELECT * FROM runs",
+    "SELECT * FROM spans",
+    "SELECT * FROM logs",
+    "SELECT * FROM links",
+    "SELECT * FROM findings",
+    "SELECT * FROM notes",
+    "SELECT * FROM rollups",
+    "SELECT * FROM bodies",
+    "SELECT * FROM writers",
+    "SELECT * FROM unknown",
+    "SELECT * FROM journals",
+    "SELECT * FROM tenants",
+    "SELECT * FROM snapshots",
+    "SELECT * FROM slices",
+    "SELECT * FROM files",
     "SELECT body_text(input_body), body_text(output_body) FROM spans",
     "SELECT body_json(body) FROM snapshots",
     "SELECT group_concat(run_id) FROM temp.runs",
@@ -250,11 +309,17 @@ STATEMENTS = [
     "SELECT * FROM links l JOIN runs r ON r.run_id = l.target_run",
     "SELECT value FROM runs, json_each(json_array(run_id, name))",
     "EXPLAIN SELECT * FROM spans",
-]  # fmt: skip
+]
 REFUSED = [
-    "SELECT * FROM main.runs", "SELECT count(*) FROM main.runs", "SELECT 1 FROM main.spans",
-    "SELECT (SELECT max(id) FROM main.runs)", "SELECT * FROM main.logs", "SELECT rowid FROM main.bodies",
-    "SELECT * FROM MAIN.Runs", 'SELECT * FROM "main"."runs"', "SELECT * FROM main . runs",
+    "SELECT * FROM main.runs",
+    "SELECT count(*) FROM main.runs",
+    "SELECT 1 FROM main.spans",
+    "SELECT (SELECT max(id) FROM main.runs)",
+    "SELECT * FROM main.logs",
+    "SELECT rowid FROM main.bodies",
+    "SELECT * FROM MAIN.Runs",
+    'SELECT * FROM "main"."runs"',
+    "SELECT * FROM main . runs",
     "SELECT EXISTS (SELECT 1 FROM main.runs WHERE run_id LIKE '0%')",
     "SELECT * FROM runs ORDER BY (SELECT count(*) FROM main.spans)",
     "SELECT * FROM runs UNION ALL SELECT * FROM main.runs",
@@ -266,21 +331,43 @@ REFUSED = [
     "WITH RECURSIVE runs(x) AS (SELECT id FROM main.runs UNION SELECT x FROM runs) SELECT * FROM runs",
     "SELECT * FROM (WITH tenants AS (SELECT * FROM main.tenants) SELECT * FROM tenants)",
     # Views of the file itself, and the schema.
-    "SELECT * FROM main.snapshots", "SELECT * FROM main.slices", "SELECT * FROM main.files",
-    "SELECT * FROM sqlite_master", "SELECT * FROM main.sqlite_master", "SELECT * FROM sqlite_schema",
-    "SELECT * FROM temp.sqlite_master", "SELECT * FROM sqlite_temp_master", "SELECT * FROM sqlite_temp_schema",
-    "SELECT * FROM sqlite_sequence", "SELECT * FROM main.sqlite_sequence",
+    "SELECT * FROM main.snapshots",
+    "SELECT * FROM main.slices",
+    "SELECT * FROM main.files",
+    "SELECT * FROM sqlite_master",
+    "SELECT * FROM main.sqlite_master",
+    "SELECT * FROM sqlite_schema",
+    "SELECT * FROM temp.sqlite_master",
+    "SELECT * FROM sqlite_temp_master",
+    "SELECT * FROM sqlite_temp_schema",
+    "SELECT * FROM sqlite_sequence",
+    "SELECT * FROM main.sqlite_sequence",
     # What is shared, or the home's.
-    "SELECT * FROM pieces", "SELECT * FROM nodes", "SELECT * FROM facts", "SELECT data FROM main.pieces",
+    "SELECT * FROM pieces",
+    "SELECT * FROM nodes",
+    "SELECT * FROM facts",
+    "SELECT data FROM main.pieces",
     # Other doors.
-    "PRAGMA database_list", "PRAGMA table_info(runs)", "SELECT * FROM pragma_database_list",
-    "SELECT * FROM pragma_table_list", "SELECT * FROM dbstat", "SELECT * FROM sqlite_dbpage",
-    "SELECT * FROM sqlite_stmt", "SELECT * FROM bytecode('SELECT 1')", "SELECT * FROM tables_used('SELECT 1')",
-    "ATTACH DATABASE 'store.db' AS other", "SELECT load_extension('x')", "SELECT readfile('store.db')",
-    "DROP VIEW runs", "DROP VIEW temp.runs", "CREATE TEMP VIEW x AS SELECT * FROM main.runs",
-    "CREATE TEMP TABLE y AS SELECT * FROM main.runs", "DELETE FROM temp.runs", "DETACH DATABASE main",
+    "PRAGMA database_list",
+    "PRAGMA table_info(runs)",
+    "SELECT * FROM pragma_database_list",
+    "SELECT * FROM pragma_table_list",
+    "SELECT * FROM dbstat",
+    "SELECT * FROM sqlite_dbpage",
+    "SELECT * FROM sqlite_stmt",
+    "SELECT * FROM bytecode('SELECT 1')",
+    "SELECT * FROM tables_used('SELECT 1')",
+    "ATTACH DATABASE 'store.db' AS other",
+    "SELECT load_extension('x')",
+    "SELECT readfile('store.db')",
+    "DROP VIEW runs",
+    "DROP VIEW temp.runs",
+    "CREATE TEMP VIEW x AS SELECT * FROM main.runs",
+    "CREATE TEMP TABLE y AS SELECT * FROM main.runs",
+    "DELETE FROM temp.runs",
+    "DETACH DATABASE main",
     "VACUUM INTO '/tmp/vestige-stolen.db'",
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("statement", STATEMENTS)

@@ -17,28 +17,61 @@ MS = 10**6
 
 def span(id: str, parent: str | None = None, seq: int = 0, **more: Any) -> SpanInfo:
     given: dict[str, Any] = {
-        "id": id, "short_id": f"r1.{id}", "parent_id": parent, "writer": "w", "seq": seq,
-        "started_ns": seq * MS, "type": "step", "name": id, "component": "c", "status": "ok",
-        "duration_ns": MS, "attributes": {}, "redacted": {}, "input": None, "output": None,
-    }  # fmt: skip
+        "id": id,
+        "short_id": f"r1.{id}",
+        "parent_id": parent,
+        "writer": "w",
+        "seq": seq,
+        "started_ns": seq * MS,
+        "type": "step",
+        "name": id,
+        "component": "c",
+        "status": "ok",
+        "duration_ns": MS,
+        "attributes": {},
+        "redacted": {},
+        "input": None,
+        "output": None,
+    }
     return SpanInfo(**(given | more))
 
 
 def log(message: str, within: str | None = None, seq: int = 0, **more: Any) -> LogInfo:
     given: dict[str, Any] = {
-        "span_id": within, "writer": "w", "seq": seq, "time_ns": seq * MS, "level": "info",
-        "component": "c", "message": message, "attributes": {}, "redacted": {}, "body": None,
-    }  # fmt: skip
+        "span_id": within,
+        "writer": "w",
+        "seq": seq,
+        "time_ns": seq * MS,
+        "level": "info",
+        "component": "c",
+        "message": message,
+        "attributes": {},
+        "redacted": {},
+        "body": None,
+    }
     return LogInfo(**(given | more))
 
 
 def run(*nodes: SpanInfo | LogInfo, **more: Any) -> Run:
     given: dict[str, Any] = {
-        "id": "3d1957bd", "short_id": "r1", "name": "r", "outcome": "ok", "started_ns": 0,
-        "ended_ns": None, "duration_ns": None, "last_ns": 5 * MS, "span_count": 1, "log_count": 0,
-        "error_count": 0, "conversation_id": None, "component": "c", "input_tokens": 0,
-        "output_tokens": 0, "pinned": False, "implicit": False,
-    }  # fmt: skip
+        "id": "3d1957bd",
+        "short_id": "r1",
+        "name": "r",
+        "outcome": "ok",
+        "started_ns": 0,
+        "ended_ns": None,
+        "duration_ns": None,
+        "last_ns": 5 * MS,
+        "span_count": 1,
+        "log_count": 0,
+        "error_count": 0,
+        "conversation_id": None,
+        "component": "c",
+        "input_tokens": 0,
+        "output_tokens": 0,
+        "pinned": False,
+        "implicit": False,
+    }
     return Run(
         info=RunInfo(**(given | more)),
         spans=[node for node in nodes if isinstance(node, SpanInfo)],
@@ -74,9 +107,20 @@ def test_spans_and_lines_are_nested_in_the_order_they_happened() -> None:
 def test_everything_worth_knowing_stands_in_the_line() -> None:
     """Model, sizes, tokens, attributes; the rest is one command away."""
     call = span(
-        "call", type="llm", input=BodyRef(1, 2_000), output=BodyRef(2, 14, "cut from 99 bytes"),
-        attributes={"model": "m-1", "input_tokens": 7, "attempt": 1, "a": 1, "b": True, "c": None, "d": 2},
-    )  # fmt: skip
+        "call",
+        type="llm",
+        input=BodyRef(1, 2_000),
+        output=BodyRef(2, 14, "cut from 99 bytes"),
+        attributes={
+            "model": "m-1",
+            "input_tokens": 7,
+            "attempt": 1,
+            "a": 1,
+            "b": True,
+            "c": None,
+            "d": 2,
+        },
+    )
 
     (text,) = told(timeline(run(call)))
 
@@ -91,12 +135,22 @@ def test_what_is_open_and_what_failed_says_so() -> None:
     lines = timeline(
         run(
             span("open", seq=1, status=None, duration_ns=None),
-            span("bad", seq=2, status="error", attributes={"error.type": "ValueError", "error.message": "x\ny"}),
+            span(
+                "bad",
+                seq=2,
+                status="error",
+                attributes={"error.type": "ValueError", "error.message": "x\ny"},
+            ),
             span("late", seq=3, status="timeout"),
-            log("oops", seq=4, level="error", attributes={"error.type": "KeyError", "error.message": "k"}),
+            log(
+                "oops",
+                seq=4,
+                level="error",
+                attributes={"error.type": "KeyError", "error.message": "k"},
+            ),
             log("died", seq=5, component="vestige", level="error", attributes={"crash": True}),
         )
-    )  # fmt: skip
+    )
 
     assert told(lines) == [
         "step open (open)",
@@ -175,13 +229,26 @@ def test_hostile_text_reaches_no_terminal(one: str, two: str, three: str) -> Non
     """In any field of a span or line that came from outside."""
     whole = run(
         span(
-            "a", seq=1, type=one, name=two, status=three, component=one, output=BodyRef(None, 1),
-            attributes={"error.type": two, "error.message": three, "model": one, "input_tokens": two, three: one},
+            "a",
+            seq=1,
+            type=one,
+            name=two,
+            status=three,
+            component=one,
+            output=BodyRef(None, 1),
+            attributes={
+                "error.type": two,
+                "error.message": three,
+                "model": one,
+                "input_tokens": two,
+                three: one,
+            },
         ),
         log(one, "a", 2, level=two, attributes={"error.type": three, "error.message": one}),
         log(two, "a", 3, component="vestige", attributes={"crash": True, "fault": one}),
-        name=one, conversation_id=two,
-    )  # fmt: skip
+        name=one,
+        conversation_id=two,
+    )
 
     texts = [*told(timeline(whole)), *header(whole), *stamps(whole)]
     assert len(texts) == 7

@@ -77,9 +77,14 @@ def test_no_time_left_means_not_looked_at(failed: Home) -> None:
 
 def found(kind: str, severity: Severity, confidence: float, cause: str) -> Finding:
     return Finding(
-        check=kind, severity=severity, confidence=confidence, basis="measured", kind=kind,
-        message="", cause=cause,
-    )  # fmt: skip
+        check=kind,
+        severity=severity,
+        confidence=confidence,
+        basis="measured",
+        kind=kind,
+        message="",
+        cause=cause,
+    )
 
 
 def test_the_top_of_stored_findings_is_what_check_would_tell_first(home: Home) -> None:

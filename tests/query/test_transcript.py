@@ -45,8 +45,12 @@ def test_of_each_request_only_what_is_new_is_told(desk: Debugger) -> None:
         ("user", "Is A-18 fishy?"),
     ]
     assert [call["text"]["text"] for call in calls] == [
-        "Let me look.", "I ask the fraud desk first.", "No, it is not.", "", "I could not pay it back.",
-    ]  # fmt: skip
+        "Let me look.",
+        "I ask the fraud desk first.",
+        "No, it is not.",
+        "",
+        "I could not pay it back.",
+    ]
     assert [(call["messages"], call["repeated"]) for call in calls][:2] == [(2, 0), (4, 2)]
 
 
@@ -123,8 +127,15 @@ def test_a_tool_that_was_not_recorded_gets_its_result_from_the_next_request(home
     call = answer("", ("toolu_1", "lookup_order", {"order": "7"}))
     result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "shipped"}
     first = [{"role": "user", "content": "Where is 7?"}]
-    second = [*first, {"role": "assistant", "content": call["content"]}, {"role": "user", "content": [result]}]  # fmt: skip
-    with Recorder(home, last_words=False, clock=FakeClock()) as recorder, recorder.run("agent") as run:  # fmt: skip
+    second = [
+        *first,
+        {"role": "assistant", "content": call["content"]},
+        {"role": "user", "content": [result]},
+    ]
+    with (
+        Recorder(home, last_words=False, clock=FakeClock()) as recorder,
+        recorder.run("agent") as run,
+    ):
         run.child("c", "llm", body=json.dumps(ask(first))).end(body=json.dumps(call))
         run.child("c", "llm", body=json.dumps(ask(second))).end(body=json.dumps(answer("Shipped.")))
     catch_up(home)
@@ -146,7 +157,10 @@ def test_a_history_that_began_before_the_run_is_told_whole(home: Home) -> None:
         {"role": "assistant", "content": old["content"]},
         {"role": "user", "content": [result]},
     ]
-    with Recorder(home, last_words=False, clock=FakeClock()) as recorder, recorder.run("agent") as run:  # fmt: skip
+    with (
+        Recorder(home, last_words=False, clock=FakeClock()) as recorder,
+        recorder.run("agent") as run,
+    ):
         run.child("c", "llm", body=json.dumps(ask(history))).end(
             body=json.dumps(answer("Shipped."))
         )
@@ -155,15 +169,22 @@ def test_a_history_that_began_before_the_run_is_told_whole(home: Home) -> None:
         told = items(debugger, debugger.resolve(None).run.short_id)
 
     assert [item.get("role") or item["kind"] for item in told] == [
-        "system", "user", "assistant", "tool", "call",
-    ]  # fmt: skip
+        "system",
+        "user",
+        "assistant",
+        "tool",
+        "call",
+    ]
     assert told[2]["calls"][0]["name"] == "lookup_order"
     assert told[3]["result"]["text"] == "shipped"
 
 
 def test_bodies_of_no_known_form_are_shown_as_they_are(home: Home) -> None:
     """A program that records a prompt as text; long ones are cut, and say so."""
-    with Recorder(home, last_words=False, clock=FakeClock()) as recorder, recorder.run("agent") as run:  # fmt: skip
+    with (
+        Recorder(home, last_words=False, clock=FakeClock()) as recorder,
+        recorder.run("agent") as run,
+    ):
         run.child("c", "llm", body="why is the sky blue? " * 1000).end(body="because")
         outer = run.child("client", "llm")
         outer.child("wire", "llm", body="once").end(body="told once")
@@ -182,13 +203,21 @@ def test_bodies_of_no_known_form_are_shown_as_they_are(home: Home) -> None:
 
 def test_calls_without_ids_get_each_its_own_result(home: Home) -> None:
     """Gemini's results name their tool only: of two calls of one tool the first has the first one."""
-    paris, rome = ({"functionCall": {"name": "weather", "args": {"in": city}}} for city in ("Paris", "Rome"))  # fmt: skip
-    sunny, rainy = ({"functionResponse": {"name": "weather", "response": {"output": told}}} for told in ("sunny", "rainy"))  # fmt: skip
+    paris, rome = (
+        {"functionCall": {"name": "weather", "args": {"in": city}}} for city in ("Paris", "Rome")
+    )
+    sunny, rainy = (
+        {"functionResponse": {"name": "weather", "response": {"output": told}}}
+        for told in ("sunny", "rainy")
+    )
     asked = {"role": "user", "parts": [{"text": "How is it there?"}]}
     called = {"role": "model", "parts": [paris, rome]}
     given = {"role": "user", "parts": [sunny, rainy]}
     about = {"provider": "gemini"}
-    with Recorder(home, last_words=False, clock=FakeClock()) as recorder, recorder.run("agent") as run:  # fmt: skip
+    with (
+        Recorder(home, last_words=False, clock=FakeClock()) as recorder,
+        recorder.run("agent") as run,
+    ):
         first = run.child("c", "llm", body=json.dumps({"contents": [asked]}), attributes=about)
         first.end(body=json.dumps({"candidates": [{"content": called}]}))
         body = json.dumps({"contents": [asked, called, given]})
@@ -199,14 +228,20 @@ def test_calls_without_ids_get_each_its_own_result(home: Home) -> None:
     tools = [item for item in told if item["kind"] == "tool"]
 
     assert [(item["arguments"]["text"], item["result"]["text"]) for item in tools] == [
-        ('{"in":"Paris"}', '{"output":"sunny"}'), ('{"in":"Rome"}', '{"output":"rainy"}'),
-    ]  # fmt: skip
+        ('{"in":"Paris"}', '{"output":"sunny"}'),
+        ('{"in":"Rome"}', '{"output":"rainy"}'),
+    ]
 
 
 def test_calls_without_ids_are_each_told_at_a_tool_span_of_their_own(home: Home) -> None:
-    calls = [{"functionCall": {"name": "weather", "args": {"in": city}}} for city in ("Paris", "Rome")]  # fmt: skip
+    calls = [
+        {"functionCall": {"name": "weather", "args": {"in": city}}} for city in ("Paris", "Rome")
+    ]
     asked = {"contents": [{"role": "user", "parts": [{"text": "How is it there?"}]}]}
-    with Recorder(home, last_words=False, clock=FakeClock()) as recorder, recorder.run("agent") as run:  # fmt: skip
+    with (
+        Recorder(home, last_words=False, clock=FakeClock()) as recorder,
+        recorder.run("agent") as run,
+    ):
         call = run.child("c", "llm", body=json.dumps(asked), attributes={"provider": "gemini"})
         call.end(body=json.dumps({"candidates": [{"content": {"role": "model", "parts": calls}}]}))
         tools = [run.child("weather", "tool") for _ in calls]
@@ -223,7 +258,10 @@ def test_calls_without_ids_are_each_told_at_a_tool_span_of_their_own(home: Home)
 def test_what_is_told_as_a_text_is_one_whatever_the_program_recorded(home: Home) -> None:
     """Attributes are of any kind: a page that is promised a name of a model must not meet a number."""
     about = {"model": 5, "finish_reason": 7}
-    with Recorder(home, last_words=False, clock=FakeClock()) as recorder, recorder.run("agent") as run:  # fmt: skip
+    with (
+        Recorder(home, last_words=False, clock=FakeClock()) as recorder,
+        recorder.run("agent") as run,
+    ):
         run.child("c", "llm", body="why?", attributes=about).end(body="so")
     catch_up(home)
     with vestige.open(home.root) as debugger:

@@ -47,8 +47,9 @@ def test_segments_are_those_that_the_program_told(desk: Debugger) -> None:
 
     assert (data["basis"], data["ranges"]) == ("recorded", "body")
     assert [each["contributor"] for each in data["segments"]] == [
-        "persona", *(f"tool:{tool['name']}" for tool in TOOLS),
-    ]  # fmt: skip
+        "persona",
+        *(f"tool:{tool['name']}" for tool in TOOLS),
+    ]
     assert persona["preview"].startswith("You are the refund desk.")
     assert persona["end"] - persona["begin"] == persona["size_bytes"]
     assert sum(each["share"] for each in data["contributors"]) == pytest.approx(1, abs=0.001)
@@ -59,7 +60,10 @@ def test_a_request_without_segments_tells_by_its_shape(home: Home) -> None:
     """Tools, system, messages, where they stand in the body."""
     request = ask([{"role": "user", "content": "Why?"}], "Be brief.")
     body = json.dumps(request)
-    with Recorder(home, last_words=False, clock=FakeClock()) as recorder, recorder.run("agent") as run:  # fmt: skip
+    with (
+        Recorder(home, last_words=False, clock=FakeClock()) as recorder,
+        recorder.run("agent") as run,
+    ):
         run.child("c", "llm", body=body).end(body=json.dumps(answer("So.")))
     catch_up(home)
     with vestige.open(home.root) as debugger:
@@ -67,8 +71,12 @@ def test_a_request_without_segments_tells_by_its_shape(home: Home) -> None:
 
     assert data["basis"] == "parsed"
     assert [each["contributor"] for each in data["segments"]] == [
-        "tool:lookup_order", "tool:ask_fraud", "tool:refund", "system", "message:user",
-    ]  # fmt: skip
+        "tool:lookup_order",
+        "tool:ask_fraud",
+        "tool:refund",
+        "system",
+        "message:user",
+    ]
     for each in data["segments"]:
         assert body[each["begin"] : each["end"]][:200] == each["preview"]
 
@@ -104,7 +112,10 @@ def test_one_snapshot_has_its_items_and_two_have_a_difference(bundle: Debugger) 
 
 def test_a_value_told_as_a_state_is_a_snapshot_too(home: Home) -> None:
     """AgentDbg's states have no slices: each is one value. A broken index hides none."""
-    with Recorder(home, last_words=False, clock=FakeClock()) as recorder, recorder.run("agent") as run:  # fmt: skip
+    with (
+        Recorder(home, last_words=False, clock=FakeClock()) as recorder,
+        recorder.run("agent") as run,
+    ):
         for step, index in ((1, 0), (2, 0), (3, True)):
             state = run.child("state", "state", body={"plan": {"step": step}})
             state.set_attributes(index=index)
@@ -124,9 +135,18 @@ def test_a_value_told_as_a_state_is_a_snapshot_too(home: Home) -> None:
 def test_a_later_page_of_snapshots_tells_the_same_changes(home: Home) -> None:
     """Each is compared with the one before it of its session, on whatever page that stands."""
     with Recorder(home, last_words=False) as recorder, recorder.run("agent") as run:
-        for index, (session, count) in enumerate((("a", 5), ("b", 7), ("a", 6), ("a", 7), ("b", 8))):  # fmt: skip
-            slices = [{"slice_type": "plan:Plan", "item_type": "plan:Plan", "items": [*range(count)]}]  # fmt: skip
-            told = {"version": "1", "created_at": "2026-01-02T03:04:05+00:00", "slices": slices, "tags": {"session_id": session}}  # fmt: skip
+        for index, (session, count) in enumerate(
+            (("a", 5), ("b", 7), ("a", 6), ("a", 7), ("b", 8))
+        ):
+            slices = [
+                {"slice_type": "plan:Plan", "item_type": "plan:Plan", "items": [*range(count)]}
+            ]
+            told = {
+                "version": "1",
+                "created_at": "2026-01-02T03:04:05+00:00",
+                "slices": slices,
+                "tags": {"session_id": session},
+            }
             run.child("snapshot", "snapshot", {"index": index}).end(body=told)
     catch_up(home)
     with vestige.open(home.root) as debugger:
@@ -188,8 +208,9 @@ def test_files_are_those_of_the_moment(home: Home) -> None:
     ]
     assert early["later"] == 1
     assert [(file["path"], file["preview"], file["binary"]) for file in late["files"]] == [
-        ("a.txt", "new", False), ("b.bin", None, True),
-    ]  # fmt: skip
+        ("a.txt", "new", False),
+        ("b.bin", None, True),
+    ]
     assert [file["preview"] for file in at_span["files"]] == ["new"]
 
 
@@ -240,7 +261,9 @@ def test_trends_name_the_models_that_their_sums_leave_out(home: Home) -> None:
     """A sum without some of its parts says so."""
     with Recorder(home, last_words=False) as recorder, recorder.run("agent") as run:
         for model in ("gpt-4o-mini", "house-model"):
-            run.child("chat", "llm").end(attributes={"model": model, "input_tokens": 1_000, "output_tokens": 1})  # fmt: skip
+            run.child("chat", "llm").end(
+                attributes={"model": model, "input_tokens": 1_000, "output_tokens": 1}
+            )
     catch_up(home)
     with vestige.open(home.root) as debugger:
         text = debugger.trends(since="1d").text()
@@ -302,8 +325,9 @@ def test_deltas_set_the_numbers_of_two_runs_side_by_side(desk: Debugger) -> None
     assert deltas["model_calls"] == (5, 5)
     assert deltas["tool:refund"] == (1, 1)
     assert deltas["cost_usd"] == (
-        pytest.approx(listed["r2"]["cost_usd"]), pytest.approx(listed["r3"]["cost_usd"]),
-    )  # fmt: skip
+        pytest.approx(listed["r2"]["cost_usd"]),
+        pytest.approx(listed["r3"]["cost_usd"]),
+    )
 
 
 @pytest.mark.parametrize(
@@ -345,8 +369,10 @@ def test_a_step_that_one_side_lacks_and_a_state_that_differs_have_their_class(ho
         rows = debugger.diff(first, second).data()["rows"]
 
     assert [(row["mark"], row["class"]) for row in rows] == [
-        ("~", "state"), ("+", "tools"), ("+", "steps"),
-    ]  # fmt: skip
+        ("~", "state"),
+        ("+", "tools"),
+        ("+", "steps"),
+    ]
 
 
 @pytest.mark.parametrize("name", [[], ["--name", "nightly"]])

@@ -18,10 +18,17 @@ MS, S = 10**6, 10**9
 @pytest.mark.parametrize(
     ("ns", "shown"),
     [
-        (None, ""), (0, "0µs"), (12_345, "12µs"), (3_400_000, "3.4ms"), (1_800 * MS, "1.8s"),
-        (59 * S, "59.0s"), (125 * S, "2m05s"), (11_400 * S, "3h10m"), (7 * 86_400 * S, "7d"),
+        (None, ""),
+        (0, "0µs"),
+        (12_345, "12µs"),
+        (3_400_000, "3.4ms"),
+        (1_800 * MS, "1.8s"),
+        (59 * S, "59.0s"),
+        (125 * S, "2m05s"),
+        (11_400 * S, "3h10m"),
+        (7 * 86_400 * S, "7d"),
     ],
-)  # fmt: skip
+)
 def test_durations_are_short(ns: int | None, shown: str) -> None:
     """Two or three digits and a unit."""
     assert formatting.duration(ns) == shown
@@ -29,8 +36,16 @@ def test_durations_are_short(ns: int | None, shown: str) -> None:
 
 @pytest.mark.parametrize(
     ("count", "shown"),
-    [(0, "0B"), (999, "999B"), (1_000, "1.0k"), (999_949, "999.9k"), (999_950, "1.0M"), (10**9, "1.0G"), (10**13, "10000.0G")],
-)  # fmt: skip
+    [
+        (0, "0B"),
+        (999, "999B"),
+        (1_000, "1.0k"),
+        (999_949, "999.9k"),
+        (999_950, "1.0M"),
+        (10**9, "1.0G"),
+        (10**13, "10000.0G"),
+    ],
+)
 def test_sizes_are_short(count: int, shown: str) -> None:
     """Without a jump at the units' borders."""
     assert formatting.size(count) == shown
@@ -75,10 +90,19 @@ def test_newlines_are_shown_and_long_text_is_cut() -> None:
 @pytest.mark.parametrize(
     ("value", "shown"),
     [
-        (None, "null"), (True, "true"), (False, "false"), (1, "1"), (0, "0"), (1.0, "1.0"), (-3, "-3"),
-        ("word", "word"), ("two words", '"two words"'), ("", '""'), ("a\x1bb", '"a b"'),
+        (None, "null"),
+        (True, "true"),
+        (False, "false"),
+        (1, "1"),
+        (0, "0"),
+        (1.0, "1.0"),
+        (-3, "-3"),
+        ("word", "word"),
+        ("two words", '"two words"'),
+        ("", '""'),
+        ("a\x1bb", '"a b"'),
     ],
-)  # fmt: skip
+)
 def test_values_are_what_they_are(value: Scalar, shown: str) -> None:
     """1 is not true, and 0 is not false."""
     assert formatting.value(value, 20) == shown

@@ -11,9 +11,21 @@ from vestige.record.types import VERSION, Link, Log, SpanClose, SpanOpen
 from vestige.testing import FakeRecorder
 
 OPEN = SpanOpen(
-    VERSION, "w", 1, 1, "r", "s", "component", "tool", "name", None, "c-1",
-    {"a": 1}, [Link("x", "y", "why")], "body",
-)  # fmt: skip
+    VERSION,
+    "w",
+    1,
+    1,
+    "r",
+    "s",
+    "component",
+    "tool",
+    "name",
+    None,
+    "c-1",
+    {"a": 1},
+    [Link("x", "y", "why")],
+    "body",
+)
 
 
 def test_a_record_without_fault_stays_as_it_is() -> None:
@@ -25,8 +37,21 @@ def test_surrogates_go_everywhere_they_can_stand() -> None:
     """Name, type, component, conversation, attributes, links, body, message."""
     bad = "\ud800"
     opened = SpanOpen(
-        VERSION, "w", 1, 1, "r", "s", bad, bad, bad, None, bad, {bad: bad}, [Link(bad, bad, bad)], bad
-    )  # fmt: skip
+        VERSION,
+        "w",
+        1,
+        1,
+        "r",
+        "s",
+        bad,
+        bad,
+        bad,
+        None,
+        bad,
+        {bad: bad},
+        [Link(bad, bad, bad)],
+        bad,
+    )
     said = Log(VERSION, "w", 2, 1, "r", bad, "info", bad, None, {bad: bad}, bad)
     closed = SpanClose(VERSION, "w", 3, 1, "r", "s", "ok", 1, {bad: bad}, bad)
 

@@ -45,8 +45,12 @@ def test_odd_leaves_have_their_forms_inside_objects_too() -> None:
     text = json_text({"n": float("nan"), "i": 2**70, "b": b"\xff", "s": "\ud800", 5: {1}})
 
     assert json.loads(text) == {
-        "n": "NaN", "i": str(2**70), "b": "base64:/w==", "s": "\\ud800", "5": [1],
-    }  # fmt: skip
+        "n": "NaN",
+        "i": str(2**70),
+        "b": "base64:/w==",
+        "s": "\\ud800",
+        "5": [1],
+    }
 
 
 def test_a_dataclass_is_its_fields() -> None:

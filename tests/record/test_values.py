@@ -65,10 +65,14 @@ nested = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=4)
         | st.tuples(inner, inner)
-        | st.dictionaries(st.text(max_size=5) | st.integers() | st.none() | st.binary(max_size=3), inner, max_size=4)
+        | st.dictionaries(
+            st.text(max_size=5) | st.integers() | st.none() | st.binary(max_size=3),
+            inner,
+            max_size=4,
+        )
     ),
     max_leaves=15,
-)  # fmt: skip
+)
 keys = (
     st.text(st.characters(categories=None), max_size=8)
     | st.integers()
@@ -96,8 +100,11 @@ def test_any_attributes_and_body_become_a_line(
     span.end(attributes=attributes, body=body)
 
     assert [json.loads(line.decode())["kind"] for line in recorder.journal.lines] == [
-        "span-open", "span-update", "log", "span-close",
-    ]  # fmt: skip
+        "span-open",
+        "span-update",
+        "log",
+        "span-close",
+    ]
     opened = recorder.records[0]
     assert isinstance(opened, SpanOpen)
     assert len(opened.attributes) == len({clean_key(key) for key in attributes})

@@ -65,9 +65,12 @@ def request(*spans: dict[str, Any], service: str = "planner") -> dict[str, Any]:
 
 def span(number: int, parent: int = 0, trace: str = TRACE, **more: Any) -> dict[str, Any]:
     made = {
-        "traceId": trace, "spanId": f"{number:016x}", "name": f"span {number}",
-        "startTimeUnixNano": str(10**18 + number * 1000), "endTimeUnixNano": str(10**18 + 10**6 - number),
-    }  # fmt: skip
+        "traceId": trace,
+        "spanId": f"{number:016x}",
+        "name": f"span {number}",
+        "startTimeUnixNano": str(10**18 + number * 1000),
+        "endTimeUnixNano": str(10**18 + 10**6 - number),
+    }
     return made | ({"parentSpanId": f"{parent:016x}"} if parent else {}) | more
 
 
@@ -113,8 +116,12 @@ def send(serving: Serving, program: str, *arguments: str) -> str:
         "OTEL_EXPORTER_OTLP_COMPRESSION": "gzip",
     }
     done = subprocess.run(
-        [sys.executable, "-c", program, *arguments], env={**os.environ, **environment}, capture_output=True, text=True, timeout=60
-    )  # fmt: skip
+        [sys.executable, "-c", program, *arguments],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert done.returncode == 0 and not done.stderr, done.stderr
     return done.stdout.strip()
 
@@ -140,11 +147,27 @@ def test_the_real_sdk_in_its_own_process_sends_a_run(serving: Serving) -> None:
         assert SECRET.encode() not in path.read_bytes()
 
 
-PROVIDER = json.dumps({
-    "id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "gpt-4o-2024-08-06",
-    "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "yes"}}],
-    "usage": {"prompt_tokens": 12, "completion_tokens": 3, "total_tokens": 15, "prompt_tokens_details": {"cached_tokens": 4}},
-}).encode()  # fmt: skip
+PROVIDER = json.dumps(
+    {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "gpt-4o-2024-08-06",
+        "choices": [
+            {
+                "index": 0,
+                "finish_reason": "stop",
+                "message": {"role": "assistant", "content": "yes"},
+            }
+        ],
+        "usage": {
+            "prompt_tokens": 12,
+            "completion_tokens": 3,
+            "total_tokens": 15,
+            "prompt_tokens_details": {"cached_tokens": 4},
+        },
+    }
+).encode()
 
 
 class Model(BaseHTTPRequestHandler):
@@ -215,9 +238,20 @@ def test_late_repeated_and_shuffled_spans_are_one_run(serving: Serving) -> None:
         kept.append(run_in(serving, trace))
 
     told = [
-        [(each.id, each.parent_id, each.type, each.name, each.status, each.started_ns, each.duration_ns) for each in run.spans]
+        [
+            (
+                each.id,
+                each.parent_id,
+                each.type,
+                each.name,
+                each.status,
+                each.started_ns,
+                each.duration_ns,
+            )
+            for each in run.spans
+        ]
         for run in kept
-    ]  # fmt: skip
+    ]
     assert told[0] == told[1] == told[2] == told[3]
     assert [each[3] for each in told[0]] == [f"span {number}" for number in range(1, 12)]
     assert {run.info.outcome for run in kept} == {"ok"}
@@ -237,9 +271,13 @@ def test_what_cannot_be_placed_is_told_and_the_rest_is_kept(serving: Serving) ->
 def test_log_records_become_lines_of_their_run(serving: Serving) -> None:
     trace = "b" * 32
     record = {
-        "traceId": trace, "spanId": f"{1:016x}", "timeUnixNano": str(10**18 + 5), "severityNumber": 17,
-        "body": {"stringValue": "it broke"}, "attributes": [{"key": "exception.type", "value": {"stringValue": "KeyError"}}],
-    }  # fmt: skip
+        "traceId": trace,
+        "spanId": f"{1:016x}",
+        "timeUnixNano": str(10**18 + 5),
+        "severityNumber": 17,
+        "body": {"stringValue": "it broke"},
+        "attributes": [{"key": "exception.type", "value": {"stringValue": "KeyError"}}],
+    }
     logs = {"resourceLogs": [{"scopeLogs": [{"logRecords": [record, record | {"traceId": ""}]}]}]}
     first = post(serving, logs, path="/v1/logs")
     again = post(serving, logs, path="/v1/logs")
@@ -248,7 +286,9 @@ def test_log_records_become_lines_of_their_run(serving: Serving) -> None:
     run = run_in(serving, trace)
     assert json.loads(first[2])["partialSuccess"]["rejectedLogRecords"] == "1"
     assert again[0] == 200
-    assert [(line.level, line.message, line.span_id) for line in run.logs] == [("error", "it broke", f"{1:016x}")]  # fmt: skip
+    assert [(line.level, line.message, line.span_id) for line in run.logs] == [
+        ("error", "it broke", f"{1:016x}")
+    ]
     assert run.logs[0].attributes["error.type"] == "KeyError"
 
 
@@ -274,10 +314,13 @@ def test_half_a_character_and_huge_numbers_are_taken_all_the_same(serving: Servi
     trace = "e" * 32
     told = [
         {"key": "gen_ai.operation.name", "value": {"stringValue": "chat"}},
-        {"key": "gen_ai.input.messages", "value": {"stringValue": '[{"role":"user","content":"\\ud800"}]'}},
+        {
+            "key": "gen_ai.input.messages",
+            "value": {"stringValue": '[{"role":"user","content":"\\ud800"}]'},
+        },
         {"key": "gen_ai.usage.input_tokens", "value": {"intValue": str(2**63)}},
         {"key": "odd \u2028", "value": {"doubleValue": "NaN"}},
-    ]  # fmt: skip
+    ]
     status, _, answer = post(serving, request(span(1, trace=trace, attributes=told)))
 
     assert (status, answer) == (200, b"{}")
@@ -322,9 +365,17 @@ def test_bad_requests_get_an_answer_that_says_why(serving: Serving) -> None:
     }
 
     assert {name: answer[0] for name, answer in answers.items()} == {
-        "no JSON": 400, "no object": 400, "wrong type": 400, "deep": 400, "protobuf": 400,
-        "text": 415, "encoding": 415, "no gzip": 400, "bomb": 413, "empty": 200,
-    }  # fmt: skip
+        "no JSON": 400,
+        "no object": 400,
+        "wrong type": 400,
+        "deep": 400,
+        "protobuf": 400,
+        "text": 415,
+        "encoding": 415,
+        "no gzip": 400,
+        "bomb": 413,
+        "empty": 200,
+    }
     for name, (status, kind, body) in answers.items():
         if status != 200:
             assert kind == "application/json", name
@@ -340,9 +391,17 @@ def test_a_protobuf_answer_says_what_was_not_taken(serving: Serving) -> None:
 
     sent = ExportTraceServiceRequest()
     into = sent.resource_spans.add().scope_spans.add()
-    into.spans.add(trace_id=b"\x0e" * 16, span_id=b"\x01" * 8, name="good", start_time_unix_nano=10**18, end_time_unix_nano=10**18 + 1)  # fmt: skip
+    into.spans.add(
+        trace_id=b"\x0e" * 16,
+        span_id=b"\x01" * 8,
+        name="good",
+        start_time_unix_nano=10**18,
+        end_time_unix_nano=10**18 + 1,
+    )
     into.spans.add(trace_id=b"", span_id=b"\x02" * 8, name="bad")
-    status, kind, body = post(serving, sent.SerializeToString(), content_type="application/x-protobuf")  # fmt: skip
+    status, kind, body = post(
+        serving, sent.SerializeToString(), content_type="application/x-protobuf"
+    )
     answer = ExportTraceServiceResponse.FromString(body)
 
     assert (status, kind) == (200, "application/x-protobuf")
@@ -373,7 +432,9 @@ def test_without_its_package_a_binary_request_is_told_what_to_install(tmp_path: 
     shadow = tmp_path / "opentelemetry"
     shadow.mkdir()
     (shadow / "__init__.py").touch()
-    done = subprocess.run([sys.executable, "-c", WITHOUT, str(tmp_path)], capture_output=True, text=True, timeout=60)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT, str(tmp_path)], capture_output=True, text=True, timeout=60
+    )
 
     assert done.stdout.startswith("415 "), done.stderr
     assert "pip install 'vestige[otlp]'" in done.stdout and "http/json" in done.stdout

@@ -71,14 +71,24 @@ def parcel(number: int) -> bytes:
             lines += [
                 render_line(
                     SpanOpen(
-                        1, f"{number:016x}", seq + 1, 1_000, run_id, span, "a", kind, "n", parent,
-                        None, {"n": at},
+                        1,
+                        f"{number:016x}",
+                        seq + 1,
+                        1_000,
+                        run_id,
+                        span,
+                        "a",
+                        kind,
+                        "n",
+                        parent,
+                        None,
+                        {"n": at},
                     )
                 ),
                 render_line(
                     SpanClose(1, f"{number:016x}", seq + 2, 2_000, run_id, span, "ok", 1_000)
                 ),
-            ]  # fmt: skip
+            ]
             seq += 2
     return b"".join(lines)
 

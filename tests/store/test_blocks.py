@@ -43,8 +43,12 @@ def test_spans_that_follow_each_other_are_one_block() -> None:
     parts = list(find_blocks(records))
 
     assert [(len(some), found is not None) for some, found in parts] == [
-        (1, False), (4, True), (2, False), (2, True), (1, False),
-    ]  # fmt: skip
+        (1, False),
+        (4, True),
+        (2, False),
+        (2, True),
+        (1, False),
+    ]
     assert [record for some, _ in parts for record in some] == records
 
 
@@ -61,24 +65,38 @@ def test_a_span_has_what_both_of_its_records_say() -> None:
     assert (found.writer, found.run_id) == (WRITER, RUN)
     assert found.spans == [
         CompleteSpan(
-            7, 107, "a", "root", "agent", "tool", "search", {"n": 1, "who": "close"}, "error", 5,
-            None, None,
+            7,
+            107,
+            "a",
+            "root",
+            "agent",
+            "tool",
+            "search",
+            {"n": 1, "who": "close"},
+            "error",
+            5,
+            None,
+            None,
         )
-    ]  # fmt: skip
+    ]
 
 
 def test_tiny_bodies_stand_on_sheets_each_once_and_longer_ones_where_they_were() -> None:
     long = "x" * TINY_MAX
     wide = "\N{SNOWMAN}" * (TINY_MAX // 3 + 1)  # fewer characters than bytes
-    found = only([
-        *pair(1, opening={"body": "twice"}, close={"body": long}),
-        *pair(3, opening={"body": "\N{SNOWMAN}"}, close={"body": "twice"}),
-        *pair(5, opening={"body": wide}, close={"body": ""}),
-    ])  # fmt: skip
+    found = only(
+        [
+            *pair(1, opening={"body": "twice"}, close={"body": long}),
+            *pair(3, opening={"body": "\N{SNOWMAN}"}, close={"body": "twice"}),
+            *pair(5, opening={"body": wide}, close={"body": ""}),
+        ]
+    )
 
     assert [(span.input, span.output) for span in found.spans] == [
-        ((0, 5), long), ((1, 3), (0, 5)), (wide, (2, 0)),
-    ]  # fmt: skip
+        ((0, 5), long),
+        ((1, 3), (0, 5)),
+        (wide, (2, 0)),
+    ]
     ((texts, size, *_),) = found.make_sheets()
     assert (texts, size) == (3, 8)
 

@@ -51,9 +51,15 @@ def make_records() -> list[AnyRecord]:
         opening(1, "root", type="run", conversation_id="c-1", redacted={"key": 1}),
         opening(2, "proc", type="process", parent_id="root", attributes={"pid": 77}),
         opening(3, "chat", type="llm", parent_id="root", attributes={"model": "m1"}, body="ask"),
-        SpanUpdate(1, WRITER, 4, T0 + 4000, RUN, "chat", {"attempt": 2}, [Link("tool")], {"key": 2}),
+        SpanUpdate(
+            1, WRITER, 4, T0 + 4000, RUN, "chat", {"attempt": 2}, [Link("tool")], {"key": 2}
+        ),
         closing(
-            5, "chat", 3, body="answer", attributes={"input_tokens": 100, "output_tokens": 20},
+            5,
+            "chat",
+            3,
+            body="answer",
+            attributes={"input_tokens": 100, "output_tokens": 20},
             redacted={"jwt": 1},
         ),
         opening(6, "tool", type="tool", parent_id="root", redacted={"pem": 1}),
@@ -65,7 +71,7 @@ def make_records() -> list[AnyRecord]:
         closing(3, "sub", 1, writer=other),
         closing(10, "proc", 2),
         closing(11, "root", 1, attributes={"result": "done"}),
-    ]  # fmt: skip
+    ]
 
 
 def contents(store: SqliteStore) -> dict[str, Any]:

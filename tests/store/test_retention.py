@@ -78,8 +78,11 @@ def test_runs_older_than_the_bound_go_with_all_their_rows(store: SqliteStore) ->
     assert kept_runs(store) == {"run 2"}
     assert input_of(store, 2) == noise(2).encode()
     assert {name: store.sizes()[name] for name in ("runs", "spans", "logs", "bodies")} == {
-        "runs": 1, "spans": 2, "logs": 1, "bodies": 1,
-    }  # fmt: skip
+        "runs": 1,
+        "spans": 2,
+        "logs": 1,
+        "bodies": 1,
+    }
 
 
 def test_age_counts_from_the_last_record_not_the_first(store: SqliteStore) -> None:
@@ -280,8 +283,9 @@ def test_a_live_view_misses_nothing_when_the_newest_rows_were_pruned(store: Sqli
     assert (quiet.lost, list(quiet.spans), list(quiet.logs)) == (False, [], [])
     assert not seen.lost
     assert [(span.run_id, span.type) for span in seen.spans] == [
-        (run_id(3), "run"), (run_id(3), "llm"),
-    ]  # fmt: skip
+        (run_id(3), "run"),
+        (run_id(3), "llm"),
+    ]
     assert [log.run_id for log in seen.logs] == [run_id(3)]
 
 

@@ -105,7 +105,13 @@ def test_ids_go_on_after_a_sheet(bodies: Bodies, db: sqlite3.Connection) -> None
     more = put(Bodies(db), b"x" * TINY_MAX, b"d")
 
     assert min(more) > max(ids)
-    assert [Bodies(db).read(each) for each in (*ids, *more)] == [b"a", b"b", b"c", b"x" * TINY_MAX, b"d"]  # fmt: skip
+    assert [Bodies(db).read(each) for each in (*ids, *more)] == [
+        b"a",
+        b"b",
+        b"c",
+        b"x" * TINY_MAX,
+        b"d",
+    ]
 
 
 @pytest.mark.parametrize("between", [1, 5])
@@ -200,9 +206,11 @@ def records(
     for number, text in enumerate(inputs, first):
         span = f"{number:016x}"
         found += [
-            SpanOpen(1, writer, 2 * number, at_ns, run, span, "agent", "tool", "t", "root", body=text),
+            SpanOpen(
+                1, writer, 2 * number, at_ns, run, span, "agent", "tool", "t", "root", body=text
+            ),
             SpanClose(1, writer, 2 * number + 1, at_ns, run, span, "ok", 5),
-        ]  # fmt: skip
+        ]
     end = 2 * (first + len(inputs))
     found.append(SpanClose(1, writer, end, at_ns, run, "root", "ok", 9))
     return found
@@ -261,7 +269,9 @@ def test_a_long_body_from_long_ago_makes_nobody_look_at_all_sheets_since(
 # --- search ---------------------------------------------------------------------------------
 
 
-def look(store: SqliteStore, text: str, run: str | None = None, after: str | None = None, limit: int = 10) -> Searched:  # fmt: skip
+def look(
+    store: SqliteStore, text: str, run: str | None = None, after: str | None = None, limit: int = 10
+) -> Searched:
     wanted = SearchQuery(re.compile(re.escape(text)), (text,), False, run, ("bodies",))
     return store.search(wanted, after, limit)
 
@@ -272,7 +282,10 @@ def test_a_tiny_text_is_found_once_wherever_it_is_repeated(store: SqliteStore) -
     store.append(records(LATER, OTHER, ["needle 1", "needle 2"]))
 
     everywhere = look(store, "needle").hits
-    assert sorted(hit.before + hit.match + hit.after for hit in everywhere) == ["needle 1", "needle 2"]  # fmt: skip
+    assert sorted(hit.before + hit.match + hit.after for hit in everywhere) == [
+        "needle 1",
+        "needle 2",
+    ]
     here = look(store, "needle", RUN).hits
     assert [(hit.place.run_id, hit.part, hit.start_byte) for hit in here] == [(RUN, "input", 0)]
 

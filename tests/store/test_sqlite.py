@@ -218,8 +218,22 @@ def test_runs_are_listed_newest_first_by_what_is_asked(
         for number, (name, status) in enumerate(statuses.items()):
             run = f"{number:08d}-0000-4000-8000-000000000000"
             store.append(
-                [SpanOpen(1, WRITER, number * 2 + 1, T0 + number, run, "s", "agent", "run", name, None, f"c-{number + 1}")]
-            )  # fmt: skip
+                [
+                    SpanOpen(
+                        1,
+                        WRITER,
+                        number * 2 + 1,
+                        T0 + number,
+                        run,
+                        "s",
+                        "agent",
+                        "run",
+                        name,
+                        None,
+                        f"c-{number + 1}",
+                    )
+                ]
+            )
             if status:
                 store.append(
                     [SpanClose(1, WRITER, number * 2 + 2, T0 + number, run, "s", status, 0)]

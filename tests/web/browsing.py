@@ -27,9 +27,14 @@ expect.set_options(timeout=WAIT_MS)
 
 CHROMIUM = "/usr/bin/chromium"
 ARGUMENTS = (
-    "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-)  # fmt: skip
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
 
 
 @contextlib.contextmanager

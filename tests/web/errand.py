@@ -120,18 +120,24 @@ def call(
     span: Span, messages: list[dict[str, Any]], told: dict[str, Any], clock: FakeClock
 ) -> None:
     request = {
-        "model": "claude-sonnet-4-5", "max_tokens": 1000, "tools": TOOLS, "system": PERSONA,
+        "model": "claude-sonnet-4-5",
+        "max_tokens": 1000,
+        "tools": TOOLS,
+        "system": PERSONA,
         "messages": messages,
-    }  # fmt: skip
+    }
     about = {
-        "model": request["model"], "provider": "anthropic",
-        "method": "POST", "url": "https://api.anthropic.com/v1/messages",
-    }  # fmt: skip
+        "model": request["model"],
+        "provider": "anthropic",
+        "method": "POST",
+        "url": "https://api.anthropic.com/v1/messages",
+    }
     made = span.child("messages.create", "llm", body=json.dumps(request), attributes=about)
     clock.advance(SECOND_NS)
     usage = told["usage"]
     made.set_attributes(
-        input_tokens=usage["input_tokens"], output_tokens=usage["output_tokens"],
+        input_tokens=usage["input_tokens"],
+        output_tokens=usage["output_tokens"],
         cache_read_tokens=usage["cache_read_input_tokens"],
-    )  # fmt: skip
+    )
     made.end(body=json.dumps(told))

@@ -109,18 +109,22 @@ def _call(
     span: Any, messages: list[dict[str, Any]], answer: dict[str, Any], clock: FakeClock
 ) -> None:
     request = {
-        "model": "claude-sonnet-4-5", "max_tokens": 1000, "tools": TOOLS, "system": PERSONA,
+        "model": "claude-sonnet-4-5",
+        "max_tokens": 1000,
+        "tools": TOOLS,
+        "system": PERSONA,
         "messages": messages,
-    }  # fmt: skip
+    }
     body = json.dumps(request)
     about = {"model": request["model"], "provider": "anthropic"}
     call = span.child("messages.create", "llm", body=body, attributes=about)
     clock.advance(SECOND_NS)
     usage = answer["usage"]
     call.set_attributes(
-        input_tokens=usage["input_tokens"], output_tokens=usage["output_tokens"],
+        input_tokens=usage["input_tokens"],
+        output_tokens=usage["output_tokens"],
         cache_read_tokens=usage["cache_read_input_tokens"],
-    )  # fmt: skip
+    )
     call.end(body=json.dumps(answer))
 
 
@@ -132,10 +136,13 @@ def _answer(
         {"type": "tool_use", "id": one, "name": name, "input": value} for one, name, value in calls
     ]
     return {
-        "type": "message", "role": "assistant", "model": "claude-sonnet-4-5", "content": content,
+        "type": "message",
+        "role": "assistant",
+        "model": "claude-sonnet-4-5",
+        "content": content,
         "stop_reason": "tool_use" if calls else "end_turn",
         "usage": {"input_tokens": given, "output_tokens": 40, "cache_read_input_tokens": read},
-    }  # fmt: skip
+    }
 
 
 def _result(answer: dict[str, Any], id: str, text: str) -> list[dict[str, Any]]:

@@ -36,8 +36,10 @@ def export(folder: Path, run: str, name: str) -> subprocess.CompletedProcess[str
     command = ["export", run, "--format", "html", "-o", str(folder / name)]
     return subprocess.run(
         [sys.executable, "-m", "vestige", *command, "--home", str(folder / "home")],
-        capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
 
 
 def test_an_exported_run_opens_from_a_file_with_all_its_views(

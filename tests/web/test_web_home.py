@@ -204,9 +204,11 @@ def test_rows_are_live_until_the_process_is_killed(browser: Browser, tmp_path: P
     with served(home) as url, visit(browser, url) as page:
         expect(page.get_by_text("No runs yet.")).to_be_visible()
         agent = subprocess.Popen(
-            [sys.executable, str(tmp_path / "agent.py")], stdout=subprocess.PIPE, text=True,
+            [sys.executable, str(tmp_path / "agent.py")],
+            stdout=subprocess.PIPE,
+            text=True,
             env={**os.environ, "VESTIGE_HOME": str(home)},
-        )  # fmt: skip
+        )
         assert agent.stdout is not None
         assert agent.stdout.readline() == "in flight\n"
         running = page.get_by_role("row").filter(has_text="night shift")

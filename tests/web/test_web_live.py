@@ -37,9 +37,13 @@ class Agent:
     def __init__(self, folder: Path, home: Path) -> None:
         (folder / "agent.py").write_text(AGENT)
         self.process = subprocess.Popen(
-            [sys.executable, str(folder / "agent.py")], stdin=subprocess.PIPE, bufsize=1,
-            stdout=subprocess.PIPE, text=True, env={**os.environ, "VESTIGE_HOME": str(home)},
-        )  # fmt: skip
+            [sys.executable, str(folder / "agent.py")],
+            stdin=subprocess.PIPE,
+            bufsize=1,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "VESTIGE_HOME": str(home)},
+        )
         self._heard("begun")
 
     def do(self, what: str) -> None:

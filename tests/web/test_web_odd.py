@@ -76,14 +76,40 @@ def add_cycle(home: Home, now_ns: int) -> None:
     that nobody knows."""
     writer, run = "c" * 16, "f" * 32
     cached = {"model": "m", "cache_read_tokens": 5, "input_tokens": 9}
-    spans = [("root", "run", None, 0), ("a", "llm", "b", 0), ("b", "llm", "a", 0), ("c", "tool", "root", -5)]  # fmt: skip
+    spans = [
+        ("root", "run", None, 0),
+        ("a", "llm", "b", 0),
+        ("b", "llm", "a", 0),
+        ("c", "tool", "root", -5),
+    ]
     records: list[SpanOpen | SpanClose] = []
     for name, kind, parent, at_s in spans:
         at_ns = now_ns + at_s * SECOND_NS
         records += [
-            SpanOpen(1, writer, len(records), at_ns, run, name, "agent", kind, f"span {name}", parent, attributes=cached if kind == "llm" else {}),
-            SpanClose(1, writer, len(records) + 1, at_ns + SECOND_NS, run, name, "constructor" if name == "c" else "ok", SECOND_NS),
-        ]  # fmt: skip
+            SpanOpen(
+                1,
+                writer,
+                len(records),
+                at_ns,
+                run,
+                name,
+                "agent",
+                kind,
+                f"span {name}",
+                parent,
+                attributes=cached if kind == "llm" else {},
+            ),
+            SpanClose(
+                1,
+                writer,
+                len(records) + 1,
+                at_ns + SECOND_NS,
+                run,
+                name,
+                "constructor" if name == "c" else "ok",
+                SECOND_NS,
+            ),
+        ]
     with SqliteStore.open(home.store) as store:
         store.append(records)
 
@@ -279,7 +305,14 @@ def test_answers_to_words_that_were_typed_before_are_not_taken(visit: Visit, url
     page.get_by_role("button", name="Look further").click()
     page.get_by_role("searchbox").fill(LONG)
     expect(page.get_by_role("list", name=f"Where {LONG} stands")).to_be_visible()
-    old = {"short_id": "r9.s9", "part": "x", "count": 1, "before": "", "match": "too late", "after": ""}  # fmt: skip
+    old = {
+        "short_id": "r9.s9",
+        "part": "x",
+        "count": 1,
+        "before": "",
+        "match": "too late",
+        "after": "",
+    }
     with page.expect_response("**/api/v1/grep?after=*"):
         held[0].fulfill(json={"version": 1, "hits": [old], "next": None})
     page.evaluate(

@@ -252,7 +252,9 @@ def test_a_guardrail_stops_who_waits_for_nothing_but_the_end(
     gate = threading.Event()
     body = b"".join(chat_stream(["Hello"]).chunks or ())
     # A chunk without length is the end.
-    answer = Reply(chunks=[body, b""], type="text/event-stream", gate=gate, headers={"Connection": "close"})  # fmt: skip
+    answer = Reply(
+        chunks=[body, b""], type="text/event-stream", gate=gate, headers={"Connection": "close"}
+    )
     done = []
 
     async def main(url: str) -> None:

@@ -83,10 +83,19 @@ def test_calls_of_litellm_are_captured_byte_for_byte(home: Home) -> None:
 
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
-        "Hello there", "Hello", "Hello there", "Hello there", "Hello there", "{}",
-    ]  # fmt: skip
+        "Hello there",
+        "Hello",
+        "Hello there",
+        "Hello there",
+        "Hello there",
+        "{}",
+    ]
     assert [call.request for call in calls] == [seen.body for seen in server.seen]
     assert [call.response for call in calls] == [seen.sent for seen in server.seen]
     assert [call["provider"] for call in calls] == [
-        "openai", "openai", "anthropic", "openai", "anthropic",
-    ]  # fmt: skip
+        "openai",
+        "openai",
+        "anthropic",
+        "openai",
+        "anthropic",
+    ]

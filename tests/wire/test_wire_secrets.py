@@ -189,10 +189,13 @@ async def _post(url: str) -> None:
             "https://a.b/v1?key=Abc…redacted…QRS&alt=sse",
         ),
         ("https://u:p@a.b/c", "https://…redacted…@a.b/c"),
-        ("https://a.b/?X-Amz-Signature=0123456789abcdef", "https://a.b/?X-Amz-Signature=012…redacted…def"),
+        (
+            "https://a.b/?X-Amz-Signature=0123456789abcdef",
+            "https://a.b/?X-Amz-Signature=012…redacted…def",
+        ),
         ("https://a.b/?page_token=2", "https://a.b/?page_token=2"),
     ],
-)  # fmt: skip
+)
 def test_secrets_of_a_url_are_masked_and_the_rest_stays(url: str, masked: str) -> None:
     """Byte for byte around them."""
     assert masked_url(url) == masked

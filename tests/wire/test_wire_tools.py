@@ -82,24 +82,58 @@ def test_arguments_of_a_long_stream_are_known(home: Home) -> None:
     """A stream of many events is thinned before it is read; what was asked for must survive that."""
     block = {"type": "tool_use", "id": "toolu_9", "name": "search", "input": {}}
     events = [
-        data({"type": "message_start", "message": {"id": "m", "role": "assistant", "content": [],
-              "model": "m", "type": "message", "usage": {"input_tokens": 1, "output_tokens": 1}}}),
-        data({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}),
+        data(
+            {
+                "type": "message_start",
+                "message": {
+                    "id": "m",
+                    "role": "assistant",
+                    "content": [],
+                    "model": "m",
+                    "type": "message",
+                    "usage": {"input_tokens": 1, "output_tokens": 1},
+                },
+            }
+        ),
+        data(
+            {
+                "type": "content_block_start",
+                "index": 0,
+                "content_block": {"type": "text", "text": ""},
+            }
+        ),
         *(
-            data({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "w "}})
+            data(
+                {
+                    "type": "content_block_delta",
+                    "index": 0,
+                    "delta": {"type": "text_delta", "text": "w "},
+                }
+            )
             for _ in range(200)
         ),
         data({"type": "content_block_stop", "index": 0}),
         data({"type": "content_block_start", "index": 1, "content_block": block}),
         *(
-            data({"type": "content_block_delta", "index": 1,
-                  "delta": {"type": "input_json_delta", "partial_json": part}})
+            data(
+                {
+                    "type": "content_block_delta",
+                    "index": 1,
+                    "delta": {"type": "input_json_delta", "partial_json": part},
+                }
+            )
             for part in ('{"q"', ': "', "deep", '"}')
         ),
         data({"type": "content_block_stop", "index": 1}),
-        data({"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 9}}),
+        data(
+            {
+                "type": "message_delta",
+                "delta": {"stop_reason": "tool_use"},
+                "usage": {"output_tokens": 9},
+            }
+        ),
         data({"type": "message_stop"}),
-    ]  # fmt: skip
+    ]
     body = b"".join(events)
     with (
         vestige.capture_http(),
@@ -122,9 +156,14 @@ class Rewriting(httpx.HTTPTransport):
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         body = json.loads(request.content)
         body["messages"][0]["content"] = "something else"
-        changed = httpx.Request(request.method, request.url, headers={
-            name: value for name, value in request.headers.items() if name != "content-length"
-        }, json=body)  # fmt: skip
+        changed = httpx.Request(
+            request.method,
+            request.url,
+            headers={
+                name: value for name, value in request.headers.items() if name != "content-length"
+            },
+            json=body,
+        )
         return super().handle_request(changed)
 
 
@@ -132,9 +171,10 @@ def test_what_a_middleware_changed_is_between_before_and_after(home: Home) -> No
     """The SDK-level wrapper has what the program passed in, the wire what went out."""
     with vestige.capture_http(), Server([chat()]) as server:
         client = openai.OpenAI(
-            base_url=f"{server.url}/v1", api_key=KEY,
+            base_url=f"{server.url}/v1",
+            api_key=KEY,
             http_client=httpx.Client(transport=Rewriting()),
-        )  # fmt: skip
+        )
         vestige.instrument_openai(client)
         with vestige.Recorder(home) as recorder, recorder.run("agent"):
             client.chat.completions.create(model="m", messages=HELLO)

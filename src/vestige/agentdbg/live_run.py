@@ -207,11 +207,18 @@ class LiveRun:
         }
         emitter.send(
             Log(
-                VERSION, emitter.writer, next(emitter.seq), emitter.now_ns(), self.run_id,
-                OWN_COMPONENT, "warn", f"loop: {loop.pattern}, {loop.repetitions} times in a row",
-                root.id, attributes,
+                VERSION,
+                emitter.writer,
+                next(emitter.seq),
+                emitter.now_ns(),
+                self.run_id,
+                OWN_COMPONENT,
+                "warn",
+                f"loop: {loop.pattern}, {loop.repetitions} times in a row",
+                root.id,
+                attributes,
             )
-        )  # fmt: skip
+        )
 
     def forked(self) -> None:
         """In a forked child: a lock may have been held by a thread that does not exist here."""

@@ -126,9 +126,13 @@ def traced_run(
 ) -> TracedRun:
     """A run around a block of code, or a step of the run that is active."""
     limits = _given(
-        stop_on_loop, stop_on_loop_min_repetitions, max_llm_calls, max_tool_calls, max_events,
+        stop_on_loop,
+        stop_on_loop_min_repetitions,
+        max_llm_calls,
+        max_tool_calls,
+        max_events,
         max_duration_s,
-    )  # fmt: skip
+    )
     return TracedRun(TraceOptions(name, limits))
 
 
@@ -163,9 +167,13 @@ def trace(
 ) -> Any:
     """A run around every call of a function: `@trace`, `@trace("name")`, `@trace(name=...)`."""
     limits = _given(
-        stop_on_loop, stop_on_loop_min_repetitions, max_llm_calls, max_tool_calls, max_events,
+        stop_on_loop,
+        stop_on_loop_min_repetitions,
+        max_llm_calls,
+        max_tool_calls,
+        max_events,
         max_duration_s,
-    )  # fmt: skip
+    )
     if callable(f) or isinstance(f, (staticmethod, classmethod)):
         return _traced(f, TraceOptions(name, limits), f)
     asked = TraceOptions(f if isinstance(f, str) and f else name, limits)

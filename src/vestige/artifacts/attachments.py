@@ -54,7 +54,9 @@ class Attachments:
         self._numbers: dict[str, int] = {}
         """Of a name that was asked for: the last number that it got. The next is not sought from the first on."""
 
-    def copy(self, place: str, source: Path, name: str | None = None, *, exact: bool = False) -> str:  # fmt: skip
+    def copy(
+        self, place: str, source: Path, name: str | None = None, *, exact: bool = False
+    ) -> str:
         """Copy a file into a folder of the bundle; its path there. `exact`: do not mask it."""
         try:
             fd = os.open(source, _SOURCE)

@@ -149,8 +149,20 @@ def _whole(
     yield _event(merged, "suite_end", end_ts)
 
 
-def _event(merged: Merged, kind: str, ts: str, case: str = "", message: str = "", **more: str) -> TraceEvent:  # fmt: skip
-    return TraceEvent(TRACE_VERSION, merged.suite, merged.timestamp, ts, kind, case, message, Counts(0, 0, 0, 0), **more)  # type: ignore[arg-type]  # tool or status  # fmt: skip
+def _event(
+    merged: Merged, kind: str, ts: str, case: str = "", message: str = "", **more: str
+) -> TraceEvent:
+    return TraceEvent(
+        TRACE_VERSION,
+        merged.suite,
+        merged.timestamp,
+        ts,
+        kind,
+        case,
+        message,
+        Counts(0, 0, 0, 0),
+        **more,
+    )  # type: ignore[arg-type]  # tool or status
 
 
 def _again(event: TraceEvent) -> bool:

@@ -42,7 +42,9 @@ def is_unfinished(folder: Path) -> bool:
     try:
         if (folder / constants.BUNDLE).exists():
             return False
-        return (folder / constants.TRACE).is_file() or (_is_named(folder) and (folder / "trace").is_dir())  # fmt: skip
+        return (folder / constants.TRACE).is_file() or (
+            _is_named(folder) and (folder / "trace").is_dir()
+        )
     except OSError:
         return False
 

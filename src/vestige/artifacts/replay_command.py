@@ -143,7 +143,9 @@ def find_case(cases: Sequence[str], wanted: str) -> str:
         return near[0]
     if not near:
         raise NotFoundError(f"{wanted}: no such case in the bundle.")
-    raise UsageError(f"{wanted}: {len(near)} cases have that in their name ({', '.join(near[:3])}, ...). Say more of it.")  # fmt: skip
+    raise UsageError(
+        f"{wanted}: {len(near)} cases have that in their name ({', '.join(near[:3])}, ...). Say more of it."
+    )
 
 
 def words_to_run(recorded: Recorded, cases: Sequence[str]) -> tuple[list[str], str | None]:

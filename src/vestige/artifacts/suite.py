@@ -52,9 +52,31 @@ _FOLDERS_TRIED = 1000
 class Case:
     """A case that is running. Made by `case` of a suite; a context manager."""
 
-    __slots__ = ("_attachments", "_begun_ns", "_ended", "_failed", "_failures", "_json", "_passed", "_skipped", "_suite", "assertions", "duration_ms", "name", "outcome")  # fmt: skip
+    __slots__ = (
+        "_attachments",
+        "_begun_ns",
+        "_ended",
+        "_failed",
+        "_failures",
+        "_json",
+        "_passed",
+        "_skipped",
+        "_suite",
+        "assertions",
+        "duration_ms",
+        "name",
+        "outcome",
+    )
 
-    def __init__(self, suite: SuiteWriter, name: str, told: bytes, attempt: int = 1, span_id: str = "", first: bytes = b"") -> None:  # fmt: skip
+    def __init__(
+        self,
+        suite: SuiteWriter,
+        name: str,
+        told: bytes,
+        attempt: int = 1,
+        span_id: str = "",
+        first: bytes = b"",
+    ) -> None:
         """`name`: as `texts` has cleaned it, and `told` as JSON. `attempt`: above 1, it is the same case
         once more. `span_id`: of the span that records it. `first`: lines about the case before it."""
         self._suite = suite
@@ -136,9 +158,13 @@ class Case:
 
     # --- its files --------------------------------------------------------------------------
 
-    def attach(self, path: str | os.PathLike[str], name: str | None = None, *, exact: bool = False) -> str:  # fmt: skip
+    def attach(
+        self, path: str | os.PathLike[str], name: str | None = None, *, exact: bool = False
+    ) -> str:
         """Copy a file into the bundle; its path there. Text is masked unless it is `exact`."""
-        return self._told(self._suite.attachments.copy(self._folder(), Path(path), name, exact=exact))  # fmt: skip
+        return self._told(
+            self._suite.attachments.copy(self._folder(), Path(path), name, exact=exact)
+        )
 
     def write(self, name: str, content: str | bytes, *, exact: bool = False) -> str:
         """Write a file into the bundle; its path there. `*.log` is a log, `*.png` a screenshot."""
@@ -147,7 +173,9 @@ class Case:
     def screenshot(self, path: str | os.PathLike[str], name: str | None = None) -> str:
         """Copy a picture into the bundle; its path there."""
         if not constants.is_screenshot(name or str(path)):
-            raise UsageError(f"{name or path}: no name of a screenshot (expected .png, .jpg, .webp, .gif or .bmp).")  # fmt: skip
+            raise UsageError(
+                f"{name or path}: no name of a screenshot (expected .png, .jpg, .webp, .gif or .bmp)."
+            )
         return self.attach(path, name, exact=True)
 
     def _folder(self) -> str:
@@ -174,7 +202,13 @@ class Case:
             trace = self._suite.trace
             trace.write(self.lines_of_end(trace.watch.now_ns(), status, message))
 
-    def lines_of_end(self, at_ns: int, status: Status | None = None, message: object = "", passed_ns: int | None = None) -> bytes:  # fmt: skip
+    def lines_of_end(
+        self,
+        at_ns: int,
+        status: Status | None = None,
+        message: object = "",
+        passed_ns: int | None = None,
+    ) -> bytes:
         """It is over since then, in monotonic time: what is to be written of that.
         `passed_ns`: that it passed, then, is all that there is to tell of it, and not told yet."""
         self._ended = True
@@ -188,7 +222,9 @@ class Case:
         self.outcome = status = status or self.status
         text = self._clean(message) if message else ""
         more = b',"status":%b' % json_of(status)
-        return trace.case_line(b'"case_end"', self._json, at_ns, self._begun_ns, json_of(text), more)  # fmt: skip
+        return trace.case_line(
+            b'"case_end"', self._json, at_ns, self._begun_ns, json_of(text), more
+        )
 
     @property
     def ended(self) -> bool:
@@ -197,7 +233,12 @@ class Case:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:  # fmt: skip
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         if isinstance(error, Exception):
             self.failed(f"{type(error).__name__}: {error}")
         elif error is not None:
@@ -258,7 +299,9 @@ class SuiteWriter:
         self._notes.append(text)
         self.trace.event("note", message=text)
 
-    def attach(self, path: str | os.PathLike[str], name: str | None = None, *, exact: bool = False) -> str:  # fmt: skip
+    def attach(
+        self, path: str | os.PathLike[str], name: str | None = None, *, exact: bool = False
+    ) -> str:
         """A file of the suite as a whole; its path in the bundle."""
         return self._told(self.attachments.copy("files", Path(path), name, exact=exact))
 
@@ -349,7 +392,10 @@ class SuiteRecorder(SuiteWriter):
         with pause_gc():
             self._finish(notes)
         if self.trace.lost:
-            raise InvalidSuiteError(f"{self.path}: {self.trace.lost} events could not be written ({self.trace.why_lost}).", [])  # fmt: skip
+            raise InvalidSuiteError(
+                f"{self.path}: {self.trace.lost} events could not be written ({self.trace.why_lost}).",
+                [],
+            )
         return self.path
 
     def _finish(self, notes: Sequence[str]) -> None:
@@ -363,7 +409,15 @@ class SuiteRecorder(SuiteWriter):
         elif all(case.ended for case in self.told) and not trace.lost:
             # All of the trace is our own: what it says need not be read.
             trace.event("suite_end")
-            merged = Merged(self.suite, self.timestamp, self._started, trace.last_ts, True, list(self._fixtures), self._notes)  # fmt: skip
+            merged = Merged(
+                self.suite,
+                self.timestamp,
+                self._started,
+                trace.last_ts,
+                True,
+                list(self._fixtures),
+                self._notes,
+            )
             told = self.told, trace.counts()
         else:
             trace.event("suite_end")
@@ -392,7 +446,12 @@ class SuiteRecorder(SuiteWriter):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:  # fmt: skip
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         if error is None:
             self.finish()
             return

@@ -67,12 +67,16 @@ def write_start(folder: Path, start: Start) -> None:
     )
     _write(folder / META, msgspec.json.encode(meta))
     command = render_command(start.replay, start.replay_environment, ())
-    repro = file_structs.Repro(*name, start.clock_mode, start.seed, begun, start.started_ns // 10**9, command)  # fmt: skip
+    repro = file_structs.Repro(
+        *name, start.clock_mode, start.seed, begun, start.started_ns // 10**9, command
+    )
     told = {**msgspec.to_builtins(repro), **replay_keys(start.replay)}
     _write(folder / REPRO, msgspec.json.encode(told))
     lines = [f"{key}={shlex.quote(value)}\n" for key, value in start.replay_environment.items()]
     _write(folder / "repro.env", "".join(lines).encode(errors="backslashreplace"))
-    environment = "".join(f"  {single_line(key)}={single_line(value)}\n" for key, value in start.environment.items())  # fmt: skip
+    environment = "".join(
+        f"  {single_line(key)}={single_line(value)}\n" for key, value in start.environment.items()
+    )
     _write(folder / ENVIRONMENT, f"Environment (redacted):\n{environment}".encode())
 
 

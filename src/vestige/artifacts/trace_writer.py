@@ -100,8 +100,15 @@ class TraceWriter:
         self._suite = suite
         self._timestamp = timestamp
         line = TraceEvent(
-            TRACE_VERSION, suite, timestamp, GAP, GAP, GAP, GAP, Counts(NUMBER, NUMBER, NUMBER, NUMBER)
-        )  # fmt: skip
+            TRACE_VERSION,
+            suite,
+            timestamp,
+            GAP,
+            GAP,
+            GAP,
+            GAP,
+            Counts(NUMBER, NUMBER, NUMBER, NUMBER),
+        )
         self._begin = with_gaps(_encode(line)).removesuffix(b"}\n") + b"%b}\n"
         """A case begins: when, the kind of event, case and message, the counters, and what only some have."""
         line.elapsed_ms = NUMBER
@@ -109,8 +116,11 @@ class TraceWriter:
         """And what comes after that: how long it has run, too, before what only some have."""
         passed, ended = (
             msgspec.structs.replace(line, kind=kind, message="", **more)
-            for kind, more in (("assert_pass", {"assertion_id": "a1"}), ("case_end", {"status": "pass"}))
-        )  # fmt: skip
+            for kind, more in (
+                ("assert_pass", {"assertion_id": "a1"}),
+                ("case_end", {"status": "pass"}),
+            )
+        )
         self._pass_and_end = with_gaps(_encode(passed)) + with_gaps(_encode(ended))
         """Of a case of which nothing else is told: when, its name, the counters, how long it has run; twice."""
         self._forks = _forks
@@ -126,9 +136,16 @@ class TraceWriter:
         """An event as its line. Counters are as they stand now: count first."""
         self.last_ts = self.watch.stamp()
         event = TraceEvent(
-            TRACE_VERSION, self._suite, self._timestamp, self.last_ts, kind, case, message,
-            self.counts(), **more,
-        )  # fmt: skip
+            TRACE_VERSION,
+            self._suite,
+            self._timestamp,
+            self.last_ts,
+            kind,
+            case,
+            message,
+            self.counts(),
+            **more,
+        )
         return _encode(event) + b"\n"
 
     def counts(self) -> Counts:
@@ -148,21 +165,43 @@ class TraceWriter:
         stamp = self.watch.render(at_ns)
         if begun_ns is None:
             return self._begin % (
-                stamp, kind, case, message, self.total, self.passed, self.failed, self.skipped, more,
-            )  # fmt: skip
+                stamp,
+                kind,
+                case,
+                message,
+                self.total,
+                self.passed,
+                self.failed,
+                self.skipped,
+                more,
+            )
         return self._go_on % (
-            stamp, kind, case, message, self.total, self.passed, self.failed, self.skipped,
-            (at_ns - begun_ns) // 1_000_000, more,
-        )  # fmt: skip
+            stamp,
+            kind,
+            case,
+            message,
+            self.total,
+            self.passed,
+            self.failed,
+            self.skipped,
+            (at_ns - begun_ns) // 1_000_000,
+            more,
+        )
 
     def pass_and_end(self, case: bytes, begun_ns: int, passed_ns: int, ended_ns: int) -> bytes:
         """The lines of all that is told of most cases, once they have begun."""
         render = self.watch.render
         counts = self.total, self.passed, self.failed, self.skipped
         return self._pass_and_end % (
-            render(passed_ns), case, *counts, (passed_ns - begun_ns) // 1_000_000,
-            render(ended_ns), case, *counts, (ended_ns - begun_ns) // 1_000_000,
-        )  # fmt: skip
+            render(passed_ns),
+            case,
+            *counts,
+            (passed_ns - begun_ns) // 1_000_000,
+            render(ended_ns),
+            case,
+            *counts,
+            (ended_ns - begun_ns) // 1_000_000,
+        )
 
     @property
     def is_own(self) -> bool:

@@ -144,10 +144,16 @@ def _stamp(
         seq += 1
         records.append(
             SpanClose(
-                VERSION, writer.writer, seq, at_ns, span.run_id, span.span_id,
-                "interrupted", max(0, at_ns - span.started_ns),
+                VERSION,
+                writer.writer,
+                seq,
+                at_ns,
+                span.run_id,
+                span.span_id,
+                "interrupted",
+                max(0, at_ns - span.started_ns),
             )
-        )  # fmt: skip
+        )
     return records
 
 
@@ -184,9 +190,18 @@ def _line(
     if fault:
         attributes["fault"] = _fault_title(fault)
     return Log(
-        VERSION, writer.writer, seq, at_ns, run_id, OWN_COMPONENT, "error", message,
-        last.span_id, attributes, fault,
-    )  # fmt: skip
+        VERSION,
+        writer.writer,
+        seq,
+        at_ns,
+        run_id,
+        OWN_COMPONENT,
+        "error",
+        message,
+        last.span_id,
+        attributes,
+        fault,
+    )
 
 
 def _fault_title(fault: str) -> str:

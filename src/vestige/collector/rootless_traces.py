@@ -30,12 +30,26 @@ def _stand_in(trace: Headless) -> list[KnownRecord]:
     component = trace.component or FORMAT
     return [
         SpanOpen(
-            VERSION, trace.writer, seq_of(STAND_IN, 1), trace.started_ns, trace.run_id, span_id,
-            component, "run", trace.name or FORMAT, attributes={MADE: True},
+            VERSION,
+            trace.writer,
+            seq_of(STAND_IN, 1),
+            trace.started_ns,
+            trace.run_id,
+            span_id,
+            component,
+            "run",
+            trace.name or FORMAT,
+            attributes={MADE: True},
         ),
         SpanClose(
-            VERSION, trace.writer, seq_of(STAND_IN, 2), trace.last_ns, trace.run_id, span_id,
-            "interrupted", max(0, trace.last_ns - trace.started_ns),
+            VERSION,
+            trace.writer,
+            seq_of(STAND_IN, 2),
+            trace.last_ns,
+            trace.run_id,
+            span_id,
+            "interrupted",
+            max(0, trace.last_ns - trace.started_ns),
             {"error.message": "its first span never came (was its program killed?)"},
         ),
-    ]  # fmt: skip
+    ]

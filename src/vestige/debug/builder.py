@@ -122,10 +122,14 @@ class DebugBundleBuilder:
             raise DebugBundleError("the bundle is finalized. Make a new builder for more.")
         if self._capture is None:
             self._capture = Capture(
-                self._session, self._agent, self._tags,
-                rotation=self._rotation, log_level=self._level, spool=self._place,
+                self._session,
+                self._agent,
+                self._tags,
+                rotation=self._rotation,
+                log_level=self._level,
+                spool=self._place,
                 run=self._captured_run(),
-            )  # fmt: skip
+            )
         return self._capture
 
     def _captured_run(self) -> CapturedRun | None:

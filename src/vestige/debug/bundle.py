@@ -81,8 +81,16 @@ class ExecutionInfo:
 class DebugBundle:
     """A self-contained artifact of one execution: state over time, logs, files, metadata."""
 
-    __slots__ = ("__weakref__", "_content", "_files", "agent", "bundle_id", "execution",
-                 "session_id", "tags")  # fmt: skip
+    __slots__ = (
+        "__weakref__",
+        "_content",
+        "_files",
+        "agent",
+        "bundle_id",
+        "execution",
+        "session_id",
+        "tags",
+    )
 
     session_id: UUID
     agent: AgentInfo
@@ -110,9 +118,12 @@ class DebugBundle:
             content = cast(BundleContent, session_id)
         else:
             manifest = make_manifest(
-                session_id=cast(UUID, session_id), agent=agent, execution=execution,
-                tags=tags or {}, bundle_id=bundle_id or UUID(SYSTEM.run_id()),
-            )  # fmt: skip
+                session_id=cast(UUID, session_id),
+                agent=agent,
+                execution=execution,
+                tags=tags or {},
+                bundle_id=bundle_id or UUID(SYSTEM.run_id()),
+            )
             content = _Parts(manifest, tuple(_snapshots), tuple(_logs), dict(_files or {}))
         manifest = content.manifest
         values = {
@@ -292,9 +303,12 @@ def _written(execution: ExecutionInfo) -> Execution:
         error["type"] = INTERRUPTED
     ended = execution.ended_at
     return Execution(
-        _iso(execution.started_at), None if ended is None else _iso(ended),
-        execution.duration_seconds, outcome, error,
-    )  # fmt: skip
+        _iso(execution.started_at),
+        None if ended is None else _iso(ended),
+        execution.duration_seconds,
+        outcome,
+        error,
+    )
 
 
 def _execution(execution: Execution) -> ExecutionInfo:

@@ -40,8 +40,11 @@ from vestige.record.json_render import json_text
 T = TypeVar("T")
 EVENTS: Final = ("PromptRendered", "ToolInvoked", "PromptExecuted")
 OUTCOME_OF: Final = {
-    "ok": "success", "error": "failure", "timeout": "timeout", "cancelled": "cancelled",
-}  # fmt: skip
+    "ok": "success",
+    "error": "failure",
+    "timeout": "timeout",
+    "cancelled": "cancelled",
+}
 STATUS_OF: Final = {outcome: status for status, outcome in OUTCOME_OF.items()}
 
 
@@ -69,15 +72,23 @@ class Capture:
         self.content = SpoolContent(self.spool)
         session_id = safe_str(getattr(session, "session_id", ""))
         opening = Opening(
-            self.bundle_id, session_id, _agent(agent), _texts(tags), describe_environment(),
-            to_iso(SYSTEM.now_ns()), run,
-        )  # fmt: skip
+            self.bundle_id,
+            session_id,
+            _agent(agent),
+            _texts(tags),
+            describe_environment(),
+            to_iso(SYSTEM.now_ns()),
+            run,
+        )
         told = msgspec.json.encode(opening).decode()
         self.content.opening = _masked(self._recorder, told, Opening)
         self._run = self._recorder.run(
-            opening.agent.name, session_id, {"bundle_id": self.bundle_id, "session_id": session_id},
-            component=COMPONENT, body=told,
-        )  # fmt: skip
+            opening.agent.name,
+            session_id,
+            {"bundle_id": self.bundle_id, "session_id": session_id},
+            component=COMPONENT,
+            body=told,
+        )
         self._snapshots = SnapshotWriter(self._recorder, self._run)
         self._recorder.run_id = self._run.run_id
         self._sink = Sink(self._recorder.write_log, log_level)
@@ -121,9 +132,14 @@ class Capture:
         if not self._is_ours():
             return
         span = Span(
-            self._recorder._emitter, self._run.run_id, self._run.id, COMPONENT, path, "file",
+            self._recorder._emitter,
+            self._run.run_id,
+            self._run.id,
+            COMPONENT,
+            path,
+            "file",
             {"path": path},
-        )  # fmt: skip
+        )
         try:
             info, masked = self._recorder.write_file(content)
         except Exception as error:  # noqa: BLE001  # a foreign filesystem, or the disk
@@ -210,9 +226,13 @@ class Capture:
         now = SYSTEM.now_ns()
         lost, lost_logs = self._recorder.unwritten
         ending = Ending(
-            outcome, _json(found), to_iso(self._ended_ns or now), to_iso(now),
-            lost, lost_logs + self._sink.failed,
-        )  # fmt: skip
+            outcome,
+            _json(found),
+            to_iso(self._ended_ns or now),
+            to_iso(now),
+            lost,
+            lost_logs + self._sink.failed,
+        )
         if self._sink.failed:
             self._recorder.fault(f"log records lost: {self._sink.failed}")
         told = msgspec.json.encode(ending).decode()

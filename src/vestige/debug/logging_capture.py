@@ -35,8 +35,13 @@ SHARED: Final = "vestige.shared_by"
 
 _OURS_ONLY: Final = "_vestige_only"
 _STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {
-    "message", "asctime", "taskName", "event", "context", _OURS_ONLY,
-}  # fmt: skip
+    "message",
+    "asctime",
+    "taskName",
+    "event",
+    "context",
+    _OURS_ONLY,
+}
 _OWN_FIELDS: Final = len(logging.makeLogRecord({}).__dict__)
 """What every record has; what `extra` gave comes behind."""
 _SCALARS: Final = frozenset((str, int, bool, type(None)))
@@ -235,9 +240,18 @@ def _install() -> None:
         return (level >= _floor and not ours.ended) or enabled(self, level)
 
     def make_record(
-        self: logging.Logger, name: str, level: int, fn: str, lno: int, msg: object, args: Any,
-        exc_info: Any, func: str | None = None, extra: Any = None, sinfo: str | None = None,
-    ) -> logging.LogRecord:  # fmt: skip
+        self: logging.Logger,
+        name: str,
+        level: int,
+        fn: str,
+        lno: int,
+        msg: object,
+        args: Any,
+        exc_info: Any,
+        func: str | None = None,
+        extra: Any = None,
+        sinfo: str | None = None,
+    ) -> logging.LogRecord:
         if ours.ended or enabled(self, level):
             return make(self, name, level, fn, lno, msg, args, exc_info, func, extra, sinfo)
         try:

@@ -107,9 +107,14 @@ class SnapshotWriter:
         session_id = safe_str(getattr(session, "session_id", ""))
         attributes = {"index": self.count, "session_id": session_id, "reason": reason}
         span = Span(
-            self._recorder._emitter, self._run.run_id, self._run.id, COMPONENT, reason, "snapshot",
+            self._recorder._emitter,
+            self._run.run_id,
+            self._run.id,
+            COMPONENT,
+            reason,
+            "snapshot",
             attributes,
-        )  # fmt: skip
+        )
         self.count += 1
         recipe = None
         if error is None:

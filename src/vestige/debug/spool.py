@@ -221,10 +221,13 @@ class SpoolRecorder(Recorder):
         self._entries = self._bytes = 0
         # A kill costs nothing either way; syncing for power cuts would double what a line costs.
         self._lane = _SpoolJournal(
-            home, LOGS + self.writer, fsync="none", total_max=sys.maxsize,
+            home,
+            LOGS + self.writer,
+            fsync="none",
+            total_max=sys.maxsize,
             # A generation is a segment: only `_count` may say that one is full.
             rotate_bytes=JOURNAL_ROTATE_BYTES if rotation is None else sys.maxsize,
-        )  # fmt: skip
+        )
         _recorders.add(self)
 
     @property
@@ -305,9 +308,17 @@ class SpoolRecorder(Recorder):
         """
         emitter = self._emitter
         record = Log(
-            VERSION, emitter.writer, next(emitter.seq), time_ns, self.run_id, component, level,
-            message, None, attributes,
-        )  # fmt: skip
+            VERSION,
+            emitter.writer,
+            next(emitter.seq),
+            time_ns,
+            self.run_id,
+            component,
+            level,
+            message,
+            None,
+            attributes,
+        )
         if body is not None:
             record.body, record.body_info = self._prepare_body(body, record.seq)
         try:

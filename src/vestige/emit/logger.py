@@ -108,12 +108,18 @@ class Logger:
             return
         emitter.send(
             Log(
-                VERSION, emitter.writer, next(emitter.seq), emitter.now_ns(),
-                emitter.process_run_id, OWN_COMPONENT, "debug",
-                f"debug surface of {clean_name(self.component)}", emitter.process_span_id,
+                VERSION,
+                emitter.writer,
+                next(emitter.seq),
+                emitter.now_ns(),
+                emitter.process_run_id,
+                OWN_COMPONENT,
+                "debug",
+                f"debug surface of {clean_name(self.component)}",
+                emitter.process_span_id,
                 {ATTRIBUTE: said},
             )
-        )  # fmt: skip
+        )
 
     def say(
         self, level: str, message: str, attributes: Mapping[str, Any], body: Any = None
@@ -141,8 +147,17 @@ class Logger:
             body, info = emitter.prepare_body(body, seq)
         emitter.send(
             Log(
-                VERSION, emitter.writer, seq, emitter.now_ns(), run_id,
-                clean_name(self.component), level, clean_message(message), span_id,
-                emitter.attributes(attributes), body, info,
+                VERSION,
+                emitter.writer,
+                seq,
+                emitter.now_ns(),
+                run_id,
+                clean_name(self.component),
+                level,
+                clean_message(message),
+                span_id,
+                emitter.attributes(attributes),
+                body,
+                info,
             )
-        )  # fmt: skip
+        )

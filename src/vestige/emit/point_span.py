@@ -39,11 +39,33 @@ def record_point(
     now_ns = emitter.now_ns()
     emitter.send_both(
         SpanOpen(
-            VERSION, writer, seq, now_ns, run_id, span_id, parent.component, type, name,
-            parent.id, None, attributes, None, body, info,
+            VERSION,
+            writer,
+            seq,
+            now_ns,
+            run_id,
+            span_id,
+            parent.component,
+            type,
+            name,
+            parent.id,
+            None,
+            attributes,
+            None,
+            body,
+            info,
         ),
         SpanClose(
-            VERSION, writer, end_seq, now_ns, run_id, span_id, status, 0, end_attributes,
-            end_body, end_info,
+            VERSION,
+            writer,
+            end_seq,
+            now_ns,
+            run_id,
+            span_id,
+            status,
+            0,
+            end_attributes,
+            end_body,
+            end_info,
         ),
-    )  # fmt: skip
+    )

@@ -78,10 +78,23 @@ class Span:
             body, info = emitter.prepare_body(body, seq)
         emitter.send(
             SpanOpen(
-                VERSION, writer, seq, emitter.now_ns(), run_id, span_id, component, type, name,
-                parent_id, conversation_id, flat, links, body, info,
+                VERSION,
+                writer,
+                seq,
+                emitter.now_ns(),
+                run_id,
+                span_id,
+                component,
+                type,
+                name,
+                parent_id,
+                conversation_id,
+                flat,
+                links,
+                body,
+                info,
             )
-        )  # fmt: skip
+        )
         open_spans = emitter.open_spans
         if len(open_spans) < OPEN_SPANS_TRACKED_MAX:
             open_spans[span_id] = self
@@ -194,10 +207,19 @@ class Span:
         emitter.open_spans.pop(self.id, None)  # first: a guardrail may stop the program in `send`
         emitter.send(
             SpanClose(
-                VERSION, self._writer, seq, emitter.now_ns(), self.run_id, self.id, status,
-                duration_ns, flat, body, info,
+                VERSION,
+                self._writer,
+                seq,
+                emitter.now_ns(),
+                self.run_id,
+                self.id,
+                status,
+                duration_ns,
+                flat,
+                body,
+                info,
             )
-        )  # fmt: skip
+        )
 
     @property
     def ended(self) -> bool:
@@ -244,7 +266,13 @@ class Span:
         emitter = self._emitter
         emitter.send(
             SpanUpdate(
-                VERSION, emitter.writer, next(emitter.seq), emitter.now_ns(),
-                self.run_id, self.id, attributes, links,
+                VERSION,
+                emitter.writer,
+                next(emitter.seq),
+                emitter.now_ns(),
+                self.run_id,
+                self.id,
+                attributes,
+                links,
             )
-        )  # fmt: skip
+        )

@@ -146,11 +146,15 @@ class Keys:
             ordered = tuple(scope for scope in SCOPES if scope in scopes)
             keys.append(
                 Key(
-                    id=key_id, name=name, tenant=tenant, scopes=ordered,
-                    sha256=hashlib.sha256(text.encode()).hexdigest(), created_ns=now_ns,
+                    id=key_id,
+                    name=name,
+                    tenant=tenant,
+                    scopes=ordered,
+                    sha256=hashlib.sha256(text.encode()).hexdigest(),
+                    created_ns=now_ns,
                     expires_ns=expires_ns,
                 )
-            )  # fmt: skip
+            )
             _forget_dead(keys, now_ns)
         return NewKey(key_id, text, tenant, ordered)
 

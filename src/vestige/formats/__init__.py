@@ -14,8 +14,14 @@ if TYPE_CHECKING:
     from vestige.formats.protocol import Format
 
 NAMES: Final[tuple[str, ...]] = (
-    "wink", "agentdbg", "junit", "reportlog", "artifacts", "openwop", "otlp",
-)  # fmt: skip
+    "wink",
+    "agentdbg",
+    "junit",
+    "reportlog",
+    "artifacts",
+    "openwop",
+    "otlp",
+)
 """In the order in which a path is shown to them; each is a module or package of this folder."""
 
 

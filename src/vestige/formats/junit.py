@@ -94,7 +94,9 @@ def write_run(run: RunToWrite, target: Path) -> Path:
         if span.type == "file" and span.parent_id in cases and span.input is not None
     ]
     if files and os.path.lexists(folder):
-        raise UsageError(f"{folder}: is in the way of the attachments. Remove it, or name another target.")  # fmt: skip
+        raise UsageError(
+            f"{folder}: is in the way of the attachments. Remove it, or name another target."
+        )
     half = target.with_name(f".{target.name}.part")
     try:
         if files:
@@ -147,17 +149,25 @@ def _records(
         for level, text in case.said:
             yield suite.log(key, level, text, ended_ns)
         failed += case.outcome == "fail"
-        yield suite.close_case(key, case.outcome, ended_ns, case.duration_ns, _facts(case), case.output or None)  # fmt: skip
+        yield suite.close_case(
+            key, case.outcome, ended_ns, case.duration_ns, _facts(case), case.output or None
+        )
         yield from _attach_all(case.output, attached, key, ended_ns, suite, path, problems)
         now_ns = ended_ns
     for message in report.errors:
         yield suite.log(None, "error", message, now_ns, {"error.type": _SUITE_FAILED})
     failed += len(report.errors)
     yield from _attach_all(report.output, attached, None, now_ns, suite, path, problems)
-    counts = {outcome: sum(case.outcome == outcome for case in report.cases) for outcome in ("pass", "fail", "skip")}  # fmt: skip
+    counts = {
+        outcome: sum(case.outcome == outcome for case in report.cases)
+        for outcome in ("pass", "fail", "skip")
+    }
     yield suite.close(
-        "error" if failed else "ok", now_ns, {"total": len(report.cases), **counts}, report.output or None
-    )  # fmt: skip
+        "error" if failed else "ok",
+        now_ns,
+        {"total": len(report.cases), **counts},
+        report.output or None,
+    )
 
 
 def _facts(case: JunitCase) -> Attributes:
@@ -172,9 +182,14 @@ def _facts(case: JunitCase) -> Attributes:
 
 
 def _attach_all(
-    output: str, attached: set[str], key: str | None, time_ns: int, suite: SuiteRecords,
-    report: Path, problems: list[Problem],
-) -> Iterator[KnownRecord]:  # fmt: skip
+    output: str,
+    attached: set[str],
+    key: str | None,
+    time_ns: int,
+    suite: SuiteRecords,
+    report: Path,
+    problems: list[Problem],
+) -> Iterator[KnownRecord]:
     for name in map(os.path.normpath, map(str.strip, _ATTACHMENT.findall(output))):
         if name not in attached:  # read once, whoever names it
             attached.add(name)
@@ -192,7 +207,13 @@ def _attach(
     folder = os.path.realpath(report.parent)
     place = os.path.realpath(os.path.join(folder, name))
     if not place.startswith(folder + os.sep):
-        _note(problems, report, "attachment-outside", f"the attachment {name!r} lies outside the report's folder.", "Copy it beside the report.")  # fmt: skip
+        _note(
+            problems,
+            report,
+            "attachment-outside",
+            f"the attachment {name!r} lies outside the report's folder.",
+            "Copy it beside the report.",
+        )
         return
     try:
         if not os.path.isfile(place):
@@ -215,10 +236,14 @@ def _note(problems: list[Problem], report: Path, rule: str, message: str, hint: 
 
 def _add_suite(report: Report, run: RunToWrite) -> None:
     """What a report said outside of its cases."""
-    root = next((span for span in run.run.spans if span.type == "run" and span.parent_id is None), None)  # fmt: skip
+    root = next(
+        (span for span in run.run.spans if span.type == "run" and span.parent_id is None), None
+    )
     output = run.body(root.output) if root is not None else None
     report.output = output.decode(errors="replace") if output else ""
-    report.errors = [log.message for log in run.run.logs if log.attributes.get("error.type") == _SUITE_FAILED]  # fmt: skip
+    report.errors = [
+        log.message for log in run.run.logs if log.attributes.get("error.type") == _SUITE_FAILED
+    ]
 
 
 def _case_of(span: SpanInfo, run: RunToWrite) -> JunitCase:

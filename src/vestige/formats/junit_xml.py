@@ -129,7 +129,9 @@ class _Target:
             elif tag in _OUTPUTS:
                 self._suite_output.append("".join(parts))
             else:
-                self.report.errors.append(attributes.get("message") or "".join(parts).strip() or tag)  # fmt: skip
+                self.report.errors.append(
+                    attributes.get("message") or "".join(parts).strip() or tag
+                )
 
     def close(self) -> None:
         self.report.output = "".join(self._suite_output)
@@ -167,9 +169,14 @@ def render_report(report: Report) -> bytes:
     skipped = sum(case.outcome == "skip" for case in cases)
     seconds = sum(case.duration_ns for case in cases) / 1e9
     head = {
-        "name": report.name, "tests": str(len(cases)), "failures": str(failed), "errors": str(len(report.errors)),
-        "skipped": str(skipped), "time": f"{seconds:.3f}", "timestamp": report.timestamp,
-    }  # fmt: skip
+        "name": report.name,
+        "tests": str(len(cases)),
+        "failures": str(failed),
+        "errors": str(len(report.errors)),
+        "skipped": str(skipped),
+        "time": f"{seconds:.3f}",
+        "timestamp": report.timestamp,
+    }
     lines = ['<?xml version="1.0" encoding="utf-8"?>', "<testsuites>", _tag("testsuite", head)]
     for case in cases:
         lines += _render_case(case)
@@ -194,7 +201,9 @@ def _render_case(case: JunitCase) -> list[str]:
 
 
 def _tag(name: str, attributes: dict[str, str]) -> str:
-    told = "".join(f" {key}={quoteattr(_legal(value), _QUOTED)}" for key, value in attributes.items())  # fmt: skip
+    told = "".join(
+        f" {key}={quoteattr(_legal(value), _QUOTED)}" for key, value in attributes.items()
+    )
     return f"<{name}{told}>"
 
 

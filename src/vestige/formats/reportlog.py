@@ -128,7 +128,10 @@ class _Reader:
                 yield self._suite.close("error" if bad else "ok", self._time_ns, facts)
         if not self._ended:
             yield from self._begin()
-            told: Attributes = {"error.type": "Interrupted", "error.message": "the log has no SessionFinish"}  # fmt: skip
+            told: Attributes = {
+                "error.type": "Interrupted",
+                "error.message": "the log has no SessionFinish",
+            }
             keys = [case["key"] for case in self._running.values()]
             yield from self._suite.interrupt(keys, self._time_ns, told)
 
@@ -142,7 +145,11 @@ class _Reader:
                 if isinstance(report, dict):
                     yield report
                 elif len(self._problems) < PROBLEMS_MAX:
-                    self._problems.append(Problem(str(self._path), f"line {number}", "reportlog-line", "is no report."))  # fmt: skip
+                    self._problems.append(
+                        Problem(
+                            str(self._path), f"line {number}", "reportlog-line", "is no report."
+                        )
+                    )
 
     def _begin(self) -> Iterator[KnownRecord]:
         if not self._opened:
@@ -157,7 +164,13 @@ class _Reader:
         case = self._running.get(nodeid)
         if case is None:
             self._count += 1
-            case = self._running[nodeid] = {"key": str(self._count), "began": began, "outcome": "pass", "output": [], "facts": {}}  # fmt: skip
+            case = self._running[nodeid] = {
+                "key": str(self._count),
+                "began": began,
+                "outcome": "pass",
+                "output": [],
+                "facts": {},
+            }
             yield self._suite.open_case(case["key"], nodeid, began)
         self._time_ns = max(self._time_ns, _ns(report.get("stop")) or began)
         self._fold(case, report)
@@ -169,9 +182,13 @@ class _Reader:
         self._counts[outcome] += 1
         output = "".join(case["output"])[:BODY_INLINE_MAX]
         return self._suite.close_case(
-            case["key"], outcome, self._time_ns, max(0, self._time_ns - case["began"]),
-            case["facts"], output or None,
-        )  # fmt: skip
+            case["key"],
+            outcome,
+            self._time_ns,
+            max(0, self._time_ns - case["began"]),
+            case["facts"],
+            output or None,
+        )
 
     def _fold(self, case: dict[str, Any], report: dict[str, Any]) -> None:
         outcome, when = report.get("outcome"), report.get("when")

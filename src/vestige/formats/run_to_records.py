@@ -31,24 +31,57 @@ def records_of(source: RunToWrite, writer: str) -> Iterator[KnownRecord]:
         if isinstance(node, LogInfo):
             body, info = _body(source, node.body)
             yield Log(
-                VERSION, writer, seq, node.time_ns, run.id, node.component, node.level,
-                node.message, node.span_id, node.attributes, body, info, node.redacted or None,
-            )  # fmt: skip
+                VERSION,
+                writer,
+                seq,
+                node.time_ns,
+                run.id,
+                node.component,
+                node.level,
+                node.message,
+                node.span_id,
+                node.attributes,
+                body,
+                info,
+                node.redacted or None,
+            )
         elif ends:
             body, info = _body(source, node.output)
             took_ns = node.duration_ns or 0
             yield SpanClose(
-                VERSION, writer, seq, ended_at_ns(source, node), run.id, node.id,
-                node.status or "ok", took_ns, {}, body, info,
-            )  # fmt: skip
+                VERSION,
+                writer,
+                seq,
+                ended_at_ns(source, node),
+                run.id,
+                node.id,
+                node.status or "ok",
+                took_ns,
+                {},
+                body,
+                info,
+            )
         else:
             body, info = _body(source, node.input)
             is_root = node.type == "run" and node.parent_id is None
             yield SpanOpen(
-                VERSION, writer, seq, node.started_ns, run.id, node.id, node.component, node.type,
-                node.name, node.parent_id, run.conversation_id if is_root else None,
-                node.attributes, links.get(node.id), body, info, node.redacted or None,
-            )  # fmt: skip
+                VERSION,
+                writer,
+                seq,
+                node.started_ns,
+                run.id,
+                node.id,
+                node.component,
+                node.type,
+                node.name,
+                node.parent_id,
+                run.conversation_id if is_root else None,
+                node.attributes,
+                links.get(node.id),
+                body,
+                info,
+                node.redacted or None,
+            )
 
 
 def ended_at_ns(source: RunToWrite, span: SpanInfo) -> int:

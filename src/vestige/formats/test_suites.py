@@ -41,7 +41,9 @@ class SuiteRecords:
         self.format = format
         self.identity = identity
         self.name = clean_name(name) or format
-        self.run_id = derived_uuid(format, identity) if run_id is None else derived_run_id(format, run_id)  # fmt: skip
+        self.run_id = (
+            derived_uuid(format, identity) if run_id is None else derived_run_id(format, run_id)
+        )
         self.writer = derived_writer(format, identity)
         self.root = derived_span_id(format, identity, "suite")
         self._seq = 0
@@ -64,7 +66,7 @@ class SuiteRecords:
     ) -> SpanOpen:
         span = self.span_of(key)
         self._opened[span] = time_ns
-        return self._open(span, self.root, TEST, name, time_ns, attributes or {}, link)  # fmt: skip
+        return self._open(span, self.root, TEST, name, time_ns, attributes or {}, link)
 
     def log(
         self,
@@ -76,9 +78,17 @@ class SuiteRecords:
     ) -> Log:
         """A line said in a case; without a key, in the suite."""
         return Log(
-            VERSION, self.writer, self._next(), time_ns, self.run_id, self.name, level,
-            clean_message(message), self.root if key is None else self.span_of(key), attributes or {},
-        )  # fmt: skip
+            VERSION,
+            self.writer,
+            self._next(),
+            time_ns,
+            self.run_id,
+            self.name,
+            level,
+            clean_message(message),
+            self.root if key is None else self.span_of(key),
+            attributes or {},
+        )
 
     def close_case(
         self,
@@ -130,12 +140,30 @@ class SuiteRecords:
         writer = derived_writer(self.format, f"{self.identity}\0{path}")
         span = derived_span_id(self.format, self.identity, "file", path)
         parent = self.root if key is None else self.span_of(key)
-        told: Attributes = {"path": path, "size_bytes": size_bytes, "sha256": sha256, **(attributes or {})}  # fmt: skip
+        told: Attributes = {
+            "path": path,
+            "size_bytes": size_bytes,
+            "sha256": sha256,
+            **(attributes or {}),
+        }
         body, info = (None, None) if data is None else inline_bytes(data)
         yield SpanOpen(
-            VERSION, writer, 1, time_ns, self.run_id, span, self.name, "file",
-            clean_name(path), parent, None, told, None, body, info,
-        )  # fmt: skip
+            VERSION,
+            writer,
+            1,
+            time_ns,
+            self.run_id,
+            span,
+            self.name,
+            "file",
+            clean_name(path),
+            parent,
+            None,
+            told,
+            None,
+            body,
+            info,
+        )
         yield SpanClose(VERSION, writer, 2, time_ns, self.run_id, span, "ok", 0)
 
     def _open(
@@ -149,9 +177,20 @@ class SuiteRecords:
         link: Link | None = None,
     ) -> SpanOpen:
         return SpanOpen(
-            VERSION, self.writer, self._next(), time_ns, self.run_id, span, self.name, type,
-            clean_name(name), parent, None, attributes, [link] if link else None,
-        )  # fmt: skip
+            VERSION,
+            self.writer,
+            self._next(),
+            time_ns,
+            self.run_id,
+            span,
+            self.name,
+            type,
+            clean_name(name),
+            parent,
+            None,
+            attributes,
+            [link] if link else None,
+        )
 
     def _close(
         self,
@@ -165,9 +204,17 @@ class SuiteRecords:
         if duration_ns is None:
             duration_ns = max(0, time_ns - self._opened.get(span, time_ns))
         return SpanClose(
-            VERSION, self.writer, self._next(), time_ns, self.run_id, span, status, duration_ns,
-            attributes, body,
-        )  # fmt: skip
+            VERSION,
+            self.writer,
+            self._next(),
+            time_ns,
+            self.run_id,
+            span,
+            status,
+            duration_ns,
+            attributes,
+            body,
+        )
 
     def _next(self) -> int:
         self._seq += 1

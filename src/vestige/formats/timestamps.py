@@ -18,7 +18,11 @@ _OUTCOMES: Final = {
 
 def case_outcome(text: object) -> CaseOutcome:
     """Others' words for how a case ended."""
-    return cast(CaseOutcome, _OUTCOMES.get(text.lower(), "unknown")) if isinstance(text, str) else "unknown"  # fmt: skip
+    return (
+        cast(CaseOutcome, _OUTCOMES.get(text.lower(), "unknown"))
+        if isinstance(text, str)
+        else "unknown"
+    )
 
 
 def parse_time_ns(text: object) -> int | None:

@@ -225,7 +225,9 @@ def _before(args: Any, kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[
             body[key] = _plain(value, NESTING_MAX, left)
         elif value is not None:
             if key == "extra_headers" and isinstance(value, Mapping):
-                value = {k: v for k, v in value.items() if not str(k).lower().startswith(_OWN_HEADER)}  # fmt: skip
+                value = {
+                    k: v for k, v in value.items() if not str(k).lower().startswith(_OWN_HEADER)
+                }
             if value != {}:
                 attributes[key] = value
     return attributes, body

@@ -143,11 +143,13 @@ def make_server(home: Home) -> Server[Any]:
     )
     listed = [
         types.Tool(
-            name=tool.name, description=tool.description(), input_schema=tool.schema(),
+            name=tool.name,
+            description=tool.description(),
+            input_schema=tool.schema(),
             annotations=annotations,
         )
         for tool in TOOLS
-    ]  # fmt: skip
+    ]
     prompts = [
         types.Prompt(
             name="debug",
@@ -182,10 +184,14 @@ def make_server(home: Home) -> Server[Any]:
         return types.GetPromptResult(messages=[types.PromptMessage(role="user", content=content)])
 
     return Server(
-        "vestige", version=__version__, instructions=INSTRUCTIONS,
-        on_list_tools=list_tools, on_call_tool=call_tool,
-        on_list_prompts=list_prompts, on_get_prompt=get_prompt,
-    )  # fmt: skip
+        "vestige",
+        version=__version__,
+        instructions=INSTRUCTIONS,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+        on_list_prompts=list_prompts,
+        on_get_prompt=get_prompt,
+    )
 
 
 def prompt_text(name: str, arguments: Mapping[str, str]) -> str:

@@ -66,19 +66,35 @@ _PATHS: Final = tuple(
         (r"/messages/(?:count_tokens|batches)\b", "anthropic", OTHER),
         (r"/models/count-tokens:rawPredict$", "anthropic", OTHER),
         (r"/responses/(?:[^/]+/?(?:cancel|input_items)?|input_tokens)$", "openai", OTHER),
-        (r":(?:countTokens|embedContent|batchEmbedContents|batchGenerateContent|predict)$", "gemini", OTHER),
-        (r"/(?:embeddings|moderations|models|files|images|audio|batches|fine_tuning|vector_stores)(?:$|/[^:]*$)", "openai", OTHER),
+        (
+            r":(?:countTokens|embedContent|batchEmbedContents|batchGenerateContent|predict)$",
+            "gemini",
+            OTHER,
+        ),
+        (
+            r"/(?:embeddings|moderations|models|files|images|audio|batches|fine_tuning|vector_stores)(?:$|/[^:]*$)",
+            "openai",
+            OTHER,
+        ),
         (r"/api/(?:tags|show|embed|embeddings|pull|ps|version)$", "ollama", OTHER),
         # Model calls.
         (r"/v\d+(?:beta\w*)?/responses$|/openai/(?:v1/)?responses$", "openai", "responses"),
         (r"/models/(?P<model>[^/:]+):(?:streamRawPredict|rawPredict)$", "anthropic", "messages"),
         (r"/v\d+/messages$", "anthropic", "messages"),
-        (r"/models/(?P<model>[^/:]+):(?P<api>generateContent|streamGenerateContent)$", "gemini", "generateContent"),
-        (r"/model/(?P<model>[^/]+)/(?P<api>invoke|invoke-with-response-stream|converse|converse-stream)$", "bedrock", "invoke"),
+        (
+            r"/models/(?P<model>[^/:]+):(?P<api>generateContent|streamGenerateContent)$",
+            "gemini",
+            "generateContent",
+        ),
+        (
+            r"/model/(?P<model>[^/]+)/(?P<api>invoke|invoke-with-response-stream|converse|converse-stream)$",
+            "bedrock",
+            "invoke",
+        ),
         (r"/api/(?P<api>chat|generate)$", "ollama", "chat"),
         (r"/v\d+/completions$", "openai", "completions"),
     )
-)  # fmt: skip
+)
 
 _OLLAMA_PORT: Final = ":11434"
 
@@ -100,7 +116,7 @@ def find_endpoint(method: str, host: str, path: str) -> Endpoint | None:
         model = groups.get("model")
         return Endpoint(
             owner or provider, groups.get("api") or api, None if model is None else unquote(model)
-        )  # fmt: skip
+        )
     return None
 
 

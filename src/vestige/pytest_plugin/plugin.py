@@ -94,7 +94,11 @@ class BundlePlugin:
         given = config.getoption("vestige_bundle")
         ini = cast(str, config.getini("vestige_bundle"))
         root = Path(given) if given else config.rootpath / ini
-        name = config.getoption("vestige_suite") or config.getini("vestige_suite") or config.rootpath.name  # fmt: skip
+        name = (
+            config.getoption("vestige_suite")
+            or config.getini("vestige_suite")
+            or config.rootpath.name
+        )
         environment = dict(os.environ)  # before the recorder puts its own into it
         texts = TextSanitizer(environment)
         name = str(name or "tests")
@@ -202,7 +206,9 @@ class BundlePlugin:
             except VestigeError as error:
                 self._problems = [str(error), *getattr(error, "problems", ())[1:]]
             except Exception as error:  # noqa: BLE001  # the disk, or what a test has replaced for good
-                self._problems = [f"{suite.path}: cannot be finished ({reason(error)}). Mend that, then: vestige recover {suite.path}"]  # fmt: skip
+                self._problems = [
+                    f"{suite.path}: cannot be finished ({reason(error)}). Mend that, then: vestige recover {suite.path}"
+                ]
             if self._problems:
                 session.exitstatus = max(int(exitstatus), pytest.ExitCode.TESTS_FAILED)
             if "GITHUB_STEP_SUMMARY" in os.environ:
@@ -306,12 +312,20 @@ class BundlePlugin:
                 self._fixtures.add(name)
                 self._suite.fixture(name)
 
-    def attach(self, source: str | bytes | os.PathLike[str], name: str | None = None, *, exact: bool = False) -> str | None:  # fmt: skip
+    def attach(
+        self,
+        source: str | bytes | os.PathLike[str],
+        name: str | None = None,
+        *,
+        exact: bool = False,
+    ) -> str | None:
         """For the fixture `vestige_attach`. With a name, text and bytes are the content itself."""
         case = self._tests.more() if self._tests is not None else None
         if case is None:
             return None
-        if isinstance(source, bytes) or (isinstance(source, str) and name and not os.path.isfile(source)):  # fmt: skip
+        if isinstance(source, bytes) or (
+            isinstance(source, str) and name and not os.path.isfile(source)
+        ):
             return case.write(name or "attachment.bin", source, exact=exact)
         return case.attach(source, name, exact=exact)
 
@@ -389,7 +403,9 @@ class BundlePlugin:
             except Exception as own:  # noqa: BLE001  # as in _lose
                 self._lose(own)
 
-    def _keep_output(self, case: Case, report: pytest.TestReport | pytest.CollectReport, failure: bool = True) -> None:  # fmt: skip
+    def _keep_output(
+        self, case: Case, report: pytest.TestReport | pytest.CollectReport, failure: bool = True
+    ) -> None:
         for name, content in report_text.files_of(report, failure):
             try:
                 case.write(name, content)

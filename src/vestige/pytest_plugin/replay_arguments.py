@@ -12,16 +12,44 @@ import pytest
 from vestige.artifacts.replay_command import Replay
 
 # What selects, stops early, spreads over processes, or writes the session's reports anew.
-_DROPPED = frozenset((
-    "-x", "--exitfirst", "--lf", "--last-failed", "--ff", "--failed-first", "--nf", "--new-first",
-    "--sw", "--stepwise", "--sw-skip", "--stepwise-skip", "--sw-reset", "--stepwise-reset",
-    "-f", "--looponfail",
-))  # fmt: skip
-_DROPPED_WITH_VALUE = frozenset((
-    "-n", "--numprocesses", "--maxprocesses", "--max-worker-restart", "--dist", "--tx", "--maxfail",
-    "--vestige-bundle", "--vestige-suite", "--junitxml", "--junit-xml", "--report-log", "--alluredir",
-    "--randomly-seed",
-))  # fmt: skip
+_DROPPED = frozenset(
+    (
+        "-x",
+        "--exitfirst",
+        "--lf",
+        "--last-failed",
+        "--ff",
+        "--failed-first",
+        "--nf",
+        "--new-first",
+        "--sw",
+        "--stepwise",
+        "--sw-skip",
+        "--stepwise-skip",
+        "--sw-reset",
+        "--stepwise-reset",
+        "-f",
+        "--looponfail",
+    )
+)
+_DROPPED_WITH_VALUE = frozenset(
+    (
+        "-n",
+        "--numprocesses",
+        "--maxprocesses",
+        "--max-worker-restart",
+        "--dist",
+        "--tx",
+        "--maxfail",
+        "--vestige-bundle",
+        "--vestige-suite",
+        "--junitxml",
+        "--junit-xml",
+        "--report-log",
+        "--alluredir",
+        "--randomly-seed",
+    )
+)
 
 _TOGETHER = re.compile(r"-[fqsvxl]+")
 _WORKERS = re.compile(r"-n(\d+|auto|logical)")

@@ -196,9 +196,21 @@ class TestSpans:
         at_ns, seq, ended, span_id = emitter.now_ns(), emitter.seq, now.id, emitter.span_id()
         duration_ns = emitter.monotonic_ns() - ago_ns - now._opened_ns
         emitter.open_spans.pop(ended, None)
-        return self._enter(span_id, name, self._turning % (
-            next(seq), at_ns - ago_ns, _encode(ended), duration_ns, next(seq), at_ns, _encode(span_id), told,
-        ))  # fmt: skip
+        return self._enter(
+            span_id,
+            name,
+            self._turning
+            % (
+                next(seq),
+                at_ns - ago_ns,
+                _encode(ended),
+                duration_ns,
+                next(seq),
+                at_ns,
+                _encode(span_id),
+                told,
+            ),
+        )
 
     def _enter(self, span_id: str, name: str, lines: bytes) -> str:
         """What is ambient is from now on the test of this span, as these lines tell."""
@@ -233,9 +245,24 @@ class TestSpans:
 
     def _opened(self, attributes: Attributes) -> bytes:
         now = self._now
-        return with_gaps(_encode(SpanOpen(
-            VERSION, now._writer, NUMBER, NUMBER, now.run_id, GAP, _COMPONENT, _TYPE, GAP, now.parent_id, None, attributes,
-        )))  # fmt: skip
+        return with_gaps(
+            _encode(
+                SpanOpen(
+                    VERSION,
+                    now._writer,
+                    NUMBER,
+                    NUMBER,
+                    now.run_id,
+                    GAP,
+                    _COMPONENT,
+                    _TYPE,
+                    GAP,
+                    now.parent_id,
+                    None,
+                    attributes,
+                )
+            )
+        )
 
     def skipped(self, reason: str) -> None:
         self._reason = reason
@@ -257,10 +284,19 @@ class TestSpans:
         duration_ns = emitter.monotonic_ns() - ago_ns - now._opened_ns
         emitter.open_spans.pop(now.id, None)
         told = emitter.attributes(self._told(outcome, message))
-        emitter.send(SpanClose(
-            VERSION, now._writer, next(emitter.seq), emitter.now_ns() - ago_ns, now.run_id, now.id,
-            _STATUS[outcome], duration_ns, told,
-        ))  # fmt: skip
+        emitter.send(
+            SpanClose(
+                VERSION,
+                now._writer,
+                next(emitter.seq),
+                emitter.now_ns() - ago_ns,
+                now.run_id,
+                now.id,
+                _STATUS[outcome],
+                duration_ns,
+                told,
+            )
+        )
         self._leave()
 
     def _leave(self) -> None:

@@ -214,9 +214,13 @@ class Debugger:
     def _last_good(self, run: RunInfo) -> RunInfo | None:
         for before_ns in (run.started_ns, None):
             wanted = RunFilter(
-                name_is=run.name, outcome="ok", before_ns=before_ns, with_implicit=True, limit=2,
+                name_is=run.name,
+                outcome="ok",
+                before_ns=before_ns,
+                with_implicit=True,
+                limit=2,
                 tenant_of=run.id,
-            )  # fmt: skip
+            )
             for found in self.store.list_runs(wanted):
                 if found.id != run.id:
                     return found

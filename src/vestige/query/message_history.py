@@ -159,7 +159,11 @@ class Histories:
         """
         for later in self._after(span):
             request = self.request(later)
-            results = [each for message in request.messages for each in message.results] if request else []  # fmt: skip
+            results = (
+                [each for message in request.messages for each in message.results]
+                if request
+                else []
+            )
             own = [each for each in results if each.call_id is not None and each.call_id == call.id]
             named = [each for each in results if each.call_id and each.call_id == call.name]
             if own or named:

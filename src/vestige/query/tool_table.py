@@ -100,9 +100,12 @@ class Parameter:
 
 
 BUDGET = Parameter(
-    "budget", "integer", "At most so many tokens of answer. Leave out: each tool has its own.",
-    least=50, most=TOKENS_MAX,
-)  # fmt: skip
+    "budget",
+    "integer",
+    "At most so many tokens of answer. Leave out: each tool has its own.",
+    least=50,
+    most=TOKENS_MAX,
+)
 
 
 @dataclass(frozen=True, slots=True)

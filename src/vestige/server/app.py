@@ -113,9 +113,11 @@ class AuthMiddleware:
     def _let_in(self, scope: Scope) -> Response | None:
         if len(self._server.connections) > self._server.connections_max:
             raise ApiError(
-                503, "busy", "Too many connections are open. Come again soon.",
+                503,
+                "busy",
+                "Too many connections are open. Come again soon.",
                 headers={"retry-after": "1", "connection": "close"},
-            )  # fmt: skip
+            )
         check_names(self._server, scope)
         if scope["path"] in self._public:
             return None
@@ -127,9 +129,11 @@ class AuthMiddleware:
             return login.form(scope)
         if who is None:
             raise ApiError(
-                401, "unauthenticated", "A key is needed (Authorization: Bearer ...).",
+                401,
+                "unauthenticated",
+                "A key is needed (Authorization: Bearer ...).",
                 headers={"www-authenticate": 'Bearer realm="vestige"'},
-            )  # fmt: skip
+            )
         scope["state"]["principal"] = who
         return None
 
@@ -138,9 +142,11 @@ class AuthMiddleware:
             return error
         if isinstance(error, Busy):
             return ApiError(
-                503, "busy", "Too many questions wait. Ask again soon.",
+                503,
+                "busy",
+                "Too many questions wait. Ask again soon.",
                 headers={"retry-after": "1"},
-            )  # fmt: skip
+            )
         if isinstance(error, ClientDisconnect):
             return ApiError(400, "disconnected", "The body did not arrive.")
         known = api_error_of(error, self._server.home)
@@ -160,9 +166,11 @@ class AuthMiddleware:
         metrics = self._server.metrics
         metrics.observe(door, seconds)
         metrics.count(
-            "vestige_http_requests_total", route=door, status=str(told["status"]),
+            "vestige_http_requests_total",
+            route=door,
+            status=str(told["status"]),
             method=scope["method"] if scope["method"] in METHODS else "other",
-        )  # fmt: skip
+        )
         client = scope.get("client")
         self._server.log(
             {

@@ -73,9 +73,12 @@ def bounded(scope: Scope, receive: Receive, bytes_max: int, body_s: float) -> Re
     length = header(scope, b"content-length")
     closed = {"connection": "close"}  # the rest of it is not worth reading
     too_long = ApiError(
-        413, "too_large", f"The body is longer than {bytes_max} bytes.", {"bytesMax": bytes_max},
+        413,
+        "too_large",
+        f"The body is longer than {bytes_max} bytes.",
+        {"bytesMax": bytes_max},
         closed,
-    )  # fmt: skip
+    )
     if length.isdecimal() and int(length[:20]) > bytes_max:
         raise too_long
     taken = 0
@@ -207,7 +210,11 @@ def exchange(server: Server, scope: Scope) -> Response | None:
     response = Response(status_code=303, headers={"location": path + (f"?{rest}" if rest else "")})
     response.headers["cache-control"] = "no-store"
     response.set_cookie(
-        cookie_name(server), server.token, httponly=True, samesite="strict", path="/",
+        cookie_name(server),
+        server.token,
+        httponly=True,
+        samesite="strict",
+        path="/",
         secure=scope["scheme"] == "https",
-    )  # fmt: skip
+    )
     return response

@@ -29,7 +29,9 @@ class CachedDebugger(Debugger):
         self._held = lru_cache(RUNS_HELD)(super()._open_run)
         self._found = lru_cache(RUNS_HELD)(self._run_checks)
         self.run = run = self._open_run(info.id).run
-        self._targets = {span.short_id: Target("span", run.info, span.id, "span id") for span in run.spans}  # fmt: skip
+        self._targets = {
+            span.short_id: Target("span", run.info, span.id, "span id") for span in run.spans
+        }
         self._targets[run.info.short_id] = Target("run", run.info, None, "run id")
         for index, span in states_of(run).items():
             name = f"{run.info.short_id}#{index}"

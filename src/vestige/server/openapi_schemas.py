@@ -93,8 +93,12 @@ def _type(kind: str) -> dict[str, Any]:
 
 def verb_operation(tool: Tool) -> dict[str, Any]:
     """A verb's part of the OpenAPI document."""
-    told = {"name": "format", "in": "query", "description": "json, or text within a budget.",
-            "schema": {"type": "string", "enum": ["json", "text"], "default": "json"}}  # fmt: skip
+    told = {
+        "name": "format",
+        "in": "query",
+        "description": "json, or text within a budget.",
+        "schema": {"type": "string", "enum": ["json", "text"], "default": "json"},
+    }
     unchanged = {"description": "The answer is as it was (If-None-Match)."}
     return {
         "operationId": tool.name,

@@ -81,9 +81,13 @@ def make_server(
         hosts |= LOOPBACK_NAMES | {host.lower()}
     secret = clock.random_bytes(24).hex() if token else None
     return Server(
-        home, token=secret, hosts=hosts or None, log=log, body_s=body_s,
+        home,
+        token=secret,
+        hosts=hosts or None,
+        log=log,
+        body_s=body_s,
         demo_workflows=demo_workflows,
-    )  # fmt: skip
+    )
 
 
 def serve(
@@ -103,11 +107,19 @@ def serve(
     with _listening(host, port) as listening:
         server.port = listening.getsockname()[1]
         config = uvicorn.Config(
-            make_app(server), log_config=None, access_log=False, lifespan="off", ws="none",
-            http=_protocol_for(server), server_header=False, proxy_headers=False, ssl_certfile=cert,
-            ssl_keyfile=key, h11_max_incomplete_event_size=HTTP_HEADER_BYTES_MAX,
+            make_app(server),
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            ws="none",
+            http=_protocol_for(server),
+            server_header=False,
+            proxy_headers=False,
+            ssl_certfile=cert,
+            ssl_keyfile=key,
+            h11_max_incomplete_event_size=HTTP_HEADER_BYTES_MAX,
             timeout_graceful_shutdown=HTTP_SHUTDOWN_S,
-        )  # fmt: skip
+        )
         collecting = CollectorProcess(server.home) if collect else None
         try:
             running = _Uvicorn(config, server)

@@ -88,11 +88,20 @@ class SpanBatchBuilder:
             attributes = {**attributes, **close.attributes}
         self.spans.append(
             CompleteSpan(
-                opening.seq, opening.time_ns, opening.span_id, opening.parent_id, opening.component,
-                opening.type, opening.name, attributes, close.status, close.duration_ns,
-                self._hold(opening.body, opening.time_ns), self._hold(close.body, close.time_ns),
+                opening.seq,
+                opening.time_ns,
+                opening.span_id,
+                opening.parent_id,
+                opening.component,
+                opening.type,
+                opening.name,
+                attributes,
+                close.status,
+                close.duration_ns,
+                self._hold(opening.body, opening.time_ns),
+                self._hold(close.body, close.time_ns),
             )
-        )  # fmt: skip
+        )
         return True
 
     def _hold(self, text: str | None, time_ns: int) -> Held:

@@ -125,7 +125,11 @@ def _suites(folder: Path) -> list[tuple[int, Path, int]]:
         if is_held(place / TRACE):
             continue
         end = place / BUNDLE if (place / BUNDLE).is_file() else place / TRACE
-        size = sum(os.lstat(os.path.join(root, name)).st_size for root, _, names in os.walk(place) for name in names)  # fmt: skip
+        size = sum(
+            os.lstat(os.path.join(root, name)).st_size
+            for root, _, names in os.walk(place)
+            for name in names
+        )
         found.append((end.stat().st_mtime_ns, place, size))
     return found
 

@@ -208,9 +208,12 @@ def _open_home(home: Home) -> Debugger:
     if behind is not None and not behind.can_write and _is_worth_a_copy(home):
         copy = of_copy(home)
         debugger = Debugger(
-            copy.store, health=lambda: examine(home, copy.store), at=at, close=copy.close,
+            copy.store,
+            health=lambda: examine(home, copy.store),
+            at=at,
+            close=copy.close,
             elsewhere=_elsewhere,
-        )  # fmt: skip
+        )
         debugger.notice = f"{home.root}: cannot be written ({behind.reason}). Asked is a copy."
         return debugger
 

@@ -72,10 +72,23 @@ class Exchange:
     """One attempt. Made by edge.begin."""
 
     __slots__ = (
-        "_answer", "_attempts", "_began_ns", "_content_length", "_decoded",
-        "_first_byte_ns", "_question", "_response_coding", "_span", "_type", "_warm",
-        "ask", "endpoint", "over", "place", "status",
-    )  # fmt: skip
+        "_answer",
+        "_attempts",
+        "_began_ns",
+        "_content_length",
+        "_decoded",
+        "_first_byte_ns",
+        "_question",
+        "_response_coding",
+        "_span",
+        "_type",
+        "_warm",
+        "ask",
+        "endpoint",
+        "over",
+        "place",
+        "status",
+    )
 
     def __init__(
         self,
@@ -140,9 +153,15 @@ class Exchange:
                 attributes["warm"] = True
         attributes["attempt"] = self._attempts.begin(place.run_id, place.parent_id, ask)
         span = CallSpan(
-            place.emitter, place.run_id, place.parent_id, place.component, self._name(), self._type,
-            attributes, kept or None,
-        )  # fmt: skip
+            place.emitter,
+            place.run_id,
+            place.parent_id,
+            place.component,
+            self._name(),
+            self._type,
+            attributes,
+            kept or None,
+        )
         span.began_at(self._began_ns)
         self._span = span
 

@@ -28,12 +28,29 @@ from vestige.store.sqlite.sqlite_store import SqliteStore
 from vestige.transfer import add_note, open_path
 
 QUESTIONS = {
-    "doctor": "", "list": "", "overview": "id=A", "check": "id=A", "why": "id=A.s2",
-    "show": "id=A", "span": "id=A.s2", "body": "id=A.s2", "grep": "pattern=refunds",
-    "diff": "a=A&b=B", "stats": "", "compare": "a=A&b=B", "sql": "query=select+1",
-    "schema": "table=spans", "transcript": "id=C", "outline": "id=C", "segments": "id=C.s2",
-    "state": "id=C", "files": "id=C", "notes": "id=C", "trends": "", "help": "component=billing",
-}  # fmt: skip
+    "doctor": "",
+    "list": "",
+    "overview": "id=A",
+    "check": "id=A",
+    "why": "id=A.s2",
+    "show": "id=A",
+    "span": "id=A.s2",
+    "body": "id=A.s2",
+    "grep": "pattern=refunds",
+    "diff": "a=A&b=B",
+    "stats": "",
+    "compare": "a=A&b=B",
+    "sql": "query=select+1",
+    "schema": "table=spans",
+    "transcript": "id=C",
+    "outline": "id=C",
+    "segments": "id=C.s2",
+    "state": "id=C",
+    "files": "id=C",
+    "notes": "id=C",
+    "trends": "",
+    "help": "component=billing",
+}
 
 
 def _runs(home: Home) -> dict[str, str]:
@@ -354,8 +371,13 @@ def test_a_note_is_said_and_read_over_http(home: Home) -> None:
             b"POST /api/v1/notes HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n"
             b"Connection: close\r\n"
             + f"Authorization: Bearer {site.server.token}\r\n\r\n".encode()
-            + b"10000\r\n" + b"x" * 65536 + b"\r\n" + b"20000\r\n" + b"x" * 131072 + b"\r\n"
-        )  # fmt: skip
+            + b"10000\r\n"
+            + b"x" * 65536
+            + b"\r\n"
+            + b"20000\r\n"
+            + b"x" * 131072
+            + b"\r\n"
+        )
 
     assert kept.status == 201
     assert [note["text"] for note in listed["notes"]] == [kept.json()["note"]["text"]]

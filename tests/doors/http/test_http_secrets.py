@@ -32,14 +32,18 @@ PEM = f"-----BEGIN PRIVATE KEY-----\n{SECRETS['pem']}\n-----END PRIVATE KEY-----
 URL = f"postgres://admin:{SECRETS['url']}@db.internal:5432/app"
 BEARER = f"Bearer {SECRETS['bearer']}"
 HEADERS = {
-    "Authorization": BEARER, "Cookie": f"session={SECRETS['cookie']}", "X-Api-Key": SECRETS["password"],
-}  # fmt: skip
+    "Authorization": BEARER,
+    "Cookie": f"session={SECRETS['cookie']}",
+    "X-Api-Key": SECRETS["password"],
+}
 SHAPES = " and ".join(
     [
         *(SECRETS[name] for name in ("openai", "anthropic", "github", "aws", "slack", "jwt")),
-        BEARER, URL, PEM,
+        BEARER,
+        URL,
+        PEM,
     ]
-)  # fmt: skip
+)
 """Each is known by its shape; passwords and cookies are known by their keys."""
 
 TEXT = f"{SHAPES} and {SECRETS['registered']}"
@@ -73,24 +77,31 @@ def _plant(recorder: vestige.Recorder, number: int) -> str:
         TEXT: "as a key",
     }
     run = recorder.run(
-        f"triage {SECRETS['openai']}", f"talk {SECRETS['github']}", attributes=attributes, body=inputs,
-    )  # fmt: skip
+        f"triage {SECRETS['openai']}",
+        f"talk {SECRETS['github']}",
+        attributes=attributes,
+        body=inputs,
+    )
     request = {
         "model": "gpt-4o",
         "messages": [{"role": "user", "content": TEXT}],
         "headers": HEADERS,
     }
     wire = {
-        "model": "gpt-4o", "provider": "openai", "method": "POST",
+        "model": "gpt-4o",
+        "provider": "openai",
+        "method": "POST",
         "url": f"https://api.openai.com/v1/chat?api_key={SECRETS['password']}&k={SECRETS['openai']}",
         **{f"request.header.{name.lower()}": value for name, value in HEADERS.items()},
-    }  # fmt: skip
+    }
     with run.span(f"chat {SECRETS['slack']}", "llm", wire, body=json.dumps(request)) as call:
         call.set_attributes(token=SECRETS["password"], finish=TEXT, input_tokens=9, output_tokens=3)
         call.end(
             body=json.dumps({"choices": [{"message": {"role": "assistant", "content": TEXT}}]})
         )
-    tool = run.child("search", f"type {SECRETS['aws']}", {"tool_call_id": f"call {SECRETS['jwt']}"}, body=inputs)  # fmt: skip
+    tool = run.child(
+        "search", f"type {SECRETS['aws']}", {"tool_call_id": f"call {SECRETS['jwt']}"}, body=inputs
+    )
     tool.add_link(call, reason=TEXT)
     tool.log.error(TEXT, error=ValueError(TEXT), **attributes)
     tool.end(RuntimeError(f"{TEXT} {number}"), body={"result": TEXT, "token": SECRETS["password"]})
@@ -144,7 +155,9 @@ def _questions(home: Home, runs: list[str]) -> Iterator[str]:
                 given = [{"component": COMPONENT}]
             case "sql":
                 with SqliteStore.open(home.store, readonly=True) as store:
-                    tables = store._connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")  # fmt: skip
+                    tables = store._connection.execute(
+                        "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')"
+                    )
                     given = [{"query": f"SELECT * FROM {name}"} for (name,) in tables]
             case "state":
                 given = [{"id": f"{run}#1", "than": "0"} for run in runs] + [{"id": a}, {"id": b}]
@@ -251,11 +264,15 @@ def test_a_secret_that_a_request_brings_is_kept_and_logged_nowhere(home: Home) -
         texts = {"id": run.run_id, "text": SHAPES, "author": f"eva {secret}"}
         said = [
             site.ask("/api/v1/notes", method="POST", body=json.dumps(texts).encode()),
-            site.ask(f"/v1/runs/{run.run_id}/annotations", method="POST", headers={"Idempotency-Key": secret},
-                     body=json.dumps({"signal": {"kind": "flag"}, "note": SHAPES}).encode()),
+            site.ask(
+                f"/v1/runs/{run.run_id}/annotations",
+                method="POST",
+                headers={"Idempotency-Key": secret},
+                body=json.dumps({"signal": {"kind": "flag"}, "note": SHAPES}).encode(),
+            ),
             site.ask(f"/api/v1/notes?id={run.run_id}"),
             site.ask("/api/v1/sql?query=select+*+from+notes"),
-        ]  # fmt: skip
+        ]
         _settle(site)
         logged = leaks(json.dumps(site.lines).encode())
         told = [name for reply in said for name in leaks(reply.body)]
@@ -283,7 +300,12 @@ def _settle(site: Site) -> None:
 
 def _everywhere(secret: str) -> dict[str, str]:
     return {
-        "Cookie": f"a={secret}", "User-Agent": secret, "Referer": f"http://127.0.0.1/{secret}",
-        "If-None-Match": f'"{secret}"', "X-Api-Key": secret, "Accept-Encoding": secret,
-        "Last-Event-ID": secret, "traceparent": secret,
-    }  # fmt: skip
+        "Cookie": f"a={secret}",
+        "User-Agent": secret,
+        "Referer": f"http://127.0.0.1/{secret}",
+        "If-None-Match": f'"{secret}"',
+        "X-Api-Key": secret,
+        "Accept-Encoding": secret,
+        "Last-Event-ID": secret,
+        "traceparent": secret,
+    }

@@ -119,10 +119,15 @@ def test_every_route_says_what_it_is_for_and_refuses_other_scopes(home: Home) ->
                 continue
             assert door.needs in SCOPES, door.path
             for scope in SCOPES:
-                reply = strangers.site.ask(
-                    _path(door, strangers.run_id), method=method,
-                    key=strangers.keys[f"only {scope}"],
-                ) if scope != door.needs else None  # fmt: skip
+                reply = (
+                    strangers.site.ask(
+                        _path(door, strangers.run_id),
+                        method=method,
+                        key=strangers.keys[f"only {scope}"],
+                    )
+                    if scope != door.needs
+                    else None
+                )
 
                 if reply is not None:
                     assert reply.status == 403, (door.path, scope)
@@ -220,11 +225,20 @@ def test_an_unknown_path_is_401_to_a_stranger_and_404_to_others(home: Home) -> N
 @pytest.mark.parametrize(
     "id",
     [
-        "../../../../etc/passwd", "/etc/passwd", "..%2f..%2f..%2fetc%2fpasswd",
-        "%2e%2e/%2e%2e/etc/passwd", "/proc/self/environ", "~/.ssh/id_rsa", "file:///etc/passwd",
-        "....//....//etc/passwd", "r1%00.json", "keys.json", "store.db", "a.wink%233",
+        "../../../../etc/passwd",
+        "/etc/passwd",
+        "..%2f..%2f..%2fetc%2fpasswd",
+        "%2e%2e/%2e%2e/etc/passwd",
+        "/proc/self/environ",
+        "~/.ssh/id_rsa",
+        "file:///etc/passwd",
+        "....//....//etc/passwd",
+        "r1%00.json",
+        "keys.json",
+        "store.db",
+        "a.wink%233",
     ],
-)  # fmt: skip
+)
 def test_no_id_opens_a_path(home: Home, id: str) -> None:
     """An id is looked for in the store and nowhere else, however it is written."""
     record(home)
@@ -249,10 +263,16 @@ def test_no_id_opens_a_path(home: Home, id: str) -> None:
 @pytest.mark.parametrize(
     "host",
     [
-        "evil.example", "127.0.0.1.evil.example", "localhost.evil.example:8642", "evil@127.0.0.1:x",
-        "", "[::1", "169.254.169.254", "127.0.0.1:80:80@evil",
+        "evil.example",
+        "127.0.0.1.evil.example",
+        "localhost.evil.example:8642",
+        "evil@127.0.0.1:x",
+        "",
+        "[::1",
+        "169.254.169.254",
+        "127.0.0.1:80:80@evil",
     ],
-)  # fmt: skip
+)
 def test_another_name_is_refused(home: Home, host: str) -> None:
     """DNS rebinding: a site's own name that leads here is not ours, whatever key comes with it."""
     record(home)
@@ -291,12 +311,14 @@ def test_another_sites_page_is_refused(home: Home, headers: dict[str, str]) -> N
         refused = site.ask("/api/v1/list", key=None, headers={"Cookie": cookie, **headers})
         with_key = site.ask("/api/v1/list", headers=headers)
         own = site.ask(
-            "/api/v1/list", key=None,
+            "/api/v1/list",
+            key=None,
             headers={
-                "Cookie": cookie, "Origin": f"http://127.0.0.1:{site.port}",
+                "Cookie": cookie,
+                "Origin": f"http://127.0.0.1:{site.port}",
                 "Sec-Fetch-Site": "same-origin",
             },
-        )  # fmt: skip
+        )
 
     assert refused.status == 403
     assert refused.json()["error"] == "forbidden_origin"
@@ -473,11 +495,17 @@ def test_secrets_of_a_run_are_in_no_answer(home: Home) -> None:
     catch_up(home)
     with served(home) as site:
         paths = [
-            "list?like=secrets", f"show?id={run.run_id}", f"check?id={run.run_id}",
-            f"span?id={span.id}", f"body?id={span.id}&in=true", "grep?pattern=failed",
-            f"overview?id={run.run_id}", f"why?id={span.id}",
-            "sql?query=select+attributes+from+spans", "stats",
-        ]  # fmt: skip
+            "list?like=secrets",
+            f"show?id={run.run_id}",
+            f"check?id={run.run_id}",
+            f"span?id={span.id}",
+            f"body?id={span.id}&in=true",
+            "grep?pattern=failed",
+            f"overview?id={run.run_id}",
+            f"why?id={span.id}",
+            "sql?query=select+attributes+from+spans",
+            "stats",
+        ]
         replies = [site.ask(f"/api/v1/{path}") for path in paths]
 
     assert {reply.status for reply in replies} == {200}

@@ -39,10 +39,20 @@ EVERYWHERE = "0.0.0.0"  # noqa: S104  # refused, or not bound, in these tests
 def _command(home: Home, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], str, str]]:
     """The command as a process: it, its address, its token."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "vestige", "serve", "--home", str(home.root), "--port", "0",
-         *arguments],
-        stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "vestige",
+            "serve",
+            "--home",
+            str(home.root),
+            "--port",
+            "0",
+            *arguments,
+        ],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     try:
         assert process.stderr is not None
         line = process.stderr.readline()
@@ -241,8 +251,10 @@ def test_what_cannot_be_served_is_said_in_one_line(home: Home) -> None:
     """Exit code 2, and no traceback."""
     result = subprocess.run(
         [sys.executable, "-m", "vestige", "serve", "--home", str(home.root), "--host", EVERYWHERE],
-        capture_output=True, text=True, timeout=WAIT_S,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+    )
 
     assert result.returncode == 2
     assert len(result.stderr.splitlines()) == 1
@@ -306,9 +318,12 @@ def test_a_ship_speaks_tls_with_a_server_whose_certificate_it_trusts(
     def ship(url: str, *more: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "vestige", "ship", "--home", str(home.root), "--once"]
         return subprocess.run(
-            [*command, "--to", url, *more], capture_output=True, text=True, timeout=120,
+            [*command, "--to", url, *more],
+            capture_output=True,
+            text=True,
+            timeout=120,
             env={**os.environ, "VESTIGE_SHIP_KEY": secret},
-        )  # fmt: skip
+        )
 
     with _command(there, "--cert", str(cert), "--key", str(key), "--no-log") as (_, url, token):
         named = url.replace("127.0.0.1", "localhost")
@@ -342,21 +357,25 @@ def _certificate(folder: Path) -> tuple[Path, Path]:
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
     now = datetime.datetime.now(datetime.UTC)
     made = (
-        x509.CertificateBuilder().subject_name(name).issuer_name(name)
-        .public_key(private.public_key()).serial_number(1)
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(private.public_key())
+        .serial_number(1)
         .not_valid_before(now - datetime.timedelta(days=1))
         .not_valid_after(now + datetime.timedelta(days=1))
         .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
         .sign(private, hashes.SHA256())
-    )  # fmt: skip
+    )
     cert, key = folder / "cert.pem", folder / "key.pem"
     cert.write_bytes(made.public_bytes(serialization.Encoding.PEM))
     key.write_bytes(
         private.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8,
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
             serialization.NoEncryption(),
         )
-    )  # fmt: skip
+    )
     return cert, key
 
 

@@ -318,8 +318,11 @@ def test_attributes_and_fingerprints_serve_where_there_are_no_bodies(home: Home)
     agent = Agent(home)
     for name in ("aaaa", "bbbb"):
         attributes = {
-            "model": "m", "prefix.fingerprint": name, "cache_read_tokens": 0, "cache_write_tokens": 5000,
-        }  # fmt: skip
+            "model": "m",
+            "prefix.fingerprint": name,
+            "cache_read_tokens": 0,
+            "cache_write_tokens": 5000,
+        }
         agent.run.child("chat", "llm", attributes).end()
     agent.done()
 
@@ -376,8 +379,16 @@ HOSTILE = [
 
 def test_hostile_bodies_and_attributes_break_no_check(home: Home) -> None:
     """A check that fails is a check that hides."""
-    odd = {"model": 3.5, "warm": "yes", "cache_read_tokens": "none", "cache_write_tokens": -5,
-           "finish_reason": "x" * 5000, "status_code": "400", "prefix.fingerprint": 1.5, "provider": 7}  # fmt: skip
+    odd = {
+        "model": 3.5,
+        "warm": "yes",
+        "cache_read_tokens": "none",
+        "cache_write_tokens": -5,
+        "finish_reason": "x" * 5000,
+        "status_code": "400",
+        "prefix.fingerprint": 1.5,
+        "provider": 7,
+    }
     agent = Agent(home)
     for body in HOSTILE:
         for answer in HOSTILE:
@@ -392,8 +403,18 @@ def test_hostile_bodies_and_attributes_break_no_check(home: Home) -> None:
     with examine(home) as evidence:
         found, _, failed = run_checks(evidence)
 
-    ours = {"invalid-history", "history-mutation", "output-cut", "empty-response", "content-filter",
-            "oversized-result", "repeated-result", "soft-error", "cache-miss", "cache-churn"}  # fmt: skip
+    ours = {
+        "invalid-history",
+        "history-mutation",
+        "output-cut",
+        "empty-response",
+        "content-filter",
+        "oversized-result",
+        "repeated-result",
+        "soft-error",
+        "cache-miss",
+        "cache-churn",
+    }
     assert ours & failed.keys() == set()
     assert all(len(finding.message) < 1000 for finding in found)
     assert not any("\u202e" in f.message or "\x00" in f.message for f in found if f.check in ours)

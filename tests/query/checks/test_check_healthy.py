@@ -135,7 +135,11 @@ def test_a_custom_tool_takes_free_text(home: Home) -> None:
     """It has no schema, so its input need not be JSON; chat completions wrap its name."""
     ask = {"role": "user", "content": "compute"}
     flat = {"model": "gpt-5", "input": [ask], "tools": [{"type": "custom", "name": "python"}]}
-    wrapped = {"model": "gpt-5", "messages": [ask], "tools": [{"type": "custom", "custom": {"name": "python"}}]}  # fmt: skip
+    wrapped = {
+        "model": "gpt-5",
+        "messages": [ask],
+        "tools": [{"type": "custom", "custom": {"name": "python"}}],
+    }
     chosen = {"id": "c2", "type": "custom", "custom": {"name": "python", "input": "print(2)"}}
     item = {"type": "custom_tool_call", "call_id": "c1", "name": "python", "input": "print(1)"}
     with recording(home) as run:

@@ -55,13 +55,36 @@ TYPES = [
     "run",
 ]
 VALUES: list[Any] = [
-    None, True, False, 0, -1, 127, 1.5, 10**15, "", "x", "a\x1b[2J\nb", "command not found", "7",
-    "SystemExit", "m-1", "stop",
-]  # fmt: skip
+    None,
+    True,
+    False,
+    0,
+    -1,
+    127,
+    1.5,
+    10**15,
+    "",
+    "x",
+    "a\x1b[2J\nb",
+    "command not found",
+    "7",
+    "SystemExit",
+    "m-1",
+    "stop",
+]
 BODIES = [
-    None, "", "{}", "[]", "null", "{", '{"messages": 3}', request(), answer(call("nope")),
-    answer(text="<weather><city>" * 50), request(tools=[{"function": {"name": None}}]),
-]  # fmt: skip
+    None,
+    "",
+    "{}",
+    "[]",
+    "null",
+    "{",
+    '{"messages": 3}',
+    request(),
+    answer(call("nope")),
+    answer(text="<weather><city>" * 50),
+    request(tools=[{"function": {"name": None}}]),
+]
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -24,7 +24,14 @@ KeyError: {value}
 """
 
 
-def case(run: Span, name: str, *, outcome: str = "pass", inside: Callable[[Span], None] | None = None, **told: str) -> str:  # fmt: skip
+def case(
+    run: Span,
+    name: str,
+    *,
+    outcome: str = "pass",
+    inside: Callable[[Span], None] | None = None,
+    **told: str,
+) -> str:
     """A test of a suite, as the pytest plugin records it."""
     with run.span(name, type="test") as span:
         if inside is not None:
@@ -48,16 +55,33 @@ def test_cases_that_fail_at_one_place_are_one_finding(home: Home) -> None:
     with recording(home) as run:
         case(run, "test_ok")
         first, second = (
-            case(run, f"test_{number}", outcome="fail", message=f"KeyError: {number}",
-                 stack=STACK.format(test=f"test_{number}", value=number, line=12))
+            case(
+                run,
+                f"test_{number}",
+                outcome="fail",
+                message=f"KeyError: {number}",
+                stack=STACK.format(test=f"test_{number}", value=number, line=12),
+            )
             for number in (1, 2)
-        )  # fmt: skip
-        other = case(run, "test_3", outcome="fail", message="KeyError: 3", stack=STACK.format(test="test_3", value=3, line=20))  # fmt: skip
+        )
+        other = case(
+            run,
+            "test_3",
+            outcome="fail",
+            message="KeyError: 3",
+            stack=STACK.format(test="test_3", value=3, line=20),
+        )
         case(run, "test_skipped", outcome="skip", message="xfail: known")
     found = findings(home, failed_case)
 
-    assert [(each.cause, each.evidence) for each in found] == [(first, [first, second]), (other, [other])]  # fmt: skip
-    assert found[0].message == "test_1 and 1 more case (2 of 5) failed alike: KeyError: 1, at shop.py:12 in buy."  # fmt: skip
+    assert [(each.cause, each.evidence) for each in found] == [
+        (first, [first, second]),
+        (other, [other]),
+    ]
+    assert (
+        found[0].message
+        == "test_1 and 1 more case (2 of 5) failed alike: KeyError: 1, at shop.py:12 in buy."
+    )
     assert found[1].message == "test_3 (1 of 5) failed: KeyError: 3, at shop.py:20 in buy."
     assert {each.severity for each in found} == {"error"}
 

@@ -204,9 +204,12 @@ def diff(
     exits="0 shown, 2 bad argument or no such home, 3 unreadable store",
 )
 @click.option(
-    "--by", default="name", show_default=True, metavar="WHAT",
+    "--by",
+    default="name",
+    show_default=True,
+    metavar="WHAT",
     help="One line for each name, model, tool, component, type or day.",
-)  # fmt: skip
+)
 @click.option("--since", type=DURATION, metavar="AGE", help="Only this young: 12h, 7d; whole days.")
 @answer_options
 def stats(by: str, since: float | None, home: Home, as_json: bool, budget: int | None) -> None:

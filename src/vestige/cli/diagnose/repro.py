@@ -55,7 +55,9 @@ def repro(bundle: Path, case: str | None, print_only: bool) -> None:
     folder = _existing(folder)
     _warn_about_git(bundle, Path(folder or "."))
     told = [*(f"{name}={value}" for name, value in environment.items()), *words]
-    click.echo(f"cd {shlex.quote(folder or os.getcwd())} && env {shlex.join(told)}", err=not print_only)  # fmt: skip
+    click.echo(
+        f"cd {shlex.quote(folder or os.getcwd())} && env {shlex.join(told)}", err=not print_only
+    )
     if not print_only:
         sys.exit(_run(words, folder, environment))
 

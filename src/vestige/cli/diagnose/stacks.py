@@ -34,9 +34,13 @@ _WAIT_S = 5.0
 )
 @click.argument("run", required=False)
 @click.option(
-    "--wait", "wait_s", type=DURATION, default=_WAIT_S, metavar="TIME",
+    "--wait",
+    "wait_s",
+    type=DURATION,
+    default=_WAIT_S,
+    metavar="TIME",
     help="How long to wait for an answer.  [default: 5s]",
-)  # fmt: skip
+)
 @json_option
 @home_option
 def stacks(run: str | None, wait_s: float, as_json: bool, home: Home) -> None:

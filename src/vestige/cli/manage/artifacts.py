@@ -23,9 +23,14 @@ from vestige.cli.options import Examples
     "bundles", nargs=-1, required=True, metavar="BUNDLE...", type=click.Path(path_type=Path)
 )
 @click.option(
-    "-o", "--output", "target", type=click.Path(path_type=Path), metavar="PATH", required=True,
+    "-o",
+    "--output",
+    "target",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    required=True,
     help="Where to write it; not there yet.",
-)  # fmt: skip
+)
 @click.option("--suite", metavar="NAME", help="The suite of the merged bundle. Default: theirs.")
 def artifacts(action: str, bundles: tuple[Path, ...], target: Path, suite: str | None) -> None:
     """Merge artifact bundles: the shards of one suite, or several suites.

@@ -26,9 +26,11 @@ from vestige.cli.options import DURATION, SIZE, Examples, Home, home_option
     "--max-body-bytes", type=SIZE, metavar="SIZE", help="Keep this much of bodies: 256MB."
 )
 @click.option(
-    "--bundles", type=click.Path(path_type=Path), metavar="DIR",
+    "--bundles",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
     help="Look at the debug bundles of a folder, and the bundles of suites below it, instead of the home.",
-)  # fmt: skip
+)
 @click.option("--keep", type=click.IntRange(0), metavar="N", help="Of bundles: keep the newest N.")
 @click.option(
     "--max-bytes", type=SIZE, metavar="SIZE", help="Of bundles: keep this much, newest first."

@@ -25,9 +25,13 @@ from vestige.cli.options import Examples, Home, home_option
 )
 @click.argument("path", required=False, type=click.Path(path_type=Path))
 @click.option(
-    "-o", "--output", "target", type=click.Path(path_type=Path), metavar="DIR",
+    "-o",
+    "--output",
+    "target",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
     help="Where debug bundles go. Default: bundles/ in the home.",
-)  # fmt: skip
+)
 @home_option
 def recover(path: Path | None, target: Path | None, home: Home) -> None:
     """Finish what a dead process left: take its records in, and stamp how it ended.

@@ -131,17 +131,25 @@ class _Progress:
 )
 @click.argument("id")
 @click.option(
-    "--format", "format", required=True, type=click.Choice([*NAMES, PAGE_FORMAT, *REQUEST_FORMATS]),
+    "--format",
+    "format",
+    required=True,
+    type=click.Choice([*NAMES, PAGE_FORMAT, *REQUEST_FORMATS]),
     help="Of a run, or of one request.",
-)  # fmt: skip
+)
 @click.option(
-    "-o", "--output", "target", type=click.Path(path_type=Path), metavar="PATH",
+    "-o",
+    "--output",
+    "target",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
     help="Where to write it. A single request may go to standard output.",
-)  # fmt: skip
+)
 @click.option(
-    "--redaction", type=click.Choice(REDACTIONS),
+    "--redaction",
+    type=click.Choice(REDACTIONS),
     help="Of openwop: what stands in place of a masked secret. Default there: mask.",
-)  # fmt: skip
+)
 @home_option
 def export(id: str, format: str, target: Path | None, redaction: str | None, home: Home) -> None:
     """Write a run in another format, or one request as a program that sends it again.

@@ -34,13 +34,20 @@ Results = list[tuple[str, "Checked"]]
     "paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(path_type=Path)
 )
 @click.option(
-    "--profile", default="seed", show_default=True, type=click.Choice(("seed", "latest", "strict")),
+    "--profile",
+    default="seed",
+    show_default=True,
+    type=click.Choice(("seed", "latest", "strict")),
     help="Rules for bundles: the specification; what later eras require too; what it is silent on too.",
-)  # fmt: skip
+)
 @click.option(
-    "--format", "format", default="text", show_default=True,
-    type=click.Choice(("text", "json", "github")), help="How to tell it.",
-)  # fmt: skip
+    "--format",
+    "format",
+    default="text",
+    show_default=True,
+    type=click.Choice(("text", "json", "github")),
+    help="How to tell it.",
+)
 def validate(paths: tuple[Path, ...], profile: Profile, format: str) -> None:
     """Check artifact bundles, and runs of other formats, against their rules.
 

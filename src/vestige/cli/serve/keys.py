@@ -28,17 +28,22 @@ if TYPE_CHECKING:
 @click.argument("action", type=click.Choice(("add", "list", "revoke")))
 @click.argument("name", required=False)
 @click.option(
-    "--scope", "scopes", metavar="SCOPES",
+    "--scope",
+    "scopes",
+    metavar="SCOPES",
     help="Of add: what it may do, with commas: runs:read, runs:write, debug-bundle:read.",
-)  # fmt: skip
+)
 @click.option(
-    "--tenant", metavar="NAME",
+    "--tenant",
+    metavar="NAME",
     help="Of add: whose runs it brings and sees, and no others. Default: default.",
-)  # fmt: skip
+)
 @click.option(
-    "--expires", type=DURATION, metavar="AGE",
+    "--expires",
+    type=DURATION,
+    metavar="AGE",
     help="Of add: it ends after this: 12h, 30d. Default: when it is revoked.",
-)  # fmt: skip
+)
 @home_option
 @json_option
 def keys(
@@ -72,8 +77,13 @@ def keys(
 
 
 def _add(
-    known: Keys, name: str, scopes: str | None, tenant: str | None, expires: float | None, as_json: bool
-) -> None:  # fmt: skip
+    known: Keys,
+    name: str,
+    scopes: str | None,
+    tenant: str | None,
+    expires: float | None,
+    as_json: bool,
+) -> None:
     from vestige._runtime.clock import SYSTEM
     from vestige.record.tenant import DEFAULT_TENANT
 
@@ -81,7 +91,9 @@ def _add(
     wanted = [scope.strip() for scope in (scopes or "").split(",") if scope.strip()]
     new = known.add(name, wanted, DEFAULT_TENANT if tenant is None else tenant, expires_ns)
     if as_json:
-        click.echo(_json({"id": new.id, "key": new.key, "tenant": new.tenant, "scopes": list(new.scopes)}))  # fmt: skip
+        click.echo(
+            _json({"id": new.id, "key": new.key, "tenant": new.tenant, "scopes": list(new.scopes)})
+        )
         return
     click.echo(new.key)
     click.echo(
@@ -108,11 +120,16 @@ def _list(known: Keys, as_json: bool) -> None:
     table = [["id", "name", "tenant", "scopes", "created", "expires", "state"]]
     table += [
         [
-            each["id"], single_line(each["name"], 40), each["tenant"], ",".join(each["scopes"]),
-            each["created_at"], each["expires_at"] or "-", states[each["id"]],
+            each["id"],
+            single_line(each["name"], 40),
+            each["tenant"],
+            ",".join(each["scopes"]),
+            each["created_at"],
+            each["expires_at"] or "-",
+            states[each["id"]],
         ]
         for each in found
-    ]  # fmt: skip
+    ]
     for line in columns(table):
         click.echo(line)
 

@@ -30,9 +30,12 @@ def _address(ctx: Any, param: Any, value: str | None) -> tuple[str, int] | None:
     exits="0 done, 2 bad address",
 )
 @click.option(
-    "--http", "address", metavar="HOST:PORT", callback=_address,
+    "--http",
+    "address",
+    metavar="HOST:PORT",
+    callback=_address,
     help="Streamable HTTP instead of stdio. Only on this machine.",
-)  # fmt: skip
+)
 @click.option("--install-hint", is_flag=True, help="Print clients' configuration, and stop.")
 @home_option
 def mcp(address: tuple[str, int] | None, install_hint: bool, home: Home) -> None:

@@ -22,15 +22,21 @@ from vestige.cli.options import Examples, Home, home_option
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=8642, show_default=True,
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8642,
+    show_default=True,
     help="The port; 0: any that is free.",
-)  # fmt: skip
+)
 @click.option("--cert", type=click.Path(path_type=Path), help="TLS: the certificate, PEM.")
 @click.option("--key", type=click.Path(path_type=Path), help="TLS: its private key, PEM.")
 @click.option(
-    "--name", "names", multiple=True, metavar="HOST",
+    "--name",
+    "names",
+    multiple=True,
+    metavar="HOST",
     help="A name by which clients ask for this server (Host), e.g. behind a proxy. Repeatable.",
-)  # fmt: skip
+)
 @click.option("--no-collect", is_flag=True, help="Leave taking journals in to somebody else.")
 @click.option("--demo-workflows", is_flag=True, help="OpenWOP: let conformance suites start runs.")
 @click.option("--no-log", is_flag=True, help="No line on stderr for each request.")
@@ -63,6 +69,11 @@ def serve(
         demo_workflows=demo_workflows,
     )
     serve_http(
-        server, host, port, cert=cert, key=key, collect=not no_collect,
+        server,
+        host,
+        port,
+        cert=cert,
+        key=key,
+        collect=not no_collect,
         ready=lambda url: click.echo(f"serving {url}", err=True),
-    )  # fmt: skip
+    )

@@ -28,9 +28,10 @@ KEY_VARIABLE = "VESTIGE_SHIP_KEY"
 )
 @click.option("--to", "url", metavar="URL", help="The server: https://HOST[:PORT].")
 @click.option(
-    "--key-file", type=click.Path(path_type=Path),
+    "--key-file",
+    type=click.Path(path_type=Path),
     help=f"A file with the key. Default: ${KEY_VARIABLE}.",
-)  # fmt: skip
+)
 @click.option("--once", is_flag=True, help="Send what is there now, then stop.")
 @click.option("--remove", is_flag=True, help="Delete a finished journal here once it was sent.")
 @click.option("--stop", is_flag=True, help="This home is not shipped any more: forget what waits.")

@@ -36,30 +36,41 @@ REFUSED_SHOWN = 20
 )
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option(
-    "--web/--no-web", "web", default=None,
+    "--web/--no-web",
+    "web",
+    default=None,
     help="In the browser, or as text. Default: in the browser, where a person is at a terminal"
     " that has one, and no other option is given.",
-)  # fmt: skip
+)
 @click.option(
-    "--view", type=click.Choice(VIEWS), default="overview", show_default=True,
+    "--view",
+    type=click.Choice(VIEWS),
+    default="overview",
+    show_default=True,
     help="Which side of it, as text.",
-)  # fmt: skip
+)
 @click.option(
-    "--export-logs", type=click.Path(path_type=Path), metavar="FILE",
+    "--export-logs",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
     help="Write its log to a file, as JSON lines.",
-)  # fmt: skip
+)
 @click.option(
-    "--export-files", type=click.Path(path_type=Path), metavar="DIR",
+    "--export-files",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
     help="Write its files into a folder; what is there stays.",
-)  # fmt: skip
+)
 @click.option(
     "--after", default=0, type=click.IntRange(0), metavar="N", help="Pass over the first N lines."
 )
 @json_option
 @click.option(
-    "--budget", type=click.IntRange(1), metavar="N",
+    "--budget",
+    type=click.IntRange(1),
+    metavar="N",
     help="At most so many tokens of text; never above 8000.",
-)  # fmt: skip
+)
 def debug(
     path: Path,
     web: bool | None,

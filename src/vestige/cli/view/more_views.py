@@ -23,9 +23,13 @@ from vestige.limits import TRANSCRIPT_ITEMS, TRANSCRIPT_ITEMS_MAX
 @click.argument("id", required=False)
 @click.option("--after", metavar="PLACE", help="Go on here: a cursor of an answer, or a span.")
 @click.option(
-    "--limit", default=TRANSCRIPT_ITEMS, show_default=True, metavar="N",
-    type=click.IntRange(1, TRANSCRIPT_ITEMS_MAX), help="At most so many items.",
-)  # fmt: skip
+    "--limit",
+    default=TRANSCRIPT_ITEMS,
+    show_default=True,
+    metavar="N",
+    type=click.IntRange(1, TRANSCRIPT_ITEMS_MAX),
+    help="At most so many items.",
+)
 @answer_options
 def transcript(
     id: str | None, after: str | None, limit: int, home: Home, as_json: bool, budget: int | None

@@ -112,9 +112,11 @@ def print_json(data: object, indent: int | None) -> None:
 def answer_options(function: F) -> F:
     """`--home`, `--json` and `--budget`, which every question takes."""
     budget = click.option(
-        "--budget", type=click.IntRange(1), metavar="N",
+        "--budget",
+        type=click.IntRange(1),
+        metavar="N",
         help="At most so many tokens of text; never above 8000.",
-    )  # fmt: skip
+    )
     return home_option(json_option(budget(function)))
 
 
@@ -147,9 +149,13 @@ def answer_options(function: F) -> F:
 )
 @click.option("--after", metavar="RUN", help="Only runs that stand after this one in the list.")
 @click.option(
-    "--limit", default=LIST_MAX, show_default=True, type=click.IntRange(1), metavar="N",
+    "--limit",
+    default=LIST_MAX,
+    show_default=True,
+    type=click.IntRange(1),
+    metavar="N",
     help="At most so many runs.",
-)  # fmt: skip
+)
 @answer_options
 def list_runs(
     filter: tuple[str, ...],
@@ -181,9 +187,19 @@ def list_runs(
     """
     with open_debugger(home) as (debugger, _):
         answer = debugger.list(
-            " ".join(filter), group=group, failed=failed, since=since, name=name, conversation=conversation, like=like,
-            everything=everything, limit=limit, after=after, cost=cost, examine=True,
-        )  # fmt: skip
+            " ".join(filter),
+            group=group,
+            failed=failed,
+            since=since,
+            name=name,
+            conversation=conversation,
+            like=like,
+            everything=everything,
+            limit=limit,
+            after=after,
+            cost=cost,
+            examine=True,
+        )
     print_answer(answer, as_json, budget)
 
 
@@ -212,9 +228,12 @@ def list_runs(
 @click.option("--no-fold", is_flag=True, help="Every repeat on a line of its own.")
 @click.option("--after", type=click.IntRange(0), metavar="N", help="Pass over the first N lines.")
 @click.option(
-    "--limit", show_default=str(SHOW_LINES_MAX), type=click.IntRange(1), metavar="N",
+    "--limit",
+    show_default=str(SHOW_LINES_MAX),
+    type=click.IntRange(1),
+    metavar="N",
     help="At most so many lines. With --json: spans and log lines, all by default.",
-)  # fmt: skip
+)
 @answer_options
 def show(
     run: str | None,
@@ -239,9 +258,16 @@ def show(
     narrowed = errors or as_json or (type, from_, to, depth, after) != (None,) * 5
     with open_debugger(home, run, glance=not narrowed) as (debugger, wanted):
         answer = debugger.show(
-            wanted, errors=errors, fold=not no_fold, type=type, from_=from_, to=to, depth=depth,
-            limit=limit, after=after,
-        )  # fmt: skip
+            wanted,
+            errors=errors,
+            fold=not no_fold,
+            type=type,
+            from_=from_,
+            to=to,
+            depth=depth,
+            limit=limit,
+            after=after,
+        )
     print_answer(answer, as_json, budget)
 
 

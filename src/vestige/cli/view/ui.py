@@ -27,9 +27,12 @@ from vestige.cli.options import Examples, Home, home_option
 )
 @click.argument("id", required=False, metavar="[RUN|PATH]")
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=0, show_default="any that is free",
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    show_default="any that is free",
     help="The port to serve at.",
-)  # fmt: skip
+)
 @click.option("--no-browser", is_flag=True, help="Do not open a browser.")
 @home_option
 def ui(id: str | None, port: int, no_browser: bool, home: Home) -> None:

@@ -114,7 +114,11 @@ class SelfReporter:
         from vestige.emit.process.stack_snapshot import capture_stacks
 
         standing = capture_stacks()
-        told: dict[str, Any] = {"standing": True, "threads": standing.threads, "tasks": standing.tasks}  # fmt: skip
+        told: dict[str, Any] = {
+            "standing": True,
+            "threads": standing.threads,
+            "tasks": standing.tasks,
+        }
         if due.asked:
             told["asked"] = due.asked
         message = f"{due.why}; stands at {standing.at or 'no line of its own'}"

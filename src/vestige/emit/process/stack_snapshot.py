@@ -109,7 +109,10 @@ def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
 
 
 def _stack(inwards_last: Iterable[FrameType]) -> Stack:
-    frames = [Frame(each.f_code.co_filename, each.f_lineno or 0, each.f_code.co_name) for each in inwards_last]  # fmt: skip
+    frames = [
+        Frame(each.f_code.co_filename, each.f_lineno or 0, each.f_code.co_name)
+        for each in inwards_last
+    ]
     return tuple(reversed(frames))
 
 
@@ -126,7 +129,9 @@ def _tasks_in(frames: Iterable[FrameType]) -> list[Any]:
         runs = frame.f_locals.get("self")
         loop = getattr(runs, "_loop", runs)  # of a Runner, whose loop may be written in C
         if isinstance(loop, asyncio.AbstractEventLoop):
-            tasks = sorted(asyncio.all_tasks(loop), key=lambda task: (len(task.get_name()), task.get_name()))  # fmt: skip
+            tasks = sorted(
+                asyncio.all_tasks(loop), key=lambda task: (len(task.get_name()), task.get_name())
+            )
             return tasks[:STANDING_STACKS_MAX]
     return []
 

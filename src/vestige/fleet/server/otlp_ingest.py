@@ -72,7 +72,9 @@ def keep_spans(store: SqliteStore, spans: Spans, tenant: str) -> IngestResult:
     for run_id, own in spans.runs.items():
         try:
             if run_id in spans.own and _is_recorded(store, run_id, spans.own[run_id]):
-                raise ForeignRunError(f"run {run_id}: was recorded here, and stays as it is.", run_id)  # fmt: skip
+                raise ForeignRunError(
+                    f"run {run_id}: was recorded here, and stays as it is.", run_id
+                )
             new += _keep_run(store, run_id, own, tenant)
             records += len(own)
         except ForeignRunError as error:

@@ -37,13 +37,33 @@ from vestige.record.coercion import text_of_bytes
 from vestige.record.types import Attributes, Log, SpanClose, SpanOpen
 
 OWN_KNOWN: Final = frozenset(
-    (EVENT_ID, END_EVENT_ID, META, PAYLOAD, PLAIN, JSON, INSTANT, LOOP_PATTERN, LOOP_REPETITIONS,
-     LOOP_WINDOW, LOOP_EVIDENCE, DETAILS, "error.message", "error.stack")
-)  # fmt: skip
+    (
+        EVENT_ID,
+        END_EVENT_ID,
+        META,
+        PAYLOAD,
+        PLAIN,
+        JSON,
+        INSTANT,
+        LOOP_PATTERN,
+        LOOP_REPETITIONS,
+        LOOP_WINDOW,
+        LOOP_EVIDENCE,
+        DETAILS,
+        "error.message",
+        "error.stack",
+    )
+)
 LLM_KNOWN: Final = OWN_KNOWN | {
-    "model", "provider", "temperature", "finish_reason", "stop_reason", "input_tokens",
-    "output_tokens", "total_tokens",
-}  # fmt: skip
+    "model",
+    "provider",
+    "temperature",
+    "finish_reason",
+    "stop_reason",
+    "input_tokens",
+    "output_tokens",
+    "total_tokens",
+}
 TOOL_KNOWN: Final = OWN_KNOWN | {"tool_name"}
 FAILED_RUN_KNOWN: Final = OWN_KNOWN | {"python", "platform", "cwd", "argv"}
 RUN_KNOWN: Final = FAILED_RUN_KNOWN | {"error.type"}

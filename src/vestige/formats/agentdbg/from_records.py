@@ -203,10 +203,16 @@ class Mapper:
             self._root_event = known
         self._open[record.span_id] = _Open(record, "RUN_START", self._root_event, None)
         return self._event(
-            "RUN_START", self._root_event, None, record.time_ns, None, record.name,
+            "RUN_START",
+            self._root_event,
+            None,
+            record.time_ns,
+            None,
+            record.name,
             self._told.run_start(record, self._process),
-            self._told.meta(record, record.attributes, RUN_KNOWN), record.attributes,
-        )  # fmt: skip
+            self._told.meta(record, record.attributes, RUN_KNOWN),
+            record.attributes,
+        )
 
     def _closed(self, record: SpanClose) -> Sequence[Event]:
         span = self._open.pop(record.span_id, None)
@@ -245,9 +251,16 @@ class Mapper:
         meta = told.meta(opened, attributes, known, closed.status)
         duration = None if attributes.get(INSTANT) is True else closed.duration_ns // 1_000_000
         return self._event(
-            event_type, event_id, around, closed.time_ns, duration, opened.name, payload, meta,
+            event_type,
+            event_id,
+            around,
+            closed.time_ns,
+            duration,
+            opened.name,
+            payload,
+            meta,
             attributes,
-        )  # fmt: skip
+        )
 
     def _run_ended(self, span: _Open, record: SpanClose) -> Sequence[Event]:
         self._end = (record, record.time_ns)
@@ -269,10 +282,17 @@ class Mapper:
         meta = {META_KEY: {"status": record.status}} if record.status not in PLAIN_STATUS else {}
         events.append(
             self._event(
-                "RUN_END", end_id, span.event_id, record.time_ns,
-                record.duration_ns // 1_000_000, "run_end", payload, meta, {},
+                "RUN_END",
+                end_id,
+                span.event_id,
+                record.time_ns,
+                record.duration_ns // 1_000_000,
+                "run_end",
+                payload,
+                meta,
+                {},
             )
-        )  # fmt: skip
+        )
         return events
 
     def _step_ended(self, span: _Open, record: SpanClose) -> Sequence[Event]:
@@ -370,9 +390,17 @@ class Mapper:
         self.events += 1
         self._last_ns = time_ns
         return Event(
-            SPEC_VERSION, event_id, self.run_id, around or None, event_type, timestamp(time_ns),
-            duration_ms, self._told.string(name), payload, meta,
-        )  # fmt: skip
+            SPEC_VERSION,
+            event_id,
+            self.run_id,
+            around or None,
+            event_type,
+            timestamp(time_ns),
+            duration_ms,
+            self._told.string(name),
+            payload,
+            meta,
+        )
 
     # --- ids ---------------------------------------------------------------------------------------
 

@@ -147,9 +147,11 @@ def _records(reader: EventReader, events_file: Path, problems: Problems) -> Iter
     yield from reader.finish(dead=_died(reader, events_file, ours))
     if reader.duplicates:
         problems.add(
-            EVENTS_FILE, "", "event-id-duplicate",
+            EVENTS_FILE,
+            "",
+            "event-id-duplicate",
             f"{reader.duplicates} events have an id that another one has.",
-        )  # fmt: skip
+        )
 
 
 def _is_ours(first: Event) -> bool:
@@ -182,9 +184,11 @@ def read_lines(path: Path, problems: Problems) -> Iterator[Event]:
                 yield call  # nearly all of them: what `parse_event` would begin with
             elif isinstance(line, TooLong):
                 problems.add(
-                    name, f"line {number}", "line-too-long",
+                    name,
+                    f"line {number}",
+                    "line-too-long",
                     f"{line.size_bytes} bytes (at most {EVENT_LINE_MAX}); passed over.",
-                )  # fmt: skip
+                )
             elif line and not line.isspace():
                 try:
                     event, forgiven = parse_event(line)
@@ -196,9 +200,12 @@ def read_lines(path: Path, problems: Problems) -> Iterator[Event]:
                 yield event
         if lines.torn.strip():
             problems.add(
-                name, "end", "line-torn", "the last line is unfinished; passed over.",
+                name,
+                "end",
+                "line-torn",
+                "the last line is unfinished; passed over.",
                 "Whoever wrote it died, or still writes.",
-            )  # fmt: skip
+            )
 
 
 # --- the later layout ------------------------------------------------------------------------
@@ -315,9 +322,11 @@ def source_id_of(path: Path, run: dict[str, Any], key: str, problems: Problems) 
     if is_uuid4(name) or _is_trace_id(name):
         if claimed not in (None, name):
             problems.add(
-                RUN_FILE, f"/{key}", "run-id-differs",
+                RUN_FILE,
+                f"/{key}",
+                "run-id-differs",
                 f"says {str(claimed)[:100]!r}; the directory's name is used.",
-            )  # fmt: skip
+            )
         return name
     return claimed[:NAME_MAX] if isinstance(claimed, str) and claimed else name
 

@@ -159,14 +159,30 @@ def _last_events(run_id: str, story: _Story, at_ns: int, took_ms: int) -> list[E
     payload = {"status": "error", "summary": summary}
     return [
         Event(
-            SPEC_VERSION, error_id, run_id, story.start_id, "ERROR", at, None, "Interrupted", told,
+            SPEC_VERSION,
+            error_id,
+            run_id,
+            story.start_id,
+            "ERROR",
+            at,
+            None,
+            "Interrupted",
+            told,
             meta,
         ),
         Event(
-            SPEC_VERSION, end_id, run_id, story.start_id, "RUN_END", at, took_ms, "run_end",
-            payload, ended,
+            SPEC_VERSION,
+            end_id,
+            run_id,
+            story.start_id,
+            "RUN_END",
+            at,
+            took_ms,
+            "run_end",
+            payload,
+            ended,
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _error_id(run_id: str) -> str:

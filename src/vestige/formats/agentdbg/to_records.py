@@ -135,10 +135,19 @@ class EventReader:
         if not name and first is not None and first.event_type == "RUN_START":
             name = first.name
         return SpanOpen(
-            VERSION, self.writer, self._next(), self._started_ns, self.run_id, self.root, COMPONENT,
-            "run", bounded_name(name or self._source_id), None, None,
+            VERSION,
+            self.writer,
+            self._next(),
+            self._started_ns,
+            self.run_id,
+            self.root,
+            COMPONENT,
+            "run",
+            bounded_name(name or self._source_id),
+            None,
+            None,
             {} if self._source_id == self.run_id else {"source_run_id": self._source_id},
-        )  # fmt: skip
+        )
 
     def _run_start(self, event: Line, time_ns: int) -> KnownRecord:
         self._start_id = self._start_id or event.event_id
@@ -179,9 +188,16 @@ class EventReader:
         self, time_ns: int, status: str, duration_ns: int, attributes: Attributes
     ) -> SpanClose:
         return SpanClose(
-            VERSION, self.writer, self._next(), time_ns, self.run_id, self.root, status,
-            duration_ns, attributes,
-        )  # fmt: skip
+            VERSION,
+            self.writer,
+            self._next(),
+            time_ns,
+            self.run_id,
+            self.root,
+            status,
+            duration_ns,
+            attributes,
+        )
 
     def finish(self, *, dead: bool) -> Iterator[KnownRecord]:
         """What the file does not say itself: an end that run.json knows, or one that nobody wrote.
@@ -199,10 +215,17 @@ class EventReader:
             last = self._last
             after = f" after {last.event_type} {last.name}"[:200] if last is not None else ""
             yield Log(
-                VERSION, self.writer, self._next(), self.last_ns, self.run_id, OWN_COMPONENT,
-                "error", f"run left unfinished: nobody writes to it any more{after}",
-                self.root, {"crash": True},
-            )  # fmt: skip
+                VERSION,
+                self.writer,
+                self._next(),
+                self.last_ns,
+                self.run_id,
+                OWN_COMPONENT,
+                "error",
+                f"run left unfinished: nobody writes to it any more{after}",
+                self.root,
+                {"crash": True},
+            )
             end_ns, status, attributes = self.last_ns, "interrupted", Attributes()
         else:
             end_ns = facts.ended_ns if facts.ended_ns is not None else self.last_ns
@@ -306,17 +329,37 @@ class EventReader:
         name = bounded_name(event.name or _SPANS[event.event_type][0])
         parent = self.root if event.parent_id is None else self._parent(event)
         return SpanOpen(
-            VERSION, self.writer, self._next(), started_ns, self.run_id, span_id, component,
-            type_, name, parent, None, attributes, None, body,
-        )  # fmt: skip
+            VERSION,
+            self.writer,
+            self._next(),
+            started_ns,
+            self.run_id,
+            span_id,
+            component,
+            type_,
+            name,
+            parent,
+            None,
+            attributes,
+            None,
+            body,
+        )
 
     def _close_span(
         self, opening: SpanOpen, time_ns: int, status: str, attributes: Attributes, body: str | None
     ) -> SpanClose:
         return SpanClose(
-            VERSION, self.writer, self._next(), time_ns, self.run_id, opening.span_id, status,
-            time_ns - opening.time_ns, attributes, body,
-        )  # fmt: skip
+            VERSION,
+            self.writer,
+            self._next(),
+            time_ns,
+            self.run_id,
+            opening.span_id,
+            status,
+            time_ns - opening.time_ns,
+            attributes,
+            body,
+        )
 
     def _error_line(self, event: Line, time_ns: int) -> Log:
         error = error_fields(event.payload)
@@ -367,10 +410,18 @@ class EventReader:
         body: str | None = None,
     ) -> Log:
         return Log(
-            VERSION, self.writer, self._next(), time_ns, self.run_id,
-            self._ours("component", COMPONENT), level, cut(message, MESSAGE_MAX), span_id,
-            attributes, body,
-        )  # fmt: skip
+            VERSION,
+            self.writer,
+            self._next(),
+            time_ns,
+            self.run_id,
+            self._ours("component", COMPONENT),
+            level,
+            cut(message, MESSAGE_MAX),
+            span_id,
+            attributes,
+            body,
+        )
 
     # --- parts -------------------------------------------------------------------------------------
 

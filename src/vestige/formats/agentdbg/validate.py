@@ -121,9 +121,15 @@ class _Checker:
         self._after_end = ""
 
     def add(
-        self, place: str, rule: str, message: str, hint: str = "", *, warning: bool = False,
+        self,
+        place: str,
+        rule: str,
+        message: str,
+        hint: str = "",
+        *,
+        warning: bool = False,
         file: str | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if len(self.problems) < PROBLEMS_MAX:
             name = self._prefix + (file or self._file or EVENTS_FILE)
             severity = "warning" if warning else "error"
@@ -140,9 +146,12 @@ class _Checker:
         name = path.absolute().name
         if not is_uuid4(name):
             self.add(
-                "", "run-directory-name", f"the directory is called {name[:100]!r} (expected the"
-                " run's id, a UUIDv4).", "AgentDbg does not find it under this name.", file=RUN_FILE,
-            )  # fmt: skip
+                "",
+                "run-directory-name",
+                f"the directory is called {name[:100]!r} (expected the run's id, a UUIDv4).",
+                "AgentDbg does not find it under this name.",
+                file=RUN_FILE,
+            )
         self.run(self._load(path / RUN_FILE), name if is_uuid4(name) else None)
         for number, line in self._lines(path / EVENTS_FILE):
             self._line(number, line)
@@ -253,9 +262,11 @@ class _Checker:
             self._order(place, kind)
             if kind not in EVENT_TYPES:
                 self.add(
-                    f"{place}/event_type", "event-type-unknown", f"{kind[:100]!r} is not of v0.1.",
+                    f"{place}/event_type",
+                    "event-type-unknown",
+                    f"{kind[:100]!r} is not of v0.1.",
                     warning=True,
-                )  # fmt: skip
+                )
         payload = event.get("payload")
         if is_object(payload) and is_text(kind):
             for found in check_payload(kind, payload):
@@ -300,9 +311,10 @@ class _Checker:
             if is_text(pattern):
                 if pattern in self._patterns:
                     self.add(
-                        f"{place}/payload/pattern", "loop-duplicate",
+                        f"{place}/payload/pattern",
+                        "loop-duplicate",
                         "warned of before (once per run for each pattern).",
-                    )  # fmt: skip
+                    )
                 self._patterns.add(pattern)
             evidence = payload.get("evidence_event_ids")
             for each in evidence if isinstance(evidence, list) else ():
@@ -319,9 +331,11 @@ class _Checker:
             counted = getattr(self._counts, key)
             if is_int(summary.get(key)) and summary[key] != counted:
                 self.add(
-                    f"{place}/payload/summary/{key}", "counts-differ", f"there are {counted}.",
+                    f"{place}/payload/summary/{key}",
+                    "counts-differ",
+                    f"there are {counted}.",
                     warning=True,
-                )  # fmt: skip
+                )
 
     def end(self) -> None:
         """What can be said only when everything was seen."""
@@ -342,9 +356,11 @@ class _Checker:
                 counted = getattr(self._counts, key)
                 if is_int(counts.get(key)) and counts[key] != counted:
                     self.add(
-                        f"{at}/counts/{key}", "counts-differ",
-                        f"says {counts[key]}, and there are {counted}.", file=file,
-                    )  # fmt: skip
+                        f"{at}/counts/{key}",
+                        "counts-differ",
+                        f"says {counts[key]}, and there are {counted}.",
+                        file=file,
+                    )
         elif run.get("status") == "running" and self._ends:
             self.add(
                 f"{at}/status", "lifecycle", "running, but there is a RUN_END.", _RECOVER, file=file
@@ -369,9 +385,11 @@ class _Checker:
                 )
         for key in value.keys() - rules.keys():
             self.add(
-                f"{place}/{key[:100]}", "field-unknown", "not of the format (put it into meta).",
+                f"{place}/{key[:100]}",
+                "field-unknown",
+                "not of the format (put it into meta).",
                 file=file,
-            )  # fmt: skip
+            )
 
 
 def _strictly(data: bytes) -> Any:

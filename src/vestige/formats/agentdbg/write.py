@@ -80,11 +80,18 @@ def _with_root(
     if not has_root:
         yield (
             SpanOpen(
-                VERSION, "", 0, info.started_ns, info.id, root_span_id(info.id), "vestige", "run",
+                VERSION,
+                "",
+                0,
+                info.started_ns,
+                info.id,
+                root_span_id(info.id),
+                "vestige",
+                "run",
                 info.name,
             ),
             False,
-        )  # fmt: skip
+        )
     for record in records:
         yield record, True
     if not has_root and info.outcome != "running":

@@ -59,7 +59,9 @@ def read_inventory(tree: Tree, report: Report) -> Inventory | None:
         report.add("bundle-missing", constants.BUNDLE, "is not there.")
         return found
     if len(data) > ARTIFACT_BUNDLE_MAX:
-        report.add("json-too-large", constants.BUNDLE, f"is larger than {ARTIFACT_BUNDLE_MAX // MIB} MiB.")  # fmt: skip
+        report.add(
+            "json-too-large", constants.BUNDLE, f"is larger than {ARTIFACT_BUNDLE_MAX // MIB} MiB."
+        )
         return found
     if report.profile != "strict":
         try:
@@ -80,7 +82,10 @@ def _of_struct(bundle: Bundle, report: Report) -> Inventory | None:
         return None
     if report.profile != "seed" or not _is_as_we_write(bundle):
         _check_shape(found.head, report)
-    entries = ((at, entry.path, entry.sha256, entry.bytes, entry.kind, entry.schema) for at, entry in enumerate(bundle.files))  # fmt: skip
+    entries = (
+        (at, entry.path, entry.sha256, entry.bytes, entry.kind, entry.schema)
+        for at, entry in enumerate(bundle.files)
+    )
     _take_entries(entries, found, report)
     return found
 
@@ -126,11 +131,13 @@ def _usable(files: list[Any]) -> Iterator[Entry]:
         if isinstance(path, str) and constants.fault_of_path(path) is None:
             sha256, size = entry.get("sha256"), entry.get("bytes")
             yield (
-                at, path,
+                at,
+                path,
                 sha256 if isinstance(sha256, str) else None,
                 size if type(size) is int else None,
-                entry.get("kind"), entry.get("schema"),
-            )  # fmt: skip
+                entry.get("kind"),
+                entry.get("schema"),
+            )
 
 
 def _check_major(head: dict[str, Any], report: Report) -> bool:
@@ -139,7 +146,7 @@ def _check_major(head: dict[str, Any], report: Report) -> bool:
     if type(major) is not int or major == SCHEMA_MAJOR:
         return True
     age = "newer" if major > SCHEMA_MAJOR else "older"
-    message = f"major version {major} is {age} than this validator knows ({SCHEMA_MAJOR}); nothing else was checked."  # fmt: skip
+    message = f"major version {major} is {age} than this validator knows ({SCHEMA_MAJOR}); nothing else was checked."
     report.add("schema-major", constants.BUNDLE, message, "/schema/major")
     return False
 
@@ -152,7 +159,12 @@ def _check_shape(value: dict[str, Any], report: Report) -> None:
             check_time(value.get(key), f"/{key}", constants.BUNDLE, report)
         stamp = value.get("timestamp")
         if isinstance(stamp, str) and constants.SEED_TIMESTAMP.fullmatch(stamp) is None:
-            report.add("time-shape", constants.BUNDLE, f"{shown(stamp)} is not YYYYMMDD_HHMMSS.", "/timestamp")  # fmt: skip
+            report.add(
+                "time-shape",
+                constants.BUNDLE,
+                f"{shown(stamp)} is not YYYYMMDD_HHMMSS.",
+                "/timestamp",
+            )
 
 
 def check_time(value: Any, pointer: str, file: str, report: Report) -> None:
@@ -167,13 +179,33 @@ def _take_entries(entries: Iterable[Entry], found: Inventory, report: Report) ->
     for at, path, sha256, size, kind, schema in entries:
         plain = path if path in known else constants.plain(path)
         if strict and constants.is_alias(path):
-            report.add("path-alias", constants.BUNDLE, f"{shown(path)} is written {shown(plain)}.", f"/files/{at}/path")  # fmt: skip
+            report.add(
+                "path-alias",
+                constants.BUNDLE,
+                f"{shown(path)} is written {shown(plain)}.",
+                f"/files/{at}/path",
+            )
         if isinstance(kind, str) and kind not in _KINDS and not kinds_open:
-            report.add("kind-unknown", constants.BUNDLE, f"{shown(kind)} is none of {', '.join(constants.KINDS)}.", f"/files/{at}/kind")  # fmt: skip
+            report.add(
+                "kind-unknown",
+                constants.BUNDLE,
+                f"{shown(kind)} is none of {', '.join(constants.KINDS)}.",
+                f"/files/{at}/kind",
+            )
         if plain in known and schema != known[plain].schema:
-            report.add("entry-schema", constants.BUNDLE, f"{plain}: {shown(schema)} should be {shown(known[plain].schema)}.", f"/files/{at}/schema")  # fmt: skip
+            report.add(
+                "entry-schema",
+                constants.BUNDLE,
+                f"{plain}: {shown(schema)} should be {shown(known[plain].schema)}.",
+                f"/files/{at}/schema",
+            )
         if plain in found.files:
-            report.add("path-duplicate", constants.BUNDLE, f"{shown(path)} is listed twice.", f"/files/{at}/path")  # fmt: skip
+            report.add(
+                "path-duplicate",
+                constants.BUNDLE,
+                f"{shown(path)} is listed twice.",
+                f"/files/{at}/path",
+            )
             continue
         found.files[plain] = InventoryEntry(at, sha256, size)
 

@@ -27,14 +27,28 @@ CASE_ARTIFACTS: Final = "trace/.case_artifacts.tsv"
 UNLISTED: Final = frozenset((BUNDLE, CASE_ARTIFACTS))
 
 KINDS: Final = (
-    "metadata", "metrics", "diagnostics", "trace", "transcript", "log", "screenshot", "fixture",
-    "replay", "opaque",
-)  # fmt: skip
+    "metadata",
+    "metrics",
+    "diagnostics",
+    "trace",
+    "transcript",
+    "log",
+    "screenshot",
+    "fixture",
+    "replay",
+    "opaque",
+)
 
 EVENT_KINDS: Final = (
-    "suite_start", "case_start", "assert_pass", "assert_fail", "assert_skip", "attachment",
-    "case_end", "suite_end",
-)  # fmt: skip
+    "suite_start",
+    "case_start",
+    "assert_pass",
+    "assert_fail",
+    "assert_skip",
+    "attachment",
+    "case_end",
+    "suite_end",
+)
 """Those that mean something to a reader. Any other is kept as a line that was said."""
 
 
@@ -105,7 +119,11 @@ def refs(later: bool = False) -> dict[str, Any]:
     """`bundle.json.artifacts`, as it has to be; `later`: as every era accepts it."""
     found: dict[str, Any] = {}
     for part in parts(later):
-        ref = {"path": part.path} if part.schema is None else {"path": part.path, "schema": part.schema}  # fmt: skip
+        ref = (
+            {"path": part.path}
+            if part.schema is None
+            else {"path": part.path, "schema": part.schema}
+        )
         *outer, last = part.section
         place = found
         for name in outer:

@@ -107,7 +107,7 @@ def _write_trace(
         for path in owners.get(test.id, ()):
             trace.write("attachment", ts=_ts(ended_ns), case=name, path=path)
         elapsed = (test.duration_ns or 0) / 1e6
-        trace.write("case_end", ts=_ts(ended_ns), case=name, status=outcome, elapsed_ms=elapsed)  # fmt: skip
+        trace.write("case_end", ts=_ts(ended_ns), case=name, status=outcome, elapsed_ms=elapsed)
     for log in of_suite:
         _write_line(log, trace)
     trace.write("suite_end", ts=_ts(info.ended_ns or info.last_ns))
@@ -216,8 +216,12 @@ def _facts(source: RunToWrite, suite: str, timestamp: str) -> SuiteFacts:
     ended_ns = info.ended_ns or info.last_ns
     command, seed, clock_mode = (known.get(name) for name in ("command", "seed", "clock_mode"))
     return SuiteFacts(
-        suite=suite, timestamp=timestamp, started_ns=info.started_ns, ended_ns=ended_ns,
-        generated_ns=ended_ns, git=_git(known),
+        suite=suite,
+        timestamp=timestamp,
+        started_ns=info.started_ns,
+        ended_ns=ended_ns,
+        generated_ns=ended_ns,
+        git=_git(known),
         command=command if isinstance(command, str) else f"vestige show {info.id}",
         seed=seed if type(seed) is int else 0,
         clock_mode=clock_mode if isinstance(clock_mode, str) else "wall",
@@ -225,7 +229,7 @@ def _facts(source: RunToWrite, suite: str, timestamp: str) -> SuiteFacts:
         replay_environment=parse_quoted(_file(source, constants.REPLAY_ENVIRONMENT)),
         fixture_ids=_fixtures(known.get("fixture_ids")),
         notes=[] if info.outcome in ("ok", "error") else [f"the run was {info.outcome}"],
-    )  # fmt: skip
+    )
 
 
 def _file(source: RunToWrite, path: str) -> bytes:
@@ -245,11 +249,17 @@ def _fixtures(told: object) -> list[str]:
 
 
 def _git(known: object) -> Git:
-    told = [known.get(f"git.{name}") for name in ("commit", "branch", "dirty")] if isinstance(known, dict) else [None] * 3  # fmt: skip
+    told = (
+        [known.get(f"git.{name}") for name in ("commit", "branch", "dirty")]
+        if isinstance(known, dict)
+        else [None] * 3
+    )
     if isinstance(told[0], str):
         return Git(told[0], str(told[1] or "unknown"), told[2] is True)
     return NO_GIT
 
 
 def _root(source: RunToWrite) -> SpanInfo | None:
-    return next((span for span in source.run.spans if span.type == "run" and span.parent_id is None), None)  # fmt: skip
+    return next(
+        (span for span in source.run.spans if span.type == "run" and span.parent_id is None), None
+    )

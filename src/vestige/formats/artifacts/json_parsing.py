@@ -100,7 +100,9 @@ def _thorough(data: bytes, unique_keys: bool) -> Any:
             text, parse_constant=_refuse, object_pairs_hook=build if unique_keys else None
         )
     except json.JSONDecodeError as error:
-        raise NotJsonError("json-invalid", f"is not JSON: {error.msg}, column {error.colno}.", error.lineno) from None  # fmt: skip
+        raise NotJsonError(
+            "json-invalid", f"is not JSON: {error.msg}, column {error.colno}.", error.lineno
+        ) from None
     except RecursionError:
         raise NotJsonError("json-invalid", "is nested too deeply to be read.") from None
     except ValueError as error:  # a number of thousands of digits

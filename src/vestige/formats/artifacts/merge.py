@@ -155,9 +155,13 @@ def _close(step: Step, trace: TraceFile) -> None:
     elapsed = case.end.elapsed_ms if case.end is not None else UNSET
     message = case.end.message if case.end is not None else ""
     trace.write(
-        "case_end", ts=step.event.ts, case=case.name, message=message, status=case.outcome,
+        "case_end",
+        ts=step.event.ts,
+        case=case.name,
+        message=message,
+        status=case.outcome,
         elapsed_ms=elapsed,
-    )  # fmt: skip
+    )
 
 
 def _facts(shards: list[_Shard], suite: str) -> SuiteFacts:
@@ -171,11 +175,20 @@ def _facts(shards: list[_Shard], suite: str) -> SuiteFacts:
     if len(commits) > 1:
         notes.append(f"the bundles are of {len(commits)} commits: {', '.join(sorted(commits))}")
     return SuiteFacts(
-        suite=suite, timestamp=first.bundle.timestamp, started_ns=started_ns, ended_ns=ended_ns,
-        generated_ns=ended_ns, command=_one_after_another(commands), git=first.bundle.git,
+        suite=suite,
+        timestamp=first.bundle.timestamp,
+        started_ns=started_ns,
+        ended_ns=ended_ns,
+        generated_ns=ended_ns,
+        command=_one_after_another(commands),
+        git=first.bundle.git,
         environment=parse_variables((first.path / constants.ENVIRONMENT).read_bytes()),
-        replay_environment=parse_quoted((first.path / constants.REPLAY_ENVIRONMENT).read_bytes()), seed=first.repro.seed, clock_mode=first.repro.clock_mode, fixture_ids=fixtures, notes=notes,
-    )  # fmt: skip
+        replay_environment=parse_quoted((first.path / constants.REPLAY_ENVIRONMENT).read_bytes()),
+        seed=first.repro.seed,
+        clock_mode=first.repro.clock_mode,
+        fixture_ids=fixtures,
+        notes=notes,
+    )
 
 
 def _one_after_another(commands: Sequence[str]) -> str:

@@ -96,7 +96,14 @@ class DirectoryTree:
         for item in self._folder(str(self.root), ""):
             left -= 1
             if left < 0:
-                yield Item(item.path, None, fault=("too-many", f"more than {ARTIFACT_FILES_MAX} files; the rest was not looked at."))  # fmt: skip
+                yield Item(
+                    item.path,
+                    None,
+                    fault=(
+                        "too-many",
+                        f"more than {ARTIFACT_FILES_MAX} files; the rest was not looked at.",
+                    ),
+                )
                 return
             yield item
 
@@ -120,7 +127,11 @@ class DirectoryTree:
                 with os.scandir(folder) as entries:
                     found = sorted(entries, key=_name)
             except OSError as error:
-                yield Item(prefix.rstrip("/"), None, fault=("file-unreadable", f"cannot be read: {error.strerror}."))  # fmt: skip
+                yield Item(
+                    prefix.rstrip("/"),
+                    None,
+                    fault=("file-unreadable", f"cannot be read: {error.strerror}."),
+                )
                 continue
             folders = []
             for entry in found:
@@ -132,7 +143,9 @@ class DirectoryTree:
                 elif entry.is_symlink():
                     yield self._link(entry.path, path)
                 else:
-                    yield Item(path, None, fault=("file-special", "is no file (a pipe, socket or device)."))  # fmt: skip
+                    yield Item(
+                        path, None, fault=("file-special", "is no file (a pipe, socket or device).")
+                    )
             waiting.extend(reversed(folders))
 
     def _link(self, place: str, path: str) -> Item:
@@ -227,7 +240,15 @@ class ZipTree:
                             "zip-damaged", "unfolds to too much; it was not read on."
                         )
                     yield chunk
-        except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, NotImplementedError, ValueError) as error:  # fmt: skip
+        except (
+            zipfile.BadZipFile,
+            zlib.error,
+            EOFError,
+            OSError,
+            RuntimeError,
+            NotImplementedError,
+            ValueError,
+        ) as error:
             raise UnreadablePartError("zip-damaged", f"cannot be read: {error}.") from None
 
     def chunks(self, path: str) -> Iterator[bytes] | None:

@@ -109,7 +109,11 @@ def _scalar(value: Any, schema: Schema, pointer: str) -> Iterator[Fault]:
     elif "minimum" in schema and value < schema["minimum"]:
         yield Fault(pointer, rule, f"{value} is below {schema['minimum']}.")
     elif "pattern" in schema and re.search(schema["pattern"], value) is None:
-        why = constants.fault_of_path(value) if rule == "path-unsafe" else "is not 64 lowercase hex digits"  # fmt: skip
+        why = (
+            constants.fault_of_path(value)
+            if rule == "path-unsafe"
+            else "is not 64 lowercase hex digits"
+        )
         yield Fault(pointer, rule, f"{shown(value)} {why}.")
 
 

@@ -136,7 +136,12 @@ class _Reader:
                 number += 1
                 yield number, line
             if len(rest) > ARTIFACT_LINE_MAX:
-                self._note(constants.TRACE, f"line {number + 1}", "trace-line", "is too long; the rest was not read.")  # fmt: skip
+                self._note(
+                    constants.TRACE,
+                    f"line {number + 1}",
+                    "trace-line",
+                    "is too long; the rest was not read.",
+                )
                 return
         yield number + 1, rest
 
@@ -175,8 +180,11 @@ class _Reader:
             attributes["case"] = event.case
         yield self._suite.log(
             None if case is None else str(case.number),
-            _LEVELS.get(event.kind, "info"), event.message or event.kind, self._time_ns, attributes,
-        )  # fmt: skip
+            _LEVELS.get(event.kind, "info"),
+            event.message or event.kind,
+            self._time_ns,
+            attributes,
+        )
 
     def _link(self, event: TraceEvent) -> Link | None:
         """To the span of the run that our recorder wrote while the case ran."""
@@ -195,7 +203,12 @@ class _Reader:
 
     def _counts(self, step: Step) -> Attributes:
         counters = step.event.counters
-        return {"total": counters.total, "pass": counters.passed, "fail": counters.fail, "skip": counters.skip}  # fmt: skip
+        return {
+            "total": counters.total,
+            "pass": counters.passed,
+            "fail": counters.fail,
+            "skip": counters.skip,
+        }
 
     def _interrupted(self, lost: list[str]) -> Iterator[KnownRecord]:
         if not self._opened:
@@ -203,7 +216,10 @@ class _Reader:
         keys = set(lost)
         names = [name for name, key in self._cases.items() if key in keys]
         running = f"; running: {', '.join(names[:5])}" if names else ""
-        told: Attributes = {"error.type": "Interrupted", "error.message": f"the trace has no suite_end{running}"}  # fmt: skip
+        told: Attributes = {
+            "error.type": "Interrupted",
+            "error.message": f"the trace has no suite_end{running}",
+        }
         yield from self._suite.interrupt(lost, self._time_ns, told)
 
     def _facts(self, event: TraceEvent) -> Attributes:
@@ -250,9 +266,14 @@ class _Reader:
         time_ns = self._ends_ns.get(key, self._time_ns) if key is not None else self._time_ns
         data = None if held is None else b"".join(held)
         yield from self._suite.file(
-            item.path, key, time_ns + number, size, hasher.hexdigest(), data,
+            item.path,
+            key,
+            time_ns + number,
+            size,
+            hasher.hexdigest(),
+            data,
             {"kind": constants.kind_of(item.path)},
-        )  # fmt: skip
+        )
 
     def _known_owners(self) -> dict[str, str]:
         """Path to case: the manifest of later eras, and the real writer's own notes."""
@@ -298,7 +319,9 @@ def _case_facts(case: Case) -> Attributes:
     if case.failures:
         facts["error.message"] = case.failures[0]
     elif case.end is not None and case.end.message:
-        facts["error.message" if case.outcome in ("fail", "unknown") else "message"] = case.end.message  # fmt: skip
+        facts["error.message" if case.outcome in ("fail", "unknown") else "message"] = (
+            case.end.message
+        )
     return facts
 
 

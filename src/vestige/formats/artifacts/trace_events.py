@@ -74,7 +74,9 @@ class Case(msgspec.Struct):
         if end is not None and end.elapsed_ms is not UNSET:
             return max(0, int(end.elapsed_ms))
         began, ended = parse_time_ns(self.start.ts), parse_time_ns(end.ts) if end else None
-        return max(0, (ended - began) // 1_000_000) if began is not None and ended is not None else 0  # fmt: skip
+        return (
+            max(0, (ended - began) // 1_000_000) if began is not None and ended is not None else 0
+        )
 
     def take(self, event: TraceEvent) -> None:
         kind = event.kind
@@ -155,7 +157,10 @@ def parse_event(line: bytes) -> TraceEvent | str:
         return error.message
     if not isinstance(value, dict) or not isinstance(value.get("kind"), str):
         return "is no event (expected an object with a `kind`)."
-    text = {key: value.get(key) if isinstance(value.get(key), str) else "" for key in ("suite", "run_timestamp", "ts", "kind", "case", "message")}  # fmt: skip
+    text = {
+        key: value.get(key) if isinstance(value.get(key), str) else ""
+        for key in ("suite", "run_timestamp", "ts", "kind", "case", "message")
+    }
     counters = Counts(0, 0, 0, 0)
     try:
         counters = msgspec.convert(value.get("counters"), Counts)

@@ -83,7 +83,12 @@ def check_names(value: dict[str, Any], path: str, inventory: Inventory, report: 
     for key, name in _NAMES.items():
         own, wanted = value.get(key), inventory.head.get(name)
         if isinstance(own, str) and isinstance(wanted, str) and own != wanted:
-            report.add(f"{name}-differs", path, f"{shown(own)} is {shown(wanted)} in bundle.json.", f"/{key}")  # fmt: skip
+            report.add(
+                f"{name}-differs",
+                path,
+                f"{shown(own)} is {shown(wanted)} in bundle.json.",
+                f"/{key}",
+            )
 
 
 def _check_counts(
@@ -111,12 +116,22 @@ def _check_index(value: dict[str, Any], path: str, inventory: Inventory, report:
             continue
         listed = inventory.files.get(constants.plain(name))
         if listed is None:
-            report.add("index-entry-unlisted", path, f"{shown(name)} is not in bundle.json.", f"/files/{at}/path")  # fmt: skip
+            report.add(
+                "index-entry-unlisted",
+                path,
+                f"{shown(name)} is not in bundle.json.",
+                f"/files/{at}/path",
+            )
             continue
         for key, wanted in (("bytes", listed.bytes), ("sha256", listed.sha256)):
             own = entry.get(key)
             if own is not None and wanted is not None and own != wanted:
-                report.add("index-entry-differs", path, f"{name}: {shown(own)} is {shown(wanted)} in bundle.json.", f"/files/{at}/{key}")  # fmt: skip
+                report.add(
+                    "index-entry-differs",
+                    path,
+                    f"{name}: {shown(own)} is {shown(wanted)} in bundle.json.",
+                    f"/files/{at}/{key}",
+                )
 
 
 def find_incomplete(indexes: dict[str, Any], paths: list[str], report: Report) -> None:
@@ -143,4 +158,9 @@ def _check_strict(value: dict[str, Any], path: str, inventory: Inventory, report
         for key in ("started_at", "ended_at"):
             own, wanted = value.get(key), inventory.head.get(key)
             if isinstance(own, str) and isinstance(wanted, str) and own != wanted:
-                report.add("summary-differs", path, f"{shown(own)} is {shown(wanted)} in bundle.json.", f"/{key}")  # fmt: skip
+                report.add(
+                    "summary-differs",
+                    path,
+                    f"{shown(own)} is {shown(wanted)} in bundle.json.",
+                    f"/{key}",
+                )

@@ -143,7 +143,11 @@ class _Walk:
         if listed.bytes is not None and listed.bytes != size:
             add("bytes-differ", path, f"has {size} bytes; bundle.json says {listed.bytes}.")
         if listed.sha256 is not None and listed.sha256 != sha256:
-            add("sha256-differs", path, f"has the sha256 {sha256}; bundle.json says {shown(listed.sha256)}.")  # fmt: skip
+            add(
+                "sha256-differs",
+                path,
+                f"has the sha256 {sha256}; bundle.json says {shown(listed.sha256)}.",
+            )
 
     def _meet_strictly(self, item: Item) -> None:
         assert self._cases is not None
@@ -156,15 +160,27 @@ class _Walk:
     def end(self) -> None:
         for path in self._missing:
             later = any(part.path == path for part in constants.LATER_PARTS)
-            self.report.add("later-file-missing" if later else "file-missing", path, "is not there.")  # fmt: skip
+            self.report.add(
+                "later-file-missing" if later else "file-missing", path, "is not there."
+            )
         for path, listed in self._unseen.items():
             if path != constants.BUNDLE:
-                self.report.add("entry-without-file", constants.BUNDLE, f"{shown(path)} is listed, and is not there.", f"/files/{listed.at}/path")  # fmt: skip
+                self.report.add(
+                    "entry-without-file",
+                    constants.BUNDLE,
+                    f"{shown(path)} is listed, and is not there.",
+                    f"/files/{listed.at}/path",
+                )
         find_incomplete(self._values, self._indexed, self.report)
         index = self._values.get("scenarios/index.json", {})
         count = index.get("scenario_count")
         if self._scenarios is not None and type(count) is int and count != self._scenarios.count:
-            self.report.add("scenario-count-differs", "scenarios/index.json", f"{count} should be {self._scenarios.count}.", "/scenario_count")  # fmt: skip
+            self.report.add(
+                "scenario-count-differs",
+                "scenarios/index.json",
+                f"{count} should be {self._scenarios.count}.",
+                "/scenario_count",
+            )
 
 
 def _feed(item: Item, reader: _Reader) -> int:
@@ -194,7 +210,9 @@ class _Whole:
             return
         self._data = None
         rule = "json-unchecked" if self._part is None else "json-too-large"
-        self._walk.report.add(rule, self._path, f"is larger than {ARTIFACT_JSON_MAX // MIB} MiB; it was not parsed.")  # fmt: skip
+        self._walk.report.add(
+            rule, self._path, f"is larger than {ARTIFACT_JSON_MAX // MIB} MiB; it was not parsed."
+        )
 
     def end(self) -> None:
         if self._data is None:

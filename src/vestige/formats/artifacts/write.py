@@ -217,16 +217,43 @@ class _Finisher:
         facts, counts = self.facts, self.counts
         seconds = (facts.started_ns // 10**9, facts.ended_ns // 10**9)
         timing = file_structs.Timing(*seconds, max(0, seconds[1] - seconds[0]))
-        determinism = {"clock_mode": facts.clock_mode, "seed": facts.seed, "run_start_epoch_s": seconds[0]}  # fmt: skip
-        self._json("summary.json", file_structs.Summary(*self.name, self.started, self.ended, counts.total, counts.passed, counts.fail, counts.skip))  # fmt: skip
-        self._json("meta.json", file_structs.MetaFile(*self.name, self.started, self.ended, facts.git, dict(facts.runner), dict(facts.paths), determinism))  # fmt: skip
+        determinism = {
+            "clock_mode": facts.clock_mode,
+            "seed": facts.seed,
+            "run_start_epoch_s": seconds[0],
+        }
+        self._json(
+            "summary.json",
+            file_structs.Summary(
+                *self.name,
+                self.started,
+                self.ended,
+                counts.total,
+                counts.passed,
+                counts.fail,
+                counts.skip,
+            ),
+        )
+        self._json(
+            "meta.json",
+            file_structs.MetaFile(
+                *self.name,
+                self.started,
+                self.ended,
+                facts.git,
+                dict(facts.runner),
+                dict(facts.paths),
+                determinism,
+            ),
+        )
         self._json("metrics.json", file_structs.Metrics(*self.name, timing, counts))
         self._json(
             "fixtures.json", file_structs.Fixtures(*self.name, sorted(set(facts.fixture_ids)))
         )
         environment = [
-            f"  {_one_line(key)}={_one_line(value)}" for key, value in sorted(facts.environment.items())
-        ]  # fmt: skip
+            f"  {_one_line(key)}={_one_line(value)}"
+            for key, value in sorted(facts.environment.items())
+        ]
         self._text("diagnostics/env_redacted.txt", ["Environment (redacted):", *environment])
 
     def _write_replay(self) -> None:
@@ -235,23 +262,33 @@ class _Finisher:
         told = [f"{key}={shlex.quote(value)}" for key, value in facts.replay_environment.items()]
         self._text("repro.env", told)
         seconds = facts.started_ns // 10**9
-        repro = file_structs.Repro(*self.name, facts.clock_mode, facts.seed, self.started, seconds, facts.command)  # fmt: skip
+        repro = file_structs.Repro(
+            *self.name, facts.clock_mode, facts.seed, self.started, seconds, facts.command
+        )
         self._json("repro.json", {**msgspec.to_builtins(repro), **facts.replay_keys})
 
     def _write_later(self) -> None:
         """What later eras want: the same facts, case by case."""
         facts = self.facts
         cases = [
-            file_structs.ManifestCase(case.name, case.outcome, case.assertions, case.duration_ms, self._artifacts(case))
+            file_structs.ManifestCase(
+                case.name, case.outcome, case.assertions, case.duration_ms, self._artifacts(case)
+            )
             for case in self.last
-        ]  # fmt: skip
+        ]
         self._json(
             "manifest.json",
             file_structs.Manifest(
-                1, facts.suite, self.started, self.ended, facts.command, cases,
-                dict(facts.runner), {},
+                1,
+                facts.suite,
+                self.started,
+                self.ended,
+                facts.command,
+                cases,
+                dict(facts.runner),
+                {},
             ),
-        )  # fmt: skip
+        )
         replay = {"command": facts.command, "environment": "repro.env", "metadata": "repro.json"}
         diagnostics = {"env_redacted": "diagnostics/env_redacted.txt"}
         self._blocks("scenarios/scenarios.jsonl", self._scenarios(cases, replay, diagnostics))
@@ -259,9 +296,14 @@ class _Finisher:
         for entry in cases:
             statuses[entry.status] = statuses.get(entry.status, 0) + 1
         index = file_structs.ScenariosIndex(
-            *self.name, len(cases), statuses, "scenarios/scenarios.jsonl", replay, diagnostics,
+            *self.name,
+            len(cases),
+            statuses,
+            "scenarios/scenarios.jsonl",
+            replay,
+            diagnostics,
             {"manifest": "manifest.json", "trace": constants.TRACE},
-        )  # fmt: skip
+        )
         self._json("scenarios/index.json", index)
 
     def _scenarios(
@@ -277,18 +319,32 @@ class _Finisher:
         if facts.case_command is not None:
             again = {**replay, "command": GAP}
         scenario = file_structs.Scenario(
-            *self.name, GAP, GAP, NUMBER, NUMBER, GAP, GAP, folder, dict(diagnostics), again,
+            *self.name,
+            GAP,
+            GAP,
+            NUMBER,
+            NUMBER,
+            GAP,
+            GAP,
+            folder,
+            dict(diagnostics),
+            again,
             {"events": constants.TRACE},
-        )  # fmt: skip
+        )
         line = with_gaps(_encode(scenario))
         command = facts.case_command
         for case, entry in zip(self.last, cases, strict=True):
             artifacts, failures = entry.artifacts, case.failures
             told: tuple[bytes | int, ...] = (
-                _encode(entry.name), _encode(entry.status), entry.assertion_count, entry.duration_ms,
+                _encode(entry.name),
+                _encode(entry.status),
+                entry.assertion_count,
+                entry.duration_ms,
                 _encode([{"path": path} for path in artifacts]) if artifacts else b"[]",
-                _encode([{"message": text, "artifact": None} for text in failures]) if failures else b"[]",
-            )  # fmt: skip
+                _encode([{"message": text, "artifact": None} for text in failures])
+                if failures
+                else b"[]",
+            )
             if command is not None:
                 told = (*told, _encode(command(entry.name)))
             yield line % told
@@ -325,10 +381,17 @@ class _Finisher:
             for path, (size, sha256) in sorted(self.files.items())
         ]
         bundle = file_structs.Bundle(
-            file_structs.SchemaId(file_structs.SCHEMA_NAME, file_structs.SCHEMA_MAJOR, 0), facts.suite, facts.timestamp,
-            render_time(facts.generated_ns), self.started, self.ended, self.counts, facts.git,
-            constants.refs(later=True), entries,
-        )  # fmt: skip
+            file_structs.SchemaId(file_structs.SCHEMA_NAME, file_structs.SCHEMA_MAJOR, 0),
+            facts.suite,
+            facts.timestamp,
+            render_time(facts.generated_ns),
+            self.started,
+            self.ended,
+            self.counts,
+            facts.git,
+            constants.refs(later=True),
+            entries,
+        )
         path = self.root / constants.BUNDLE
         # In place at once: a bundle.json that is there is whole.
         half = path.with_name(f"{constants.BUNDLE}.part")

@@ -32,14 +32,25 @@ EVENTS_CUT: Final = "events_truncated_to_size_cap"
 SPAN_KEYS: Final = frozenset(
     f"openwop.{name}"
     for name in (
-        "run_id", "workflow_id", "protocol_version", "node_id", "node_type", "node_attempt",
-        "cost.usd", "cost.tokens.input", "cost.tokens.output", "cost.model", "cost.provider",
+        "run_id",
+        "workflow_id",
+        "protocol_version",
+        "node_id",
+        "node_type",
+        "node_attempt",
+        "cost.usd",
+        "cost.tokens.input",
+        "cost.tokens.output",
+        "cost.model",
+        "cost.provider",
         "cost.duration_ms",
     )
-)  # fmt: skip
+)
 """The attributes that a span goes out with. Each key is listed: a prefix would let anything by."""
 
-_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)", re.ASCII | re.IGNORECASE)  # fmt: skip
+_TIME = re.compile(
+    r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)", re.ASCII | re.IGNORECASE
+)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

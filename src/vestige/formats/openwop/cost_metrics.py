@@ -63,7 +63,9 @@ def has_usage(span: SpanInfo) -> bool:
     """Quicker than `usage_of`, and it says the same."""
     if span.type != "llm":
         return False
-    return any(_count(span.attributes, key) is not None for key in ("input_tokens", "output_tokens"))  # fmt: skip
+    return any(
+        _count(span.attributes, key) is not None for key in ("input_tokens", "output_tokens")
+    )
 
 
 def model_of(span: SpanInfo) -> tuple[str, str]:

@@ -26,8 +26,18 @@ from vestige.record.types import LEVELS, Attributes
 MISSING: Final = "(gone: no longer kept)"
 _CODES: Final = {"interrupted": "interrupted", "timeout": "timeout", "cancelled": "cancelled"}
 _SAID: Final = frozenset(
-    ("error.type", "error.code", "error.message", "error.stack", "tool_call_id", "tool_name", "event_id", "attempt", "cost_usd")
-)  # fmt: skip
+    (
+        "error.type",
+        "error.code",
+        "error.message",
+        "error.stack",
+        "tool_call_id",
+        "tool_name",
+        "event_id",
+        "attempt",
+        "cost_usd",
+    )
+)
 """Attributes that have a field of their own."""
 _decode = msgspec.json.Decoder().decode
 
@@ -100,9 +110,13 @@ class Telling:
         model, provider = model_of(span)
         read, written = usage.input_tokens or 0, usage.output_tokens or 0
         told: dict[str, Any] = {
-            "provider": provider, "model": model, "inputTokens": read, "outputTokens": written,
-            "totalTokens": read + written, "nodeId": span.id,
-        }  # fmt: skip
+            "provider": provider,
+            "model": model,
+            "inputTokens": read,
+            "outputTokens": written,
+            "totalTokens": read + written,
+            "nodeId": span.id,
+        }
         cached = {
             "cacheReadTokens": usage.cache_read_tokens,
             "cacheWriteTokens": usage.cache_write_tokens,
@@ -190,8 +204,11 @@ def error_from(attributes: Attributes, status: str, said: str = "") -> dict[str,
     own = attributes.get("error.code")
     told: dict[str, Any] = {
         "code": _CODES.get(status) or (own if isinstance(own, str) else "") or name or "error",
-        "message": cut(str(message or ""), ATTRIBUTE_VALUE_MAX) or said or name or f"ended as {status}",
-    }  # fmt: skip
+        "message": cut(str(message or ""), ATTRIBUTE_VALUE_MAX)
+        or said
+        or name
+        or f"ended as {status}",
+    }
     details: dict[str, Any] = {"type": cut(str(kind), 500)} if kind else {}
     if isinstance(stack, str) and stack:
         details["stack"] = cut(stack, STACK_MAX)

@@ -94,7 +94,11 @@ class Story:
         if self.info.conversation_id is not None:
             told["conversationId"] = cut(self.info.conversation_id, NAME_MAX)
         own = public(self.root.attributes) if self.root is not None else {}
-        own = {key: value for key, value in own.items() if key not in _OWN and not key.startswith("openwop.")}  # fmt: skip
+        own = {
+            key: value
+            for key, value in own.items()
+            if key not in _OWN and not key.startswith("openwop.")
+        }
         if own and len(self.privacy.render(own)) <= self._part_max:
             told["attributes"] = own
         elif own:
@@ -152,7 +156,9 @@ class Story:
         elif failed is not None and failed.attributes.get("error.type") == own.get("error.type"):
             own = {"error.code": failed.attributes.get("error.code"), **own}
         stamp = next((log.message for log in self._source.run.logs if _is_stamp(log)), "")
-        said = stamp or ("the program ended before the run did" if self.info.outcome == "interrupted" else "")  # fmt: skip
+        said = stamp or (
+            "the program ended before the run did" if self.info.outcome == "interrupted" else ""
+        )
         return error_from(own, self.info.outcome, said)
 
     @cached_property
@@ -199,7 +205,14 @@ class Story:
         """Those whose sequence is above `after`; the others are counted, not rendered."""
         sequence = 0
         if after < 0:
-            yield self._event("run.started", f"{self.root_id}.started", self.info.started_ns, 0, None, self._run_started)  # fmt: skip
+            yield self._event(
+                "run.started",
+                f"{self.root_id}.started",
+                self.info.started_ns,
+                0,
+                None,
+                self._run_started,
+            )
         last_ns = self.info.started_ns
         for at, node, ends in self._moments:
             last_ns = max(last_ns, at)
@@ -207,7 +220,9 @@ class Story:
             if sequence + count > after:
                 for number, (kind, key, payload) in enumerate(self._told(node, ends), sequence + 1):
                     if number > after:
-                        yield self._event(kind, key, last_ns, number, _node_of(node, self.root_id), payload)  # fmt: skip
+                        yield self._event(
+                            kind, key, last_ns, number, _node_of(node, self.root_id), payload
+                        )
             sequence += count
         if self.has_ended and sequence + 1 > after:
             ended_ns = max(last_ns, self.info.ended_ns or 0)
@@ -281,7 +296,9 @@ class Story:
         own = {**shared, "openwop.protocol_version": PROTOCOL_VERSION, **_spent(self._cost)}
         parent, trace = _trace_of(self.root, info.id)
         ended_ns = info.ended_ns if self.has_ended else None
-        yield self.privacy.render(_span("openwop.run", self.root_id, parent, trace, info.started_ns, ended_ns, own))  # fmt: skip
+        yield self.privacy.render(
+            _span("openwop.run", self.root_id, parent, trace, info.started_ns, ended_ns, own)
+        )
         known = {span.id for span in self._source.run.spans}
         for span in self._source.run.spans:
             if span is self.root:
@@ -297,7 +314,9 @@ class Story:
             inside = span.parent_id if span.parent_id in known else self.root_id
             end_ns = None if span.duration_ns is None else span.started_ns + span.duration_ns
             name = f"openwop.node.{span.type or 'step'}"
-            yield self.privacy.render(_span(name, span.id, inside, trace, span.started_ns, end_ns, attributes))  # fmt: skip
+            yield self.privacy.render(
+                _span(name, span.id, inside, trace, span.started_ns, end_ns, attributes)
+            )
 
     def annotations(self) -> Iterator[bytes]:
         for note in self._source.notes:
@@ -372,14 +391,23 @@ def _trace_of(root: SpanInfo | None, run_id: str) -> tuple[str | None, str]:
 def _spent(cost: dict[str, Any] | None) -> dict[str, Any]:
     if cost is None:
         return {}
-    told = {f"openwop.cost.{key}": cost[key] for key in ("usd", "model", "provider", "duration_ms") if key in cost}  # fmt: skip
+    told = {
+        f"openwop.cost.{key}": cost[key]
+        for key in ("usd", "model", "provider", "duration_ms")
+        if key in cost
+    }
     return told | {f"openwop.cost.tokens.{key}": count for key, count in cost["tokens"].items()}
 
 
 def _span(
-    name: str, span_id: str, parent: str | None, trace: str, started_ns: int, ended_ns: int | None,
+    name: str,
+    span_id: str,
+    parent: str | None,
+    trace: str,
+    started_ns: int,
+    ended_ns: int | None,
     attributes: dict[str, Any],
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     return {
         "name": name,
         "traceId": trace,

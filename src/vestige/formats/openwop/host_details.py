@@ -39,9 +39,23 @@ _HOST: Final = (
 )
 _SHAPES: Final = re.compile(f"{_DSN}|{_ADDRESS}|{_HOST}", re.ASCII)
 _HINTS: Final = (
-    b"://", b"10.", b"127.", b"192.168", b"169.254", b"172.", b"0.0.0.0", b"fe80:", b"::1",
-    b".internal", b".intranet", b".corp", b".lan", b".localdomain", b".arpa", b".local",
-)  # fmt: skip
+    b"://",
+    b"10.",
+    b"127.",
+    b"192.168",
+    b"169.254",
+    b"172.",
+    b"0.0.0.0",
+    b"fe80:",
+    b"::1",
+    b".internal",
+    b".intranet",
+    b".corp",
+    b".lan",
+    b".localdomain",
+    b".arpa",
+    b".local",
+)
 _HINT_V6: Final = re.compile(rb"f[cd][0-9a-fA-F]{2}:")
 """Without one of these in its bytes a text has no shape of `_SHAPES`."""
 
@@ -53,18 +67,58 @@ _FRAME: Final = re.compile(
 )
 """A place in a stack of Python, or of others; it is one if a line's number follows. A text may be made
 to hurt: what was looked at once is not looked at again."""
-_PATH: Final = re.compile(r"(?<![\w./:\\-])(?:/(?:[\w.@+~-]+/)+|[A-Za-z]:\\(?:[^\\\s\"'<>|]+\\)+|~/(?:[\w.@+~-]+/)+)")  # fmt: skip
+_PATH: Final = re.compile(
+    r"(?<![\w./:\\-])(?:/(?:[\w.@+~-]+/)+|[A-Za-z]:\\(?:[^\\\s\"'<>|]+\\)+|~/(?:[\w.@+~-]+/)+)"
+)
 
-_KEYS: Final = frozenset((
-    "argv", "cwd", "pid", "ppid", "executable", "supervisor", "host", "hostname", "host_name",
-    "nodename", "node_name", "server", "machine", "fqdn", "ip", "ip_address", "address", "peer",
-    "remote_addr", "env", "environ", "environment", "username", "user_name", "login", "home",
-    "path_env", "dsn", "database_url", "connection_string",
-))  # fmt: skip
+_KEYS: Final = frozenset(
+    (
+        "argv",
+        "cwd",
+        "pid",
+        "ppid",
+        "executable",
+        "supervisor",
+        "host",
+        "hostname",
+        "host_name",
+        "nodename",
+        "node_name",
+        "server",
+        "machine",
+        "fqdn",
+        "ip",
+        "ip_address",
+        "address",
+        "peer",
+        "remote_addr",
+        "env",
+        "environ",
+        "environment",
+        "username",
+        "user_name",
+        "login",
+        "home",
+        "path_env",
+        "dsn",
+        "database_url",
+        "connection_string",
+    )
+)
 _PREFIXES: Final = (
-    "env.", "environ.", "environment.", "process.", "host.", "os.", "net.", "network.", "server.",
-    "client.address", "source.address", "git.root",
-)  # fmt: skip
+    "env.",
+    "environ.",
+    "environment.",
+    "process.",
+    "host.",
+    "os.",
+    "net.",
+    "network.",
+    "server.",
+    "client.address",
+    "source.address",
+    "git.root",
+)
 _NAMED_BY: Final = ("host", "hostname", "host.name", "nodename", "environment.hostname")
 _NAME_MIN: Final = 5
 """Characters: a shorter name of a machine is a word of the language."""

@@ -21,7 +21,9 @@ def load(path: Path) -> Any:
     except OSError as error:
         raise UnreadableError(f"{path}: cannot be read: {error.strerror}.") from None
     if len(data) > OPENWOP_FILE_MAX:
-        raise UnreadableError(f"{path}: larger than {OPENWOP_FILE_MAX // MIB} MiB (a bundle of one run is 8 MB).")  # fmt: skip
+        raise UnreadableError(
+            f"{path}: larger than {OPENWOP_FILE_MAX // MIB} MiB (a bundle of one run is 8 MB)."
+        )
     try:
         return msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"))
     except RecursionError:
@@ -42,7 +44,9 @@ def load_bundle(path: Path) -> Object:
         raise UnreadableError(f"{path}: /events: missing (expected an array).")
     version = str(document.get("bundleVersion", "1"))
     if version.partition(".")[0] not in ("1", ""):
-        raise UnreadableError(f"{path}: bundle version {version[:20]!r} is newer than this reader (knows 1). Upgrade vestige.")  # fmt: skip
+        raise UnreadableError(
+            f"{path}: bundle version {version[:20]!r} is newer than this reader (knows 1). Upgrade vestige."
+        )
     return document
 
 

@@ -36,13 +36,34 @@ DEPTH_MAX: Final = 100
 
 _MARK: Final = MARK.encode()
 _SHOWN: Final = r"[^\s\"'\\,;(){}\[\]<>]{0,3}"
-_MASKED_WHOLE: Final = re.compile(rf"(?s)(?:(?i:bearer|basic|token|digest|apikey|negotiate|bot)[ \t]+)?.{{0,3}}{MARK}.{{0,3}}")  # fmt: skip
+_MASKED_WHOLE: Final = re.compile(
+    rf"(?s)(?:(?i:bearer|basic|token|digest|apikey|negotiate|bot)[ \t]+)?.{{0,3}}{MARK}.{{0,3}}"
+)
 _MASKED_PART: Final = re.compile(rf"{_SHOWN}{MARK}{_SHOWN}")
-_NEEDED: Final = frozenset((
-    "runId", "workflowId", "code", "message", "nodeId", "typeId", "agentId", "toolName", "callId",
-    "provider", "model", "level", "note", "principalRef", "annotationId", "name", "spanId",
-    "chunk", "correction", "label",
-))  # fmt: skip
+_NEEDED: Final = frozenset(
+    (
+        "runId",
+        "workflowId",
+        "code",
+        "message",
+        "nodeId",
+        "typeId",
+        "agentId",
+        "toolName",
+        "callId",
+        "provider",
+        "model",
+        "level",
+        "note",
+        "principalRef",
+        "annotationId",
+        "name",
+        "spanId",
+        "chunk",
+        "correction",
+        "label",
+    )
+)
 """Keys whose value a schema requires: they stay, without it."""
 _ERRORS: Final = frozenset(("stack", "message", "error.stack", "error.message"))
 _encode = msgspec.json.Encoder().encode

@@ -51,13 +51,29 @@ from vestige.record.types import (
 
 _SPAN_ID: Final = re.compile(r"[0-9a-f]{16}")
 _ENDS: Final = {
-    "node.completed": "ok", "node.failed": "error", "node.cancelled": "cancelled",
+    "node.completed": "ok",
+    "node.failed": "error",
+    "node.cancelled": "cancelled",
     "node.skipped": "ok",
-}  # fmt: skip
-_OURS: Final = frozenset((
-    "step", "llm", "tool", "state", "snapshot", "file", "http", "test", "process", "queue.enqueue",
-    "queue.dequeue", "queue.deliver", "prompt.assembly", "repair",
-))  # fmt: skip
+}
+_OURS: Final = frozenset(
+    (
+        "step",
+        "llm",
+        "tool",
+        "state",
+        "snapshot",
+        "file",
+        "http",
+        "test",
+        "process",
+        "queue.enqueue",
+        "queue.dequeue",
+        "queue.deliver",
+        "prompt.assembly",
+        "repair",
+    )
+)
 _STATUSES: Final = {"completed": "ok", "failed": "error", "cancelled": "cancelled"}
 _CODED: Final = ("interrupted", "timeout")
 """Errors whose code is a status of ours."""
@@ -88,9 +104,15 @@ class Reader:
             if isinstance(span, dict)
         }
         self._root = self._find_root()
-        self._calls = Counter(_node(event) for event in self._events if event.get("type") == "agent.toolCalled")  # fmt: skip
-        self._returns = Counter(_node(event) for event in self._events if event.get("type") == "agent.toolReturned")  # fmt: skip
-        self._usages = Counter(_node(event) for event in self._events if event.get("type") == "provider.usage")  # fmt: skip
+        self._calls = Counter(
+            _node(event) for event in self._events if event.get("type") == "agent.toolCalled"
+        )
+        self._returns = Counter(
+            _node(event) for event in self._events if event.get("type") == "agent.toolReturned"
+        )
+        self._usages = Counter(
+            _node(event) for event in self._events if event.get("type") == "provider.usage"
+        )
         self._inside: dict[str, list[Object]] = {}
         """By node: the events that only tell more of its span; one of each kind, or they are told alone."""
         self._open: dict[str, tuple[str, int]] = {}
@@ -106,7 +128,9 @@ class Reader:
     def records(self) -> Iterator[KnownRecord]:
         self._look_ahead()
         first = self._events[0].get("timestamp") if self._events else None
-        self._now_ns = started_ns = parse_time_ns(self._run.get("startedAt")) or parse_time_ns(first) or 0  # fmt: skip
+        self._now_ns = started_ns = (
+            parse_time_ns(self._run.get("startedAt")) or parse_time_ns(first) or 0
+        )
         yield self._root_open(started_ns)
         for number, event in enumerate(self._events):
             self._now_ns = max(self._now_ns, parse_time_ns(event.get("timestamp")) or 0)
@@ -129,18 +153,30 @@ class Reader:
         if self.run_id != self._foreign_id:
             told["openwop.run_id"] = self._foreign_id
         if host:
-            told["openwop.host"] = f"{text_of(host.get('name'))} {text_of(host.get('version'))}".strip()  # fmt: skip
+            told["openwop.host"] = (
+                f"{text_of(host.get('name'))} {text_of(host.get('version'))}".strip()
+            )
         metadata = object_of(run.get("metadata"))
         told = {**object_of(metadata.get("attributes")), **told}
         conversation = metadata.get("conversationId")
         inputs = run.get("inputs")
         self._seq += 1
         return SpanOpen(
-            VERSION, self.writer, self._seq, started_ns, self.run_id, self._root, FORMAT, "run",
-            clean_name(text_of(run.get("workflowId")) or "?"), None,
+            VERSION,
+            self.writer,
+            self._seq,
+            started_ns,
+            self.run_id,
+            self._root,
+            FORMAT,
+            "run",
+            clean_name(text_of(run.get("workflowId")) or "?"),
+            None,
             clean_name(conversation) if isinstance(conversation, str) and conversation else None,
-            clean_attributes(told), None, _body(inputs) if inputs else None,
-        )  # fmt: skip
+            clean_attributes(told),
+            None,
+            _body(inputs) if inputs else None,
+        )
 
     def _end(self, started_ns: int) -> Iterator[KnownRecord]:
         run = self._run
@@ -159,15 +195,31 @@ class Reader:
             return
         for span_id, began_ns in self._open.values() if not told else ():
             seq += 1
-            yield SpanClose(VERSION, writer, seq, ended_ns, self.run_id, span_id, "interrupted", max(0, ended_ns - began_ns))  # fmt: skip
+            yield SpanClose(
+                VERSION,
+                writer,
+                seq,
+                ended_ns,
+                self.run_id,
+                span_id,
+                "interrupted",
+                max(0, ended_ns - began_ns),
+            )
         error = object_of(run.get("error")) or object_of(self._last.get("error"))
         found = _status(_STATUSES[str(status)], error)
         outputs = self._last.get("outputs") if found == "ok" else None
         yield SpanClose(
-            VERSION, writer, seq + 1, ended_ns, self.run_id, self._root, found,
-            _took_ns(self._last, None, ended_ns - started_ns), _error(error) if found != "ok" else {},
+            VERSION,
+            writer,
+            seq + 1,
+            ended_ns,
+            self.run_id,
+            self._root,
+            found,
+            _took_ns(self._last, None, ended_ns - started_ns),
+            _error(error) if found != "ok" else {},
             _body(_unwrapped(outputs)),
-        )  # fmt: skip
+        )
 
     def _partial(self) -> str:
         """What a truncated bundle is missing, in words; empty: it is whole."""
@@ -221,7 +273,15 @@ class Reader:
         kind = text_of(payload.get("typeId"))
         inside = self._inside.get(node, ())
         seen = {each["type"] for each in inside}
-        type_ = kind if kind in _OURS else "tool" if "agent.toolCalled" in seen else "llm" if "provider.usage" in seen else "step"  # fmt: skip
+        type_ = (
+            kind
+            if kind in _OURS
+            else "tool"
+            if "agent.toolCalled" in seen
+            else "llm"
+            if "provider.usage" in seen
+            else "step"
+        )
         attributes: dict[str, Any] = {}
         attempt = payload.get("attempt")
         if type(attempt) is int and attempt >= 0:
@@ -235,13 +295,20 @@ class Reader:
                 call = object_of(each.get("payload"))
                 inputs = call.get("inputs", inputs)
                 name = name or text_of(call.get("toolName"))
-                attributes |= {"tool_name": call.get("toolName"), "tool_call_id": call.get("callId")}  # fmt: skip
+                attributes |= {
+                    "tool_name": call.get("toolName"),
+                    "tool_call_id": call.get("callId"),
+                }
         span_id = self._span_id(node)
         if span_id != node:
             attributes["node_id"] = node
         self._open[node] = (span_id, self._now_ns)
-        parent = text_of(payload.get("parentNodeId")) or text_of(object_of(self._spans.get(node)).get("parentSpanId"))  # fmt: skip
-        return self._opened(span_id, type_, name or node, self._inside_of(parent), attributes, inputs, payload)  # fmt: skip
+        parent = text_of(payload.get("parentNodeId")) or text_of(
+            object_of(self._spans.get(node)).get("parentSpanId")
+        )
+        return self._opened(
+            span_id, type_, name or node, self._inside_of(parent), attributes, inputs, payload
+        )
 
     def _node_close(self, event: Object, kind: str, node: str) -> SpanClose:
         payload = object_of(event.get("payload"))
@@ -272,7 +339,9 @@ class Reader:
         self._open[key] = (span_id, self._now_ns)
         told = {"tool_name": payload.get("toolName"), "tool_call_id": payload.get("callId")}
         name = text_of(payload.get("toolName")) or "tool"
-        return self._opened(span_id, "tool", name, self._inside_of(node), told, payload.get("inputs"), payload)  # fmt: skip
+        return self._opened(
+            span_id, "tool", name, self._inside_of(node), told, payload.get("inputs"), payload
+        )
 
     def _call_close(self, event: Object) -> SpanClose:
         payload = object_of(event.get("payload"))
@@ -288,7 +357,9 @@ class Reader:
         key = f"\0usage {self._seq}"
         self._open[key] = (self._span_id(key), self._now_ns)
         name = text_of(payload.get("model")) or "llm"
-        yield self._opened(self._open[key][0], "llm", name, self._inside_of(node), {}, None, payload)  # fmt: skip
+        yield self._opened(
+            self._open[key][0], "llm", name, self._inside_of(node), {}, None, payload
+        )
         yield self._closed(key, "ok", _tokens(payload), None, {})
 
     def _log(self, event: Object, kind: str, node: str) -> Log:
@@ -303,15 +374,26 @@ class Reader:
             fields = dict(object_of(told.get("fields")))
             component = text_of(fields.pop("component", "")) or FORMAT
             error, body = object_of(fields.pop("error", None)), fields.pop("body", None)
-            attributes |= fields | _error({"code": error.get("type"), "message": error.get("message")})  # fmt: skip
+            attributes |= fields | _error(
+                {"code": error.get("type"), "message": error.get("message")}
+            )
         else:
             attributes["event_type"] = kind
             body = payload if payload not in (None, {}) else None
         self._seq += 1
         return Log(
-            VERSION, self.writer, self._seq, self._now_ns, self.run_id, clean_name(component),
-            str(level), clean_message(message), self._inside_of(node), _kept(attributes), _body(body),
-        )  # fmt: skip
+            VERSION,
+            self.writer,
+            self._seq,
+            self._now_ns,
+            self.run_id,
+            clean_name(component),
+            str(level),
+            clean_message(message),
+            self._inside_of(node),
+            _kept(attributes),
+            _body(body),
+        )
 
     # --- spans --------------------------------------------------------------------------------
 
@@ -326,15 +408,33 @@ class Reader:
         return self._open[node][0] if node in self._open else self._root
 
     def _opened(
-        self, span_id: str, type_: str, name: str, parent: str, attributes: dict[str, Any],
-        inputs: Any, payload: Object,
-    ) -> SpanOpen:  # fmt: skip
+        self,
+        span_id: str,
+        type_: str,
+        name: str,
+        parent: str,
+        attributes: dict[str, Any],
+        inputs: Any,
+        payload: Object,
+    ) -> SpanOpen:
         component = text_of(payload.get("component")) or text_of(payload.get("agentId")) or FORMAT
         self._seq += 1
         return SpanOpen(
-            VERSION, self.writer, self._seq, self._now_ns, self.run_id, span_id, clean_name(component),
-            type_, clean_name(name), parent, None, _kept(attributes), None, _body(inputs),
-        )  # fmt: skip
+            VERSION,
+            self.writer,
+            self._seq,
+            self._now_ns,
+            self.run_id,
+            span_id,
+            clean_name(component),
+            type_,
+            clean_name(name),
+            parent,
+            None,
+            _kept(attributes),
+            None,
+            _body(inputs),
+        )
 
     def _closed(
         self, key: str, status: str, attributes: dict[str, Any], outputs: Any, payload: Object
@@ -346,9 +446,17 @@ class Reader:
         took_ns = _took_ns(payload, exact_ns, self._now_ns - began_ns)
         self._seq += 1
         return SpanClose(
-            VERSION, self.writer, self._seq, self._now_ns, self.run_id, span_id, status, took_ns,
-            _kept(attributes), _body(outputs),
-        )  # fmt: skip
+            VERSION,
+            self.writer,
+            self._seq,
+            self._now_ns,
+            self.run_id,
+            span_id,
+            status,
+            took_ns,
+            _kept(attributes),
+            _body(outputs),
+        )
 
     # --- what else -----------------------------------------------------------------------------
 
@@ -365,10 +473,15 @@ class Reader:
                 run_id=self.run_id,
                 text=clean_message(text),
                 created_ns=parse_time_ns(annotation.get("createdAt")) or 0,
-                span_id=None if not node else node if _SPAN_ID.fullmatch(node) else derived_span_id(FORMAT, self._foreign_id, node, "1"),
+                span_id=None
+                if not node
+                else node
+                if _SPAN_ID.fullmatch(node)
+                else derived_span_id(FORMAT, self._foreign_id, node, "1"),
                 event_id=event[:200] or None,
-                author=clean_name(text_of(object_of(annotation.get("actor")).get("principalRef"))) or None,
-            )  # fmt: skip
+                author=clean_name(text_of(object_of(annotation.get("actor")).get("principalRef")))
+                or None,
+            )
 
     def _problem(self, place: str, rule: str, message: str, *, warning: bool = False) -> None:
         if len(self.problems) < PROBLEMS_MAX:
@@ -414,10 +527,14 @@ def _error(error: Object) -> dict[str, Any]:
 
 def _tokens(usage: Object) -> dict[str, Any]:
     named = {
-        "model": "model", "provider": "provider", "inputTokens": "input_tokens",
-        "outputTokens": "output_tokens", "cacheReadTokens": "cache_read_tokens",
-        "cacheWriteTokens": "cache_write_tokens", "costEstimateUsd": "cost_usd",
-    }  # fmt: skip
+        "model": "model",
+        "provider": "provider",
+        "inputTokens": "input_tokens",
+        "outputTokens": "output_tokens",
+        "cacheReadTokens": "cache_read_tokens",
+        "cacheWriteTokens": "cache_write_tokens",
+        "costEstimateUsd": "cost_usd",
+    }
     return {ours: usage[theirs] for theirs, ours in named.items() if usage.get(theirs) is not None}
 
 

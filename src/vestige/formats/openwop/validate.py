@@ -21,7 +21,15 @@ from vestige.record.redaction.masking import MARK
 _Fields = dict[str, tuple[Holds, str, str]]
 """By key: whether a value holds, the rule that it breaks if not, and what was expected."""
 
-_NEEDED: Final = ("bundleVersion", "generatedAt", "host", "run", "events", "redactionApplied", "redactionMode")  # fmt: skip
+_NEEDED: Final = (
+    "bundleVersion",
+    "generatedAt",
+    "host",
+    "run",
+    "events",
+    "redactionApplied",
+    "redactionMode",
+)
 _STATUSES: Final = ("pending", "running", "completed", "failed", "cancelled", "waiting-approval")
 """What both schemas know. Each knows some that the other does not."""
 
@@ -133,12 +141,18 @@ class _Checker:
         self._redaction(document)
         if "run" in document:
             self._run(document["run"])
-        for name, look in (("events", self._events), ("spans", self._spans), ("annotations", self._annotations)):  # fmt: skip
+        for name, look in (
+            ("events", self._events),
+            ("spans", self._spans),
+            ("annotations", self._annotations),
+        ):
             if name in document:
                 if isinstance(document[name], list):
                     look(document[name], object_of(document.get("run")))
                 else:
-                    self.add(f"/{name}", "bundle-type", f"{_short(document[name])} (expected an array).")  # fmt: skip
+                    self.add(
+                        f"/{name}", "bundle-type", f"{_short(document[name])} (expected an array)."
+                    )
         self._metrics(document)
         self._cut(document)
         self._leaks(document)
@@ -154,7 +168,9 @@ class _Checker:
         if not (dot and major.isdecimal() and minor.isdecimal() and version.isascii()):
             self.add("/bundleVersion", "bundle-version", f'{_short(version)} (expected "1.0").')
         elif int(major[:18]) != 1:
-            self.add("/bundleVersion", "bundle-version-newer", f"{version[:20]!r} (this reader knows 1).")  # fmt: skip
+            self.add(
+                "/bundleVersion", "bundle-version-newer", f"{version[:20]!r} (this reader knows 1)."
+            )
 
     def _host(self, document: Object) -> None:
         host = document.get("host", {})
@@ -170,11 +186,19 @@ class _Checker:
     def _redaction(self, document: Object) -> None:
         mode, applied = document.get("redactionMode"), document.get("redactionApplied")
         if "redactionMode" in document and mode not in MODES:
-            self.add("/redactionMode", "redaction-mode", f"{_short(mode)} (expected one of {', '.join(MODES)}).")  # fmt: skip
+            self.add(
+                "/redactionMode",
+                "redaction-mode",
+                f"{_short(mode)} (expected one of {', '.join(MODES)}).",
+            )
         if "redactionApplied" in document and not isinstance(applied, bool):
-            self.add("/redactionApplied", "bundle-type", f"{_short(applied)} (expected true or false).")  # fmt: skip
+            self.add(
+                "/redactionApplied", "bundle-type", f"{_short(applied)} (expected true or false)."
+            )
         elif mode in MODES and applied is not None and applied == (mode == "passthrough"):
-            self.add("/redactionApplied", "redaction-malformed", f"{str(applied).lower()} with {mode}.")  # fmt: skip
+            self.add(
+                "/redactionApplied", "redaction-malformed", f"{str(applied).lower()} with {mode}."
+            )
 
     def _run(self, run: Any) -> None:
         if not isinstance(run, dict):
@@ -205,11 +229,20 @@ class _Checker:
             return
         if metrics.get("openwopCost") is not None:
             self._cost("/metrics/openwopCost", metrics["openwopCost"], strict=False)
-        nodes = {event.get("nodeId") for event in events if isinstance(event, dict) and isinstance(event.get("nodeId"), str)}  # fmt: skip
-        for key, rule, there in (("eventCount", "event-count", len(events)), ("nodeCount", "node-count", len(nodes))):  # fmt: skip
+        nodes = {
+            event.get("nodeId")
+            for event in events
+            if isinstance(event, dict) and isinstance(event.get("nodeId"), str)
+        }
+        for key, rule, there in (
+            ("eventCount", "event-count", len(events)),
+            ("nodeCount", "node-count", len(nodes)),
+        ):
             value = metrics.get(key, there)
             if not value_types.is_count(value):
-                self.add(f"/metrics/{key}", "bundle-type", f"{_short(value)} (expected a whole number).")  # fmt: skip
+                self.add(
+                    f"/metrics/{key}", "bundle-type", f"{_short(value)} (expected a whole number)."
+                )
             elif value < there or (value != there and not self._truncated):
                 self.add(f"/metrics/{key}", rule, f"says {value}, and there are {there}.")
 
@@ -247,8 +280,16 @@ class _Checker:
                 continue
             self._fields(place, event, _EVENT, _EVENT_NEEDED, "event-shape")
             if isinstance(event.get("sequence"), int) and event["sequence"] != number:
-                self.add(f"{place}/sequence", "event-sequence", f"{event['sequence']} (expected {number}).")  # fmt: skip
-            if isinstance(event.get("runId"), str) and isinstance(run_id, str) and event["runId"] != run_id:  # fmt: skip
+                self.add(
+                    f"{place}/sequence",
+                    "event-sequence",
+                    f"{event['sequence']} (expected {number}).",
+                )
+            if (
+                isinstance(event.get("runId"), str)
+                and isinstance(run_id, str)
+                and event["runId"] != run_id
+            ):
                 self.add(f"{place}/runId", "run-differs", "not the run of this bundle.")
             if isinstance(own := event.get("eventId"), str):
                 if own in ids:
@@ -260,7 +301,9 @@ class _Checker:
                 ended = event["type"]
             self._payload(place, event)
         if ended is None and not self._truncated and run.get("status") in ENDED:
-            self.add("/events", "terminal-missing", f"the run is {run['status']}, and no event says so.")  # fmt: skip
+            self.add(
+                "/events", "terminal-missing", f"the run is {run['status']}, and no event says so."
+            )
 
     def _payload(self, place: str, event: Object) -> None:
         kind, payload = event.get("type"), event.get("payload")
@@ -268,11 +311,17 @@ class _Checker:
         if wanted is None or "payload" not in event:
             return
         if not isinstance(payload, dict):
-            self.add(f"{place}/payload", "event-payload", f"{_short(payload)} (expected an object).")  # fmt: skip
+            self.add(
+                f"{place}/payload", "event-payload", f"{_short(payload)} (expected an object)."
+            )
             return
         for key, holds in wanted.items():
             if not holds(payload.get(key)):
-                self.add(f"{place}/payload/{key}", "event-payload", f"{_short(payload.get(key))}: not what {kind} needs.")  # fmt: skip
+                self.add(
+                    f"{place}/payload/{key}",
+                    "event-payload",
+                    f"{_short(payload.get(key))}: not what {kind} needs.",
+                )
 
     def _spans(self, spans: list[Any], run: Object) -> None:
         for number, span in enumerate(spans):
@@ -286,7 +335,9 @@ class _Checker:
                 self.add(f"{place}/spanId", "span-id", f"{_short(own)} (expected 16 hex digits).")
             for key in object_of(span.get("attributes")):
                 if not key.startswith("openwop."):
-                    self.add(f"{place}/attributes/{key[:100]}", "span-attribute", "not of openwop.*.")  # fmt: skip
+                    self.add(
+                        f"{place}/attributes/{key[:100]}", "span-attribute", "not of openwop.*."
+                    )
 
     def _annotations(self, annotations: list[Any], run: Object) -> None:
         for number, annotation in enumerate(annotations):
@@ -303,8 +354,13 @@ class _Checker:
                 self.add(f"{place}/target/runId", "run-differs", "not the run of this bundle.")
 
     def _fields(
-        self, place: str, value: Object, fields: _Fields, needed: Sequence[str], missing: str = "key-missing",
-    ) -> None:  # fmt: skip
+        self,
+        place: str,
+        value: Object,
+        fields: _Fields,
+        needed: Sequence[str],
+        missing: str = "key-missing",
+    ) -> None:
         for key in needed:
             if key not in value:
                 self.add(f"{place}/{key}", missing, f"missing (expected {fields[key][2]}).")
@@ -314,5 +370,11 @@ class _Checker:
 
 
 def _short(value: Any) -> str:
-    text = repr(value) if not isinstance(value, (dict, list)) else "an object" if isinstance(value, dict) else "an array"  # fmt: skip
+    text = (
+        repr(value)
+        if not isinstance(value, (dict, list))
+        else "an object"
+        if isinstance(value, dict)
+        else "an array"
+    )
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -10,7 +10,9 @@ from vestige.formats.openwop.constants import parse_time
 from vestige.formats.openwop.note_mapping import SIGNALS
 
 Holds = Callable[[Any], bool]
-_VENDOR: Final = re.compile(r"(?!(?:openwop|core|community|vendor|private|local)\.)[a-z][a-zA-Z0-9_-]*(?:\.[a-zA-Z0-9_-]+)+")  # fmt: skip
+_VENDOR: Final = re.compile(
+    r"(?!(?:openwop|core|community|vendor|private|local)\.)[a-z][a-zA-Z0-9_-]*(?:\.[a-zA-Z0-9_-]+)+"
+)
 _WITHOUT_DOTS_IN_FIRST: Final = frozenset(
     ("core.workflowChain.event", "core.workflowChain.confidence-escalated")
 )
@@ -57,7 +59,9 @@ def or_null(holds: Holds) -> Holds:
 
 
 def is_event_type(value: Any) -> bool:
-    return isinstance(value, str) and (value in _WITHOUT_DOTS_IN_FIRST or _VENDOR.fullmatch(value) is not None)  # fmt: skip
+    return isinstance(value, str) and (
+        value in _WITHOUT_DOTS_IN_FIRST or _VENDOR.fullmatch(value) is not None
+    )
 
 
 def is_signal(value: Any) -> bool:
@@ -85,7 +89,11 @@ def is_target(value: Any) -> bool:
 
 
 def is_actor(value: Any) -> bool:
-    return isinstance(value, dict) and value.keys() == {"principalRef"} and is_name(value["principalRef"])  # fmt: skip
+    return (
+        isinstance(value, dict)
+        and value.keys() == {"principalRef"}
+        and is_name(value["principalRef"])
+    )
 
 
 PAYLOADS: Final[dict[str, dict[str, Holds]]] = {

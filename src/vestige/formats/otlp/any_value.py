@@ -133,10 +133,16 @@ def any_value(value: Any, depth: int = 0) -> Any:
             case "doubleValue" | "double_value":
                 return _double(held)
             case "arrayValue" | "array_value":
-                return [any_value(each, depth + 1) for each in objects_of(get(object_of(held), "values"))]  # fmt: skip
+                return [
+                    any_value(each, depth + 1)
+                    for each in objects_of(get(object_of(held), "values"))
+                ]
             case "kvlistValue" | "kvlist_value":
                 pairs = objects_of(get(object_of(held), "values"))
-                return {text_of(get(pair, "key")): any_value(get(pair, "value"), depth + 1) for pair in pairs}  # fmt: skip
+                return {
+                    text_of(get(pair, "key")): any_value(get(pair, "value"), depth + 1)
+                    for pair in pairs
+                }
             case "bytesValue" | "bytes_value":
                 return _bytes(held)
     return None

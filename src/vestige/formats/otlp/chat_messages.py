@@ -20,9 +20,11 @@ from vestige.record.coercion import flat
 _PLACES_MAX: Final = 10_000
 """Messages, calls or documents that are counted up in keys."""
 _ROLES: Final = {
-    "gen_ai.system.message": "system", "gen_ai.user.message": "user",
-    "gen_ai.assistant.message": "assistant", "gen_ai.tool.message": "tool",
-}  # fmt: skip
+    "gen_ai.system.message": "system",
+    "gen_ai.user.message": "user",
+    "gen_ai.assistant.message": "assistant",
+    "gen_ai.tool.message": "tool",
+}
 _FINISH: Final = {"tool_call": "tool_calls"}
 
 
@@ -62,7 +64,9 @@ def from_parts(message: Object) -> list[Object]:
                 calls.append(_call(part.get("id"), part.get("name"), part.get("arguments")))
             case "tool_call_response":
                 result = part.get("response", part.get("result"))
-                results.append({"role": "tool", "tool_call_id": part.get("id"), "content": json_text(result)})  # fmt: skip
+                results.append(
+                    {"role": "tool", "tool_call_id": part.get("id"), "content": json_text(result)}
+                )
             case _:
                 content.append(part)
     if results and not content and not calls:
@@ -85,9 +89,10 @@ def _content(parts: list[Any]) -> Any:
 
 def _call(id: Any, name: Any, arguments: Any) -> Object:
     return {
-        "id": id if isinstance(id, str) else None, "type": "function",
+        "id": id if isinstance(id, str) else None,
+        "type": "function",
         "function": {"name": text_of(name), "arguments": json_text(arguments)},
-    }  # fmt: skip
+    }
 
 
 def parts_text(parts: Any) -> str:
@@ -100,7 +105,10 @@ def parts_text(parts: Any) -> str:
 def tools_of(attributes: Object, definitions: Any) -> list[Any]:
     """The tools that were offered."""
     if isinstance(definitions, list):
-        return [each if "function" in each else {"type": "function", "function": _function(each)} for each in objects_of(definitions)]  # fmt: skip
+        return [
+            each if "function" in each else {"type": "function", "function": _function(each)}
+            for each in objects_of(definitions)
+        ]
     tools: list[Any] = []
     for each in unflattened(attributes, "llm.tools."):
         schema = object_of(each.get("tool")).get("json_schema")
@@ -176,7 +184,9 @@ def from_keys(attributes: Object, prefix: str) -> list[Object]:
 
 def _keyed_content(told: Object) -> Any:
     if told.get("content") is not None:
-        return told["content"] if isinstance(told["content"], (str, list)) else flat(told["content"])  # fmt: skip
+        return (
+            told["content"] if isinstance(told["content"], (str, list)) else flat(told["content"])
+        )
     parts = []
     for each in _in_order(told.get("contents")):
         part = object_of(each.get("message_content"))

@@ -81,8 +81,20 @@ class Keys:
 _BODIES: Final = (Keys.INPUT, Keys.OUTPUT, Keys.BODY)
 OWN_KEYS: Final = frozenset(
     (
-        SEQ, END_SEQ, ADDED, Keys.TYPE, Keys.COMPONENT, Keys.STATUS, Keys.ENDED_NS, Keys.REDACTED,
-        Keys.SPAN_ID, Keys.PARENT_ID, Keys.CONVERSATION, Keys.LEVEL, Keys.MESSAGE, *_BODIES,
+        SEQ,
+        END_SEQ,
+        ADDED,
+        Keys.TYPE,
+        Keys.COMPONENT,
+        Keys.STATUS,
+        Keys.ENDED_NS,
+        Keys.REDACTED,
+        Keys.SPAN_ID,
+        Keys.PARENT_ID,
+        Keys.CONVERSATION,
+        Keys.LEVEL,
+        Keys.MESSAGE,
+        *_BODIES,
         *(key + more for key in _BODIES for more in (Keys.LOST, Keys.ORIGINAL)),
     )
-)  # fmt: skip
+)

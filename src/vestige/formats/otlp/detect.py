@@ -86,9 +86,13 @@ class TraceFile:
         except OSError as error:
             raise UnreadableError(f"{self.path}: cannot be read: {error.strerror}.") from None
         except DecodeError as error:
-            raise UnreadableError(f"{self.path}: has changed while it was read ({error}).") from None  # fmt: skip
+            raise UnreadableError(
+                f"{self.path}: has changed while it was read ({error})."
+            ) from None
 
-    def tell(self, place: str, rule: str, message: str, severity: Literal["error", "warning"] = "error") -> None:  # fmt: skip
+    def tell(
+        self, place: str, rule: str, message: str, severity: Literal["error", "warning"] = "error"
+    ) -> None:
         if len(self.problems) < PROBLEMS_MAX:
             self.problems.append(Problem(str(self.path), place, rule, message, "", severity))
 
@@ -114,7 +118,11 @@ class TraceFile:
             size = len(line)
             ended = line.endswith(b"\n")
             if size > OTLP_LINE_MAX and not ended:
-                self.tell(f"line {number}", "line-too-long", f"longer than {OTLP_LINE_MAX} bytes: passed over.")  # fmt: skip
+                self.tell(
+                    f"line {number}",
+                    "line-too-long",
+                    f"longer than {OTLP_LINE_MAX} bytes: passed over.",
+                )
                 del line
                 size += _skip(file)
             elif line.strip():
@@ -125,14 +133,25 @@ class TraceFile:
                     if ended:
                         self.tell(str(place), "line-unreadable", f"{error}: passed over.")
                     else:
-                        self.tell(str(place), "torn-line", "ends in the middle: it is being written, or its writer died.", "warning")  # fmt: skip
+                        self.tell(
+                            str(place),
+                            "torn-line",
+                            "ends in the middle: it is being written, or its writer died.",
+                            "warning",
+                        )
             offset += size
 
     def _look(self, place: TraceRef, document: Any) -> None:
         told = document if isinstance(document, list) else [document]
         requests = objects_of(told)
-        if len(requests) < len(told) or not all(any(get(each, name) is not None for name in _KNOWN) for each in requests if each):  # fmt: skip
-            self.tell(str(place), "not-otlp", "no request of OTLP (expected resourceSpans or resourceLogs): passed over.")  # fmt: skip
+        if len(requests) < len(told) or not all(
+            any(get(each, name) is not None for name in _KNOWN) for each in requests if each
+        ):
+            self.tell(
+                str(place),
+                "not-otlp",
+                "no request of OTLP (expected resourceSpans or resourceLogs): passed over.",
+            )
         for raw, resource, scope in raw_spans(document):
             span = parse_span(raw, resource, scope, unheard)
             if span is None:
@@ -160,7 +179,11 @@ class TraceFile:
         trace = self.traces.get(trace_id)
         if trace is None:
             if len(self.traces) >= FOREIGN_RUNS_MAX:
-                self.tell("", "too-many-traces", f"more than {FOREIGN_RUNS_MAX} traces: the rest is passed over.")  # fmt: skip
+                self.tell(
+                    "",
+                    "too-many-traces",
+                    f"more than {FOREIGN_RUNS_MAX} traces: the rest is passed over.",
+                )
                 return None
             trace = self.traces[trace_id] = Trace([], Shape())
         if not trace.places or trace.places[-1] != place:
@@ -191,7 +214,11 @@ def _whole(file: BinaryIO, size: int) -> Any:
         return None
     file.seek(0)
     try:
-        return decode(file.read(OTLP_LINE_MAX + 1)) if not first.endswith(b"\n") or first.strip() in (b"{", b"[", b"[{", b"") else None  # fmt: skip
+        return (
+            decode(file.read(OTLP_LINE_MAX + 1))
+            if not first.endswith(b"\n") or first.strip() in (b"{", b"[", b"[{", b"")
+            else None
+        )
     except DecodeError:
         return None
 

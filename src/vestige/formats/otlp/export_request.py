@@ -84,7 +84,12 @@ def _take_spans(document: Any, taken: IngestCounts) -> None:
     traces: dict[str, list[OtelSpan]] = {}
     for raw, resource, scope in _bounded(raw_spans(document)):
         faults: list[str] = []
-        span = parse_span(raw, resource, scope, lambda rule, message, severity, faults=faults: faults.append(message))  # type: ignore[misc]  # a default that binds it  # fmt: skip
+        span = parse_span(
+            raw,
+            resource,
+            scope,
+            lambda rule, message, severity, faults=faults: faults.append(message),
+        )  # type: ignore[misc]  # a default that binds it
         if span is None:
             taken.rejected += 1
             taken.message = taken.message or faults[0]
@@ -109,7 +114,9 @@ def _take_spans(document: Any, taken: IngestCounts) -> None:
 def _bounded(items: Iterator[Raw]) -> Iterator[Raw]:
     for count, item in enumerate(items):
         if count >= OTLP_SPANS_MAX:
-            raise UnreadableError(f"request: more than {OTLP_SPANS_MAX} spans or log records. Send it in several.")  # fmt: skip
+            raise UnreadableError(
+                f"request: more than {OTLP_SPANS_MAX} spans or log records. Send it in several."
+            )
         yield item
 
 

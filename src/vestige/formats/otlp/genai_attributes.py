@@ -18,9 +18,12 @@ from vestige.record.run import SpanInfo
 _TOLD_MAX: Final = MIB
 """A longer body is not told a second time, as messages."""
 _OPERATIONS: Final = {
-    "run": "invoke_agent", "llm": "chat", "tool": "execute_tool", "embedding": "embeddings",
+    "run": "invoke_agent",
+    "llm": "chat",
+    "tool": "execute_tool",
+    "embedding": "embeddings",
     "retriever": "retrieval",
-}  # fmt: skip
+}
 _NAMES: Final = {
     "llm": {
         "model": "gen_ai.request.model",

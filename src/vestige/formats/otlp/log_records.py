@@ -57,10 +57,18 @@ class Lines:
         if line.scope and line.scope != component:
             told["otel.scope"] = line.scope
         return Log(
-            VERSION, carrier_of_trace(line.trace_id), line_seq(again), line.time_ns,
-            run_of(line.trace_id), component, _level(line), clean_message(message),
-            line.span_id or None, clean_attributes(told), body,
-        )  # fmt: skip
+            VERSION,
+            carrier_of_trace(line.trace_id),
+            line_seq(again),
+            line.time_ns,
+            run_of(line.trace_id),
+            component,
+            _level(line),
+            clean_message(message),
+            line.span_id or None,
+            clean_attributes(told),
+            body,
+        )
 
 
 def _digest(line: OtelLine) -> bytes:
@@ -75,12 +83,28 @@ def _digest(line: OtelLine) -> bytes:
 def _level(line: OtelLine) -> str:
     if line.severity == 0:
         text = line.severity_text.lower()
-        return {"warning": "warn", "warn": "warn", "error": "error", "fatal": "error", "critical": "error", "debug": "debug", "trace": "debug"}.get(text, "info")  # fmt: skip
+        return {
+            "warning": "warn",
+            "warn": "warn",
+            "error": "error",
+            "fatal": "error",
+            "critical": "error",
+            "debug": "debug",
+            "trace": "debug",
+        }.get(text, "info")
     return level_of(line.severity)
 
 
 def level_of(severity: int) -> str:
-    return "debug" if severity <= 8 else "info" if severity <= 12 else "warn" if severity <= 16 else "error"  # fmt: skip
+    return (
+        "debug"
+        if severity <= 8
+        else "info"
+        if severity <= 12
+        else "warn"
+        if severity <= 16
+        else "error"
+    )
 
 
 def _message(line: OtelLine) -> tuple[str, str | None]:

@@ -51,16 +51,29 @@ def records_of(span: OtelSpan) -> Iterator[KnownRecord]:
     run_id, writer = own_run_of(span.trace_id), own_writer_of(span.trace_id)
     span_id = _id(told.get(Keys.SPAN_ID)) or span.id
     parent = _id(told.get(Keys.PARENT_ID)) or span.parent_id or None
-    component = text_of(told.get(Keys.COMPONENT)) or text_of(span.resource.get("service.name")) or "?"  # fmt: skip
+    component = (
+        text_of(told.get(Keys.COMPONENT)) or text_of(span.resource.get("service.name")) or "?"
+    )
     body, info = _body(told, Keys.INPUT)
     conversation = told.get(Keys.CONVERSATION) if parent is None else None
     yield SpanOpen(
-        VERSION, writer, told[SEQ], span.start_ns, run_id, span_id, clean_name(component),
-        clean_name(text_of(told.get(Keys.TYPE)) or "step"), clean_name(span.name), parent,
+        VERSION,
+        writer,
+        told[SEQ],
+        span.start_ns,
+        run_id,
+        span_id,
+        clean_name(component),
+        clean_name(text_of(told.get(Keys.TYPE)) or "step"),
+        clean_name(span.name),
+        parent,
         clean_name(conversation) if isinstance(conversation, str) else None,
-        clean_attributes(_own(told)), [_link(link, span) for link in span.links] or None,
-        body, info, _counts(told.get(Keys.REDACTED)),
-    )  # fmt: skip
+        clean_attributes(_own(told)),
+        [_link(link, span) for link in span.links] or None,
+        body,
+        info,
+        _counts(told.get(Keys.REDACTED)),
+    )
     for event in span.events:
         if is_number(event.attributes.get(SEQ)):
             yield _line(event, run_id, writer, span_id)
@@ -69,11 +82,18 @@ def records_of(span: OtelSpan) -> Iterator[KnownRecord]:
     body, info = _body(told, Keys.OUTPUT)
     ended_ns = told.get(Keys.ENDED_NS)
     yield SpanClose(
-        VERSION, writer, told[END_SEQ],
+        VERSION,
+        writer,
+        told[END_SEQ],
         ended_ns if type(ended_ns) is int and 0 <= ended_ns < 2**62 else span.end_ns,
-        run_id, span_id, clean_name(text_of(told.get(Keys.STATUS)) or "ok"), span.duration_ns,
-        {}, body, info,
-    )  # fmt: skip
+        run_id,
+        span_id,
+        clean_name(text_of(told.get(Keys.STATUS)) or "ok"),
+        span.duration_ns,
+        {},
+        body,
+        info,
+    )
 
 
 def _line(event: Event, run_id: str, writer: str, span_id: str) -> Log:
@@ -81,13 +101,20 @@ def _line(event: Event, run_id: str, writer: str, span_id: str) -> Log:
     body, info = _body(told, Keys.BODY)
     of = told.get(Keys.SPAN_ID)
     return Log(
-        VERSION, writer, told[SEQ], event.time_ns, run_id,
+        VERSION,
+        writer,
+        told[SEQ],
+        event.time_ns,
+        run_id,
         clean_name(text_of(told.get(Keys.COMPONENT)) or "?"),
         clean_name(text_of(told.get(Keys.LEVEL)) or "info"),
         clean_message(text_of(told.get(Keys.MESSAGE))),
         (_id(of) or None) if isinstance(of, str) else span_id,
-        clean_attributes(_own(told)), body, info, _counts(told.get(Keys.REDACTED)),
-    )  # fmt: skip
+        clean_attributes(_own(told)),
+        body,
+        info,
+        _counts(told.get(Keys.REDACTED)),
+    )
 
 
 def _own(told: Object) -> Object:

@@ -119,7 +119,9 @@ def _raw(document: Any, outer: str, inner: str, name: str) -> Iterator[Raw]:
         for group in objects_of(get(request, outer)):
             resource = attributes_of(get(object_of(get(group, "resource")), "attributes"))
             # The second: how it was called before it was stable.
-            scopes = get(group, inner) or get(group, inner.replace("scope", "instrumentationLibrary"))  # fmt: skip
+            scopes = get(group, inner) or get(
+                group, inner.replace("scope", "instrumentationLibrary")
+            )
             for part in objects_of(scopes):
                 scope = object_of(get(part, "scope") or get(part, "instrumentationLibrary"))
                 told = text_of(get(scope, "name"))
@@ -136,11 +138,23 @@ def parse_span(raw: Object, resource: Object, scope: str, tell: Tell) -> OtelSpa
     trace_id, span_id = trace_of(raw), hex_id(get(raw, "spanId"), 8)
     start_ns = time_ns(get(raw, "startTimeUnixNano"))
     if trace_id is None:
-        tell("trace-id", f"{_quoted(get(raw, 'traceId'))} is no trace id (expected 32 hex digits, not all 0).", "error")  # fmt: skip
+        tell(
+            "trace-id",
+            f"{_quoted(get(raw, 'traceId'))} is no trace id (expected 32 hex digits, not all 0).",
+            "error",
+        )
     if not span_id:
-        tell("span-id", f"{_quoted(get(raw, 'spanId'))} is no span id (expected 16 hex digits, not all 0).", "error")  # fmt: skip
+        tell(
+            "span-id",
+            f"{_quoted(get(raw, 'spanId'))} is no span id (expected 16 hex digits, not all 0).",
+            "error",
+        )
     if not start_ns:
-        tell("start-time", f"startTimeUnixNano: {_quoted(get(raw, 'startTimeUnixNano'))} is no time (expected nanoseconds since 1970).", "error")  # fmt: skip
+        tell(
+            "start-time",
+            f"startTimeUnixNano: {_quoted(get(raw, 'startTimeUnixNano'))} is no time (expected nanoseconds since 1970).",
+            "error",
+        )
     if trace_id is None or not span_id or not start_ns:
         return None
     status = object_of(get(raw, "status"))
@@ -175,7 +189,11 @@ def is_pending(span: OtelSpan) -> bool:
 def _parent(raw: Object, span_id: str, tell: Tell) -> str:
     parent = hex_id(get(raw, "parentSpanId"), 8)
     if parent is None:
-        tell("parent-id", f"parentSpanId: {_quoted(get(raw, 'parentSpanId'))} is no span id (expected 16 hex digits).", "error")  # fmt: skip
+        tell(
+            "parent-id",
+            f"parentSpanId: {_quoted(get(raw, 'parentSpanId'))} is no span id (expected 16 hex digits).",
+            "error",
+        )
         return ""
     if parent == span_id:
         tell("own-parent", f"span {span_id} is its own parent.", "error")
@@ -186,7 +204,11 @@ def _parent(raw: Object, span_id: str, tell: Tell) -> str:
 def _end(raw: Object, start_ns: int, tell: Tell) -> int:
     end_ns = time_ns(get(raw, "endTimeUnixNano"))
     if end_ns is None:
-        tell("end-time", f"endTimeUnixNano: {_quoted(get(raw, 'endTimeUnixNano'))} is no time (expected nanoseconds since 1970).", "error")  # fmt: skip
+        tell(
+            "end-time",
+            f"endTimeUnixNano: {_quoted(get(raw, 'endTimeUnixNano'))} is no time (expected nanoseconds since 1970).",
+            "error",
+        )
     elif end_ns == 0:
         tell("end-time", "endTimeUnixNano: missing (a span is sent when it has ended).", "warning")
     elif end_ns < start_ns:
@@ -197,7 +219,11 @@ def _end(raw: Object, start_ns: int, tell: Tell) -> int:
 def _enum(raw: Object, name: str, prefix: str, names: tuple[str, ...], tell: Tell) -> str:
     found = enum_of(get(raw, name), prefix, names)
     if found is None:
-        tell(name, f"{name}: {_quoted(get(raw, name))} is not known (expected one of {', '.join(names)}).", "warning")  # fmt: skip
+        tell(
+            name,
+            f"{name}: {_quoted(get(raw, name))} is not known (expected one of {', '.join(names)}).",
+            "warning",
+        )
         return names[0]
     return found
 

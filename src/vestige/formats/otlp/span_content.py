@@ -23,8 +23,20 @@ from vestige.formats.otlp.span_types import LLM
 from vestige.providers.parsing import parse_request, parse_response
 from vestige.record.coercion import clean_text, text_of_bytes
 
-_IN: Final = ("input.value", "gen_ai.tool.call.arguments", "tool_arguments", "traceloop.entity.input", "tool.parameters")  # fmt: skip
-_OUT: Final = ("output.value", "gen_ai.tool.call.result", "tool_response", "traceloop.entity.output", "final_result")  # fmt: skip
+_IN: Final = (
+    "input.value",
+    "gen_ai.tool.call.arguments",
+    "tool_arguments",
+    "traceloop.entity.input",
+    "tool.parameters",
+)
+_OUT: Final = (
+    "output.value",
+    "gen_ai.tool.call.result",
+    "tool_response",
+    "traceloop.entity.output",
+    "final_result",
+)
 _MESSAGES_IN: Final = ("gen_ai.input.messages", "pydantic_ai.all_messages", "all_messages_events")
 _PREFIXES_IN: Final = ("llm.input_messages.", "gen_ai.prompt.", "llm.prompts.")
 _PREFIXES_OUT: Final = ("llm.output_messages.", "gen_ai.completion.")
@@ -54,8 +66,16 @@ def content_of(attributes: Object, events: list[Event], type_: str, model: str |
             content.model = request.model if request is not None else None
         content.output = _answer(attributes, told, model)
     else:
-        content.input = _first(attributes, _IN) or _listed(attributes, _DOCUMENTS_IN) or _first(attributes, _MESSAGES_IN)  # fmt: skip
-        content.output = _first(attributes, _OUT) or _documents(attributes) or _first(attributes, ("gen_ai.output.messages",))  # fmt: skip
+        content.input = (
+            _first(attributes, _IN)
+            or _listed(attributes, _DOCUMENTS_IN)
+            or _first(attributes, _MESSAGES_IN)
+        )
+        content.output = (
+            _first(attributes, _OUT)
+            or _documents(attributes)
+            or _first(attributes, ("gen_ai.output.messages",))
+        )
     exact = (*_MESSAGES_IN, *_IN, *_ASIDE_IN), ("gen_ai.output.messages", "output.mime_type", *_OUT)
     begins = (*_PREFIXES_IN, *_PREFIXES_ASIDE, _DOCUMENTS_IN), (*_PREFIXES_OUT, *_DOCUMENTS)
     for side, body in enumerate((content.input, content.output)):

@@ -60,10 +60,14 @@ ALIASES: Final[dict[str, tuple[str, ...]]] = {
 """Ours, and what it is called elsewhere: the first that is there counts."""
 
 CONVERSATIONS: Final = (
-    "gen_ai.conversation.id", "session.id", "traceloop.association.properties.session_id",
+    "gen_ai.conversation.id",
+    "session.id",
+    "traceloop.association.properties.session_id",
     "traceloop.association.properties.thread_id",
-)  # fmt: skip
-_COUNTS: Final = frozenset(name for name in ALIASES if name.endswith("_tokens") or name == "status_code")  # fmt: skip
+)
+_COUNTS: Final = frozenset(
+    name for name in ALIASES if name.endswith("_tokens") or name == "status_code"
+)
 
 
 def type_of(span: OtelSpan) -> str:

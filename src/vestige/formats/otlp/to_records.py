@@ -41,9 +41,13 @@ from vestige.record.types import VERSION, Attributes, KnownRecord, Link, Log, Sp
 
 _EXCEPTION: Final = "exception"
 _STATUSES: Final = {
-    "CancelledError": "cancelled", "Cancelled": "cancelled", "KeyboardInterrupt": "cancelled",
-    "TimeoutError": "timeout", "APITimeoutError": "timeout", "timeout": "timeout",
-}  # fmt: skip
+    "CancelledError": "cancelled",
+    "Cancelled": "cancelled",
+    "KeyboardInterrupt": "cancelled",
+    "TimeoutError": "timeout",
+    "APITimeoutError": "timeout",
+    "timeout": "timeout",
+}
 _LOGGED: Final = frozenset(("logfire.span_type", "logfire.level_num", "logfire.msg"))
 _RESOURCE_SKIPPED: Final = ("telemetry.sdk.",)
 """Says which library sent it, of every run the same."""
@@ -70,15 +74,29 @@ def made_run(trace_id: str, root: Root) -> Iterator[KnownRecord]:
     """A run that is no span of its trace: it stands in for the first one, and grows with the trace."""
     top, run_id, writer = root.top, run_of(trace_id), carrier_of_trace(trace_id)
     yield SpanOpen(
-        VERSION, writer, seq_of(STAND_IN, 1), top.start_ns, run_id, root.id, clean_name(top.component), RUN,
-        clean_name(top.name or FORMAT), None,
+        VERSION,
+        writer,
+        seq_of(STAND_IN, 1),
+        top.start_ns,
+        run_id,
+        root.id,
+        clean_name(top.component),
+        RUN,
+        clean_name(top.name or FORMAT),
+        None,
         None if root.conversation is None else clean_name(root.conversation),
         clean_attributes({TRACE_ID: trace_id, MADE: True} | _resource(top.resource)),
-    )  # fmt: skip
+    )
     yield SpanClose(
-        VERSION, writer, seq_of(STAND_IN, 2), top.end_ns, run_id, root.id, "error" if top.failed else "ok",
+        VERSION,
+        writer,
+        seq_of(STAND_IN, 2),
+        top.end_ns,
+        run_id,
+        root.id,
+        "error" if top.failed else "ok",
         top.end_ns - top.start_ns,
-    )  # fmt: skip
+    )
 
 
 def _logged(span: OtelSpan) -> Log:
@@ -90,11 +108,17 @@ def _logged(span: OtelSpan) -> Log:
     severity = span.attributes.get("logfire.level_num")
     message = text_of(span.attributes.get("logfire.msg")) or span.name
     return Log(
-        VERSION, carrier_of_trace(span.trace_id), line_seq(sha256(span.id.encode()).digest()), span.start_ns,
-        run_of(span.trace_id), clean_name(component_of(span.resource, span.scope, FORMAT)),
-        level_of(severity if isinstance(severity, int) else 9), clean_message(message),
-        span.parent_id, _kept(told),
-    )  # fmt: skip
+        VERSION,
+        carrier_of_trace(span.trace_id),
+        line_seq(sha256(span.id.encode()).digest()),
+        span.start_ns,
+        run_of(span.trace_id),
+        clean_name(component_of(span.resource, span.scope, FORMAT)),
+        level_of(severity if isinstance(severity, int) else 9),
+        clean_message(message),
+        span.parent_id,
+        _kept(told),
+    )
 
 
 def _resource(resource: Object) -> Object:
@@ -126,7 +150,11 @@ class _Mapped:
         if content.model is not None:
             ours["model"] = content.model
         failure = self._failure(content)
-        told = {key: value for key, value in span.attributes.items() if key not in used and key not in content.used}  # fmt: skip
+        told = {
+            key: value
+            for key, value in span.attributes.items()
+            if key not in used and key not in content.used
+        }
         yield self._open(ours | told, content)
         for place, event in enumerate(span.events):
             if place not in content.events:
@@ -134,9 +162,17 @@ class _Mapped:
         self._seq += 1
         status, error = failure
         yield SpanClose(
-            VERSION, self._writer, self._seq, span.end_ns, self._run_id, span.id, status,
-            span.duration_ns, error, content.output,
-        )  # fmt: skip
+            VERSION,
+            self._writer,
+            self._seq,
+            span.end_ns,
+            self._run_id,
+            span.id,
+            status,
+            span.duration_ns,
+            error,
+            content.output,
+        )
 
     def _open(self, told: Object, content: Content) -> SpanOpen:
         span = self._span
@@ -150,11 +186,21 @@ class _Mapped:
             told |= {TRACE_ID: span.trace_id} | _resource(span.resource)
         self._seq += 1
         return SpanOpen(
-            VERSION, self._writer, self._seq, span.start_ns, self._run_id, span.id,
-            self._component, self._type, clean_name(span.name or self._type), self._parent(),
-            None if conversation is None else clean_name(conversation), clean_attributes(told),
-            self._links() or None, content.input,
-        )  # fmt: skip
+            VERSION,
+            self._writer,
+            self._seq,
+            span.start_ns,
+            self._run_id,
+            span.id,
+            self._component,
+            self._type,
+            clean_name(span.name or self._type),
+            self._parent(),
+            None if conversation is None else clean_name(conversation),
+            clean_attributes(told),
+            self._links() or None,
+            content.input,
+        )
 
     def _parent(self) -> str | None:
         if self._span.parent_id:
@@ -206,13 +252,23 @@ class _Mapped:
         told, level, message = dict(event.attributes), "info", event.name
         if event.name == _EXCEPTION:
             error = _error(told)
-            message = ": ".join(filter(None, map(text_of, (error["error.type"], error["error.message"]))))  # fmt: skip
+            message = ": ".join(
+                filter(None, map(text_of, (error["error.type"], error["error.message"])))
+            )
             told = {key: value for key, value in told.items() if not key.startswith("exception.")}
             told, level = error | told, "error"
         return Log(
-            VERSION, self._writer, self._seq, event.time_ns, self._run_id, self._component,
-            level, clean_message(message or "event"), self._span.id, _kept(told),
-        )  # fmt: skip
+            VERSION,
+            self._writer,
+            self._seq,
+            event.time_ns,
+            self._run_id,
+            self._component,
+            level,
+            clean_message(message or "event"),
+            self._span.id,
+            _kept(told),
+        )
 
 
 def _error(told: Object) -> Object:

@@ -23,7 +23,13 @@ def check_path(place: Path) -> Sequence[Problem]:
         file = open_file(path)
     except UnreadableError as error:
         return [Problem(str(path), "", "unreadable", str(error))]
-    wanted = file.traces if trace_id is None else {trace_id: file.traces[trace_id]} if trace_id in file.traces else {}  # fmt: skip
+    wanted = (
+        file.traces
+        if trace_id is None
+        else {trace_id: file.traces[trace_id]}
+        if trace_id in file.traces
+        else {}
+    )
     problems: list[Problem] = []
     if trace_id is None or trace_id == next(iter(file.traces), None):
         problems += file.problems
@@ -49,7 +55,12 @@ class _Trace:
         for where, span in self._spans():
             yield from self._flush()
             if span.id in seen:
-                yield self._problem(where, "span-twice", f"span {span.id} was there before ({seen[span.id]}). The first one counts.", "warning")  # fmt: skip
+                yield self._problem(
+                    where,
+                    "span-twice",
+                    f"span {span.id} was there before ({seen[span.id]}). The first one counts.",
+                    "warning",
+                )
             seen.setdefault(span.id, where or "above")
             if not span.name:
                 yield self._problem(where, "name", f"span {span.id} has no name.", "warning")
@@ -60,11 +71,26 @@ class _Trace:
         yield from self._flush()
         for parent, (where, child) in parents.items():
             if parent not in seen:
-                yield self._problem(where, "parent-missing", f"span {child}: its parent {parent} is not in the file.", "warning")  # fmt: skip
+                yield self._problem(
+                    where,
+                    "parent-missing",
+                    f"span {child}: its parent {parent} is not in the file.",
+                    "warning",
+                )
         if seen and not roots:
-            yield self._problem("", "no-root", f"trace {self._id} has no span without a parent: the span that it began with is elsewhere, or its program died.", "warning")  # fmt: skip
+            yield self._problem(
+                "",
+                "no-root",
+                f"trace {self._id} has no span without a parent: the span that it began with is elsewhere, or its program died.",
+                "warning",
+            )
         if roots > 1:
-            yield self._problem("", "roots", f"trace {self._id} has {roots} spans without a parent (expected one).", "warning")  # fmt: skip
+            yield self._problem(
+                "",
+                "roots",
+                f"trace {self._id} has {roots} spans without a parent (expected one).",
+                "warning",
+            )
 
     def _spans(self) -> Iterator[tuple[str, OtelSpan]]:
         for place, document in self._file.documents(self._trace):
@@ -86,5 +112,7 @@ class _Trace:
         found, self._found = self._found, []
         yield from found
 
-    def _problem(self, where: str, rule: str, message: str, severity: Literal["error", "warning"] = "error") -> Problem:  # fmt: skip
+    def _problem(
+        self, where: str, rule: str, message: str, severity: Literal["error", "warning"] = "error"
+    ) -> Problem:
         return Problem(str(self._file.path), where, rule, message, "", severity)

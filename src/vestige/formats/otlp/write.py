@@ -76,7 +76,9 @@ class _Trace:
                 (self._closed if ends else self._opened)[node.id] = seq
         self._links: dict[str, list[Object]] = {}
         for link in run.links:
-            self._links.setdefault(link.span_id, []).append(self._link(link.target_run, link.target_span, link.reason))  # fmt: skip
+            self._links.setdefault(link.span_id, []).append(
+                self._link(link.target_run, link.target_span, link.reason)
+            )
 
     def line(self, spans: list[bytes]) -> bytes:
         resource = {"attributes": _pairs({"service.name": self._service})}
@@ -103,10 +105,15 @@ class _Trace:
         if span.status is None:
             ended_ns = max(span.started_ns, self._source.run.info.last_ns)
         made: Object = {
-            "traceId": self._trace_id, "spanId": w3c_id(span.id), "name": span.name,
-            "kind": 3 if span.type in _CLIENTS else 1, "startTimeUnixNano": str(span.started_ns),
-            "endTimeUnixNano": str(ended_ns), "attributes": _pairs(told), "status": _status(span),
-        }  # fmt: skip
+            "traceId": self._trace_id,
+            "spanId": w3c_id(span.id),
+            "name": span.name,
+            "kind": 3 if span.type in _CLIENTS else 1,
+            "startTimeUnixNano": str(span.started_ns),
+            "endTimeUnixNano": str(ended_ns),
+            "attributes": _pairs(told),
+            "status": _status(span),
+        }
         if span.parent_id is not None:
             made["parentSpanId"] = w3c_id(span.parent_id)
         events = [*self._lines(span), *_exception(span, ended_ns)]
@@ -141,7 +148,12 @@ class _Trace:
         for seq, place in self._said.get(span.id, ()):
             line = self._source.line(place)
             told: Object = dict(line.attributes)
-            told |= {SEQ: seq, Keys.LEVEL: line.level, Keys.MESSAGE: line.message, Keys.COMPONENT: line.component}  # fmt: skip
+            told |= {
+                SEQ: seq,
+                Keys.LEVEL: line.level,
+                Keys.MESSAGE: line.message,
+                Keys.COMPONENT: line.component,
+            }
             if line.span_id != span.id:
                 told[Keys.SPAN_ID] = line.span_id or ""
             if line.redacted:
@@ -187,7 +199,10 @@ def _status(span: SpanInfo) -> Object:
 def _exception(span: SpanInfo, ended_ns: int) -> Iterator[Object]:
     """What ended a span, as others look for it."""
     names = {"type": "type", "message": "message", "stack": "stacktrace"}
-    told = {f"exception.{theirs}": span.attributes.get(f"error.{ours}") for ours, theirs in names.items()}  # fmt: skip
+    told = {
+        f"exception.{theirs}": span.attributes.get(f"error.{ours}")
+        for ours, theirs in names.items()
+    }
     told = {key: value for key, value in told.items() if value is not None}
     if span.status not in (None, "ok") and told:
         yield {"timeUnixNano": str(ended_ns), "name": "exception", "attributes": _pairs(told)}

@@ -27,9 +27,16 @@ from vestige.record.types import Attributes, Scalar
 
 LEVELS: Final = {"debug": "DEBUG", "info": "INFO", "warn": "WARNING", "error": "ERROR"}
 _OURS: Final = {
-    "DEBUG": "debug", "INFO": "info", "WARNING": "warn", "WARN": "warn", "ERROR": "error",
-    "CRITICAL": "error", "FATAL": "error", "NOTSET": "debug", "TRACE": "debug",
-}  # fmt: skip
+    "DEBUG": "debug",
+    "INFO": "info",
+    "WARNING": "warn",
+    "WARN": "warn",
+    "ERROR": "error",
+    "CRITICAL": "error",
+    "FATAL": "error",
+    "NOTSET": "debug",
+    "TRACE": "debug",
+}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 CONTEXT: Final = "context."

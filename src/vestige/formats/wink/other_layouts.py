@@ -237,10 +237,14 @@ class JsonlContent:
         # Of the beginning only: when it grows, it is still the same.
         bundle_id = derived_uuid("wink", session or str(self.path.name), first)
         return Manifest(
-            VERSION, bundle_id, last, session or bundle_id, Agent(name or self.path.stem),
+            VERSION,
+            bundle_id,
+            last,
+            session or bundle_id,
+            Agent(name or self.path.stem),
             Execution(first, last, _seconds(first, last), "success"),
             components={"snapshots": Component(self.path.name), "logs": Component("logs.jsonl")},
-        )  # fmt: skip
+        )
 
 
 class _Chunks:

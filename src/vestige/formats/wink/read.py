@@ -47,9 +47,17 @@ from vestige.limits import (
 CHUNK: Final = 256 * KIB
 _ENCRYPTED: Final = 0x1 | 0x40 | 0x2000
 _BAD = (
-    zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, EOFError, NotImplementedError,
-    RuntimeError, ValueError, OSError, OverflowError, IndexError,
-)  # fmt: skip
+    zipfile.BadZipFile,
+    zipfile.LargeZipFile,
+    zlib.error,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+    ValueError,
+    OSError,
+    OverflowError,
+    IndexError,
+)
 """What zipfile raises for one damage or another."""
 
 
@@ -114,9 +122,11 @@ class Members:
                 yield number, line
                 continue
             self.warn(
-                name, f"line {number}", "entry-too-long",
+                name,
+                f"line {number}",
+                "entry-too-long",
                 f"longer than {BUNDLE_ENTRY_MAX} bytes; passed over.",
-            )  # fmt: skip
+            )
 
     def hashed(self, name: str, sha256: str | None) -> Iterator[bytes]:
         """As `chunks`; at the end the hash is compared, if there is one."""
@@ -210,9 +220,11 @@ class ZipContent(Members):
             yield line.decode(errors="surrogateescape")
         if component.entry_count is not None and count != component.entry_count:
             self.warn(
-                component.path, "", "entry-count",
+                component.path,
+                "",
+                "entry-count",
                 f"{count} entries (the manifest says {component.entry_count}).",
-            )  # fmt: skip
+            )
 
     @property
     def _root(self) -> str:

@@ -191,10 +191,23 @@ def _open(
     root = span.type == "run" and span.parent_id is None
     told = span.status is None or span.type in TOLD_FIRST
     return SpanOpen(
-        VERSION, writer, seq, span.started_ns, run.info.id, span.id, span.component, span.type,
-        span.name, span.parent_id, run.info.conversation_id if root else None,
-        span.attributes if told else {}, links, body, info, span.redacted or None,
-    )  # fmt: skip
+        VERSION,
+        writer,
+        seq,
+        span.started_ns,
+        run.info.id,
+        span.id,
+        span.component,
+        span.type,
+        span.name,
+        span.parent_id,
+        run.info.conversation_id if root else None,
+        span.attributes if told else {},
+        links,
+        body,
+        info,
+        span.redacted or None,
+    )
 
 
 def _close(run: Run, span: SpanInfo, numbers: _Numbers, describe: Describe) -> SpanClose:
@@ -202,18 +215,38 @@ def _close(run: Run, span: SpanInfo, numbers: _Numbers, describe: Describe) -> S
     body, info = describe(span.output) if span.output is not None else (None, None)
     assert span.status is not None
     return SpanClose(
-        VERSION, writer, seq, _ended_ns(run, span), run.info.id, span.id, span.status,
-        span.duration_ns or 0, span.attributes, body, info,
-    )  # fmt: skip
+        VERSION,
+        writer,
+        seq,
+        _ended_ns(run, span),
+        run.info.id,
+        span.id,
+        span.status,
+        span.duration_ns or 0,
+        span.attributes,
+        body,
+        info,
+    )
 
 
 def _log(run: Run, log: LogInfo, numbers: _Numbers, describe: Describe) -> Log:
     writer, seq = numbers.next(log.writer)
     body, info = describe(log.body) if log.body is not None else (None, None)
     return Log(
-        VERSION, writer, seq, log.time_ns, run.info.id, log.component, log.level, log.message,
-        log.span_id, log.attributes, body, info, log.redacted or None,
-    )  # fmt: skip
+        VERSION,
+        writer,
+        seq,
+        log.time_ns,
+        run.info.id,
+        log.component,
+        log.level,
+        log.message,
+        log.span_id,
+        log.attributes,
+        body,
+        info,
+        log.redacted or None,
+    )
 
 
 # --- and back ---------------------------------------------------------------------------------

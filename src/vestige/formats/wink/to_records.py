@@ -65,9 +65,12 @@ FORMAT: Final = "wink"
 COMPONENT: Final = "wink"
 """Of the spans that a bundle's own parts become; its log entries keep their loggers."""
 STATUSES: Final = {
-    "success": "ok", "failure": "error", "timeout": "timeout", "cancelled": "cancelled",
+    "success": "ok",
+    "failure": "error",
+    "timeout": "timeout",
+    "cancelled": "cancelled",
     "interrupted": "interrupted",
-}  # fmt: skip
+}
 
 
 class ReadContent(BundleContent, Protocol):
@@ -162,11 +165,21 @@ class _Parts:
     def _open_root(self) -> SpanOpen:
         manifest = self.content.manifest
         return SpanOpen(
-            VERSION, self.writer, self._next(), self._started_ns, self.run_id, self.root,
-            COMPONENT, "run", cut(clean_text(manifest.agent.name), 512) or "bundle", None,
-            manifest.session_id or None, root_attributes(manifest), None,
+            VERSION,
+            self.writer,
+            self._next(),
+            self._started_ns,
+            self.run_id,
+            self.root,
+            COMPONENT,
+            "run",
+            cut(clean_text(manifest.agent.name), 512) or "bundle",
+            None,
+            manifest.session_id or None,
+            root_attributes(manifest),
+            None,
             render_manifest(manifest).decode(),
-        )  # fmt: skip
+        )
 
     def _close_root(self) -> Iterator[SpanClose]:
         execution = self.content.manifest.execution
@@ -178,10 +191,16 @@ class _Parts:
             duration_ns = int(seconds * 1e9)
         status = STATUSES.get(execution.shown_outcome, execution.outcome)
         yield SpanClose(
-            VERSION, derived_writer(FORMAT, f"{self.content.manifest.bundle_id}\0end"), 1,
-            self._ended_ns, self.run_id, self.root, status, duration_ns,
+            VERSION,
+            derived_writer(FORMAT, f"{self.content.manifest.bundle_id}\0end"),
+            1,
+            self._ended_ns,
+            self.run_id,
+            self.root,
+            status,
+            duration_ns,
             error_attributes(execution.error),
-        )  # fmt: skip
+        )
 
     # --- snapshots -------------------------------------------------------------------------------
 
@@ -236,10 +255,16 @@ class _Parts:
         time_ns = to_ns(entry.timestamp)
         attributes = attributes_of(entry, time_ns)
         record = Log(
-            VERSION, self.writer, self._next(), order_ns if time_ns is None else time_ns,
-            self.run_id, entry.logger or COMPONENT, our_level(entry.level), entry.message,
+            VERSION,
+            self.writer,
+            self._next(),
+            order_ns if time_ns is None else time_ns,
+            self.run_id,
+            entry.logger or COMPONENT,
+            our_level(entry.level),
+            entry.message,
             self.root,
-        )  # fmt: skip
+        )
         if attributes is not None:
             record.attributes = attributes
         else:
@@ -261,10 +286,11 @@ class _Parts:
             attributes["sha256"] = hashlib.sha256(data).hexdigest()
         else:
             self._warn(
-                f"files/{file.path[:200]}", "file-too-large",
+                f"files/{file.path[:200]}",
+                "file-too-large",
                 f"{file.size_bytes} bytes (at most {BUNDLE_ENTRY_MAX} are taken in); it stays in"
                 " the bundle.",
-            )  # fmt: skip
+            )
         name = cut(clean_text(file.path), 512)
         yield self._open(span_id, self._ended_ns, "file", name, attributes)
         close = self._close(span_id, self._ended_ns, "ok", data)
@@ -282,16 +308,35 @@ class _Parts:
         self, span_id: str, time_ns: int, type: str, name: str, attributes: Attributes
     ) -> SpanOpen:
         return SpanOpen(
-            VERSION, self.writer, self._next(), time_ns, self.run_id, span_id, COMPONENT, type,
-            name, self.root, None, clean_attributes(attributes),
-        )  # fmt: skip
+            VERSION,
+            self.writer,
+            self._next(),
+            time_ns,
+            self.run_id,
+            span_id,
+            COMPONENT,
+            type,
+            name,
+            self.root,
+            None,
+            clean_attributes(attributes),
+        )
 
     def _close(self, span_id: str, time_ns: int, status: str, data: bytes | None) -> SpanClose:
         text, info = inline_bytes(data) if data is not None else (None, None)
         return SpanClose(
-            VERSION, self.writer, self._next(), time_ns, self.run_id, span_id, status, 0, {}, text,
+            VERSION,
+            self.writer,
+            self._next(),
+            time_ns,
+            self.run_id,
+            span_id,
+            status,
+            0,
+            {},
+            text,
             info,
-        )  # fmt: skip
+        )
 
     def _warn(self, place: str, rule: str, message: str) -> None:
         problems = self.content.problems

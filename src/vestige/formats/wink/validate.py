@@ -58,21 +58,29 @@ def _manifest(path: Path, manifest: Manifest) -> Iterator[Problem]:
     execution = manifest.execution
     if execution.outcome not in OUTCOMES:
         yield Problem(
-            str(path), "/execution/outcome", "outcome-unknown",
+            str(path),
+            "/execution/outcome",
+            "outcome-unknown",
             f"outcome is {execution.outcome[:40]!r} (expected one of {', '.join(OUTCOMES)}).",
             severity="warning",
-        )  # fmt: skip
+        )
     start, end = parse_time(execution.started_at), parse_time(execution.ended_at or "")
     if start and end and end < start:
         yield Problem(
-            str(path), "/execution/ended_at", "time-order", "the run ends before it starts.",
+            str(path),
+            "/execution/ended_at",
+            "time-order",
+            "the run ends before it starts.",
             severity="warning",
-        )  # fmt: skip
+        )
     if execution.outcome == "success" and execution.error:
         yield Problem(
-            str(path), "/execution/error", "error-of-success", "a success has an error.",
+            str(path),
+            "/execution/error",
+            "error-of-success",
+            "a success has an error.",
             severity="warning",
-        )  # fmt: skip
+        )
 
 
 def _snapshots(path: Path, content: ReadContent) -> Iterator[Problem]:
@@ -88,6 +96,8 @@ def _logs(path: Path, content: ReadContent) -> Iterator[Problem]:
             yield Problem(str(path), f"log entry {number}", "log-malformed", "no log entry.")
         elif parse_time(entry.timestamp) is None:
             yield Problem(
-                str(path), f"log entry {number}", "log-time",
+                str(path),
+                f"log entry {number}",
+                "log-time",
                 f"timestamp is {entry.timestamp[:40]!r} (expected an ISO 8601 time).",
-            )  # fmt: skip
+            )

@@ -44,9 +44,14 @@ NORMALISE_MAX = 2 * MIB
 """Characters. In longer bodies volatile values are compared like all others, and that is said."""
 
 _MESSAGES: Final = (
-    "messages", "input", "contents", "system", "instructions", "systemInstruction",
+    "messages",
+    "input",
+    "contents",
+    "system",
+    "instructions",
+    "systemInstruction",
     "system_instruction",
-)  # fmt: skip
+)
 _NOT_PARAMETERS: Final = frozenset([*_MESSAGES, "tools", "model"])
 
 
@@ -83,9 +88,7 @@ class Differences(list[Difference]):
         if len(self) >= DIFFERENCES_MAX:
             self.left_out += 1
             return
-        self.append(
-            Difference(mark, where[:200], a and a[:VALUE_KEPT], b and b[:VALUE_KEPT])
-        )  # fmt: skip
+        self.append(Difference(mark, where[:200], a and a[:VALUE_KEPT], b and b[:VALUE_KEPT]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,9 +172,7 @@ def diff_bodies(a: str, b: str, ignore: Sequence[str] = ()) -> BodyDiff:
         notes.append("differs only in ids or times")
     parting = None if alike else find_parting(a, b, rules)
     told = "" if parting is None else diff_words(a, b, parting)
-    return BodyDiff(
-        kind, alike, False, rules, volatile_only, found, parting, told, tuple(notes)
-    )  # fmt: skip
+    return BodyDiff(kind, alike, False, rules, volatile_only, found, parting, told, tuple(notes))
 
 
 def _parse_json(text: str) -> Any:
@@ -218,9 +219,7 @@ def parse_request(text: str) -> Request | None:
 # --- model requests ---------------------------------------------------------------------------
 
 
-def _diff_requests(
-    a: Request, b: Request, rules: tuple[str, ...], found: Differences
-) -> None:  # fmt: skip
+def _diff_requests(a: Request, b: Request, rules: tuple[str, ...], found: Differences) -> None:
     if a.provider != b.provider:
         found.note("~", "provider", a.provider, b.provider)
     if a.model != b.model:
@@ -260,9 +259,15 @@ def _message_key(message: Message, rules: tuple[str, ...]) -> tuple[Any, ...]:
     return (
         message.role,
         normalise(message.text, rules),
-        tuple((_id(call.id, rules), call.name, normalise(call.arguments, rules)) for call in message.calls),
-        tuple((_id(result.call_id, rules), normalise(result.text, rules)) for result in message.results),
-    )  # fmt: skip
+        tuple(
+            (_id(call.id, rules), call.name, normalise(call.arguments, rules))
+            for call in message.calls
+        ),
+        tuple(
+            (_id(result.call_id, rules), normalise(result.text, rules))
+            for result in message.results
+        ),
+    )
 
 
 def _id(text: str | None, rules: tuple[str, ...]) -> str | None:

@@ -57,8 +57,17 @@ _TOKENS: Final = frozenset(("input_tokens", "output_tokens"))
 """Added up per run; other numbers are averaged."""
 
 _NOT_COMPARED: Final = frozenset(
-    ("error.message", "error.stack", "error.cause.message", "error.type", "pid", "implicit", "segments", "prompt_bytes")
-)  # fmt: skip
+    (
+        "error.message",
+        "error.stack",
+        "error.cause.message",
+        "error.type",
+        "pid",
+        "implicit",
+        "segments",
+        "prompt_bytes",
+    )
+)
 
 
 @dataclass(slots=True)
@@ -185,7 +194,12 @@ def _add_span(facts: Facts, span: SpanFacts) -> None:
         elif isinstance(value, str) and (len(value) > VALUE_MAX or _is_volatile(value)):
             continue
         else:
-            facts.has.add(("model" if key == "model" else "attribute", f"{span.type} {key}={formatting.value(value, VALUE_MAX)}"))  # fmt: skip
+            facts.has.add(
+                (
+                    "model" if key == "model" else "attribute",
+                    f"{span.type} {key}={formatting.value(value, VALUE_MAX)}",
+                )
+            )
 
 
 def _is_volatile(value: str) -> bool:
@@ -232,9 +246,17 @@ def find_separations(a: Sequence[Facts], b: Sequence[Facts]) -> list[Separation]
 
 
 _KINDS: Final = (
-    "error", "model", "attribute", "contributor", "tool", "component", "run", "step", "calls",
+    "error",
+    "model",
+    "attribute",
+    "contributor",
+    "tool",
+    "component",
+    "run",
+    "step",
+    "calls",
     "number",
-)  # fmt: skip
+)
 """At the same separation, in this order: what one can act on first."""
 
 

@@ -85,9 +85,7 @@ def _diff_targets(
     a: Evidence, target_a: Target, b: Evidence, target_b: Target, ignore: Sequence[str]
 ) -> DiffAnswer:
     if (target_a.span_id is None) != (target_b.span_id is None):
-        run, span = (
-            (target_a, target_b) if target_a.span_id is None else (target_b, target_a)
-        )  # fmt: skip
+        run, span = (target_a, target_b) if target_a.span_id is None else (target_b, target_a)
         raise UsageError(
             f"diff: {run.run.short_id} is a run and {formatting.single_line(str(span.span_id), 40)} a span. "
             "Give two runs or two spans."
@@ -175,9 +173,12 @@ def _find_sent(evidence: Evidence, span: SpanInfo) -> SpanInfo | None:
             if other.type in MODEL_CALLS and other.input is not None:
                 return other
         elif (
-            after and beside is None and other.parent_id == span.parent_id
-            and other.type in MODEL_CALLS and other.input is not None
-        ):  # fmt: skip
+            after
+            and beside is None
+            and other.parent_id == span.parent_id
+            and other.type in MODEL_CALLS
+            and other.input is not None
+        ):
             beside = other
     return beside
 

@@ -108,7 +108,9 @@ def diff_runs(
                 *_tell_rest(rest),
             ]
     if bodies.unread:
-        told.append(f"{formatting.pluralize(bodies.unread, 'body pair')} too long to read: taken as different")  # fmt: skip
+        told.append(
+            f"{formatting.pluralize(bodies.unread, 'body pair')} too long to read: taken as different"
+        )
     if not complete:
         told.append("the runs are too long to align to the end: the last steps were not looked at")
 
@@ -258,9 +260,13 @@ def _diff_roots(a: Evidence, b: Evidence, rules: tuple[str, ...]) -> Differences
 
 
 def _tell_runs(
-    a: Evidence, b: Evidence, places: list[RowPosition], differing: list[RowPosition], root: Differences,
+    a: Evidence,
+    b: Evidence,
+    places: list[RowPosition],
+    differing: list[RowPosition],
+    root: Differences,
     rules: tuple[str, ...],
-) -> list[str]:  # fmt: skip
+) -> list[str]:
     told = [f"{side} {_say_run(evidence)}" for side, evidence in (("A", a), ("B", b))]
     alike = len(places) - len(differing)
     volatile = sum(place.volatile and not place.differs for place in places)
@@ -306,7 +312,7 @@ def _tell_first(
         told += [f"  {line}" for line in found.lines(DETAILS_SHOWN)]
         told.append(f"next: vestige diff {a_node.short_id} {b_node.short_id}")
         return told
-    told += [f"{first.mark} {format_value(node)}" for node in (a_node, b_node) if node is not None]  # fmt: skip
+    told += [f"{first.mark} {format_value(node)}" for node in (a_node, b_node) if node is not None]
     if first.mark in "+-":
         side, other = ("A", "B") if first.mark == "-" else ("B", "A")
         goes_on = "ends" if instead is None else f"goes on with {format_value(instead)}"

@@ -156,7 +156,9 @@ class Rows:
         found: list[Class] = []
         if was.tools != now.tools:
             found.append("tools")
-        said = [[(m.role, m.text, m.calls, m.results) for m in each.messages] for each in (was, now)]  # fmt: skip
+        said = [
+            [(m.role, m.text, m.calls, m.results) for m in each.messages] for each in (was, now)
+        ]
         if said[0] != said[1]:
             found.append("prompt")
         return found or ["parameters"]

@@ -106,9 +106,14 @@ class SpanDiff:
 
 
 def compare_spans(
-    a: Evidence, a_span: SpanInfo, b: Evidence, b_span: SpanInfo, rules: Sequence[str],
-    *, inputs_only: bool = False,
-) -> SpanDiff:  # fmt: skip
+    a: Evidence,
+    a_span: SpanInfo,
+    b: Evidence,
+    b_span: SpanInfo,
+    rules: Sequence[str],
+    *,
+    inputs_only: bool = False,
+) -> SpanDiff:
     """Fields, then bodies."""
     checked = check_rules(rules)
     fields = Differences()
@@ -123,14 +128,18 @@ def compare_spans(
         a_ref, b_ref = getattr(a_span, which), getattr(b_span, which)
         a_text, b_text = getattr(a, which)(a_span), getattr(b, which)(b_span)
         found = _diff_body(a_ref, a_text, b_ref, b_text, checked)
-        if isinstance(found, BodyDiff) and found.identical and differ_beyond_text(a_text, a, a_ref, b, b_ref):  # fmt: skip
+        if (
+            isinstance(found, BodyDiff)
+            and found.identical
+            and differ_beyond_text(a_text, a, a_ref, b, b_ref)
+        ):
             found = "the same text; they differ in bytes that are none"
         if found is not None:
             bodies.append((which, found))
     return SpanDiff(fields, bodies)
 
 
-def differ_beyond_text(text: str, a: Evidence, a_ref: BodyRef, b: Evidence, b_ref: BodyRef) -> bool:  # fmt: skip
+def differ_beyond_text(text: str, a: Evidence, a_ref: BodyRef, b: Evidence, b_ref: BodyRef) -> bool:
     """Whether two bodies that read the same are not: bytes that are no text all look alike."""
     return "\ufffd" in text and a.raw(a_ref) != b.raw(b_ref)
 
@@ -157,9 +166,15 @@ def _diff_body(
 
 
 def diff_spans(
-    a: Evidence, a_span: SpanInfo, b: Evidence, b_span: SpanInfo, ignore: Sequence[str] = (),
-    *, command: str | None = None, inputs_only: bool = False,
-) -> DiffAnswer:  # fmt: skip
+    a: Evidence,
+    a_span: SpanInfo,
+    b: Evidence,
+    b_span: SpanInfo,
+    ignore: Sequence[str] = (),
+    *,
+    command: str | None = None,
+    inputs_only: bool = False,
+) -> DiffAnswer:
     """Two spans: fields, attributes, bodies."""
     found = compare_spans(a, a_span, b, b_span, ignore, inputs_only=inputs_only)
     told = [f"A {format_value(a_span)}", f"B {format_value(b_span)}"]
@@ -185,7 +200,10 @@ def _next_bodies(a: SpanInfo, b: SpanInfo, found: SpanDiff) -> list[str]:
         if isinstance(body, BodyDiff) and body.parting is not None:
             begin = max(0, body.parting.offset_bytes - 200)
             option = " --out" if which == "output" else ""
-            return [f"vestige body {side.short_id}{option} --bytes {begin}:{begin + 800}" for side in (a, b)]  # fmt: skip
+            return [
+                f"vestige body {side.short_id}{option} --bytes {begin}:{begin + 800}"
+                for side in (a, b)
+            ]
     return []
 
 

@@ -37,9 +37,14 @@ class TestsDiff:
 
     def lines(self) -> list[str]:
         told: list[str] = []
-        told += _told("newly failing", [f"{b.short_id} {_name(b)}{_why(b)}" for _, b in self.newly_failing])  # fmt: skip
+        told += _told(
+            "newly failing", [f"{b.short_id} {_name(b)}{_why(b)}" for _, b in self.newly_failing]
+        )
         told += _told("newly passing", [f"{b.short_id} {_name(b)}" for _, b in self.newly_passing])
-        told += _told("slower", [f"{b.short_id} {_name(b)}: {_took(a)}, now {_took(b)}" for a, b in self.slower])  # fmt: skip
+        told += _told(
+            "slower",
+            [f"{b.short_id} {_name(b)}: {_took(a)}, now {_took(b)}" for a, b in self.slower],
+        )
         told += _told("only in B", [f"{b.short_id} {_name(b)}: {_outcome(b)}" for b in self.new])
         told += _told("only in A", [f"{a.short_id} {_name(a)}: {_outcome(a)}" for a in self.gone])
         if self.still_failing:
@@ -49,9 +54,11 @@ class TestsDiff:
     def data(self) -> dict[str, Any]:
         pairs = ("newly_failing", "newly_passing", "slower", "still_failing")
         found: dict[str, Any] = {
-            kind: [{"case": b.name, "a": a.short_id, "b": b.short_id} for a, b in getattr(self, kind)]
+            kind: [
+                {"case": b.name, "a": a.short_id, "b": b.short_id} for a, b in getattr(self, kind)
+            ]
             for kind in pairs
-        }  # fmt: skip
+        }
         found["new"] = [{"case": span.name, "b": span.short_id} for span in self.new]
         found["gone"] = [{"case": span.name, "a": span.short_id} for span in self.gone]
         return found

@@ -62,9 +62,11 @@ def _evidence(store: Store, run: Run) -> Evidence:
     if run.info.conversation_id:
         # What is found is kept with the run, for whoever asks next: it must not tell of others' runs.
         wanted = RunFilter(
-            conversation_id=run.info.conversation_id, tenant_of=run.info.id, with_implicit=True,
+            conversation_id=run.info.conversation_id,
+            tenant_of=run.info.id,
+            with_implicit=True,
             limit=500,
-        )  # fmt: skip
+        )
         conversation = tuple(reversed(store.list_runs(wanted)))
     return Evidence(run, store.read_body, conversation, store.read_bodies)
 
@@ -129,7 +131,12 @@ def chains(places: Places, findings: Sequence[Finding]) -> list[list[Finding]]:
             for span_id in finding.evidence:
                 chain_of.setdefault(span_id, chain)
     gravest = [min(map(severity_key, chain)) for chain in found]
-    return [chain for _, _, chain in sorted(zip(gravest, range(len(found)), found, strict=True), key=lambda each: each[:2])]  # fmt: skip
+    return [
+        chain
+        for _, _, chain in sorted(
+            zip(gravest, range(len(found)), found, strict=True), key=lambda each: each[:2]
+        )
+    ]
 
 
 def find_gravest(run: Run, findings: Sequence[Finding]) -> Finding | None:
@@ -316,7 +323,9 @@ def inside_of(finding: Finding, inside: Mapping[str, CaseCause]) -> CaseCause | 
     return inside.get(finding.cause or "") if finding.check == CASE else None
 
 
-def render_case_cause(finding: Finding, inside: Mapping[str, CaseCause], placed: Callable[[str], str]) -> list[str]:  # fmt: skip
+def render_case_cause(
+    finding: Finding, inside: Mapping[str, CaseCause], placed: Callable[[str], str]
+) -> list[str]:
     """One more line, where it is a case that failed because of something else."""
     found = inside_of(finding, inside)
     return [] if found is None else [found.line(placed)]

@@ -79,9 +79,14 @@ def read_frames(stack: object) -> list[Frame]:
 
 def _frames(text: str) -> list[Frame]:
     return [
-        Frame(found["file"], int(found["line"]), found["function"] or "", (found["code"] or "").strip(" ^~"))
+        Frame(
+            found["file"],
+            int(found["line"]),
+            found["function"] or "",
+            (found["code"] or "").strip(" ^~"),
+        )
         for found in _FRAME.finditer(text)
-    ]  # fmt: skip
+    ]
 
 
 def format_location(stack: object) -> str:
@@ -100,7 +105,9 @@ def own_frame(stack: object) -> Frame | None:
     frames = read_frames(stack)
     if not frames and isinstance(stack, str):
         found = _PYTEST.finditer(stack)
-        frames = [Frame(each["file"], int(each["line"]), each["function"] or "", "") for each in found]  # fmt: skip
+        frames = [
+            Frame(each["file"], int(each["line"]), each["function"] or "", "") for each in found
+        ]
     return next((frame for frame in reversed(frames) if frame.is_own), None)
 
 

@@ -79,9 +79,13 @@ class WhyAnswer(CommandAnswer):
         again = self.command("span", first.span.short_id)
         head = [f"{first.span.short_id} {format_attribute(first.span)}"]
         return fit(
-            head, rows, end, budget, lambda n: f"  … {n} steps left out; from the start: {again}",
+            head,
+            rows,
+            end,
+            budget,
+            lambda n: f"  … {n} steps left out; from the start: {again}",
             keep_end=True,
-        )  # fmt: skip
+        )
 
     @property
     def last(self) -> Step | None:

@@ -107,7 +107,11 @@ def _by_id(store: Store, text: str, want: Want, *, exact: bool = False) -> Targe
     if len(runs) == 1 and not spans:
         return Target("run", runs[0], None, "beginning of a run id")
     if spans and not runs:
-        how = "span id" if text.lower() in (spans[0].span_id, spans[0].short_id) else "beginning of a span id"  # fmt: skip
+        how = (
+            "span id"
+            if text.lower() in (spans[0].span_id, spans[0].short_id)
+            else "beginning of a span id"
+        )
         return _one_place(store, text, spans, want, "span", how)
     if not runs:
         return None
@@ -196,7 +200,9 @@ def _by_pasted(store: Store, text: str, want: Want) -> Target | None:
             if target.span_id is not None or all(span.run.id != target.run.id for span in spans)
         ]
         if len(narrowed) > 1:
-            lines = [f"{target.span_id or ''} {_run_line(target.run)}".strip() for target in narrowed]  # fmt: skip
+            lines = [
+                f"{target.span_id or ''} {_run_line(target.run)}".strip() for target in narrowed
+            ]
             raise _ambiguous(text, "ids in this text. Give one of them", lines)
         if narrowed:
             target = narrowed[0]

@@ -37,7 +37,9 @@ def render_curl(request: Request) -> str:
     if request.body:
         names = {name for name, _ in request.headers}
         # What curl would add by itself, and the recorded request did not have.
-        command += [f"--header '{name}:'" for name in ("content-type", "expect") if name not in names]  # fmt: skip
+        command += [
+            f"--header '{name}:'" for name in ("content-type", "expect") if name not in names
+        ]
         command.append("--data-binary @-")
         lines.append(_shell_body(request.body))
     lines.append(" \\\n  ".join(command))

@@ -42,9 +42,20 @@ OTHER_KEY_NAME = "API_KEY"
 _HOSTS = {"openai.com": "openai", "anthropic.com": "anthropic", "googleapis.com": "gemini"}
 _AUTH_HEADERS = ("authorization", "x-api-key", "api-key", "x-goog-api-key")
 _OWN_HEADERS = frozenset(
-    ("host", "content-length", "transfer-encoding", "connection", "keep-alive", "te", "trailer",
-     "upgrade", "expect", "proxy-connection", "accept-encoding")
-)  # fmt: skip
+    (
+        "host",
+        "content-length",
+        "transfer-encoding",
+        "connection",
+        "keep-alive",
+        "te",
+        "trailer",
+        "upgrade",
+        "expect",
+        "proxy-connection",
+        "accept-encoding",
+    )
+)
 """Of one connection: the client that sends says its own."""
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -133,7 +144,11 @@ def _read_body(span: SpanInfo, read_body: ReadBody) -> bytes:
     if ref is None:
         return b""
     sent = span.attributes.get("request.bytes")
-    if ref.id is not None and ref.cut is None and not (isinstance(sent, int) and sent > ref.size_bytes):  # fmt: skip
+    if (
+        ref.id is not None
+        and ref.cut is None
+        and not (isinstance(sent, int) and sent > ref.size_bytes)
+    ):
         try:
             return read_body(ref.id, 0, None)
         except VestigeError as error:

@@ -21,8 +21,15 @@ from vestige.settings import parse_duration
 from vestige.store.protocol import Op, Term
 
 STATES: Final = (
-    "failed", "ok", "running", "error", "cancelled", "timeout", "interrupted", "pinned",
-)  # fmt: skip
+    "failed",
+    "ok",
+    "running",
+    "error",
+    "cancelled",
+    "timeout",
+    "interrupted",
+    "pinned",
+)
 HAVING: Final = ("finding", "conversation", "error", "cost")
 TEXTS: Final = ("name", "component", "conversation", "model", "tool", "type", "check")
 AGES: Final = ("since", "before")

@@ -230,13 +230,20 @@ def list_answer(store: Store, asked: Listing, now_ns: int) -> ListAnswer:
     if asked.wanted.newest_of_conversation:
         groups = store.conversations(ids)
     return ListAnswer(
-        runs, found.more, asked.limit, now_ns, asked.options,
+        runs,
+        found.more,
+        asked.limit,
+        now_ns,
+        asked.options,
         tops.findings,
         run_costs(store, ids) if asked.cost or _prices(asked) else None,
-        groups, found.looked_at, found.next, _partial(store, runs),
+        groups,
+        found.looked_at,
+        found.next,
+        _partial(store, runs),
         tops.unseen if asked.examine is not None else None,
         not (runs or asked.options or asked.wanted.terms) and _hides(store, asked.wanted),
-    )  # fmt: skip
+    )
 
 
 def _hides(store: Store, wanted: RunFilter) -> bool:
@@ -279,7 +286,13 @@ def _look_priced(store: Store, asked: Listing, prices: Sequence[Term]) -> _Found
         wanted = replace(wanted, after=batch.next)
 
 
-_COMPARE = {">": operator.gt, "<": operator.lt, ">=": operator.ge, "<=": operator.le, "=": operator.eq}  # fmt: skip
+_COMPARE = {
+    ">": operator.gt,
+    "<": operator.lt,
+    ">=": operator.ge,
+    "<=": operator.le,
+    "=": operator.eq,
+}
 
 
 def _costs_so(term: Term, cost: Cost | None) -> bool:

@@ -102,7 +102,9 @@ class Ranking:
             f"{formatting.pluralize(self.requests, 'run')}; calls of {formatting.pluralize(self.turns, 'turn')})",
         ]
         if self.skipped:
-            told.append(f"{formatting.pluralize(self.skipped, 'request')} gone, too long or of no known form: not looked at")  # fmt: skip
+            told.append(
+                f"{formatting.pluralize(self.skipped, 'request')} gone, too long or of no known form: not looked at"
+            )
         told += self._hypotheses()
         if self.tools:
             rows = [["tool", "bytes/turn", "~tokens", "in", "calls", "ok"]]
@@ -116,7 +118,10 @@ class Ranking:
         told = [f"hypothesis: {text}" for text in self.hypotheses()]
         if len(told) > SUGGESTIONS_MAX:
             left = len(told) - SUGGESTIONS_MAX
-            return [*told[:SUGGESTIONS_MAX], f"… {left} more {'hypothesis' if left == 1 else 'hypotheses'}, see the table"]  # fmt: skip
+            return [
+                *told[:SUGGESTIONS_MAX],
+                f"… {left} more {'hypothesis' if left == 1 else 'hypotheses'}, see the table",
+            ]
         return told
 
     def hypotheses(self) -> list[str]:
@@ -135,7 +140,9 @@ class Ranking:
                     "parameters may be described wrongly, or what is behind it is down"
                 )
             elif tool.calls and not tool.seen and self.requests:
-                told.append(f"{name} is called but not defined in the requests: the name may be changed on the way")  # fmt: skip
+                told.append(
+                    f"{name} is called but not defined in the requests: the name may be changed on the way"
+                )
         return told
 
     def data(self) -> dict[str, Any]:

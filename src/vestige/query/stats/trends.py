@@ -77,15 +77,20 @@ class TrendsAnswer(CommandAnswer):
         table += [self._row(bucket) for bucket in reversed(told)]
         titles, *rows = columns(table, right=range(1, 8))
         end = format_unpriced(self.unpriced)
-        end += [f"next: {self.command('stats', '--by', 'tool')} | {self.command('list', 'is:failed')}"]  # fmt: skip
+        end += [
+            f"next: {self.command('stats', '--by', 'tool')} | {self.command('list', 'is:failed')}"
+        ]
         again = self.command(
             "trends", "--since", f"{formatting.seconds(self.since_s)}s", "--by", self.by
         )
         how = f"--budget {TOKENS_MAX}" if budget < TOKENS_MAX else "--json"
         return fit(
-            [*head, titles], rows, end, budget,
+            [*head, titles],
+            rows,
+            end,
+            budget,
             lambda left: f"… {formatting.pluralize(left, 'more row')}: {again} {how}",
-        )  # fmt: skip
+        )
 
     def _bars(self, counts: Sequence[int]) -> str:
         """The latest that fit on a line."""
@@ -176,9 +181,7 @@ def trends_answer(
         total = sums.get(key, Sum(key))
         buckets.append(Bucket(at, total, costs.get(key, 0.0 if models is not None else None)))
     unpriced = sorted({model or "(none)" for each in unknown.values() for model in each})
-    return TrendsAnswer(
-        by, since_s, buckets, unpriced, models is not None, rank(store, since_ns)
-    )  # fmt: skip
+    return TrendsAnswer(by, since_s, buckets, unpriced, models is not None, rank(store, since_ns))
 
 
 def _read(store: Store, by: str, since_ns: int) -> tuple[dict[str, Sum], list[ModelSum] | None]:

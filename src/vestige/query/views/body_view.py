@@ -207,11 +207,15 @@ def _at_path(data: bytes, path: str, span: SpanInfo) -> bytes:
         steps.append(int(match[2]) if match[2] else match[1] or match[3] or match[4] or "")
         at = match.end()
     if not path.startswith("$") or at < len(path):
-        raise UsageError(f"--path {formatting.single_line(path, 80)!r}: not a path (expected such as $.messages[0].content).")  # fmt: skip
+        raise UsageError(
+            f"--path {formatting.single_line(path, 80)!r}: not a path (expected such as $.messages[0].content)."
+        )
     try:
         value = json.loads(data)
     except (ValueError, RecursionError):
-        raise UsageError(f"{span.short_id}: --path needs JSON, and this body is none (or is cut). Use --bytes.") from None  # fmt: skip
+        raise UsageError(
+            f"{span.short_id}: --path needs JSON, and this body is none (or is cut). Use --bytes."
+        ) from None
     done = "$"
     for step in steps:
         value = _step(value, step, done)

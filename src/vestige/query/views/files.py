@@ -79,7 +79,13 @@ class FilesAnswer(CommandAnswer):
         table = []
         for file in self.files:
             size = "?" if file.size_bytes is None else formatting.size(file.size_bytes)
-            told = "(binary)" if file.binary else quoted(file.preview or "", 60) if file.preview else ""  # fmt: skip
+            told = (
+                "(binary)"
+                if file.binary
+                else quoted(file.preview or "", 60)
+                if file.preview
+                else ""
+            )
             table.append([size, file.span.short_id, formatting.single_line(file.path, 120), told])
         end = [f"next: {self.command('body', self.files[0].span.short_id, '--out')}"]
         at = [] if self.at_s is None else ["--at", formatting.seconds(self.at_s)]

@@ -140,14 +140,16 @@ def outline_answer(
     )
     arguments = _read_arguments(store, spans)
     return OutlineAnswer(
-        info, strings,
+        info,
+        strings,
         _span_columns(spans, info.started_ns, strings, numbers.of, arguments),
         _log_columns(logs, info.started_ns, strings, numbers.of),
         [_link_data(row, numbers.of) for row in found.links],
         outline_rows.read_losses(connection, run),
         run_costs(store, [info.id]).get(info.id),
-        str(found.cursor), found.more,
-    )  # fmt: skip
+        str(found.cursor),
+        found.more,
+    )
 
 
 def _cursor(text: str | None) -> Cursor:

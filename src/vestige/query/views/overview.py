@@ -108,7 +108,11 @@ class OverviewAnswer(CommandAnswer):
             return [
                 f"findings: none; {formatting.pluralize(len(self.examined.passed), 'check')} passed"
             ]
-        rows = [line for chain in chains[:FINDINGS_SHOWN] for line in render_finding(chain[0], self.run, self.placed)]  # fmt: skip
+        rows = [
+            line
+            for chain in chains[:FINDINGS_SHOWN]
+            for line in render_finding(chain[0], self.run, self.placed)
+        ]
         rest = len(self.examined.findings) - min(len(chains), FINDINGS_SHOWN)
         if rest:
             # `check` begins with what each chain began with: after those, if all of them are here.

@@ -177,9 +177,15 @@ def segments_answer(evidence: Evidence, span_id: str) -> SegmentsAnswer:
 def _recorded(segment: Segment, body: bytes) -> Part:
     preview = _preview(body, segment.begin, segment.end) if body else None
     return Part(
-        segment.contributor, segment.kind, segment.role, segment.length, segment.begin,
-        segment.end, None, preview,
-    )  # fmt: skip
+        segment.contributor,
+        segment.kind,
+        segment.role,
+        segment.length,
+        segment.begin,
+        segment.end,
+        None,
+        preview,
+    )
 
 
 def _parsed(part: PromptPart, tools: Sequence[str], body: bytes) -> Part:

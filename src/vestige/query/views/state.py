@@ -108,8 +108,14 @@ class StateAnswer(CommandAnswer):
                     f"{formatting.single_line(short_type(one.slice_type), 60)}: {formatting.pluralize(len(one.items), 'item')}"
                 )
                 rows += [f"  | {formatting.single_line(_json(item), 300)}" for item in one.items]
-        whole = self.command("body", state.span.short_id, "--in" if _side(state.span) == "input" else "--out")  # fmt: skip
-        end = [f"next: {whole} | {self.command('diff', short, '--prev')}"] if state.index else [f"next: {whole}"]  # fmt: skip
+        whole = self.command(
+            "body", state.span.short_id, "--in" if _side(state.span) == "input" else "--out"
+        )
+        end = (
+            [f"next: {whole} | {self.command('diff', short, '--prev')}"]
+            if state.index
+            else [f"next: {whole}"]
+        )
         return fit(head, rows, end, budget, lambda left: f"… {left} lines left out: {whole}")
 
     def data(self) -> dict[str, Any]:

@@ -97,7 +97,11 @@ class TranscriptAnswer(CommandAnswer):
         """Of an item that is longer than the page, what fits; the next page goes on after it."""
         item = self.items[0]
         lines = list(_tell(item, 120, self.command))
-        whole = self.command("span", item.span) if item.span else self.command("show", self.run.short_id)  # fmt: skip
+        whole = (
+            self.command("span", item.span)
+            if item.span
+            else self.command("show", self.run.short_id)
+        )
         left_out = f"  … {len(lines)} lines of it left out: {whole}"
         costs = [count_tokens(text) + 1 for text, _ in lines]
         shown = count_fitting(costs, room - count_tokens(left_out) - 1)

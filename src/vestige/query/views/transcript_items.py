@@ -225,7 +225,11 @@ class Items:
             yield "message", {"role": "input", "text": self._body(span, "input"), "calls": []}
         response = self.histories.response(span)
         attributes = span.attributes
-        text = self._body(span, "output") if response is None else _cut(response.text, span.short_id, "output")  # fmt: skip
+        text = (
+            self._body(span, "output")
+            if response is None
+            else _cut(response.text, span.short_id, "output")
+        )
         calls = list(response.calls) if response is not None else []
         # Of calls that have no id, one is told from another of its name by the order alone.
         alike: Counter[str] = Counter()
@@ -233,24 +237,32 @@ class Items:
         for call in calls:
             nth.append(alike[call.name])
             alike[call.name] += 1
-        made = [(call, self.histories.execution(span, call, n)) for call, n in zip(calls, nth, strict=True)]  # fmt: skip
-        yield "call", {
-            "name": span.name,
-            "model": _text(attributes, "model") or (response.model if response else None),
-            "status": span.status or "open",
-            "duration_us": _us(span.duration_ns),
-            **{
-                name.removesuffix("_tokens") if name.startswith("cache") else name: attributes.get(name)
-                for name in _TOKENS
+        made = [
+            (call, self.histories.execution(span, call, n))
+            for call, n in zip(calls, nth, strict=True)
+        ]
+        yield (
+            "call",
+            {
+                "name": span.name,
+                "model": _text(attributes, "model") or (response.model if response else None),
+                "status": span.status or "open",
+                "duration_us": _us(span.duration_ns),
+                **{
+                    name.removesuffix("_tokens")
+                    if name.startswith("cache")
+                    else name: attributes.get(name)
+                    for name in _TOKENS
+                },
+                "messages": None if told is None else told.total,
+                "repeated": None if told is None else told.repeated,
+                "text": text,
+                "calls": [_call_facts(call, tool) for call, tool in made],
+                "finish_reason": _text(attributes, "finish_reason")
+                or (response.finish_reason if response else None),
+                "error": _error(span) or (response.error if response else None),
             },
-            "messages": None if told is None else told.total,
-            "repeated": None if told is None else told.repeated,
-            "text": text,
-            "calls": [_call_facts(call, tool) for call, tool in made],
-            "finish_reason": _text(attributes, "finish_reason")
-            or (response.finish_reason if response else None),
-            "error": _error(span) or (response.error if response else None),
-        }  # fmt: skip
+        )
         for (call, tool), n in zip(made, nth, strict=True):
             if tool is None:
                 yield "tool", self._unrecorded(span, call, n, alike[call.name])
@@ -322,7 +334,9 @@ class Items:
     def _state(self, span: SpanInfo) -> dict[str, Any]:
         index = span.attributes.get("index")
         if span.type == "snapshot":
-            counts = [f"{span.attributes[key]} {word}" for key, word in _COUNTS if key in span.attributes]  # fmt: skip
+            counts = [
+                f"{span.attributes[key]} {word}" for key, word in _COUNTS if key in span.attributes
+            ]
             text: Text | None = _cut(", ".join(counts), span.short_id, "output")
         else:
             text = self._body(span, "input") or self._body(span, "output")

@@ -140,9 +140,12 @@ _WORD = rb"(?:^|[^A-Za-z]|" + _ESCAPE + rb")"
 _STRETCH = rb"(?:^|[^A-Za-z0-9]|" + _ESCAPE + rb")"
 
 _JWT = (
-    _WORD + rb"jwt[^a-z]", rb"Jwt[^a-z]", rb"(?:^|[^A-Z])JWT[^A-Za-z]", rb"JWT[A-Z][a-z]",
+    _WORD + rb"jwt[^a-z]",
+    rb"Jwt[^a-z]",
+    rb"(?:^|[^A-Z])JWT[^A-Za-z]",
+    rb"JWT[A-Z][a-z]",
     _STRETCH + rb"[Jj][Ww][Tt][0-9]*[^A-Za-z0-9]",
-)  # fmt: skip
+)
 _PWD = (
     # The last word of its key, or all of a stretch: only then it holds a password.
     rb"(?:" + _WORD + rb"pwd|(?:^|[^A-Z])PWD|Pwd)[^A-Za-z]*(?:[\"'\\:=\s]|$)",

@@ -36,7 +36,9 @@ _OFF: Final = {
 }
 _COUNT: Final = {"minimum": 0, "maximum": 10**18 - 1}
 
-DISCOVERY: Final = _operation("What this host can do.", ["protocolVersion", "supportedEnvelopes", "schemaVersions", "limits"])  # fmt: skip
+DISCOVERY: Final = _operation(
+    "What this host can do.", ["protocolVersion", "supportedEnvelopes", "schemaVersions", "limits"]
+)
 LIST: Final = _operation(
     "Runs, newest first.",
     ["runs"],
@@ -53,18 +55,27 @@ CREATE: Final = _operation(
             {
                 "type": "object",
                 "required": ["workflowId"],
-                "properties": {"workflowId": {"type": "string", "minLength": 1}, "inputs": {"type": ["object", "null"]}},
+                "properties": {
+                    "workflowId": {"type": "string", "minLength": 1},
+                    "inputs": {"type": ["object", "null"]},
+                },
             }
         ),
     },
-)  # fmt: skip
+)
 GET: Final = _operation("A run as it stands.", ["runId", "workflowId", "status"])
 POLL: Final = _operation(
     "The events of a run after one of them.",
     ["events", "isComplete"],
-    _parameter("lastSequence", "integer", "The last that is known; -1: none.", minimum=-1, maximum=10**18 - 1),
+    _parameter(
+        "lastSequence",
+        "integer",
+        "The last that is known; -1: none.",
+        minimum=-1,
+        maximum=10**18 - 1,
+    ),
     _parameter("timeout", "integer", "Seconds to wait when there is nothing new.", **_COUNT),
-)  # fmt: skip
+)
 BUNDLE: Final = _operation(
     "Everything about a run in one document.",
     ["bundleVersion", "generatedAt", "host", "run", "events", "redactionApplied", "redactionMode"],
@@ -94,7 +105,10 @@ ANNOTATE: Final = _operation(
                         "type": "object",
                         "required": ["kind"],
                         "properties": {
-                            "kind": {"type": "string", "enum": ["rating", "correction", "label", "flag"]},
+                            "kind": {
+                                "type": "string",
+                                "enum": ["rating", "correction", "label", "flag"],
+                            },
                             "rating": {"type": "integer", "minimum": 1, "maximum": 5},
                             "label": {"type": "string"},
                             "correction": {"type": "string"},
@@ -107,4 +121,4 @@ ANNOTATE: Final = _operation(
             }
         ),
     },
-) | {"x-vestige-scope": "runs:write"}  # fmt: skip
+) | {"x-vestige-scope": "runs:write"}

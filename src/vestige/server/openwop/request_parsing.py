@@ -40,7 +40,9 @@ def whole(text: str | None, name: str, default: int, least: int = 0) -> int:
     if power:
         return int(f"{power[1]}{'0' * int(power[2])}")
     if not _NUMBER.fullmatch(text) or int(text) < least:
-        raise UsageError(f"{name}: {text[:40]!r} does not fit (expected a whole number, {least} or more).")  # fmt: skip
+        raise UsageError(
+            f"{name}: {text[:40]!r} does not fit (expected a whole number, {least} or more)."
+        )
     return int(text)
 
 
@@ -112,7 +114,12 @@ def new_run(body: bytes) -> NewRun:
 def traceparent(text: str | None) -> str | None:
     """A W3C trace context that can be honoured; anything else starts a trace of its own."""
     found = _TRACE.fullmatch(text.strip().lower()) if text else None
-    if found is None or found[0].startswith("ff") or not found[1].strip("0") or not found[2].strip("0"):  # fmt: skip
+    if (
+        found is None
+        or found[0].startswith("ff")
+        or not found[1].strip("0")
+        or not found[2].strip("0")
+    ):
         return None
     return found[0]
 

@@ -59,9 +59,13 @@ def _door(server: Server, tool: Tool) -> GuardedRoute:
     async def answer(request: Request) -> Response:
         arguments, form = read_arguments(tool, request.query_params.multi_items())
         question = Question(
-            principal(request), tool, arguments, form,
-            request.headers.get("accept-encoding", ""), request.headers.get("if-none-match", ""),
-        )  # fmt: skip
+            principal(request),
+            tool,
+            arguments,
+            form,
+            request.headers.get("accept-encoding", ""),
+            request.headers.get("if-none-match", ""),
+        )
         return await server.in_thread(_answer, server, question)
 
     return GuardedRoute(

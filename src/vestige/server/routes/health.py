@@ -36,9 +36,12 @@ def routes(server: Server) -> list[BaseRoute]:
         who = principal(request)
         if who.tenant not in (None, DEFAULT_TENANT):
             raise ApiError(
-                403, "forbidden", f"{who.key_id}: these numbers are of all tenants: for keys of the"
-                f" tenant {DEFAULT_TENANT} only.", {"tenant": DEFAULT_TENANT},
-            )  # fmt: skip
+                403,
+                "forbidden",
+                f"{who.key_id}: these numbers are of all tenants: for keys of the"
+                f" tenant {DEFAULT_TENANT} only.",
+                {"tenant": DEFAULT_TENANT},
+            )
         if kept is None or clock.monotonic() > kept[0]:
             gauges = await server.in_thread(_gauges, server)
             kept = clock.monotonic() + METRICS_KEPT_S, gauges

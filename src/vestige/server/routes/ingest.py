@@ -45,11 +45,15 @@ def routes(server: Server) -> list[BaseRoute]:
     server.on_close(desk.close)
     return [
         GuardedRoute(
-            PATH, desk.take, scope="runs:write", methods=("POST",), body_max=PARCEL_PACKED_MAX,
+            PATH,
+            desk.take,
+            scope="runs:write",
+            methods=("POST",),
+            body_max=PARCEL_PACKED_MAX,
             operation=OPERATION,
         ),
         *otlp.doors(desk.hand_in),
-    ]  # fmt: skip
+    ]
 
 
 class IngestQueue:
@@ -73,9 +77,11 @@ class IngestQueue:
         encoding = request.headers.get("content-encoding", "identity").strip().lower()
         if encoding not in ENCODINGS:
             raise ApiError(
-                415, "unsupported_encoding", f"Content-Encoding: expected {', '.join(ENCODINGS)}.",
+                415,
+                "unsupported_encoding",
+                f"Content-Encoding: expected {', '.join(ENCODINGS)}.",
                 headers={"accept-encoding": ", ".join(ENCODINGS)},
-            )  # fmt: skip
+            )
         packed = await self._read(request)
         try:
             waiting = self._intake.submit(packed, encoding, who.tenant or DEFAULT_TENANT, kind)
@@ -159,9 +165,12 @@ def _too_large() -> ApiError:
 def _later(status: int, error: str, message: str, after_s: float) -> ApiError:
     seconds = max(1, round(after_s + 0.5))
     return ApiError(
-        status, error, f"{message} Come again in {seconds} s.", {"retryAfter": seconds},
+        status,
+        error,
+        f"{message} Come again in {seconds} s.",
+        {"retryAfter": seconds},
         {"retry-after": str(seconds)},
-    )  # fmt: skip
+    )
 
 
 class Rates:

@@ -58,9 +58,12 @@ def routes(server: Server) -> list[BaseRoute]:
             return Response(media_type=_TYPE, headers=_HEADERS)
         if clients.total() >= LIVE_CLIENTS_MAX or clients[who.key_id] >= LIVE_KEY_CLIENTS_MAX:
             raise ApiError(
-                429, "rate_limited", "Too many live streams are open. Close one, or come later.",
-                {"retryAfter": 10}, {"retry-after": "10"},
-            )  # fmt: skip
+                429,
+                "rate_limited",
+                "Too many live streams are open. Close one, or come later.",
+                {"retryAfter": 10},
+                {"retry-after": "10"},
+            )
         clients[who.key_id] += 1
         try:
             stream = await server.in_thread(_begin, server, who, *given)

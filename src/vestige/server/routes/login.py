@@ -95,10 +95,16 @@ def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-_POLICY: Final = "; ".join((
-    "default-src 'none'", f"script-src {_hash(_SCRIPT)}", f"style-src {_hash(_STYLE)}",
-    "form-action 'self'", "base-uri 'none'", "frame-ancestors 'none'",
-))  # fmt: skip
+_POLICY: Final = "; ".join(
+    (
+        "default-src 'none'",
+        f"script-src {_hash(_SCRIPT)}",
+        f"style-src {_hash(_STYLE)}",
+        "form-action 'self'",
+        "base-uri 'none'",
+        "frame-ancestors 'none'",
+    )
+)
 
 
 def routes(server: Server) -> list[BaseRoute]:
@@ -112,9 +118,13 @@ def routes(server: Server) -> list[BaseRoute]:
         # Lax: somebody who follows a link from elsewhere is let in. Another site's page still gets
         # nothing: it can make a browser show ours, and no more (guard.check_names).
         response.set_cookie(
-            cookie_name(server), key, httponly=True, samesite="lax", path="/",
+            cookie_name(server),
+            key,
+            httponly=True,
+            samesite="lax",
+            path="/",
             secure=request.url.scheme == "https",
-        )  # fmt: skip
+        )
         return response
 
     async def logout(request: Request) -> Response:

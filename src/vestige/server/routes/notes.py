@@ -41,10 +41,14 @@ def routes(server: Server) -> list[BaseRoute]:
 
     return [
         GuardedRoute(
-            PREFIX + "notes", say, methods=("POST",), scope="runs:write",
-            body_max=NOTE_BODY_MAX, operation=_OPERATION,
+            PREFIX + "notes",
+            say,
+            methods=("POST",),
+            scope="runs:write",
+            body_max=NOTE_BODY_MAX,
+            operation=_OPERATION,
         )
-    ]  # fmt: skip
+    ]
 
 
 def _say(server: Server, who: Principal, body: bytes) -> dict[str, Any]:

@@ -71,18 +71,24 @@ class Host:
             "supportedEnvelopes": [],
             "schemaVersions": {},
             "limits": {
-                "clarificationRounds": 0, "schemaRounds": 0, "envelopesPerTurn": 0,
+                "clarificationRounds": 0,
+                "schemaRounds": 0,
+                "envelopesPerTurn": 0,
                 "maxRequestBodyBytes": OPENWOP_REQUEST_MAX,
             },
             "implementation": HOST,
             "supportedTransports": ["rest"],
             "debugBundle": {"supported": self.bundles},
-            "feedback": {"supported": self.feedback, "targets": ["run", "event", "node"], "signals": list(SIGNALS)},
+            "feedback": {
+                "supported": self.feedback,
+                "targets": ["run", "event", "node"],
+                "signals": list(SIGNALS),
+            },
             "compliance": {"defaultMode": self.mode},
             "observability": {"namespace": "openwop"},
             "secrets": {"supported": False},
             "fixtures": sorted(WORKFLOWS) if self.demo else [],
-        }  # fmt: skip
+        }
         return encode(told)
 
     @contextmanager
@@ -116,15 +122,33 @@ def routes(server: Server) -> list[BaseRoute]:
     bundles = "debug-bundle:read" if host.bundles else None
     reads, writes = ("runs:read", "runs:write") if host.feedback else (None, None)
     return [
-        GuardedRoute("/.well-known/openwop", _discover(host), public=True, operation=shapes.DISCOVERY),
+        GuardedRoute(
+            "/.well-known/openwop", _discover(host), public=True, operation=shapes.DISCOVERY
+        ),
         GuardedRoute("/v1/runs", _list(host), scope="runs:read", operation=shapes.LIST),
-        GuardedRoute("/v1/runs", _create(host), methods=("POST",), scope="runs:write", body_max=OPENWOP_REQUEST_MAX, operation=shapes.CREATE),
+        GuardedRoute(
+            "/v1/runs",
+            _create(host),
+            methods=("POST",),
+            scope="runs:write",
+            body_max=OPENWOP_REQUEST_MAX,
+            operation=shapes.CREATE,
+        ),
         GuardedRoute(RUN, _get(host), scope="runs:read", operation=shapes.GET),
         GuardedRoute(f"{RUN}/events/poll", _poll(host), scope="runs:read", operation=shapes.POLL),
         GuardedRoute(f"{RUN}/debug-bundle", _bundle(host), scope=bundles, operation=shapes.BUNDLE),
-        GuardedRoute(f"{RUN}/annotations", _annotations(host), scope=reads, operation=shapes.ANNOTATIONS),
-        GuardedRoute(f"{RUN}/annotations", _annotate(host), methods=("POST",), scope=writes, body_max=OPENWOP_REQUEST_MAX, operation=shapes.ANNOTATE),
-    ]  # fmt: skip
+        GuardedRoute(
+            f"{RUN}/annotations", _annotations(host), scope=reads, operation=shapes.ANNOTATIONS
+        ),
+        GuardedRoute(
+            f"{RUN}/annotations",
+            _annotate(host),
+            methods=("POST",),
+            scope=writes,
+            body_max=OPENWOP_REQUEST_MAX,
+            operation=shapes.ANNOTATE,
+        ),
+    ]
 
 
 def _answer(
@@ -267,9 +291,12 @@ def _annotate(host: Host) -> Handler:
         who = principal(request)
         run_id = requests.run_id(request.path_params["runId"])
         note = requests.note(
-            await request.body(), run_id, who.key_id, request.headers.get("idempotency-key"),
+            await request.body(),
+            run_id,
+            who.key_id,
+            request.headers.get("idempotency-key"),
             host.server.clock,
-        )  # fmt: skip
+        )
         body = await host.server.in_thread(work, who, note)
         return _answer(body, request, 201)
 
@@ -286,9 +313,11 @@ def _create(host: Host) -> Handler:
         with host.story(who, run_id) as story:
             status = summary(story.info)["status"]
         told = {
-            "runId": run_id, "status": status, "eventsUrl": f"/v1/runs/{run_id}/events/poll",
+            "runId": run_id,
+            "status": status,
+            "eventsUrl": f"/v1/runs/{run_id}/events/poll",
             "statusUrl": f"/v1/runs/{run_id}",
-        }  # fmt: skip
+        }
         return encode(told), requests.render_traceparent(started.traceparent, root, run_id)
 
     async def create(request: Request) -> Response:
@@ -298,7 +327,9 @@ def _create(host: Host) -> Handler:
             )
         given = requests.new_run(await request.body())
         if given.workflow not in WORKFLOWS:
-            raise ApiError(404, "workflow_not_found", "No such workflow.", {"known": sorted(WORKFLOWS)})  # fmt: skip
+            raise ApiError(
+                404, "workflow_not_found", "No such workflow.", {"known": sorted(WORKFLOWS)}
+            )
         within = requests.traceparent(request.headers.get("traceparent"))
         started = Started(given.workflow, given.inputs, within)
         body, trace = await host.server.in_thread(work, principal(request), started)

@@ -31,11 +31,15 @@ _REJECTED: Final = {"traces": "rejectedSpans", "logs": "rejectedLogRecords"}
 def doors(hand_in: HandIn) -> list[GuardedRoute]:
     return [
         GuardedRoute(
-            f"/v1/{signal}", _taking(hand_in, signal), scope="runs:write", methods=("POST",),
-            body_max=PARCEL_PACKED_MAX, operation=_operation(signal),
+            f"/v1/{signal}",
+            _taking(hand_in, signal),
+            scope="runs:write",
+            methods=("POST",),
+            body_max=PARCEL_PACKED_MAX,
+            operation=_operation(signal),
         )
         for signal in _REJECTED
-    ]  # fmt: skip
+    ]
 
 
 def _taking(hand_in: HandIn, signal: str) -> Endpoint:
@@ -43,13 +47,16 @@ def _taking(hand_in: HandIn, signal: str) -> Endpoint:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         encoding = _ENCODINGS.get(kind)
         if encoding is None:
-            raise ApiError(415, "unsupported_type", f"Content-Type: expected {' or '.join(_ENCODINGS)}.")  # fmt: skip
+            raise ApiError(
+                415, "unsupported_type", f"Content-Type: expected {' or '.join(_ENCODINGS)}."
+            )
         if encoding == "protobuf" and not is_installed():
             raise ApiError(
-                415, "unsupported_type",
+                415,
+                "unsupported_type",
                 f"Content-Type {kind}: the server needs the package {PACKAGE} to read it. Install"
                 " it there (pip install 'vestige[otlp]'), or send JSON (http/json).",
-            )  # fmt: skip
+            )
         reply = await hand_in(request, f"otlp-{signal}-{encoding}")
         return _answer(reply, signal, encoding, kind)
 

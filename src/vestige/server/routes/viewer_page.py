@@ -21,9 +21,10 @@ from vestige.server.viewer_assets import read_viewer
 def routes(server: Server) -> list[BaseRoute]:
     async def page(request: Request) -> Response:
         return await server.in_thread(
-            answer, request.headers.get("if-none-match", ""),
+            answer,
+            request.headers.get("if-none-match", ""),
             request.headers.get("accept-encoding", ""),
-        )  # fmt: skip
+        )
 
     return [GuardedRoute("/", page, scope="runs:read")]
 

@@ -43,10 +43,15 @@ def add_note(connection: sqlite3.Connection, note: Note, tenant: str | None) -> 
         "INSERT OR IGNORE INTO notes(run, id, span_id, event_id, author, created_ns, text)"
         " VALUES (?, ?, ?, ?, ?, ?, ?)",
         (
-            run, note.id, note.span_id, note.event_id, note.author,
-            max(0, min(note.created_ns, _TIME_MAX)), note.text,
+            run,
+            note.id,
+            note.span_id,
+            note.event_id,
+            note.author,
+            max(0, min(note.created_ns, _TIME_MAX)),
+            note.text,
         ),
-    )  # fmt: skip
+    )
     return cursor.rowcount > 0
 
 

@@ -260,9 +260,19 @@ ALTER TABLE runs ADD COLUMN imported_ns INTEGER; -- when it came from a file; NU
 """
 
 STEPS: tuple[str, ...] = (
-    _RUNS + body_store.TABLES, _FINDINGS, _BUNDLES, _TENANTS, _NOTES, _CLOSES,
-    remote_writers.TABLES, body_store.ROWS, _IMPORTED, remote_writers.HEARD, external_spans.INDEXES, packed_bodies.TABLES,
-)  # fmt: skip
+    _RUNS + body_store.TABLES,
+    _FINDINGS,
+    _BUNDLES,
+    _TENANTS,
+    _NOTES,
+    _CLOSES,
+    remote_writers.TABLES,
+    body_store.ROWS,
+    _IMPORTED,
+    remote_writers.HEARD,
+    external_spans.INDEXES,
+    packed_bodies.TABLES,
+)
 """Step n brings a store from version n to n + 1."""
 
 VERSION = len(STEPS)

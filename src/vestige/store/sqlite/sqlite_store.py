@@ -262,10 +262,17 @@ class SqliteStore:
             seen = SeqRanges.parse(text)
             found.append(
                 WriterInfo(
-                    writer, pid, supervisor, first_ns, last_ns, seen.last, seen.missing, malformed,
+                    writer,
+                    pid,
+                    supervisor,
+                    first_ns,
+                    last_ns,
+                    seen.last,
+                    seen.missing,
+                    malformed,
                     *rest,
                 )
-            )  # fmt: skip
+            )
         return found
 
     def find_supervised_end(self, writer: str) -> SupervisedEnd | None:

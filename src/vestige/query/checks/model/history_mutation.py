@@ -97,9 +97,13 @@ def _lost_changes(lost: list[_Text], left: list[_Text]) -> Iterator[Change]:
     dropped: list[_Text] = []
     for atom in gone:
         changed = next(
-            (n for n in left if n.position not in taken and n.role == atom.role and _alike(atom.text, n.text)),
+            (
+                n
+                for n in left
+                if n.position not in taken and n.role == atom.role and _alike(atom.text, n.text)
+            ),
             None,
-        )  # fmt: skip
+        )
         if changed is None:
             dropped.append(atom)
             continue

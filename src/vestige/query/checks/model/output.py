@@ -19,9 +19,18 @@ from vestige.record.run import SpanInfo
 
 LENGTH_WORDS = frozenset({"length", "max_tokens", "max_output_tokens", "model_length"})
 FILTER_WORDS = frozenset(
-    {"content_filter", "content_filtered", "safety", "refusal", "recitation", "blocklist",
-     "prohibited_content", "guardrail_intervened", "spii"}
-)  # fmt: skip
+    {
+        "content_filter",
+        "content_filtered",
+        "safety",
+        "refusal",
+        "recitation",
+        "blocklist",
+        "prohibited_content",
+        "guardrail_intervened",
+        "spii",
+    }
+)
 
 OVERSIZED_MIN = 50_000
 """Bytes of one result that is worth a word, whatever the rest is."""
@@ -66,9 +75,12 @@ def _cut_calls(evidence: Evidence) -> Iterator[_Case]:
         finish = _finish(evidence, span)
         if finish is None and _stops_short(evidence, span):
             yield _Case(
-                span, "output/unfinished", "warning", 0.7,
+                span,
+                "output/unfinished",
+                "warning",
+                0.7,
                 "The stream stopped without a finish reason and without its last event: the answer may be cut",
-            )  # fmt: skip
+            )
         if finish not in LENGTH_WORDS or span.attributes.get("warm"):
             continue
         response = evidence.response(span)
@@ -82,13 +94,20 @@ def _cut_calls(evidence: Evidence) -> Iterator[_Case]:
         broken = _find_broken_call(response)
         if broken:
             yield _Case(
-                span, "output/cut-tool-call", "error", 0.95,
+                span,
+                "output/cut-tool-call",
+                "error",
+                0.95,
                 f"The answer was cut{after}{allowed} inside the arguments of tool call {broken}",
-            )  # fmt: skip
+            )
         else:
             yield _Case(
-                span, "output/cut", "warning", 0.95, f"The answer was cut by its length limit{after}{allowed}",
-            )  # fmt: skip
+                span,
+                "output/cut",
+                "warning",
+                0.95,
+                f"The answer was cut by its length limit{after}{allowed}",
+            )
 
 
 def _stops_short(evidence: Evidence, span: SpanInfo) -> bool:
@@ -142,9 +161,12 @@ def _empty_calls(evidence: Evidence) -> Iterator[_Case]:
         if empty:
             why = f" (finish reason {finish})" if finish else ""
             yield _Case(
-                span, "output/empty", "warning", 0.85,
+                span,
+                "output/empty",
+                "warning",
+                0.85,
                 f"The model answered with no text and no tool call{why}",
-            )  # fmt: skip
+            )
 
 
 @check(

@@ -413,9 +413,16 @@ def _explain_bytes(
         told = f"The cacheable prefix changed at {where}: {texts}{by}"
         kind = "cache/prefix-changed"
     return _Miss(
-        kind, before, after, told, sure, 0.95 if sure else 0.5, place,
-        blame_before=before.warm and not after.warm, evidence=spans,
-    )  # fmt: skip
+        kind,
+        before,
+        after,
+        told,
+        sure,
+        0.95 if sure else 0.5,
+        place,
+        blame_before=before.warm and not after.warm,
+        evidence=spans,
+    )
 
 
 # --- who --------------------------------------------------------------------------------------------

@@ -21,11 +21,21 @@ _VERIFIER = re.compile(
 )
 _START_ERRORS = frozenset(
     [
-        "FileNotFoundError", "PermissionError", "ConnectionError", "ConnectionRefusedError",
-        "ConnectionResetError", "TimeoutError", "TimeoutExpired", "ModuleNotFoundError",
-        "ImportError", "BlockingIOError", "ConnectError", "ConnectTimeout", "BrokenPipeError",
+        "FileNotFoundError",
+        "PermissionError",
+        "ConnectionError",
+        "ConnectionRefusedError",
+        "ConnectionResetError",
+        "TimeoutError",
+        "TimeoutExpired",
+        "ModuleNotFoundError",
+        "ImportError",
+        "BlockingIOError",
+        "ConnectError",
+        "ConnectTimeout",
+        "BrokenPipeError",
     ]
-)  # fmt: skip
+)
 _START_TEXT = re.compile(
     r"command not found|no such file or directory|permission denied|connection refused"
     r"|could not (?:start|connect)|cannot connect to|failed to start|exec format error"

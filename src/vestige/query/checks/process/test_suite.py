@@ -57,11 +57,19 @@ def failed_case(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-def _failed(evidence: Evidence, group: Sequence[SpanInfo], frame: Frame | None, total: int) -> Finding:  # fmt: skip
+def _failed(
+    evidence: Evidence, group: Sequence[SpanInfo], frame: Frame | None, total: int
+) -> Finding:
     first = group[0]
     phase = _PHASE.match(_message(first))
     interrupted = first.status == "interrupted"
-    kind = "failed-case/interrupted" if interrupted else f"failed-case/{phase[1]}" if phase else "failed-case"  # fmt: skip
+    kind = (
+        "failed-case/interrupted"
+        if interrupted
+        else f"failed-case/{phase[1]}"
+        if phase
+        else "failed-case"
+    )
     who = formatting.single_line(first.name, 60)
     if len(group) > 1:
         who += f" and {formatting.pluralize(len(group) - 1, 'more case')}"

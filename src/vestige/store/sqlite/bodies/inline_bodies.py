@@ -81,8 +81,16 @@ class ShortBodies:
             return known
         codec, stored = (RAW, data) if len(data) < COMPRESS_MIN else compress(data)
         self._new[digest] = [
-            self._tenant, new_id, len(data), at_ns, at_ns, len(stored), codec, Blob(digest), Blob(stored),
-        ]  # fmt: skip
+            self._tenant,
+            new_id,
+            len(data),
+            at_ns,
+            at_ns,
+            len(stored),
+            codec,
+            Blob(digest),
+            Blob(stored),
+        ]
         return new_id
 
     def write(self) -> Mapping[int, int]:

@@ -120,10 +120,22 @@ def make_sheets(texts: Sequence[bytes], times: Sequence[int]) -> list[NewSheet]:
         codec, data = compress(joined)
         ends = array("I", accumulate(map(len, some)))
         keys = b"".join([sha256(text).digest()[:8] for text in some])
-        sheets.append((
-            len(some), len(joined), len(data), min(since), max(since), None, codec, _hash(joined),
-            _bytes(ends), _bytes(since), keys, data,
-        ))  # fmt: skip
+        sheets.append(
+            (
+                len(some),
+                len(joined),
+                len(data),
+                min(since),
+                max(since),
+                None,
+                codec,
+                _hash(joined),
+                _bytes(ends),
+                _bytes(since),
+                keys,
+                data,
+            )
+        )
         begin = end
     return sheets
 

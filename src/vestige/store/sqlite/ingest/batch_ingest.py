@@ -156,11 +156,24 @@ class Ingest:
             run.spans += 1
             started_ns, duration_ns = whole.time_ns, whole.duration_ns
             span = SpanRow(
-                run.id, run.numbers + run.spans, whole.span_id, writer.id, seq, whole.parent_id,
-                started_ns, whole.type, whole.name, whole.component, whole.attributes, whole.status,
-                duration_ns, seq + 1, None, self._held(whole.input, texts, started_ns),
+                run.id,
+                run.numbers + run.spans,
+                whole.span_id,
+                writer.id,
+                seq,
+                whole.parent_id,
+                started_ns,
+                whole.type,
+                whole.name,
+                whole.component,
+                whole.attributes,
+                whole.status,
+                duration_ns,
+                seq + 1,
+                None,
+                self._held(whole.input, texts, started_ns),
                 self._held(whole.output, texts, started_ns + duration_ns),
-            )  # fmt: skip
+            )
             known = rows.setdefault((run_id, whole.span_id), span)
             if whole.status != "ok":
                 run.errors += 1
@@ -188,10 +201,18 @@ class Ingest:
             # `write` finds out when it is not.
             run.spans += 1
             span = self._spans[key] = SpanRow(
-                run.id, run.numbers + run.spans, record.span_id, writer.id, record.seq,
-                record.parent_id, record.time_ns, record.type, record.name, record.component,
+                run.id,
+                run.numbers + run.spans,
+                record.span_id,
+                writer.id,
+                record.seq,
+                record.parent_id,
+                record.time_ns,
+                record.type,
+                record.name,
+                record.component,
                 record.attributes,
-            )  # fmt: skip
+            )
         elif span.seq is not None:
             # Opened twice under one id: the first one stands.
             span.attributes = {**record.attributes, **span.attributes}
@@ -252,9 +273,15 @@ class Ingest:
             run.input_tokens -= count_of(attributes.get("input_tokens"))
             run.output_tokens -= count_of(attributes.get("output_tokens"))
         self._rollups.add(
-            min(span.started_ns + span.duration_ns, SUM_MAX), span.component, span.type, span.name,
-            span.status, span.duration_ns, attributes, -1,
-        )  # fmt: skip
+            min(span.started_ns + span.duration_ns, SUM_MAX),
+            span.component,
+            span.type,
+            span.name,
+            span.status,
+            span.duration_ns,
+            attributes,
+            -1,
+        )
         if span.type == "llm" and attributes:
             self._nested.fold(span, run, -1)
 
@@ -278,9 +305,14 @@ class Ingest:
         elif span.type == "process" and span.span_id == writer.process_span:
             writer.ended = "interrupted" if span.status == "interrupted" else "exited"
         self._rollups.add(
-            ended_ns, span.component, span.type, span.name, span.status, span.duration_ns,
+            ended_ns,
+            span.component,
+            span.type,
+            span.name,
+            span.status,
+            span.duration_ns,
             attributes,
-        )  # fmt: skip
+        )
         if read or written:
             self._nested.fold(span, run, 1)
 
@@ -319,9 +351,17 @@ class Ingest:
         if record.body is not None or record.body_info is not None:
             body = self._body(record)
         row = (
-            run.id, record.span_id, writer.id, record.seq, record.time_ns, record.level,
-            record.component, record.message, json_of(record.attributes), json_of(record.redacted),
-        )  # fmt: skip
+            run.id,
+            record.span_id,
+            writer.id,
+            record.seq,
+            record.time_ns,
+            record.level,
+            record.component,
+            record.message,
+            json_of(record.attributes),
+            json_of(record.redacted),
+        )
         self._logs.append((row, body))
         self._tell_time(run, writer, record.time_ns)
 
@@ -451,9 +491,18 @@ class Ingest:
             # Its opening was lost, or is yet to come: this is all that we know of it.
             run.spans += 1
             span = SpanRow(
-                run.id, run.numbers + run.spans, record.span_id, writer.id, None, None,
-                record.time_ns, "?", "?", "?", {},
-            )  # fmt: skip
+                run.id,
+                run.numbers + run.spans,
+                record.span_id,
+                writer.id,
+                None,
+                None,
+                record.time_ns,
+                "?",
+                "?",
+                "?",
+                {},
+            )
         self._spans[record.run_id, record.span_id] = span
         return span
 
@@ -536,8 +585,15 @@ def _decoded(text: str) -> bytes:
 
 
 _OPENING = (
-    "writer", "seq", "parent_id", "started_ns", "type", "name", "component", "input",
-)  # fmt: skip
+    "writer",
+    "seq",
+    "parent_id",
+    "started_ns",
+    "type",
+    "name",
+    "component",
+    "input",
+)
 """What a span knows from its opening."""
 
 

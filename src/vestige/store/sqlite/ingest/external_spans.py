@@ -174,9 +174,18 @@ class ExternalSpanMerger:
             self._take_back(made, run)
         del self._spans[run.run_id, root.span_id]
         row = SpanRow(
-            made.run, made.number, first.span_id, made.writer, None, None, first.time_ns,
-            "?", "?", "?", {},
-        )  # fmt: skip
+            made.run,
+            made.number,
+            first.span_id,
+            made.writer,
+            None,
+            None,
+            first.time_ns,
+            "?",
+            "?",
+            "?",
+            {},
+        )
         row.id = made.id
         self._tell(row)
         self._spans[run.run_id, first.span_id] = row
@@ -217,13 +226,21 @@ class ExternalSpanMerger:
         ended_ns = max(span.started_ns + span.duration_ns, close.time_ns)
         started_ns = min(span.started_ns, begun.time_ns)
         status = "error" if span.status == "error" else close.status
-        if (started_ns, ended_ns - started_ns, status) == (span.started_ns, span.duration_ns, span.status):  # fmt: skip
+        if (started_ns, ended_ns - started_ns, status) == (
+            span.started_ns,
+            span.duration_ns,
+            span.status,
+        ):
             return
         self._take_back(span, run)
         self._tell(span)
         if begun.time_ns < span.started_ns:
             span.name, span.component = begun.name, begun.component
-            run.changes |= {"name": begun.name, "component": begun.component, "started_ns": started_ns}  # fmt: skip
+            run.changes |= {
+                "name": begun.name,
+                "component": begun.component,
+                "started_ns": started_ns,
+            }
         span.started_ns, span.duration_ns, span.status = started_ns, ended_ns - started_ns, status
         self._add_again(span, run, writer)
 
@@ -236,7 +253,9 @@ class ExternalSpanMerger:
 def find_rootless(connection: sqlite3.Connection, before_ns: int) -> list[Headless]:
     """Traces without their first span, of which nothing came since."""
     found = []
-    for run, run_id, tenant, started_ns, last_ns, writer in connection.execute(_HEADLESS, (before_ns,)):  # fmt: skip
+    for run, run_id, tenant, started_ns, last_ns, writer in connection.execute(
+        _HEADLESS, (before_ns,)
+    ):
         if writer is not None and is_carrier(writer):
             row = connection.execute(_EARLIEST, (run,)).fetchone()
             name, component, began_ns = row or (None, None, started_ns)

@@ -141,8 +141,12 @@ class Rollups:
         """The tokens alone of a span that was added, or is: -1 takes them off."""
         model = attributes.get("model")
         key = (
-            ended_ns // _DAY_NS, component, type, name, model if isinstance(model, str) else "",
-        )  # fmt: skip
+            ended_ns // _DAY_NS,
+            component,
+            type,
+            name,
+            model if isinstance(model, str) else "",
+        )
         self._sums.setdefault(key, Sums()).add_tokens(attributes, times)
 
     def write(self, connection: sqlite3.Connection) -> None:
@@ -171,11 +175,14 @@ class Rollups:
             connection.execute(
                 _UPSERT,
                 (
-                    *key, count, sums.errors, min(sums.duration_ns(), SUM_MAX),
+                    *key,
+                    count,
+                    sums.errors,
+                    min(sums.duration_ns(), SUM_MAX),
                     _render(histogram),
                     *(min(each, SUM_MAX) for each in sums.tokens()),
                 ),
-            )  # fmt: skip
+            )
             if count < 0:
                 connection.execute(_DELETE_EMPTY, key)
         self._sums.clear()

@@ -42,11 +42,25 @@ def write_spans(connection: sqlite3.Connection, spans: Iterable[SpanRow]) -> boo
         input_id, input_bytes, input_info = span.input
         output_id, output_bytes, output_info = span.output
         row = (
-            span.run, span.number, span.span_id, span.writer, span.seq, span.parent_id,
-            span.started_ns, span.type, span.name, span.component, json_of(span.attributes),
-            span.status, span.duration_ns, span.end_seq, input_id, input_bytes, output_id,
+            span.run,
+            span.number,
+            span.span_id,
+            span.writer,
+            span.seq,
+            span.parent_id,
+            span.started_ns,
+            span.type,
+            span.name,
+            span.component,
+            json_of(span.attributes),
+            span.status,
+            span.duration_ns,
+            span.end_seq,
+            input_id,
+            input_bytes,
+            output_id,
             output_bytes,
-        )  # fmt: skip
+        )
         more: tuple[Any, ...] = NO_RARE
         if span.redacted or input_info != NO_TEXT or output_info != NO_TEXT:
             more = (json_of(span.redacted), input_info, output_info)
@@ -90,11 +104,17 @@ def write_runs(connection: sqlite3.Connection, runs: Iterable[RunRow]) -> None:
         connection.execute(
             UPDATE_RUN.format(names),
             (
-                run.last_ns, run.spans, run.logs, run.errors, run.own,
-                min(run.input_tokens, SUM_MAX), min(run.output_tokens, SUM_MAX),
-                *run.changes.values(), run.id,
+                run.last_ns,
+                run.spans,
+                run.logs,
+                run.errors,
+                run.own,
+                min(run.input_tokens, SUM_MAX),
+                min(run.output_tokens, SUM_MAX),
+                *run.changes.values(),
+                run.id,
             ),
-        )  # fmt: skip
+        )
 
 
 def write_writers(connection: sqlite3.Connection, writers: Iterable[WriterRow]) -> None:
@@ -102,7 +122,13 @@ def write_writers(connection: sqlite3.Connection, writers: Iterable[WriterRow]) 
         connection.execute(
             UPDATE_WRITER,
             (
-                writer.seen.render(), writer.last_ns, min(writer.dropped, SUM_MAX), writer.pid,
-                writer.supervisor, writer.process_span, writer.ended, writer.id,
+                writer.seen.render(),
+                writer.last_ns,
+                min(writer.dropped, SUM_MAX),
+                writer.pid,
+                writer.supervisor,
+                writer.process_span,
+                writer.ended,
+                writer.id,
             ),
-        )  # fmt: skip
+        )

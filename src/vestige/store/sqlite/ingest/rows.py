@@ -61,9 +61,18 @@ class RunRow:
     """What a batch adds to a run's row."""
 
     __slots__ = (
-        "changes", "errors", "id", "input_tokens", "last_ns", "logs", "numbers", "output_tokens",
-        "own", "run_id", "spans",
-    )  # fmt: skip
+        "changes",
+        "errors",
+        "id",
+        "input_tokens",
+        "last_ns",
+        "logs",
+        "numbers",
+        "output_tokens",
+        "own",
+        "run_id",
+        "spans",
+    )
 
     def __init__(self, id: int, numbers: int, run_id: str) -> None:
         self.id = id

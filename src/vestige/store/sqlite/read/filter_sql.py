@@ -93,8 +93,9 @@ def window(
 ) -> tuple[int, int, int] | None:
     """The last run that may be looked into: (started, id, how many so far); None: all may be."""
     row: tuple[int, int, int, int] | None = connection.execute(
-        _WINDOW.format(where), (*values, RUNS_LOOKED_AT_MAX + 1, RUNS_LOOKED_AT_MAX, ROWS_LOOKED_AT_MAX)
-    ).fetchone()  # fmt: skip
+        _WINDOW.format(where),
+        (*values, RUNS_LOOKED_AT_MAX + 1, RUNS_LOOKED_AT_MAX, ROWS_LOOKED_AT_MAX),
+    ).fetchone()
     return None if row is None or row[2] == row[3] else row[:3]
 
 

@@ -47,9 +47,15 @@ def search(
     path: Path, tenant: str | None, wanted: SearchQuery, after: str | None, limit: int
 ) -> Searched:
     asked = _Asked(
-        str(path), tenant, wanted.pattern.pattern, int(wanted.pattern.flags & re.IGNORECASE),
-        wanted.run_id, wanted.parts, after, limit,
-    )  # fmt: skip
+        str(path),
+        tenant,
+        wanted.pattern.pattern,
+        int(wanted.pattern.flags & re.IGNORECASE),
+        wanted.run_id,
+        wanted.parts,
+        after,
+        limit,
+    )
     told = _run(run_isolated_search, _encode(asked), EXPRESSION_S)
     if told is None:
         raise UsageError(

@@ -244,11 +244,25 @@ SELECT span_id, target_run, target_span, reason FROM links WHERE run = ? ORDER B
 
 def _run_info(row: Sequence[Any]) -> RunInfo:
     return RunInfo(
-        id=row[0], short_id=f"r{row[1]}", name=row[2] or "?", outcome=row[3], started_ns=row[4],
-        ended_ns=row[5], duration_ns=row[6], last_ns=row[7], span_count=row[8], log_count=row[9],
-        error_count=row[10], conversation_id=row[11], component=row[12], input_tokens=row[13],
-        output_tokens=row[14], pinned=bool(row[15]), implicit=bool(row[16]), process_run=row[17],
-    )  # fmt: skip
+        id=row[0],
+        short_id=f"r{row[1]}",
+        name=row[2] or "?",
+        outcome=row[3],
+        started_ns=row[4],
+        ended_ns=row[5],
+        duration_ns=row[6],
+        last_ns=row[7],
+        span_count=row[8],
+        log_count=row[9],
+        error_count=row[10],
+        conversation_id=row[11],
+        component=row[12],
+        input_tokens=row[13],
+        output_tokens=row[14],
+        pinned=bool(row[15]),
+        implicit=bool(row[16]),
+        process_run=row[17],
+    )
 
 
 def _span_info(
@@ -256,30 +270,54 @@ def _span_info(
 ) -> SpanInfo:
     # By place: by name takes three times as long, and a run has many.
     return SpanInfo(
-        row[0], f"{run}.s{row[1]}", row[2], voice(writers[row[3]], row[0], row[4]), row[4], row[5],
-        row[6], row[7], row[8], row[9], row[10],
+        row[0],
+        f"{run}.s{row[1]}",
+        row[2],
+        voice(writers[row[3]], row[0], row[4]),
+        row[4],
+        row[5],
+        row[6],
+        row[7],
+        row[8],
+        row[9],
+        row[10],
         _decode(row[11]) if row[11] else {},
         _decode(row[12]) if row[12] else {},
         _body_ref(first.get(row[13], row[13]), row[14], row[15]),
         _body_ref(first.get(row[16], row[16]), row[17], row[18]),
         row[19],
-    )  # fmt: skip
+    )
 
 
 def _log_info(row: Sequence[Any], writers: Mapping[int, str]) -> LogInfo:
     return LogInfo(
-        row[0], voice(writers[row[1]], row[0], row[2]), row[2], row[3], row[4], row[5], row[6],
+        row[0],
+        voice(writers[row[1]], row[0], row[2]),
+        row[2],
+        row[3],
+        row[4],
+        row[5],
+        row[6],
         _decode(row[7]) if row[7] else {},
         _decode(row[8]) if row[8] else {},
         _body_ref(row[9], row[10], row[11]),
-    )  # fmt: skip
+    )
 
 
 def _log_place(row: Sequence[Any], writers: Mapping[int, str]) -> LogInfo:
     return LogInfo(
-        row[0], voice(writers[row[1]], row[0], row[2]), row[2], row[3], row[4], row[5], "", {}, {},
-        None, row[6],
-    )  # fmt: skip
+        row[0],
+        voice(writers[row[1]], row[0], row[2]),
+        row[2],
+        row[3],
+        row[4],
+        row[5],
+        "",
+        {},
+        {},
+        None,
+        row[6],
+    )
 
 
 def _body_ref(body_id: int | None, size_bytes: int | None, info: str | None) -> BodyRef | None:

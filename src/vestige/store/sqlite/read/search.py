@@ -97,7 +97,9 @@ def find_attribute(connection: sqlite3.Connection, value: str, limit: int) -> li
     found: dict[tuple[str, str | None], SpanRef] = {}
     mentioned: set[tuple[str, str | None]] = set()
     for table in ("spans", "logs"):
-        for row in connection.execute(_ATTRIBUTE[table].format(" OR ".join([_HAS] * len(forms))), forms):  # fmt: skip
+        for row in connection.execute(
+            _ATTRIBUTE[table].format(" OR ".join([_HAS] * len(forms))), forms
+        ):
             place = _place(row)
             held = [key for key, each in _decode(row[6]).items() if str(each) == value]
             if held:
@@ -200,7 +202,9 @@ class _Looking:
 
     def rows(self, part: str, last: int | None) -> Iterator[tuple[str, Hit | None]]:
         query = _ATTRS if part == "attrs" else _LOG_LINES
-        has, literals = _has(self.wanted, ("name", "attributes") if part == "attrs" else ("message", "attributes"))  # fmt: skip
+        has, literals = _has(
+            self.wanted, ("name", "attributes") if part == "attrs" else ("message", "attributes")
+        )
         for where, values, end in self._steps("spans" if part == "attrs" else "logs", last):
             sql = query.format(where.format(has))
             for row in self.connection.execute(sql, (*values, *literals)):
@@ -336,14 +340,27 @@ _ESCAPED = r"\\\g<0>"
 
 
 def _hit(
-    cursor: str, place: SpanRef, part: str, text: str, match: Any, at: int | None, count: int,
+    cursor: str,
+    place: SpanRef,
+    part: str,
+    text: str,
+    match: Any,
+    at: int | None,
+    count: int,
     bodies: int,
-) -> Hit:  # fmt: skip
+) -> Hit:
     start, end = match.span()
     return Hit(
-        cursor, place, part, text[max(0, start - AROUND) : start],
-        text[start : min(end, start + MATCH_SHOWN)], text[end : end + AROUND], at, count, bodies,
-    )  # fmt: skip
+        cursor,
+        place,
+        part,
+        text[max(0, start - AROUND) : start],
+        text[start : min(end, start + MATCH_SHOWN)],
+        text[end : end + AROUND],
+        at,
+        count,
+        bodies,
+    )
 
 
 _ATTRS = """

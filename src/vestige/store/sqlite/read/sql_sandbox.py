@@ -36,23 +36,81 @@ TOO_LONG = "sql: took longer than {:g} s. Ask for less: WHERE run = ..., or LIMI
 _STEPS_A_LOOK = 500
 """Each may be a call that goes through the longest value."""
 
-_ALLOWED = frozenset(
-    (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE)
-)  # fmt: skip
+_ALLOWED = frozenset((sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE))
 _FORBIDDEN_FUNCTIONS = frozenset(("load_extension", "fts3_tokenizer", "readfile", "writefile"))
 
 
-QUICK_FUNCTIONS = frozenset((
-    "->", "->>", "abs", "avg", "body_json", "body_text", "ceil", "ceiling", "char", "coalesce",
-    "count", "cume_dist", "date", "datetime", "dense_rank", "first_value", "floor",
-    "group_concat", "hex", "ifnull", "iif", "json", "json_array", "json_array_length",
-    "json_extract", "json_group_array", "json_group_object", "json_object", "json_quote",
-    "json_type", "json_valid", "julianday", "lag", "last_value", "lead", "length", "likelihood",
-    "likely", "lower", "max", "min", "mod", "nth_value", "ntile", "nullif", "octet_length",
-    "percent_rank", "quote", "random", "rank", "round", "row_number", "sign", "sqrt",
-    "strftime", "string_agg", "substr", "substring", "sum", "time", "total", "typeof",
-    "unicode", "unixepoch", "unlikely", "upper", "zeroblob",
-))  # fmt: skip
+QUICK_FUNCTIONS = frozenset(
+    (
+        "->",
+        "->>",
+        "abs",
+        "avg",
+        "body_json",
+        "body_text",
+        "ceil",
+        "ceiling",
+        "char",
+        "coalesce",
+        "count",
+        "cume_dist",
+        "date",
+        "datetime",
+        "dense_rank",
+        "first_value",
+        "floor",
+        "group_concat",
+        "hex",
+        "ifnull",
+        "iif",
+        "json",
+        "json_array",
+        "json_array_length",
+        "json_extract",
+        "json_group_array",
+        "json_group_object",
+        "json_object",
+        "json_quote",
+        "json_type",
+        "json_valid",
+        "julianday",
+        "lag",
+        "last_value",
+        "lead",
+        "length",
+        "likelihood",
+        "likely",
+        "lower",
+        "max",
+        "min",
+        "mod",
+        "nth_value",
+        "ntile",
+        "nullif",
+        "octet_length",
+        "percent_rank",
+        "quote",
+        "random",
+        "rank",
+        "round",
+        "row_number",
+        "sign",
+        "sqrt",
+        "strftime",
+        "string_agg",
+        "substr",
+        "substring",
+        "sum",
+        "time",
+        "total",
+        "typeof",
+        "unicode",
+        "unixepoch",
+        "unlikely",
+        "upper",
+        "zeroblob",
+    )
+)
 
 
 class SlowFunctionError(Exception):
@@ -111,7 +169,9 @@ def query(
         if slow and seconds is None:
             raise SlowFunctionError from error
         if shadow is not None and "not authorized" in str(error):
-            raise UsageError(f"sql: only reading is allowed here, and only of: {', '.join(names)}.") from error  # fmt: skip
+            raise UsageError(
+                f"sql: only reading is allowed here, and only of: {', '.join(names)}."
+            ) from error
         raise UsageError(_teach(str(error), sql, names)) from error
     if not columns:
         raise UsageError("sql: no question in it. Write a SELECT; `vestige schema` has examples.")
