@@ -162,10 +162,8 @@ class Recorder:
         self.gave_up_ns = SYSTEM.monotonic_ns()
         with suppress(Exception):
             if not _said:
-                print(
-                    f"vestige: cannot begin ({type(error).__name__}: {error}). Not recording until that has passed.",
-                    file=sys.stderr,
-                )
+                reason = f"{type(error).__name__}: {error}"
+                sys.stderr.write(f"vestige: recording is off, and tried again later ({reason}).\n")
             _said = True
             writer = getattr(self, "_writer", None)
             if writer is not None and self._emitter in writer._emitters:

@@ -102,7 +102,7 @@ def test_a_recorder_that_cannot_begin_is_tried_again(
     assert done.returncode == 0, done.stderr
     assert (
         done.stderr.count(
-            "vestige: cannot begin (RuntimeError: replaced). Not recording until that has passed."
+            "vestige: recording is off, and tried again later (RuntimeError: replaced)."
         )
         == 1
     )

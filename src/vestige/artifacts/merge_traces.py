@@ -161,8 +161,8 @@ def _event(
         case,
         message,
         Counts(0, 0, 0, 0),
-        **more,
-    )  # type: ignore[arg-type]  # tool or status
+        **more,  # type: ignore[arg-type]  # `tool` or `status`
+    )
 
 
 def _again(event: TraceEvent) -> bool:

@@ -88,8 +88,8 @@ def _take_spans(document: Any, taken: IngestCounts) -> None:
             raw,
             resource,
             scope,
-            lambda rule, message, severity, faults=faults: faults.append(message),
-        )  # type: ignore[misc]  # a default that binds it
+            lambda rule, message, severity, faults=faults: faults.append(message),  # type: ignore[misc]  # binds it
+        )
         if span is None:
             taken.rejected += 1
             taken.message = taken.message or faults[0]
