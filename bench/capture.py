@@ -58,7 +58,7 @@ def measure() -> list[Figure]:
 def _weakincentives_python() -> str | None:
     sys.path.insert(0, str(place.ROOT / "tests"))
     try:
-        from weakincentives_env import find_python
+        from support.weakincentives_env import find_python
 
         return find_python()
     except Exception as error:

@@ -17,14 +17,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "docs" / "images"
 SIZE = {"width": 1280, "height": 800}
-sys.path.insert(0, str(ROOT / "tests" / "web"))
+sys.path.insert(0, str(ROOT / "tests"))
 
-from browsing import launched, served  # noqa: E402  # after the path
 from errand import errand  # noqa: E402
 from playwright.sync_api import Page  # noqa: E402
-from scene import SECOND_NS, refund  # noqa: E402
 
 import vestige  # noqa: E402
+from support.browsing import launched, served  # noqa: E402  # after the path
+from support.scene import SECOND_NS, refund  # noqa: E402
 from vestige._runtime.clock import SYSTEM, FakeClock  # noqa: E402
 from vestige.collector.loop import catch_up  # noqa: E402
 from vestige.home import Home  # noqa: E402

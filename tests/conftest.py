@@ -9,8 +9,7 @@ agentdbg      a Python with the published package agentdbg 0.3.0 (and maida, its
 browser       a Chromium for this module's tests (tests/web); skips where no page was built
 golden        golden(name, text): compare with tests/golden/<name>; `--rewrite` writes it instead
 
-`from conftest import load` gives `load(home)`, the same as read_runs for any home; `free_port()`
-gives a port that no other test and no client of one gets; `WAIT_S` bounds a wait for something that comes.
+Functions, servers and samples that tests import are in tests/support.
 """
 
 from __future__ import annotations
@@ -19,14 +18,10 @@ import fcntl
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
-import tempfile
-import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
 
 import hypothesis
 import pytest
@@ -34,19 +29,8 @@ import pytest
 import vestige.emit.hooks.thread_context
 import vestige.process_recorder
 import vestige.process_writer
-from vestige.collector.loop import catch_up
+from support.programs import Golden, ReadRuns, RunProgram, SmallDisk, load, run_in
 from vestige.home import Home
-from vestige.record.run import Run
-from vestige.store.protocol import RunFilter
-from vestige.store.sqlite.sqlite_store import SqliteStore
-
-RunProgram = Callable[..., "subprocess.CompletedProcess[str]"]
-ReadRuns = Callable[[], list[Run]]
-Golden = Callable[[str, str], None]
-SmallDisk = Callable[[str], Path]
-
-WAIT_S = 120.0
-"""For what is certain to come: only a test that fails waits as long, on whatever machine."""
 
 # How long an example takes says something about the machine. What CI sees, CI sees again: there
 # the examples are always the same (--hypothesis-profile=same); elsewhere each run looks further.
@@ -83,67 +67,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
             return name if name in share else nodeid
 
     return Scheduling(config, log) if config.getoption("dist") == "load" else None
-
-
-def load(home: Home) -> list[Run]:
-    """Every run of a home, implicit ones too, oldest first, once its journals are taken in."""
-    with pytest.MonkeyPatch.context() as patient:
-        patient.setattr(
-            "vestige.collector.loop.CATCH_UP_WAIT_S", WAIT_S
-        )  # who else is at it may be slow
-        catch_up(home)
-    with SqliteStore.open(home.store, readonly=True) as store:
-        infos = store.list_runs(RunFilter(with_implicit=True))
-        return [store.load_run(info.id) for info in reversed(infos)]
-
-
-def run_in(
-    home: Home,
-    source: str,
-    *arguments: str,
-    env: Mapping[str, str] | None = None,
-    timeout_s: float = WAIT_S,
-    command: Sequence[str] = (sys.executable,),
-) -> subprocess.CompletedProcess[str]:
-    """Run a program's text to its end, as a file beside the home."""
-    program = home.root.parent / "program.py"
-    text = textwrap.dedent(source)
-    if not program.exists() or program.read_text(encoding="utf-8") != text:
-        program.write_text(text, encoding="utf-8")
-    return subprocess.run(
-        [*command, str(program), *arguments],
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-        env={**os.environ, "VESTIGE_HOME": str(home.root), **(env or {})},
-        cwd=home.root.parent,
-    )
-
-
-_ports: list[IO[str]] = []
-
-
-def free_port() -> int:
-    """A port to listen at, again and again: ours until this process ends.
-
-    Not one that the kernel gives: it may give the same one to a client while nobody listens.
-    """
-    given = Path("/proc/sys/net/ipv4/ip_local_port_range")
-    first = int(given.read_text().split()[0]) if given.exists() else 49152
-    places = Path(tempfile.gettempdir(), f"vestige-test-ports-{os.getuid()}")
-    places.mkdir(exist_ok=True)
-    for port in range(first - 1, 1023, -1):
-        place = open(places / str(port), "w")  # noqa: SIM115  # open for as long as it is ours
-        try:
-            fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            with socket.socket() as probe:
-                probe.bind(("127.0.0.1", port))
-        except OSError:
-            place.close()  # another test's, or a server's
-            continue
-        _ports.append(place)
-        return port
-    raise AssertionError("no port is free")
 
 
 @pytest.fixture(autouse=True)
@@ -237,8 +160,7 @@ def agentdbg() -> Path:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[object]:
     """Of a module, not of the session: while it is open, no other test can run an event loop."""
-    from browsing import launched  # in tests/web
-
+    from support.browsing import launched  # in tests/web
     from vestige.server.viewer_assets import is_built
 
     if not is_built():

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import load, run_in
+from support.programs import load, run_in
 from vestige.home import Home
 from vestige.limits import BODY_INLINE_MAX
 from vestige.store.sqlite.sqlite_store import SqliteStore

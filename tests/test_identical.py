@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import SmallDisk, load, run_in
+from support.programs import SmallDisk, load, run_in
 from vestige.home import Home
 
 AGENT = """

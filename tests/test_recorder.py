@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import vestige
-from conftest import WAIT_S, ReadRuns, RunProgram, load
+from support.programs import WAIT_S, ReadRuns, RunProgram, load
 from vestige.errors import UsageError
 from vestige.home import Home
 from vestige.limits import (

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from conftest import RunProgram
-from rundirs import only_rundir, read_rundirs
+from support.programs import RunProgram
+from support.run_directories import only_rundir, read_rundirs
 from vestige._runtime import file_locks
 from vestige.formats.agentdbg.event_schema import EVENTS_FILE
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import vestige
-from rundirs import only_rundir, read_rundirs
+from support.run_directories import only_rundir, read_rundirs
 from vestige.agentdbg import (
     AgentDbgGuardrailExceeded,
     AgentDbgLoopAbort,

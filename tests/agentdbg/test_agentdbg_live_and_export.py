@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 import vestige
-from conftest import load
-from rundirs import RunDir, only_rundir, read_rundirs
+from support.programs import load
+from support.run_directories import RunDir, only_rundir, read_rundirs
 from vestige.agentdbg import record_llm_call, record_state, record_tool_call, traced_run
 from vestige.formats import agentdbg
 from vestige.home import Home

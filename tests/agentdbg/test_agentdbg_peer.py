@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from conftest import WAIT_S, free_port, load
-from rundirs import RunDir, read_rundirs
+from support.programs import WAIT_S, free_port, load
+from support.run_directories import RunDir, read_rundirs
 from vestige._runtime.clock import monotonic, sleep
 from vestige.home import Home
 

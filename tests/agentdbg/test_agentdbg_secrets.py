@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import vestige
-from rundirs import RunDir, only_rundir
+from support.run_directories import RunDir, only_rundir
 from vestige.agentdbg import record_llm_call, record_state, record_tool_call, traced_run
 
 KEY = "sk-ant-api03-" + "q7Zk2Lm9Xc4Vb8Nn1" * 3

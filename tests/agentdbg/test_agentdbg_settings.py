@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rundirs import only_rundir, read_rundirs
+from support.run_directories import only_rundir, read_rundirs
 from vestige.agentdbg import record_state, record_tool_call, run_lifecycle, trace, traced_run
 from vestige.agentdbg import settings as settings_module
 from vestige.agentdbg.config_file import parse_config

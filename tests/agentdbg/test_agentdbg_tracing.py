@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import vestige
-from conftest import ReadRuns
-from rundirs import only_rundir, read_rundirs
+from support.programs import ReadRuns
+from support.run_directories import only_rundir, read_rundirs
 from vestige.agentdbg import (
     AgentDbgGuardrailExceeded,
     AgentDbgLoopAbort,

@@ -6,9 +6,16 @@ import sys
 from pathlib import Path
 
 import pytest
-from suites_support import bytes_of, make_project, only_bundle, read_events, run_pytest, vestige
 
-from conftest import load
+from support.programs import load
+from support.pytest_suites import (
+    bytes_of,
+    make_project,
+    only_bundle,
+    read_events,
+    run_pytest,
+    vestige,
+)
 from vestige.home import Home
 from vestige.record.run import Run
 

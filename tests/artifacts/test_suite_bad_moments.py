@@ -11,7 +11,8 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from suites_support import (
+
+from support.pytest_suites import (
     assert_valid,
     files_of,
     make_project,
@@ -19,7 +20,6 @@ from suites_support import (
     run_pytest,
     statuses,
 )
-
 from vestige._runtime.file_locks import is_held
 from vestige.artifacts import SuiteRecorder, SuiteWriter, recover
 from vestige.errors import UsageError

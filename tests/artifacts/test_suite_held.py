@@ -10,8 +10,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from suites_support import assert_valid, make_project, only_bundle, run_pytest, statuses
 
+from support.pytest_suites import assert_valid, make_project, only_bundle, run_pytest, statuses
 from vestige.record.codec import parse_line, render_line
 from vestige.record.types import SpanOpen
 

@@ -10,7 +10,8 @@ import time
 from pathlib import Path
 
 import pytest
-from suites_support import (
+
+from support.pytest_suites import (
     assert_valid,
     environment_for,
     make_project,
@@ -20,7 +21,6 @@ from suites_support import (
     statuses,
     vestige,
 )
-
 from vestige.artifacts import SuiteRecorder, recover
 from vestige.errors import UsageError
 

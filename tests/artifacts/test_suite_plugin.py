@@ -7,7 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from suites_support import (
+
+from support.programs import load
+from support.pytest_suites import (
     assert_valid,
     bytes_of,
     environment_for,
@@ -20,8 +22,6 @@ from suites_support import (
     run_pytest,
     statuses,
 )
-
-from conftest import load
 from vestige.home import Home
 
 MIXED = """

@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 
 import pytest
-from suites_support import vestige
 
+from support.pytest_suites import vestige
 from vestige.artifacts import SuiteRecorder
 
 DAY = 86400

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from suites_support import assert_valid, bytes_of, problems, read_events, read_json
 
+from support.pytest_suites import assert_valid, bytes_of, problems, read_events, read_json
 from vestige._runtime.clock import FakeClock
 from vestige.artifacts import InvalidSuiteError, Replay, SuiteRecorder
 from vestige.artifacts.suite import Case

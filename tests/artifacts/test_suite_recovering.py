@@ -6,8 +6,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from suites_support import assert_valid, read_events, read_json, vestige
 
+from support.pytest_suites import assert_valid, read_events, read_json, vestige
 from vestige import transfer
 from vestige.artifacts import SuiteRecorder, SuiteWriter, recover
 from vestige.artifacts.recover_suite import find_unfinished

@@ -11,7 +11,9 @@ import time
 from pathlib import Path
 
 import pytest
-from suites_support import (
+
+from support.programs import load
+from support.pytest_suites import (
     assert_valid,
     environment_for,
     files_of,
@@ -20,8 +22,6 @@ from suites_support import (
     read_events,
     statuses,
 )
-
-from conftest import load
 from vestige.home import Home
 
 TARGETS = (

@@ -7,7 +7,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from suites_support import (
+
+from support.pytest_suites import (
     environment_for,
     make_project,
     only_bundle,
@@ -15,7 +16,6 @@ from suites_support import (
     run_pytest,
     vestige,
 )
-
 from vestige.artifacts import Replay
 from vestige.artifacts.replay_command import COMMAND_MAX, find_case, render_command, selected
 from vestige.errors import NotFoundError, UsageError

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from suites_support import make_project, only_bundle, read_events, run_pytest
 
+from support.pytest_suites import make_project, only_bundle, read_events, run_pytest
 from vestige.artifacts import SuiteRecorder
 from vestige.cli.main import cli
 

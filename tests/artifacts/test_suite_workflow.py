@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 import yaml
-from suites_support import assert_valid, environment_for, make_project, only_bundle, statuses
+
+from support.pytest_suites import assert_valid, environment_for, make_project, only_bundle, statuses
 
 WORKFLOW = Path(__file__).parents[2] / "examples/github/tests.yml"
 

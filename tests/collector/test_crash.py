@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from conftest import ReadRuns, RunProgram
+from support.programs import ReadRuns, RunProgram
 from vestige.collector.crash_detection import Exit, stamp_dead
 from vestige.collector.journal_ingest import ingest_journals
 from vestige.home import Home

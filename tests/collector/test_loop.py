@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from conftest import WAIT_S, RunProgram, load
+from support.programs import WAIT_S, RunProgram, load
 from vestige.collector.loop import catch_up, hold
 from vestige.collector_process import CollectorProcess
 from vestige.errors import StoreError

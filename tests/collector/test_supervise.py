@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from conftest import ReadRuns, RunProgram
+from support.programs import ReadRuns, RunProgram
 from vestige.collector import run_supervisor
 from vestige.collector.loop import hold
 from vestige.home import Home

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from conftest import WAIT_S, free_port
+from support.programs import WAIT_S, free_port
 from vestige.collector.loop import catch_up
 from vestige.formats.agentdbg import recover_runs
 from vestige.home import Home

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rundirs import RunDir, only_rundir, read_rundirs, strict_json
+from support.run_directories import RunDir, only_rundir, read_rundirs, strict_json
 from vestige.agentdbg import record_llm_call, record_state, record_tool_call, trace, traced_run
 
 UUID4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")

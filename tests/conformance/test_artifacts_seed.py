@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from artifact_bundle import DATA, BrokenBundle
+from support.artifact_bundle import DATA, BrokenBundle
 from vestige.formats.artifacts.json_schemas import published
 from vestige.formats.artifacts.read import DirectoryTree
 from vestige.formats.artifacts.rules import RULES, Profile

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from http_support import Site, served
 from openwop_client import CreateAnnotationRequest, CreateRunRequest, OpenwopClient
 from openwop_client.errors import WopError
 
 import vestige
-from openwop_support import (
+from support.http_server import Site, served
+from support.openwop_server import (
     MACHINE,
     SECRETS,
     record_everything,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,19 +12,16 @@ import pytest
 
 import vestige
 
-from openwop_support import record_everything, validate, validate_bundle, validate_event  # isort: skip  # it makes http_support importable
-from http_support import Site, served
-
-from conftest import run_in
+from support.openwop_server import record_everything, validate, validate_bundle, validate_event  # isort: skip  # it makes http_support importable
+from support.http_server import Site, served
+from support.programs import run_in
+from support.provider_answers import chat
+from support.provider_server import Server as Provider
 from vestige.errors import VestigeError
 from vestige.home import Home
 from vestige.query.tool_table import TOOLS, ask, check_arguments
 from vestige.store.sqlite.sqlite_store import SqliteStore
 from vestige.transfer import import_path
-
-sys.path.append(str(Path(__file__).parent.parent / "wire"))
-from wire_answers import chat
-from wire_server import Server as Provider
 
 DATA = Path(__file__).parent.parent / "data"
 BUNDLES = {

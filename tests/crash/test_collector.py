@@ -10,7 +10,7 @@ from collections import Counter
 
 import pytest
 
-from conftest import ReadRuns
+from support.programs import ReadRuns
 from vestige.home import Home
 from vestige.journal.writer import JournalWriter
 from vestige.limits import BODY_INLINE_MAX

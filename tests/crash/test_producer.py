@@ -13,7 +13,7 @@ from collections import Counter
 
 import pytest
 
-from conftest import ReadRuns, RunProgram
+from support.programs import ReadRuns, RunProgram
 from vestige.home import Home
 from vestige.query.views.show import stamps
 from vestige.query.views.timeline import timeline

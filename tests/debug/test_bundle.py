@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import FrozenInstanceError
 from datetime import UTC, datetime
@@ -11,6 +10,7 @@ from uuid import UUID
 
 import pytest
 
+from support.wink_samples import make_bundle  # shared with the format's tests
 from vestige.debug import (
     AgentInfo,
     BundleComponentMissingError,
@@ -22,9 +22,6 @@ from vestige.debug import (
     WinkError,
 )
 from vestige.errors import VestigeError
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "formats"))
-from wink_samples import make_bundle  # shared with the format's tests
 
 
 def test_the_fields_and_defaults_are_the_seeds() -> None:
@@ -129,7 +126,7 @@ def test_threads_share_a_bundle(tmp_path: Path) -> None:
 
 
 def test_a_session_id_that_is_no_uuid_has_one_that_derives_from_it(tmp_path: Path) -> None:
-    from wink_samples import seed_members, write_zip
+    from support.wink_samples import seed_members, write_zip
 
     path = write_zip(tmp_path / "x.wink", seed_members(session_id="session-7"))
 

@@ -19,7 +19,7 @@ import pytest
 from click.testing import CliRunner
 
 import vestige
-from conftest import RunProgram
+from support.programs import RunProgram
 from vestige.cli.main import cli
 from vestige.debug import (
     AgentInfo,

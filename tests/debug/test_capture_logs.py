@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 import pytest
 
 import vestige
-from conftest import RunProgram
+from support.programs import RunProgram
 from vestige.debug import (
     AgentInfo,
     DebugBundleBuilder,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from conftest import RunProgram
+from support.programs import RunProgram
 from vestige.debug import (
     AgentInfo,
     DebugBundle,

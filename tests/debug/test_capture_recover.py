@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from conftest import RunProgram
+from support.programs import RunProgram
 from vestige.cli.main import cli
 from vestige.debug import AgentInfo, DebugBundle, DebugBundleBuilder, Session
 from vestige.debug.recover import recover_spool, recover_spools

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from conftest import RunProgram
+from support.programs import RunProgram
 
 MEASURE = """
 import json, logging, os, sys

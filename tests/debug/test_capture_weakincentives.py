@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from support.weakincentives_env import ROOT, find_python
 from vestige.debug import DebugBundle
-from weakincentives_env import ROOT, find_python
 
 PROGRAM = """
 import json, logging, sys

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from conftest import ReadRuns, RunProgram
+from support.programs import ReadRuns, RunProgram
 
 PROGRAM = """
     import sys

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from conftest import ReadRuns
+from support.programs import ReadRuns
 from vestige.emit import run_listeners
 from vestige.emit.point_span import record_point
 from vestige.errors import AgentDbgGuardrailExceeded

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from conftest import ReadRuns, RunProgram
+from support.programs import ReadRuns, RunProgram
 from vestige.home import Home
 from vestige.record.run import LogInfo, Run
 

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 import vestige
-from conftest import ReadRuns, RunProgram
+from support.programs import ReadRuns, RunProgram
 from vestige.testing import FakeRecorder
 
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from conftest import load, run_in
+from support.programs import load, run_in
 from vestige.home import Home
 from vestige.record.run import LogInfo
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from conftest import load, run_in
+from support.programs import load, run_in
 from vestige._runtime.clock import FakeClock
 from vestige.emit.hooks.stdout_capture import Prints
 from vestige.home import Home

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import ReadRuns, RunProgram, load
+from support.programs import ReadRuns, RunProgram, load
 from vestige.home import Home
 
 TARGETS = (

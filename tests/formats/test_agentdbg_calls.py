@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from agentdbg_runs import RUN, call
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.agentdbg_runs import RUN, call
 from vestige.formats.agentdbg.fast_decode import decode_call
 from vestige.formats.agentdbg.parse_event import BAD_JSON, Line, parse_event
 from vestige.formats.agentdbg.to_records import EventReader, RunFacts

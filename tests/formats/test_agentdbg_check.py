@@ -9,8 +9,8 @@ from typing import Any
 
 import jsonschema
 import pytest
-from agentdbg_runs import RUN, call, make_run
 
+from support.agentdbg_runs import RUN, call, make_run
 from vestige.formats import agentdbg
 
 ROOT = Path(__file__).parents[2]

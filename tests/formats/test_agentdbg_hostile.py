@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agentdbg_runs import RUN, call, make_run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from support.agentdbg_runs import RUN, call, make_run
 from vestige.errors import UnreadableError
 from vestige.formats import agentdbg
 from vestige.limits import EVENT_LINE_MAX

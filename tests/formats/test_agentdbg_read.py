@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agentdbg_runs import RUN, call, make_run, run_end
 
+from support.agentdbg_runs import RUN, call, make_run, run_end
 from vestige.formats import agentdbg
 from vestige.record.run import Run
 from vestige.store.sqlite.sqlite_store import SqliteStore

@@ -10,9 +10,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from agentdbg_runs import call, make_run
 from click.testing import CliRunner
 
+from support.agentdbg_runs import call, make_run
 from vestige.cli.main import cli
 from vestige.formats import agentdbg
 from vestige.store.sqlite.sqlite_store import SqliteStore

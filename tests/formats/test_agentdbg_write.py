@@ -8,10 +8,10 @@ from typing import Any
 
 import jsonschema
 import pytest
-from agentdbg_runs import make_run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from support.agentdbg_runs import make_run
 from vestige.errors import UsageError
 from vestige.formats import agentdbg
 from vestige.record.run import Run

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from artifact_bundle import DATA, BrokenBundle
+from support.artifact_bundle import DATA, BrokenBundle
 from vestige.cli.main import cli
 from vestige.formats.artifacts.file_structs import Git
 from vestige.formats.artifacts.read import DirectoryTree

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from click.testing import CliRunner, Result
 
-from artifact_bundle import BrokenBundle
+from support.artifact_bundle import BrokenBundle
 from vestige.artifacts import SuiteRecorder
 from vestige.artifacts.replay_command import read_environment
 from vestige.artifacts.suite import Case

@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from artifact_bundle import DATA, BrokenBundle
+from support.artifact_bundle import DATA, BrokenBundle
 from vestige.cli.main import cli
 from vestige.errors import UnreadableError
 from vestige.formats import artifacts

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from wink_samples import seed_members, write_zip
 
+from support.wink_samples import seed_members, write_zip
 from vestige.artifacts import SuiteRecorder
 from vestige.cli.main import cli
 from vestige.home import Home

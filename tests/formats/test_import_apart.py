@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agentdbg_runs import RUN, call, make_run
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import WAIT_S
+from support.agentdbg_runs import RUN, call, make_run
+from support.programs import WAIT_S
 from vestige.formats.protocol import Source
 from vestige.home import Home
 from vestige.limits import BATCH_BYTES, MIB

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from agentdbg_runs import RUN, call, make_run
-from wink_samples import make_bundle
 
+from support.agentdbg_runs import RUN, call, make_run
+from support.wink_samples import make_bundle
 from vestige._runtime.clock import SYSTEM, FakeClock
 from vestige.artifacts import SuiteRecorder
 from vestige.collector.crash_detection import stamp_dead

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import vestige
-from openwop_support import (
+from support.openwop_server import (
     MACHINE,
     MODES,
     SECRETS,

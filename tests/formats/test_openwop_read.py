@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from openwop_support import is_valid, record_everything, source_of
+from support.openwop_server import is_valid, record_everything, source_of
 from vestige.errors import UnreadableError
 from vestige.formats import openwop
 from vestige.formats.openwop.assemble import assemble

@@ -11,8 +11,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from wink_samples import BUNDLE, make_bundle, members_of, sha256
 
+from support.wink_samples import BUNDLE, make_bundle, members_of, sha256
 from vestige.errors import DebugBundleError
 from vestige.formats.wink.member_names import find_fault, safe_path
 from vestige.formats.wink.read import ZipContent
@@ -134,7 +134,7 @@ def test_a_kill_in_the_middle_never_leaves_half_a_bundle_under_the_name(tmp_path
     code = """
 import sys
 sys.path.insert(0, sys.argv[2])
-from wink_samples import make_bundle
+from support.wink_samples import make_bundle
 from vestige.formats.wink.write import write_bundle
 class Slow:
     manifest = make_bundle().manifest
@@ -147,7 +147,7 @@ write_bundle(Slow(), sys.argv[1])
 """
     target = tmp_path / "x.wink"
     child = subprocess.Popen(
-        [sys.executable, "-c", code, str(target), str(Path(__file__).parent)],
+        [sys.executable, "-c", code, str(target), str(Path(__file__).parents[1])],
         stdout=subprocess.PIPE,
         env={**os.environ},
     )

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from wink_samples import seed_members, write_zip
 
+from support.wink_samples import seed_members, write_zip
 from vestige.errors import BundleCorruptedError
 from vestige.formats.wink import body_recipes, read_run
 from vestige.formats.wink.body_recipes import Recipe, Unpacker

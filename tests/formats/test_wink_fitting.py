@@ -6,8 +6,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from wink_samples import make_bundle
 
+from support.wink_samples import make_bundle
 from vestige.debug import DebugBundle
 from vestige.formats.wink import read_run, size_limits, zip_directory
 from vestige.limits import BUNDLE_MANIFEST_MAX

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from wink_samples import make_bundle, members_of, seed_members, write_zip
 
+from support.wink_samples import make_bundle, members_of, seed_members, write_zip
 from vestige import limits
 from vestige.debug import (
     BundleComponentMissingError,

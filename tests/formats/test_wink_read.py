@@ -9,8 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from wink_samples import BUNDLE, DATA, SESSION, make_bundle, members_of, seed_members, write_zip
 
+from support.wink_samples import (
+    BUNDLE,
+    DATA,
+    SESSION,
+    make_bundle,
+    members_of,
+    seed_members,
+    write_zip,
+)
 from vestige.debug import BundleCorruptedError, BundleVersionError, BundleWarning, DebugBundle
 from vestige.errors import DebugBundleError, UnreadableError
 from vestige.formats import NAMES, get_format

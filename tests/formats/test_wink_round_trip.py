@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from wink_samples import BUNDLE, DATA, make_bundle, members_of
 
+from support.wink_samples import BUNDLE, DATA, make_bundle, members_of
 from vestige._runtime.clock import SYSTEM
 from vestige.debug import DebugBundle
 from vestige.formats.wink.jsonl_entries import parse_log, render_log

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 
-from conftest import Golden, load
+from support.programs import Golden, load
 from vestige._runtime.clock import FakeClock
 from vestige.home import Home
 from vestige.query.views import show

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import vestige
-from conftest import RunProgram
+from support.programs import RunProgram
 from vestige.home import Home
 from vestige.journal.spill import write_spill
 from vestige.limits import BODY_INLINE_MAX, BODY_MAX, MIB

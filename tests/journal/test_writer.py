@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import vestige
-from conftest import SmallDisk
+from support.programs import SmallDisk
 from vestige._runtime import file_locks
 from vestige.home import Home
 from vestige.journal.writer import JournalWriter

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 import vestige
-from conftest import Golden, load
+from support.programs import Golden, load
 from vestige._runtime.clock import FakeClock
 from vestige.cli.main import cli
 from vestige.home import Home

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vestige
-from conftest import load
+from support.programs import load
 from vestige._runtime.clock import FakeClock
 from vestige.errors import UsageError
 from vestige.home import Home

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import vestige
-from conftest import load
+from support.programs import load
 from vestige._runtime.clock import FakeClock
 from vestige.errors import AmbiguousIdError, NotFoundError, UsageError
 from vestige.home import Home

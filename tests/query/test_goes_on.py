@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import vestige
-from conftest import load
+from support.programs import load
 from vestige._runtime import clock
 from vestige.home import Home
 from vestige.query.debugger import Debugger

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from refund_desk import record_desk
 
 import vestige
+from support.refund_desk import record_desk
 from vestige.collector.loop import catch_up
 from vestige.errors import UsageError
 from vestige.home import Home

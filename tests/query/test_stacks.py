@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import RunProgram
+from support.programs import RunProgram
 from vestige import Recorder
 from vestige.home import Home
 from vestige.query.failures.faulthandler_dump import format_dump, format_threads

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import vestige
-from conftest import RunProgram
+from support.programs import RunProgram
 from vestige.home import Home
 from vestige.limits import LIST_CHECKED_ROWS
 from vestige.query.failures.check import CheckResult, in_chains

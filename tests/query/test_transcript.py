@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from refund_desk import answer, ask, record_desk
 
 import vestige
-from conftest import Golden
+from support.programs import Golden
+from support.refund_desk import answer, ask, record_desk
 from vestige._runtime.clock import FakeClock
 from vestige.collector.loop import catch_up
 from vestige.errors import UsageError

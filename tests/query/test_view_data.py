@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from refund_desk import START_NS, TOOLS, answer, ask, record_desk
 
 import vestige
+from support.refund_desk import START_NS, TOOLS, answer, ask, record_desk
 from vestige._runtime.clock import FakeClock
 from vestige.collector.loop import catch_up
 from vestige.errors import NotFoundError, UsageError

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import SmallDisk
+from support.programs import SmallDisk
 from vestige.record.redaction.redactor import Redactor
 from vestige.record.redaction.scanner_cache import FILES_MAX, database
 from vestige.record.redaction.secret_scanner import Scanner, all_traces

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from browsing import served, visit
 from playwright.sync_api import Browser, Page, expect
-from scene import fill
 
+from support.browsing import served, visit
+from support.scene import fill
 from vestige.home import Home
 
 pytestmark = pytest.mark.slow

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from browsing import Visit, served
 from playwright.sync_api import Browser, Page, expect
 
 import vestige
+from support.browsing import Visit, served
 
 pytestmark = pytest.mark.slow
 

@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from browsing import Visit, served
 from playwright.sync_api import Browser, Page, Route, expect
 
+from support.browsing import Visit, served
 from vestige.collector.loop import catch_up
 from vestige.home import Home
 from vestige.recorder import Recorder

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from browsing import visit
 from playwright.sync_api import Browser, expect
-from scene import fill
 
+from support.browsing import visit
+from support.scene import fill
 from vestige.home import Home
 from vestige.server.html_export import key_of
 

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from browsing import Visit, served, visit
 from playwright.sync_api import Browser, Page, expect
-from scene import fill
 
+from support.browsing import Visit, served, visit
+from support.scene import fill
 from vestige.home import Home
 
 pytestmark = pytest.mark.slow

@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from browsing import Visit, served
-from errand import run_errands
 from playwright.sync_api import Browser, Page, expect
 
+from support.browsing import Visit, served
+from support.errand import run_errands
 from vestige.home import Home
 
 pytestmark = pytest.mark.slow

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from browsing import served, visit
 from playwright.sync_api import Browser, Page, expect
 
+from support.browsing import served, visit
 from vestige.home import Home
 
 pytestmark = pytest.mark.slow

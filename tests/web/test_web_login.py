@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, expect
-from scene import fill
 
+from support.scene import fill
 from vestige.fleet.api_keys import Keys
 from vestige.home import Home
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import Visit, served
 from playwright.sync_api import Browser, Page, Route, expect
-from scene import SECOND_NS, _answer
 
+from support.browsing import Visit, served
+from support.scene import SECOND_NS, _answer
 from vestige._runtime.clock import SYSTEM, FakeClock
 from vestige.collector.loop import catch_up
 from vestige.home import Home

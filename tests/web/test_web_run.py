@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
-from browsing import Visit, served
-from errand import run_errands
 from playwright.sync_api import Browser, Locator, Page, expect
 
+from support.browsing import Visit, served
+from support.errand import run_errands
 from vestige.home import Home
 
 pytestmark = pytest.mark.slow

@@ -13,12 +13,12 @@ from typing import Any
 
 import aiohttp
 import pytest
-from wire_answers import chat, chat_stream, refusal
-from wire_calls import calls_in, spans_in
-from wire_server import Reply, Server
 
 import vestige
 import vestige.agentdbg as agentdbg
+from support.provider_answers import chat, chat_stream, refusal
+from support.provider_calls import calls_in, spans_in
+from support.provider_server import Reply, Server
 from vestige.home import Home
 from vestige.wire import aiohttp_hook
 

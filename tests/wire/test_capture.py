@@ -15,14 +15,14 @@ import urllib3.connection
 import urllib3.connectionpool
 import urllib3.response
 from aiohttp import client_reqrep
-from wire_answers import chat, chat_stream, refusal
-from wire_calls import calls_in
-from wire_server import Reply, Server
 
 import vestige
 import vestige.wire.exchange
 import vestige.wire.headers
-from conftest import RunProgram, run_in
+from support.programs import RunProgram, run_in
+from support.provider_answers import chat, chat_stream, refusal
+from support.provider_calls import calls_in
+from support.provider_server import Reply, Server
 from vestige.home import Home
 
 HELLO: Any = [{"role": "user", "content": "hi"}]

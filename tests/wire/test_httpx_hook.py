@@ -14,7 +14,9 @@ import httpx2
 import openai
 import pytest
 from google import genai
-from wire_answers import (
+
+import vestige
+from support.provider_answers import (
     chat,
     chat_call,
     chat_stream,
@@ -24,10 +26,8 @@ from wire_answers import (
     gemini_stream,
     refusal,
 )
-from wire_calls import Call, calls_in, spans_in
-from wire_server import Reply, Server
-
-import vestige
+from support.provider_calls import Call, calls_in, spans_in
+from support.provider_server import Reply, Server
 from vestige.home import Home
 
 KEY = "sk-test-4711471147114711"

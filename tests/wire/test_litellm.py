@@ -11,11 +11,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from wire_answers import chat, chat_stream, claude
-from wire_calls import calls_in
-from wire_server import Reply, Seen, Server
 
-from conftest import run_in
+from support.programs import run_in
+from support.provider_answers import chat, chat_stream, claude
+from support.provider_calls import calls_in
+from support.provider_server import Reply, Seen, Server
 from vestige.home import Home
 
 PLACE = Path(__file__).parents[2] / "build" / "litellm"

@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from wire_answers import chat, chat_stream, claude, refusal
-from wire_calls import calls_in
-from wire_server import Reply, Seen, Server
 
 import vestige
-from conftest import run_in
+from support.programs import run_in
+from support.provider_answers import chat, chat_stream, claude, refusal
+from support.provider_calls import calls_in
+from support.provider_server import Reply, Seen, Server
 from vestige.home import Home
 from vestige.wire import dispatch
 from vestige.wire.replay import Answer, Line, Player, digest, read_report, target_of, write_script

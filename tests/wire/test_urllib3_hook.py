@@ -12,11 +12,11 @@ import pytest
 import requests
 import urllib3
 from requests.adapters import HTTPAdapter
-from wire_answers import chat, chat_stream, refusal
-from wire_calls import calls_in
-from wire_server import Reply, Seen, Server
 
 import vestige
+from support.provider_answers import chat, chat_stream, refusal
+from support.provider_calls import calls_in
+from support.provider_server import Reply, Seen, Server
 from vestige.home import Home
 
 BODY = {"model": "m", "messages": [{"role": "user", "content": "Grüße"}]}

@@ -15,10 +15,10 @@ import h2.events
 import httpx
 import httpx2
 import pytest
-from wire_answers import chat, chat_chunks
-from wire_calls import calls_in
 
 import vestige
+from support.provider_answers import chat, chat_chunks
+from support.provider_calls import calls_in
 from vestige.home import Home
 
 

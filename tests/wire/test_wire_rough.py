@@ -8,12 +8,12 @@ from pathlib import Path
 import httpx
 import pytest
 import requests
-from wire_answers import chat, chat_stream
-from wire_calls import calls_in
-from wire_server import Reply, Server
 
 import vestige
-from conftest import run_in
+from support.programs import run_in
+from support.provider_answers import chat, chat_stream
+from support.provider_calls import calls_in
+from support.provider_server import Reply, Server
 from vestige.home import Home
 
 CHAT = "/v1/chat/completions"

@@ -16,11 +16,11 @@ import httpx
 import openai
 import pytest
 import requests
-from wire_answers import chat, claude, gemini
-from wire_calls import calls_in
-from wire_server import Reply, Server
 
 import vestige
+from support.provider_answers import chat, claude, gemini
+from support.provider_calls import calls_in
+from support.provider_server import Reply, Server
 from vestige.debug import (
     AgentInfo,
     DebugBundleBuilder,

@@ -18,12 +18,12 @@ import httpx
 import openai
 import pytest
 import requests
-from wire_answers import chat, chat_call
-from wire_calls import calls_in
-from wire_server import Reply, Seen, Server
 
 import vestige
-from conftest import RunProgram
+from support.programs import RunProgram
+from support.provider_answers import chat, chat_call
+from support.provider_calls import calls_in
+from support.provider_server import Reply, Seen, Server
 from vestige.home import Home
 from vestige.limits import BODY_CHUNK, BODY_MAX, MIB
 from vestige.store.sqlite.sqlite_store import SqliteStore

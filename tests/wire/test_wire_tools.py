@@ -9,11 +9,11 @@ import anthropic
 import httpx
 import openai
 import pytest
-from wire_answers import chat, chat_call, claude, data
-from wire_calls import spans_in
-from wire_server import Reply, Server
 
 import vestige
+from support.provider_answers import chat, chat_call, claude, data
+from support.provider_calls import spans_in
+from support.provider_server import Reply, Server
 from vestige.collector.loop import catch_up
 from vestige.home import Home
 from vestige.store.protocol import RunFilter

@@ -8,11 +8,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from bug import Bug, Planted
-from bugs_of_programs import PROGRAMS
-from bugs_of_requests import REQUESTS
-from planted import all_findings, evidence_of
 
+from support.bug import Bug, Planted
+from support.bugs_of_programs import PROGRAMS
+from support.bugs_of_requests import REQUESTS
+from support.planted_bugs import all_findings, evidence_of
 from vestige.home import Home
 from vestige.query.evidence import Evidence
 from vestige.record.finding import Finding

@@ -7,8 +7,17 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
-from llm_evidence import MARK, RULES, TOOLS, Agent, anthropic_request, cached, examine, findings
 
+from support.llm_evidence import (
+    MARK,
+    RULES,
+    TOOLS,
+    Agent,
+    anthropic_request,
+    cached,
+    examine,
+    findings,
+)
 from vestige.home import Home
 from vestige.query.checks import run_checks
 from vestige.query.checks.model.prompt_cache import cache_churn, cache_miss

@@ -6,10 +6,10 @@ import signal
 import sys
 
 import pytest
-from planted import all_findings, evidence_of, findings, recording, span_named
 
 import vestige
-from conftest import RunProgram
+from support.planted_bugs import all_findings, evidence_of, findings, recording, span_named
+from support.programs import RunProgram
 from vestige.home import Home
 from vestige.query.checks.process import crash
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from planted import findings, recording
-
+from support.planted_bugs import findings, recording
 from vestige.emit.span import Span
 from vestige.home import Home
 from vestige.query.checks.progress import delivery

@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from planted import all_findings, findings, recording, span_named
 
+from support.planted_bugs import all_findings, findings, recording, span_named
 from vestige.emit.span import Span
 from vestige.home import Home
 from vestige.query.checks.model import failed_calls

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 
-from planted import evidence_of, findings, recording
-
+from support.planted_bugs import evidence_of, findings, recording
 from vestige._runtime.clock import FakeClock
 from vestige.collector.loop import catch_up
 from vestige.home import Home

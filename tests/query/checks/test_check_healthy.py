@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from planted import (
+
+from support.planted_bugs import (
     all_findings,
     answer,
     asked,
@@ -24,7 +25,6 @@ from planted import (
     think,
     use,
 )
-
 from vestige.emit.span import Span
 from vestige.errors import NotFoundError
 from vestige.home import Home

@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from llm_evidence import Agent, anthropic_answer, anthropic_request, findings
 
+from support.llm_evidence import Agent, anthropic_answer, anthropic_request, findings
 from vestige.home import Home
 from vestige.query.checks.model import history
 

@@ -9,8 +9,8 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from planted import Function, answer, evidence_of, recording, request, think
 
+from support.planted_bugs import Function, answer, evidence_of, recording, request, think
 from vestige._runtime.clock import FakeClock
 from vestige.emit.span import Span
 from vestige.home import Home

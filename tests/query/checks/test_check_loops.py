@@ -10,8 +10,18 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from planted import answer, asked, call, findings, recording, request, result, think, use
 
+from support.planted_bugs import (
+    answer,
+    asked,
+    call,
+    findings,
+    recording,
+    request,
+    result,
+    think,
+    use,
+)
 from vestige.home import Home
 from vestige.query.checks.progress import loops, repetition
 from vestige.query.checks.progress.repetition import find_repeats

@@ -6,8 +6,8 @@ import random
 from typing import Any
 
 import pytest
-from planted import all_findings, answer, call, recording, request
 
+from support.planted_bugs import all_findings, answer, call, recording, request
 from vestige.home import Home
 
 NAMES = [

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from llm_evidence import Agent, anthropic_answer, anthropic_request, findings, openai_answer
 
+from support.llm_evidence import Agent, anthropic_answer, anthropic_request, findings, openai_answer
 from vestige.home import Home
 from vestige.query.checks.model import output
 from vestige.query.checks.tools import soft_errors

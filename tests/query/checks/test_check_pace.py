@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from planted import answer, findings, recording, request, think
-
+from support.planted_bugs import answer, findings, recording, request, think
 from vestige._runtime.clock import FakeClock
 from vestige.emit.span import Span
 from vestige.home import Home

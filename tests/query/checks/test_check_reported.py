@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 
 import pytest
-from llm_evidence import findings
 
-from conftest import load
+from support.llm_evidence import findings
+from support.programs import load
 from vestige.emit.hooks.logging_capture import LoggingHandler
 from vestige.home import Home
 from vestige.query.checks.process import crash

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from planted import all_findings, evidence_of, findings, recording, span_named
 
+from support.planted_bugs import all_findings, evidence_of, findings, recording, span_named
 from vestige.emit.logger import Logger
 from vestige.emit.span import Span
 from vestige.home import Home

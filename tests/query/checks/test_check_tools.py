@@ -5,8 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from planted import answer, asked, call, findings, recording, request, result, think, use
 
+from support.planted_bugs import (
+    answer,
+    asked,
+    call,
+    findings,
+    recording,
+    request,
+    result,
+    think,
+    use,
+)
 from vestige.home import Home
 from vestige.query.checks.process import infrastructure
 from vestige.query.checks.tools import tool_calls

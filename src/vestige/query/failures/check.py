@@ -24,7 +24,7 @@ SHOWN_MAX = 7
 """Findings: a reader who gets more than this reads none."""
 
 CASE = "failed-case"
-"""The check that tells of a suite's cases (checks/process/test_suite.py)."""
+"""The check that tells of a suite's cases (query/checks/process/test_suite.py)."""
 
 Keep = Callable[[RunInfo, Sequence[CheckResult]], None]
 """Stores what was computed of a finished run, where that is possible."""

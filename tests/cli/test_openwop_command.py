@@ -1,0 +1,128 @@
+"""OpenWOP on the command line: out with a redaction mode, in again, validated, and asked like any run."""
+
+from __future__ import annotations
+
+import json
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.openwop_server import SECRETS, record_everything, validate_bundle
+from vestige.formats.openwop.assemble import assemble
+from vestige.formats.openwop.from_records import Story
+from vestige.home import Home
+from vestige.store.sqlite.sqlite_store import SqliteStore
+from vestige.transfer import run_to_write
+
+
+def vestige(home: Home, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "vestige", *words, "--home", str(home.root)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+
+
+@pytest.mark.slow  # seven processes
+def test_a_run_goes_out_and_comes_in_by_the_command_line(home: Home, tmp_path: Path) -> None:
+    """`export --format openwop [--redaction MODE]`, `import`, `validate`, every verb on the file."""
+    run_id = record_everything(home)
+    target, other = tmp_path / "a.json", Home(tmp_path / "other")
+    masked = vestige(home, "export", run_id, "--format", "openwop", "-o", str(target))
+    hashed = vestige(
+        home,
+        "export",
+        run_id,
+        "--format",
+        "openwop",
+        "-o",
+        str(tmp_path / "h.json"),
+        "--redaction",
+        "hash",
+    )
+    plain = vestige(
+        home,
+        "export",
+        run_id,
+        "--format",
+        "openwop",
+        "-o",
+        str(tmp_path / "p.json"),
+        "--redaction",
+        "passthrough",
+    )
+    wink = vestige(
+        home, "export", run_id, "--format", "wink", "-o", str(tmp_path / "w"), "--redaction", "mask"
+    )
+    taken = vestige(other, "import", str(target))
+    shown = vestige(other, "show", run_id)
+    valid = subprocess.run(
+        [sys.executable, "-m", "vestige", "validate", str(target)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (masked.returncode, hashed.returncode, taken.returncode, shown.returncode) == (
+        0,
+        0,
+        0,
+        0,
+    )
+    assert "sha256:" in (tmp_path / "h.json").read_text()
+    assert stat.S_IMODE(home.hash_key.stat().st_mode) == 0o600
+    assert (plain.returncode, wink.returncode) == (2, 2)
+    assert "passthrough is refused" in plain.stderr
+    assert not (tmp_path / "p.json").exists()
+    assert "1 run, 1 of them new" in taken.stdout
+    assert "ValueError" in shown.stdout
+    assert valid.returncode == 0, valid.stdout
+    validate_bundle(json.loads(target.read_text()))
+    assert not any(secret in shown.stdout for secret in SECRETS.values())
+
+
+def test_lines_that_are_read_one_at_a_time_make_the_same_bundle(home: Home) -> None:
+    """A long run's lines are not all loaded for a bundle that holds few of them."""
+    run_id = record_everything(home, fails=True)
+    with SqliteStore.open(home.store, readonly=True) as store:
+        whole, places = [
+            assemble(Story(run_to_write(store, run_id, with_lines=with_lines)), 1)
+            for with_lines in (True, False)
+        ]
+
+    assert whole == places
+
+
+@pytest.mark.slow  # processes
+def test_a_recorded_program_goes_out_without_its_command_and_without_false_alarms(
+    home: Home, tmp_path: Path
+) -> None:
+    """Neither argv nor what the exporter itself has masked."""
+    program = (
+        "import vestige\n"
+        "with vestige.Recorder().run('r') as run:\n"
+        "    run.span('call', attributes={'headers': '{\"authorization\":\"Bearer sk-ant-api03-"
+        + "x" * 40
+        + "\"}'}).end()\n"
+    )
+    (tmp_path / "agent.py").write_text(program)
+    command = [sys.executable, "-m", "vestige", "run", "--home", str(home.root), "--"]
+    subprocess.run([*command, sys.executable, str(tmp_path / "agent.py")], check=True, timeout=120)
+    with SqliteStore.open(home.store, readonly=True) as store:
+        runs = list(store.run_ids())
+    told = []
+    for number, run_id in enumerate(runs):
+        target = tmp_path / f"{number}.json"
+        vestige(home, "export", run_id, "--format", "openwop", "-o", str(target))
+        checked = subprocess.run(
+            [sys.executable, "-m", "vestige", "validate", str(target)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        told.append((target.read_text(), checked.returncode, checked.stdout))
+
+    assert len(told) == 3
+    assert all('"command"' not in text and 'agent.py\\"' not in text for text, _, _ in told)
+    assert any("Bearer [REDACTED]" in text for text, _, _ in told)
+    assert all(code == 0 and "warning" not in said for _, code, said in told), told
