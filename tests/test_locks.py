@@ -46,7 +46,7 @@ def test_a_killed_process_lets_go(tmp_path: Path) -> None:
     """Whatever kills it: the kernel does it."""
     path = tmp_path / "file"
     source = (
-        "import os, sys, time; from vestige import locks\n"
+        "import os, sys, time; from vestige._runtime import file_locks as locks\n"
         "assert locks.hold(os.open(sys.argv[1], os.O_RDWR | os.O_CREAT))\n"
         "print('held', flush=True); time.sleep(60)"
     )

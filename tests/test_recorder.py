@@ -384,8 +384,8 @@ def test_a_child_that_is_forked_while_another_thread_holds_a_lock_does_not_hang(
     done = run_program(
         """
         import os, signal, threading, vestige
-        from vestige import default as module
-        from vestige.emit import threads
+        from vestige import process_recorder as module
+        from vestige.emit.hooks import thread_context as threads
         recorder = vestige.Recorder()
         held, over = threading.Event(), threading.Event()
         def hold():

@@ -167,8 +167,8 @@ def test_the_companion_collector_starts_from_the_wheel(installed: Path, tmp_path
     """It is started as a module by the same interpreter: no path of a checkout is needed."""
     (tmp_path / "prog.py").write_text(
         "import vestige\n"
-        "from vestige.collector_process import Companion\n"
-        "Companion.drain.__defaults__ = (120,)  # a slow machine gets the time that it needs\n"
+        "from vestige.collector_process import CollectorProcess\n"
+        "CollectorProcess.drain.__defaults__ = (120,)  # a slow machine gets the time that it needs\n"
         "with vestige.Recorder(collect=True) as recorder:\n"
         "    recorder.run('agent').end()\n"
     )

@@ -142,8 +142,8 @@ def test_a_recorder_with_a_collector_fills_the_store_by_itself(
     done = run_program(
         """
         import vestige
-        from vestige.collector_process import Companion
-        Companion.drain.__defaults__ = (120,)  # a slow machine gets the time that it needs
+        from vestige.collector_process import CollectorProcess
+        CollectorProcess.drain.__defaults__ = (120,)  # a slow machine gets the time that it needs
         recorder = vestige.Recorder(collect=True)
         with recorder.run("agent") as run:
             for number in range(300):
@@ -190,8 +190,8 @@ def test_a_collector_that_is_started_again_while_the_program_closes_goes_too(
 SERVICE = """
 import signal, sys
 import vestige
-from vestige.collector_process import Companion
-Companion.drain.__defaults__ = (120,)
+from vestige.collector_process import CollectorProcess
+CollectorProcess.drain.__defaults__ = (120,)
 recorder = vestige.Recorder(collect=True)
 run = recorder.run("agent")
 print("up", flush=True)

@@ -347,7 +347,7 @@ def test_a_process_that_is_out_of_files_loses_no_body(home: Home) -> None:
 import os, resource
 from vestige.collector.loop import hold
 from vestige.home import get_home
-from vestige.collector import take
+from vestige.collector import journal_ingest as take
 home = get_home({str(home.root)!r})
 read = take.read_spill
 with hold(home) as collector:
