@@ -5,7 +5,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Some images forbid bytecode files; the tests start hundreds of processes, which then compile all they import.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo browser test test-fast check bench docs screenshots clean
+.PHONY: help demo browser test test-fast check bench docs site dist screenshots clean
 
 help:            ## what there is
 	@grep -E '^[a-z-]+: .*##' Makefile | sed 's/:.*##/  —/'
@@ -19,20 +19,27 @@ test: $(VENV)/.dev browser  ## all tests; PYTEST="..." for more options
 test-fast: $(VENV)/.dev browser  ## the tests that take no time
 	$(PYTHON) -m pytest -n 2 -m "not slow" $(PYTEST)
 
-check: $(VENV)/.dev         ## format, lint, types, import contracts, docs
+check: $(VENV)/.dev         ## format, lint, types, import contracts, docs and their site
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m mypy
 	$(VENV)/bin/lint-imports --no-logo
 	$(PYTHON) docs/generate.py --check
+	$(VENV)/bin/zensical build --strict --clean -f mkdocs.yml
 
 bench: $(VENV)/.bench browser       ## measure, beside the floor and the peers; writes bench/RESULTS.md
 	$(PYTHON) -m bench
 
-docs: $(VENV)/.dev          ## write the generated reference pages anew
+site: $(VENV)/.dev          ## build the documentation into build/site
+	$(VENV)/bin/zensical build --strict --clean -f mkdocs.yml
+
+dist: $(VENV)/.dist         ## build sdist and wheel, check them in a fresh environment
+	$(PYTHON) tools/dist.py
+
+docs: $(VENV)/.dev          ## regenerate the reference pages
 	$(PYTHON) docs/generate.py
 
-screenshots: $(VENV)/.dev browser  ## take the pictures of the viewer anew: docs/images
+screenshots: $(VENV)/.dev browser  ## retake the pictures of the viewer: docs/images
 	$(PYTHON) docs/screenshots.py
 
 clean:           ## remove environments and build results
@@ -54,6 +61,10 @@ $(VENV)/.run: $(VENV)/.made pyproject.toml hatch_build.py $(shell find web -type
 
 $(VENV)/.dev: $(VENV)/.run
 	$(PYTHON) -m pip install -q --group test --group check
+	touch $@
+
+$(VENV)/.dist: $(VENV)/.made
+	$(PYTHON) -m pip install -q --group dist
 	touch $@
 
 $(VENV)/.bench: $(VENV)/.run
