@@ -77,7 +77,7 @@ class DebugBundleBuilder:
                 self._run = stack.enter_context(self._recorder.run(name, session_id))
             capture = self._begun()
             with capture.watch():
-                yield DebugBundle(capture.content)
+                yield DebugBundle.of_content(capture.content)
 
     def add_snapshot(self) -> None:
         """Take a snapshot of the session and its children now."""
@@ -114,7 +114,7 @@ class DebugBundleBuilder:
         capture = self._begun()
         capture.keep_records(self._captured_run())
         capture.finish(told, error)
-        self._bundle = DebugBundle(capture.content)
+        self._bundle = DebugBundle.of_content(capture.content)
         return self._bundle
 
     def _begun(self) -> Capture:

@@ -9,7 +9,7 @@ it as what it is.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Final, Literal, get_args
 
@@ -18,7 +18,7 @@ import msgspec
 from vestige.formats.wink.entries import LogEntry, SnapshotPayload, count_items, parse_log
 from vestige.formats.wink.entries import parse_snapshot as parse
 from vestige.formats.wink.log_records import our_level, to_ns
-from vestige.formats.wink.manifest import Manifest
+from vestige.formats.wink.manifest import Manifest, manifest_data
 from vestige.formats.wink.reading import STATUSES, ReadContent
 from vestige.query import words
 from vestige.query.layout import Asked, columns, fit, fit_page
@@ -85,15 +85,11 @@ class BundleAnswer(Asked):
     def parts(self) -> tuple[list[Line], list[Line]]:
         """The head, and the rows that a budget may cut."""
         head = _heading(self.manifest)
-        if self.view == "overview":
-            return head, list(_overview(self.content))
-        if self.view == "snapshots":
-            return head[:1], list(_snapshot_rows(self.content))
-        if self.view == "logs":
-            return head[:1], list(_log_rows(self.content))
-        if self.view == "files":
-            return head[:1], list(_file_rows(self.content))
-        return head[:1], list(_metadata_rows(self.content))
+        if self.view in ("overview", "metadata"):
+            self.content.verify()
+        rows = list(_ROWS[self.view](self.content))
+        rows += _problem_rows(self.content)
+        return (head if self.view == "overview" else head[:1]), rows
 
     def next_steps(self) -> list[str]:
         others = "|".join(view for view in VIEWS if view != "overview")
@@ -104,13 +100,15 @@ class BundleAnswer(Asked):
         snapshots = self.manifest.component("snapshots")
         if snapshots is not None and (snapshots.entry_count or 0) > 1:
             steps.append(self.command("diff", f"{self.source}#0", f"{self.source}#1"))
+        if any(problem.severity == "error" for problem in self.content.problems):
+            steps.append(self.command("recover", self.source))
         return ["next: " + " | ".join(steps)]
 
     def data(self) -> dict[str, Any]:
         told: dict[str, Any] = {"version": self.version, "source": self.source, "view": self.view}
         told["outcome"] = self.manifest.execution.shown_outcome
         if self.view in ("overview", "metadata"):
-            told["manifest"] = msgspec.to_builtins(self.manifest)
+            told["manifest"] = manifest_data(self.manifest)
         if self.view in ("overview", "snapshots"):
             told["snapshots"] = [_snapshot_data(*each) for each in _states(self.content)]
         if self.view == "logs":
@@ -119,6 +117,8 @@ class BundleAnswer(Asked):
             told["files"] = [
                 {"path": file.path, "size_bytes": file.size_bytes} for file in self.content.files()
             ]
+        if self.view in ("overview", "metadata"):
+            self.content.verify()
         told["problems"] = [str(problem) for problem in self.content.problems]
         return told
 
@@ -200,8 +200,17 @@ def _overview(content: ReadContent) -> Iterator[Line]:
                 f"! {words.counted(lost, what)} could not be written while it was captured",
                 "warn",
             )
-    for problem in content.problems:
-        yield f"! {words.one_line(str(problem), 200)}", "warn"
+
+
+def _problem_rows(content: ReadContent) -> list[Line]:
+    """What reading the bundle came upon: after everything that was read."""
+    return [
+        (
+            f"! {words.one_line(str(problem), 200)}",
+            "error" if problem.severity == "error" else "warn",
+        )
+        for problem in content.problems
+    ]
 
 
 # --- snapshots ----------------------------------------------------------------------------------
@@ -330,7 +339,14 @@ def _log_data(entry: LogEntry) -> dict[str, Any]:
 
 def _file_rows(content: ReadContent) -> Iterator[Line]:
     files = sorted(content.files(), key=lambda file: file.path)
-    table = [[words.size(file.size_bytes), words.one_line(file.path, 200)] for file in files]
+    damaged = content.damaged_files
+    table = [
+        [
+            words.size(file.size_bytes),
+            words.one_line(file.path, 200) + ("  damaged" if file.path in damaged else ""),
+        ]
+        for file in files
+    ]
     yield from ((text, "ok") for text in columns(table, right=[0]))
     component = content.manifest.component("files")
     if not files:
@@ -345,10 +361,8 @@ def _file_rows(content: ReadContent) -> Iterator[Line]:
 
 
 def _metadata_rows(content: ReadContent) -> Iterator[Line]:
-    flat = list(_flat("", msgspec.to_builtins(content.manifest)))
+    flat = list(_flat("", manifest_data(content.manifest)))
     yield from ((text, "ok") for text in columns([[key, value] for key, value in flat]))
-    for problem in content.problems:
-        yield f"! {words.one_line(str(problem), 200)}", "warn"
 
 
 def _flat(prefix: str, value: Any) -> Iterator[tuple[str, str]]:
@@ -359,5 +373,13 @@ def _flat(prefix: str, value: Any) -> Iterator[tuple[str, str]]:
         shown = value if isinstance(value, str) else msgspec.json.encode(value).decode()
         yield words.one_line(prefix, 80), words.one_line(shown, 200)
 
+
+_ROWS: Final[dict[View, Callable[[ReadContent], Iterator[Line]]]] = {
+    "overview": _overview,
+    "snapshots": _snapshot_rows,
+    "logs": _log_rows,
+    "files": _file_rows,
+    "metadata": _metadata_rows,
+}
 
 __all__ = ["VIEWS", "BundleAnswer", "View"]

@@ -15,13 +15,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from vestige.errors import NotFoundError, UsageError
+from vestige.errors import BundleCorruptedError, NotFoundError, UsageError
 from vestige.formats.artifacts.layout import BUNDLE, SEED_TIMESTAMP, TRACE
 from vestige.formats.artifacts.places import find_places, is_bundle
-from vestige.formats.wink.archive import PART, SUFFIX
+from vestige.formats.base import Problem
+from vestige.formats.wink.archive import PART, SUFFIX, write_bundle
 from vestige.formats.wink.content import BundleContent
 from vestige.formats.wink.names import find_fault
 from vestige.formats.wink.places import find_latest
+from vestige.formats.wink.reading import open_content
+from vestige.formats.wink.salvage import intact
 from vestige.locks import is_held
 
 PART_AGE_S = 24 * 3600
@@ -141,6 +144,30 @@ def _remove_suite(path: Path, root: Path) -> None:
             path.parent.rmdir()
 
 
+# --- salvage ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SalvagedBundle:
+    """What became of a bundle that may be damaged."""
+
+    written: Path | None
+    """None: nothing is damaged."""
+    problems: Sequence[Problem]
+    """Of the bundle that was read."""
+
+
+def salvage_bundle(path: Path, folder: Path) -> SalvagedBundle:
+    """Write the intact parts of a bundle into a folder, as a new bundle."""
+    content = open_content(path, partial=True)
+    content.verify()
+    problems = [problem for problem in content.problems if problem.severity == "error"]
+    if not problems:
+        return SalvagedBundle(None, ())
+    written = write_bundle(intact(content), folder / f"{path.stem}-recovered{SUFFIX}")
+    return SalvagedBundle(written, problems)
+
+
 # --- taking parts out -------------------------------------------------------------------------
 
 
@@ -209,12 +236,20 @@ def export_files(content: BundleContent, folder: Path) -> ExportedFiles:
         except FileExistsError:
             refused.append((file.path, "exists already"))
             continue
+        except BundleCorruptedError as error:
+            refused.append((file.path, f"damaged ({_reason(error, file.path)})"))
+            continue
         except OSError as error:  # a name that this file system does not take
             refused.append((file.path, error.strerror or str(error)))
             continue
         written += 1
         size += file.size_bytes
     return ExportedFiles(written, size, refused)
+
+
+def _reason(error: BundleCorruptedError, path: str) -> str:
+    """What is wrong with a file, without its name in front."""
+    return str(error).partition(path)[2].strip(" :.") or str(error)
 
 
 def _prepare(root: Path, target: Path) -> str | None:

@@ -31,7 +31,7 @@ REFUSED_SHOWN = 20
   vestige debug crash.wink --export-files out   its files, into a folder
   vestige diff crash.wink#3 crash.wink#7        two states, as any two spans
 """,
-    exits="0 shown or written, 1 some files were not written, 2 no such file, or it is in the way,"
+    exits="0 shown or written, 1 some of it is damaged or was not written, 2 no such file, or it is in the way,"
     " 3 unreadable bundle",
 )
 @click.argument("path", type=click.Path(path_type=Path))
@@ -137,12 +137,15 @@ def _export(content: ReadContent, path: Path, logs: Path | None, files: Path | N
     from vestige.query import words
     from vestige.transfer import bundles
 
-    content.verify()  # nothing damaged leaves it
+    content.verify()
+    damaged = [problem for problem in content.problems if problem.severity == "error"]
+    for problem in damaged[:REFUSED_SHOWN]:
+        click.echo(f"  {words.one_line(str(problem), 300)}", err=True)
     if logs is not None:
         count = bundles.export_logs(content, logs)
         click.echo(f"{logs}: {words.counted(count, 'log line')} of {path}")
     if files is None:
-        return
+        sys.exit(1 if damaged else 0)
     made = bundles.export_files(content, files)
     size = words.size(made.size_bytes)
     click.echo(f"{files}: {words.counted(made.written, 'file')} ({size}) of {path}")
@@ -150,5 +153,5 @@ def _export(content: ReadContent, path: Path, logs: Path | None, files: Path | N
         click.echo(f"  {words.one_line(name, 200)}: {why}; not written", err=True)
     if len(made.refused) > REFUSED_SHOWN:
         click.echo(f"  {len(made.refused) - REFUSED_SHOWN} more were not written", err=True)
-    if made.refused:
+    if made.refused or damaged:
         sys.exit(1)

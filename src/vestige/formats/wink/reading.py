@@ -17,13 +17,11 @@ from __future__ import annotations
 import hashlib
 import heapq
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-import msgspec
-
-from vestige.errors import BundleCorruptedError
+from vestige.errors import BundleCorruptedError, DebugBundleError
 from vestige.formats.base import (
     Problem,
     Source,
@@ -42,7 +40,7 @@ from vestige.formats.wink.entries import (
     render_log,
 )
 from vestige.formats.wink.log_records import attributes_of, entry_of, our_level, to_ns
-from vestige.formats.wink.manifest import Manifest, render_manifest
+from vestige.formats.wink.manifest import Manifest, parse_manifest, render_manifest
 from vestige.formats.wink.notes import read_notes
 from vestige.formats.wink.others import JsonlContent, LaterContent
 from vestige.formats.wink.places import LATER_MANIFEST
@@ -77,27 +75,39 @@ class ReadContent(BundleContent, Protocol):
     problems: list[Problem]
 
     def verify(self, keep: int = 0) -> None:
-        """BundleCorruptedError if anything is not what the bundle says.
+        """Add a problem for each part that is not what the bundle says.
 
         Who reads it right afterwards may have so many bytes of it kept, to be unpacked once.
         """
 
+    def numbered(self, name: str) -> Iterator[tuple[str, int, str]]:
+        """Yield the member, number and text of each line of a component, as they are in the file."""
 
-def open_content(path: Path) -> ReadContent:
-    """Whatever at a path is read as a bundle; raises if it is none."""
+    @property
+    def damaged_files(self) -> Mapping[str, str]:
+        """Paths of files that are not what the bundle says, each with what is wrong."""
+
+
+def open_content(path: Path, *, partial: bool = False) -> ReadContent:
+    """Whatever at a path is read as a bundle; raises if it is none.
+
+    `partial`: also one without snapshots or logs.
+    """
     if path.suffix == ".jsonl":
         return JsonlContent(path)
     try:
         opened = Members(path)
     except OSError as error:
         raise BundleCorruptedError(f"{path}: {error.strerror or error}.") from error
-    return LaterContent(opened) if opened.has(LATER_MANIFEST) else ZipContent(opened)
+    if opened.has(LATER_MANIFEST):
+        return LaterContent(opened)
+    return ZipContent(opened, partial=partial)
 
 
 def read_bundle(path: Path) -> Source:
-    """One bundle: read through once to see that it is whole, then as its records are taken."""
+    """One bundle: read through once to see what is damaged, then as its records are taken."""
     content = open_content(path)
-    content.verify(BUNDLE_KEPT_MAX)  # before the first record: half a run would be worse than none
+    content.verify(BUNDLE_KEPT_MAX)
     bundle_id = content.manifest.bundle_id
     parts = _Parts(content, derived_run_id(FORMAT, bundle_id), derived_writer(FORMAT, bundle_id))
     alone = Source(parts.run_id, parts.writer, parts.records(), content.problems)
@@ -255,7 +265,13 @@ class _Parts:
         span_id = derived_span_id(FORMAT, bundle_id, "file", file.path)
         attributes: Attributes = {"path": file.path, "size_bytes": file.size_bytes}
         data = None
-        if file.size_bytes <= BUNDLE_ENTRY_MAX:
+        status = "ok"
+        damage = self.content.damaged_files.get(file.path)
+        if damage is not None:
+            status = "error"
+            attributes["error.type"] = "DamagedFile"
+            attributes["error.message"] = damage
+        elif file.size_bytes <= BUNDLE_ENTRY_MAX:
             with file.open() as stream:
                 data = stream.read()
             attributes["sha256"] = hashlib.sha256(data).hexdigest()
@@ -267,7 +283,7 @@ class _Parts:
             )  # fmt: skip
         name = cut(clean_text(file.path), 512)
         yield self._open(span_id, self._ended_ns, "file", name, attributes)
-        close = self._close(span_id, self._ended_ns, "ok", data)
+        close = self._close(span_id, self._ended_ns, status, data)
         if data is None:
             close.body_info = BodyInfo(spilled_bytes=file.size_bytes)
         yield close
@@ -362,7 +378,7 @@ class _WithRecords(_Parts):
         return True
 
     def wants_file(self, file: ContentFile) -> bool:
-        if not self._bodies:
+        if not self._bodies or file.path in self.content.damaged_files:
             return True
         if file.size_bytes > BUNDLE_ENTRY_MAX:
             return False
@@ -442,8 +458,8 @@ def error_attributes(error: dict[str, Any] | None) -> Attributes:
 def manifest_body(text: bytes) -> Manifest | None:
     """The manifest that is the body of an imported bundle's root; None if this is another body."""
     try:
-        return msgspec.json.decode(text, type=Manifest)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return parse_manifest(text, "")
+    except DebugBundleError:
         return None
 
 
