@@ -310,14 +310,16 @@ def test_half_a_file_is_not_left_behind(home: Home, tmp_path: Path) -> None:
     assert not logs.exists()
 
 
-def test_nothing_of_a_damaged_bundle_is_written(bundle: Path, tmp_path: Path) -> None:
+def test_a_damaged_file_is_not_written_and_the_others_are(bundle: Path, tmp_path: Path) -> None:
     members = members_of(bundle)
     members["files/workspace/.env"] = b"B=2\n"
     path = write_zip(tmp_path / "y.wink", members)
     result = run("debug", path, "--export-files", tmp_path / "files")
 
-    assert result.exit_code == 3
-    assert not (tmp_path / "files").exists()
+    assert result.exit_code == 1
+    assert "workspace/.env: damaged" in result.output
+    assert not (tmp_path / "files/workspace/.env").exists()
+    assert (tmp_path / "files/artifacts/blob.bin").read_bytes() == bytes(range(256))
 
 
 # --- the debugger's verbs ------------------------------------------------------------------------

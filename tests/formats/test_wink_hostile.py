@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import warnings
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -157,7 +158,7 @@ def test_a_file_that_was_cut_off_is_refused_at_every_length(tmp_path: Path) -> N
 
 
 def test_no_changed_byte_makes_anything_but_our_errors(tmp_path: Path) -> None:
-    """A flip anywhere is refused, or harmless; never a traceback of the library."""
+    """A flip anywhere is refused, a finding, or harmless; never a traceback of the library."""
     whole = make_bundle().export(tmp_path / "whole.wink").read_bytes()
     path = tmp_path / "x.wink"
     outcomes = set()
@@ -167,56 +168,14 @@ def test_no_changed_byte_makes_anything_but_our_errors(tmp_path: Path) -> None:
         path.write_bytes(spoilt)
         try:
             bundle = DebugBundle.load(path)
-            list(bundle.snapshots), list(bundle.logs)
-            outcomes.add("read")
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                list(bundle.snapshots), list(bundle.logs)
+            outcomes.add("damaged" if bundle.problems else "read")
         except VestigeError:
             outcomes.add("refused")
 
-    assert "refused" in outcomes
-
-
-def test_a_wrong_checksum_is_refused(tmp_path: Path) -> None:
-    """Content changed, the zip's own CRC left as it was."""
-    path = tmp_path / "x.wink"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
-        for known, data in seed_members().items():
-            archive.writestr(known, data)
-    path.write_bytes(path.read_bytes().replace(b'"message":"m"', b'"message":"M"'))
-
-    assert "logs.jsonl is damaged" in refused(path)
-
-
-def test_a_changed_member_with_a_right_checksum_does_not_have_the_hash(tmp_path: Path) -> None:
-    members = members_of(make_bundle().export(tmp_path / "a.wink"))
-    members["logs.jsonl"] = members["logs.jsonl"].replace(b"DEBUG", b"INFO ")
-
-    assert "sha256" in refused(write_zip(tmp_path / "x.wink", members))
-
-
-def test_a_changed_file_does_not_have_the_hash_of_the_listing(tmp_path: Path) -> None:
-    members = members_of(make_bundle().export(tmp_path / "a.wink"))
-    members["files/workspace/.env"] = b"A=2\n"
-
-    assert "sha256" in refused(write_zip(tmp_path / "x.wink", members))
-
-
-@pytest.mark.parametrize("name", ["planted.txt", "files/planted", "vestige/planted"])
-def test_a_planted_file_is_refused(tmp_path: Path, name: str) -> None:
-    members = members_of(make_bundle().export(tmp_path / "a.wink"))
-    members[name] = b"planted"
-
-    refused(write_zip(tmp_path / "x.wink", members))
-
-
-def test_a_planted_file_is_refused_without_a_listing_too(tmp_path: Path) -> None:
-    assert "2 files" in refused(write_zip(tmp_path / "x.wink", {**seed_members(), "files/y": b"1"}))
-
-
-def test_a_size_that_is_not_the_manifests_is_refused(tmp_path: Path) -> None:
-    members = seed_members()
-    members["logs.jsonl"] += b"\n"
-
-    assert "the manifest says" in refused(write_zip(tmp_path / "x.wink", members))
+    assert outcomes >= {"refused", "damaged"}
 
 
 # --- bombs ---------------------------------------------------------------------------------------
@@ -286,7 +245,7 @@ def test_a_directory_of_too_many_members_is_refused_before_it_is_read(
     assert "54 members" in refused(path)
 
 
-def test_a_listing_of_more_files_than_a_bundle_has_is_refused(
+def test_a_listing_of_more_files_than_a_bundle_has_is_read_up_to_a_bound(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     members = members_of(make_bundle().export(tmp_path / "x.wink"))
@@ -297,7 +256,7 @@ def test_a_listing_of_more_files_than_a_bundle_has_is_refused(
     path = write_zip(tmp_path / "y.wink", members)
     monkeypatch.setattr(unpack, "BUNDLE_MEMBERS_MAX", 20)
 
-    assert "more than 20 lines" in refused(path)
+    assert "listing-too-long" in [problem.rule for problem in check(path)]
 
 
 def test_a_directory_too_long_to_read_is_refused(
@@ -332,7 +291,6 @@ def test_a_manifest_that_is_none_is_refused(tmp_path: Path, raw: bytes) -> None:
         {"agent": "me"},
         {"agent": {}},
         {"execution": {"started_at": "never"}},
-        {"tags": {"a": 1}},
         {"tags": []},
         {"components": {"snapshots": {"path": 1}, "logs": {"path": "logs.jsonl"}}},
         {
@@ -347,7 +305,7 @@ def test_a_manifest_with_a_wrong_value_is_refused(tmp_path: Path, change: dict[s
     refused(write_zip(tmp_path / "x.wink", seed_members(**change)))
 
 
-@pytest.mark.parametrize("version", ["2", "0", 1, 2.0, ["1"], "1.0"])
+@pytest.mark.parametrize("version", ["2", "0", 2, 2.0, True, ["1"], "1.0"])
 def test_a_version_that_is_not_known_is_refused(tmp_path: Path, version: object) -> None:
     text = refused(
         write_zip(tmp_path / "x.wink", seed_members(version=version)), BundleVersionError
@@ -395,7 +353,7 @@ def test_a_folder_and_nothing_are_told_apart(tmp_path: Path) -> None:
     with pytest.raises(VestigeError, match="no such file"):
         DebugBundle.load(tmp_path / "x.wink")
     (tmp_path / "y.wink").mkdir()
-    with pytest.raises(UnreadableError, match="no file"):
+    with pytest.raises(UnreadableError, match="a folder"):
         DebugBundle.load(tmp_path / "y.wink")
 
 

@@ -53,6 +53,7 @@ from vestige.formats.wink.salvage import intact
 
 WARNINGS_MAX: Final = 20
 """Of one reading of the logs; `problems` has all of them."""
+_FACTS: Final = ("session_id", "agent", "execution", "tags", "bundle_id")
 _EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
@@ -159,16 +160,20 @@ class DebugBundle:
         source = self._source
         if source is None:
             return _Parts(self._described(), self._snapshots, self._logs, self._files)
-        if self._facts() == self._made:
-            return source
         manifest = source.manifest
-        return _Described(source, msgspec.structs.replace(
-            self._described(), created_at=manifest.created_at, environment=manifest.environment,
-            components=manifest.components, extra=manifest.extra,
-        ))  # fmt: skip
+        changes = self._changes()
+        if not changes:
+            return source
+        return _Described(source, msgspec.structs.replace(manifest, **changes))
+
+    def _changes(self) -> dict[str, Any]:
+        """The parts of the manifest whose fields were set since the content was opened."""
+        told = self._described()
+        named = zip(_FACTS, self._facts(), self._made or (None,) * len(_FACTS), strict=True)
+        return {name: getattr(told, name) for name, now, made in named if now != made}
 
     def _facts(self) -> tuple[object, ...]:
-        return self.session_id, self.agent, self.execution, self.tags, self.bundle_id
+        return tuple(getattr(self, name) for name in _FACTS)
 
     def _described(self) -> Manifest:
         return make_manifest(

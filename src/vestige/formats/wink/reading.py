@@ -39,7 +39,13 @@ from vestige.formats.wink.entries import (
     parse_snapshot,
     render_log,
 )
-from vestige.formats.wink.log_records import attributes_of, entry_of, our_level, to_ns
+from vestige.formats.wink.log_records import (
+    MALFORMED,
+    attributes_of,
+    entry_of,
+    our_level,
+    to_ns,
+)
 from vestige.formats.wink.manifest import Manifest, parse_manifest, render_manifest
 from vestige.formats.wink.notes import read_notes
 from vestige.formats.wink.others import JsonlContent, LaterContent
@@ -97,6 +103,8 @@ def open_content(path: Path, *, partial: bool = False) -> ReadContent:
         return JsonlContent(path)
     try:
         opened = Members(path)
+    except DebugBundleError:
+        raise
     except OSError as error:
         raise BundleCorruptedError(f"{path}: {error.strerror or error}.") from error
     if opened.has(LATER_MANIFEST):
@@ -161,7 +169,7 @@ class _Parts:
     def wants_snapshot(self, line: str) -> bool:
         return True
 
-    def wants_log(self, entry: LogEntry) -> bool:
+    def wants_log(self, entry: LogEntry | None, line: str) -> bool:
         return True
 
     def wants_file(self, file: ContentFile) -> bool:
@@ -237,12 +245,18 @@ class _Parts:
         for number, line in enumerate(self.content.logs(), 1):
             entry = parse_log(line)
             if entry is None:
-                self._warn(f"log entry {number}", "log-malformed", "no log entry; passed over.")
-            elif self.wants_log(entry):
-                latest = max(latest, to_ns(entry.timestamp) or 0)
+                self._warn(f"log entry {number}", "log-malformed", "not a log entry; kept as text.")
+            if self.wants_log(entry, line):
+                latest = max(latest, (to_ns(entry.timestamp) if entry is not None else None) or 0)
                 yield latest, (entry, line)
 
-    def _log(self, order_ns: int, entry: LogEntry, line: str) -> Log:
+    def _log(self, order_ns: int, entry: LogEntry | None, line: str) -> Log:
+        if entry is None:
+            text, info = inline_bytes(line.encode(errors="surrogateescape"))
+            return Log(
+                VERSION, self.writer, self._next(), order_ns, self.run_id, COMPONENT, "warn",
+                "malformed log entry", self.root, {MALFORMED: True}, text, info,
+            )  # fmt: skip
         time_ns = to_ns(entry.timestamp)
         attributes = attributes_of(entry, time_ns)
         record = Log(
@@ -356,6 +370,9 @@ class _WithRecords(_Parts):
             entry = entry_of(
                 record.time_ns, record.level, record.component, record.message, record.attributes
             )
+            if record.attributes.get(MALFORMED) is True:
+                self._logged[hash(_bytes_of(record).decode(errors="surrogateescape"))] += 1
+                return
             if record.attributes.get("entry.body") is True:
                 entry = parse_log(one_line(_bytes_of(record)) or "") or entry
             self._logged[hash(render_log(entry))] += 1
@@ -370,8 +387,8 @@ class _WithRecords(_Parts):
     def wants_snapshot(self, line: str) -> bool:
         return _key("", line.encode(errors="surrogateescape")) not in self._bodies
 
-    def wants_log(self, entry: LogEntry) -> bool:
-        known = hash(render_log(entry))
+    def wants_log(self, entry: LogEntry | None, line: str) -> bool:
+        known = hash(line if entry is None else render_log(entry))
         if self._logged[known]:
             self._logged[known] -= 1
             return False
