@@ -142,7 +142,8 @@ def test_a_foreign_bundle_out_of_order_is_handed_out_in_order(
 ) -> None:
     """Also where it does not fit into memory: sorted in stretches and merged. Ties stay as they are."""
     monkeypatch.setattr(ordering, "STRETCH_LINES", lines)
-    seconds = [random.Random(7).randrange(20) for _ in range(40)]
+    chance = random.Random(7)
+    seconds = [chance.randrange(20) for _ in range(40)]
     path = disordered(tmp_path, seconds)
     order = sorted(range(40), key=seconds.__getitem__)
     bundle = DebugBundle.load(path)
