@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.util import find_spec
 from typing import Any, ClassVar, Final
 
 import click
@@ -63,11 +64,18 @@ def is_ours(arguments: Sequence[str]) -> bool:
 
 def find_theirs() -> Callable[[list[str]], Any] | None:
     """Return the entry point of weakincentives' own `wink`; None if it is not installed."""
+    if find_spec("weakincentives") is None:
+        return None
     try:
         from weakincentives.cli.wink import (  # type: ignore[import-not-found]  # optional
             main as theirs,
         )
-    except ImportError:
-        return None
+    except ImportError as error:
+        click.echo(
+            f"wink: weakincentives' own commands cannot be loaded ({error})."
+            " Install them: pip install 'weakincentives[wink]'.",
+            err=True,
+        )
+        sys.exit(2)
     found: Callable[[list[str]], Any] = theirs
     return found
