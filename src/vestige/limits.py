@@ -255,6 +255,9 @@ BUNDLE_ENTRY_MAX = 64 * MIB
 BUNDLE_KEPT_MAX = 16 * MIB
 """Of what is unpacked to verify a bundle, so much stays in memory until it is taken in."""
 
+BUNDLE_EVENTS_MAX = 100_000
+"""Model and tool calls that are read out of a bundle's events: each is remembered, to be read once."""
+
 BUNDLE_PROBLEMS_MAX = 1_000
 """Problems of one bundle that are told; a damaged file may have one on each line."""
 

@@ -4,6 +4,7 @@
                           snapshot spans, each with its JSON as body
                           log records, each with its context
                           file spans, each with its bytes as body
+                          llm and tool spans, of what events and transcript tell (events.py)
 
 If the bundle carries the records of its run (records.py), those are the run, and the seed's
 components add only what is not among them.
@@ -39,6 +40,7 @@ from vestige.formats.wink.entries import (
     parse_snapshot,
     render_log,
 )
+from vestige.formats.wink.events import CallSpans, has_transcript
 from vestige.formats.wink.log_records import (
     MALFORMED,
     attributes_of,
@@ -52,7 +54,12 @@ from vestige.formats.wink.others import JsonlContent, LaterContent
 from vestige.formats.wink.places import LATER_MANIFEST
 from vestige.formats.wink.records import find_run_id, has_records, read_records
 from vestige.formats.wink.unpack import Members, ZipContent
-from vestige.limits import BUNDLE_ENTRY_MAX, BUNDLE_KEPT_MAX, BUNDLE_PROBLEMS_MAX
+from vestige.limits import (
+    BUNDLE_ENTRY_MAX,
+    BUNDLE_EVENTS_MAX,
+    BUNDLE_KEPT_MAX,
+    BUNDLE_PROBLEMS_MAX,
+)
 from vestige.record.types import (
     VERSION,
     Attributes,
@@ -153,13 +160,25 @@ class _Parts:
         yield from self._close_root()
 
     def components(self) -> Iterator[KnownRecord]:
-        """Snapshots and log entries by their time, then the files."""
+        """Snapshots and log entries by their time, the calls that they tell of, then the files."""
+        wants_calls = self.wants_calls()
+        transcript = wants_calls and has_transcript(self.content.logs())
+        calls = CallSpans(self.run_id, self.root, self.content.manifest, transcript)
         moments = heapq.merge(self._snapshots(), self._logs(), key=lambda each: each[0])
         for time_ns, part in moments:
             if isinstance(part, SnapshotPayload):
                 yield from self._snapshot(time_ns, part)
+                if wants_calls:
+                    yield from calls.take_snapshot(part)
             else:
                 yield self._log(time_ns, *part)
+                if wants_calls and part[0] is not None:
+                    yield from calls.take_log(part[0])
+        if wants_calls:
+            yield from calls.finish()
+        if calls.left_out:
+            message = f"more than {BUNDLE_EVENTS_MAX} calls; the rest are not among the spans."
+            self._warn("", "calls-too-many", message)
         for file in self.content.files():
             if self.wants_file(file):
                 yield from self._file(file)
@@ -173,6 +192,9 @@ class _Parts:
         return True
 
     def wants_file(self, file: ContentFile) -> bool:
+        return True
+
+    def wants_calls(self) -> bool:
         return True
 
     # --- the run ---------------------------------------------------------------------------------
@@ -342,6 +364,7 @@ class _WithRecords(_Parts):
         self._logged: Counter[int] = Counter()
         self._bodies: set[str] = set()
         self._watched: dict[str, tuple[str, str]] = {}
+        self._has_calls = False
 
     def records(self) -> Iterator[KnownRecord]:
         root: SpanOpen | None = None
@@ -361,6 +384,7 @@ class _WithRecords(_Parts):
             if self._watched and record.span_id in self._watched:
                 self._note_body(self._watched.pop(record.span_id), _bytes_of(record))
         elif isinstance(record, SpanOpen):
+            self._has_calls = self._has_calls or record.type in ("llm", "tool")
             if record.type in ("snapshot", "file"):
                 told = record.type, str(record.attributes.get("path", ""))
                 self._watched[record.span_id] = told
@@ -406,6 +430,10 @@ class _WithRecords(_Parts):
         # A record may know it by the path that it had, or by the one here.
         paths = {file.path, renamed.get(file.path, file.path)}
         return self._bodies.isdisjoint(_key(path, data) for path in paths)
+
+    def wants_calls(self) -> bool:
+        """Recorded calls are better than what events tell of them."""
+        return not self._has_calls
 
     def _update_root(self, root: SpanOpen) -> Iterator[SpanUpdate]:
         """A bundle about a run, but not of its making: what it adds to what the run says."""
