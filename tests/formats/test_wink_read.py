@@ -337,6 +337,12 @@ def test_a_bare_file_of_snapshots_is_read() -> None:
     assert bundle.session_id == SESSION
     assert len(list(bundle.snapshots)) == 8
     assert bundle.execution.started_at.isoformat() == "2026-11-15T18:12:26.080769+00:00"
+    assert bundle.execution.outcome == "unknown", "nothing in it says how the run ended"
+    assert not any(
+        getattr(record, "status", "") == "ok" and record.span_id == root.span_id  # type: ignore[union-attr]
+        for root, *others in [list(read(DATA / "snapshots_timeline.jsonl").records)]
+        for record in others
+    )
 
 
 def test_a_file_of_snapshots_that_grew_adds_only_what_is_new(tmp_path: Path) -> None:
@@ -350,7 +356,7 @@ def test_a_file_of_snapshots_that_grew_adds_only_what_is_new(tmp_path: Path) -> 
         run = store.load_run(second.run_id or "")
 
     assert first.run_id == second.run_id
-    assert (first.records, second.records) == (8, 10)
+    assert (first.records, second.records) == (10, 17)
     assert [span.attributes["index"] for span in run.spans if span.type == "snapshot"] == list(range(8))  # fmt: skip
 
 
@@ -368,7 +374,7 @@ def test_a_snapshot_that_is_still_being_written_waits_for_the_next_import(tmp_pa
         bodies = [store.read_body(span.output.id) for span in states if span.output]  # type: ignore[arg-type]  # it is there
 
     assert [problem.place for problem in first.problems] == ["line 3"]
-    assert (first.records, second.records, second.problems) == (6, 12, [])
+    assert (first.records, second.records, second.problems) == (6, 21, [])
     assert [span.status for span in states] == ["ok"] * 8
     assert [body.decode() for body in bodies] == [line.rstrip("\n") for line in lines]
 

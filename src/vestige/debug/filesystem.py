@@ -186,6 +186,24 @@ def clean_path(path: str) -> str:
     return "/".join(parts) or "."
 
 
+def as_filesystem(given: Any) -> Any:
+    """Return a filesystem itself, or that of a directory's path; raise for anything else."""
+    if isinstance(given, (str, os.PathLike)):
+        place = os.path.expanduser(os.fspath(given))
+        if not os.path.isdir(place):
+            raise NotADirectoryError(
+                f"{place}: no such directory (expected one, or a filesystem object)."
+            )
+        return DirectoryFilesystem(place)
+    missing = [name for name in ("list", "stat") if not callable(getattr(given, name, None))]
+    if missing:
+        raise TypeError(
+            f"fs: {type(given).__name__} has no {' and no '.join(missing)} (expected a filesystem,"
+            " or the path of a directory)."
+        )
+    return given
+
+
 # --- any filesystem -------------------------------------------------------------------------
 
 

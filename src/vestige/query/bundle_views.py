@@ -18,7 +18,7 @@ import msgspec
 from vestige.formats.wink.entries import LogEntry, SnapshotPayload, count_items, parse_log
 from vestige.formats.wink.entries import parse_snapshot as parse
 from vestige.formats.wink.log_records import our_level, to_ns
-from vestige.formats.wink.manifest import Manifest, manifest_data
+from vestige.formats.wink.manifest import UNKNOWN, Manifest, manifest_data
 from vestige.formats.wink.reading import STATUSES, ReadContent
 from vestige.query import words
 from vestige.query.layout import Asked, columns, fit, fit_page
@@ -129,7 +129,7 @@ def _heading(manifest: Manifest) -> list[Line]:
     seconds = execution.duration_seconds
     known = seconds is not None and 0 <= seconds < 2**32  # as for the run that it is read as
     took = f" after {words.duration(int((seconds or 0) * 1e9))}" if known else ""
-    mood = f"head {STATUSES.get(outcome, 'running' if outcome == 'in_progress' else 'error')}"
+    mood = f"head {STATUSES.get(outcome, 'running' if outcome in ('in_progress', UNKNOWN) else 'error')}"
     title = f"{words.one_line(agent.name, 80)}: {words.one_line(outcome, 40)}{took}"
     lines = [(title, mood)]
     if execution.error:

@@ -19,7 +19,8 @@ from vestige.errors import BundleCorruptedError, NotFoundError, UsageError
 from vestige.formats.artifacts.layout import BUNDLE, SEED_TIMESTAMP, TRACE
 from vestige.formats.artifacts.places import find_places, is_bundle
 from vestige.formats.base import Problem
-from vestige.formats.wink.archive import PART, SUFFIX, write_bundle
+from vestige.formats.new_file import PART
+from vestige.formats.wink.archive import SUFFIX, write_bundle
 from vestige.formats.wink.content import BundleContent
 from vestige.formats.wink.names import find_fault
 from vestige.formats.wink.places import find_latest

@@ -9,7 +9,7 @@ from vestige.errors import VestigeError
 from vestige.formats.base import Problem
 from vestige.formats.wink.entries import parse_log, parse_snapshot
 from vestige.formats.wink.log_records import to_ns
-from vestige.formats.wink.manifest import OUTCOMES, Manifest, parse_time
+from vestige.formats.wink.manifest import OUTCOMES, UNKNOWN, Manifest, parse_time
 from vestige.formats.wink.reading import ReadContent, open_content
 from vestige.formats.wink.records import find_run_id, has_records, read_records
 from vestige.formats.wink.unpack import ZipContent
@@ -59,7 +59,7 @@ def _rule(error: VestigeError) -> str:
 
 def _manifest(path: Path, manifest: Manifest) -> Iterator[Problem]:
     execution = manifest.execution
-    if execution.outcome not in OUTCOMES:
+    if execution.outcome not in (*OUTCOMES, UNKNOWN):
         yield Problem(
             str(path), "/execution/outcome", "outcome-unknown",
             f"outcome is {execution.outcome[:40]!r} (expected one of {', '.join(OUTCOMES)}).",

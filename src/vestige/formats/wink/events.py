@@ -27,7 +27,7 @@ import msgspec
 from vestige.formats.base import derived_span_id, derived_writer
 from vestige.formats.wink.entries import LogEntry, SnapshotPayload
 from vestige.formats.wink.log_records import to_ns
-from vestige.formats.wink.manifest import Manifest
+from vestige.formats.wink.manifest import UNKNOWN, Manifest
 from vestige.limits import BUNDLE_EVENTS_MAX, MIB
 from vestige.record.types import VERSION, Attributes, KnownRecord, SpanClose, SpanOpen
 from vestige.record.values import clean_attributes, clean_text, cut
@@ -354,7 +354,7 @@ class CallSpans:
                 continue
             if self._transcript:
                 yield self._open_turn_record(turn, place[1], "PromptRendered")
-            if execution.outcome not in ("success", "in_progress"):
+            if execution.outcome not in ("success", "in_progress", UNKNOWN):
                 turn.ended_ns = max(turn.started_ns, to_ns(execution.ended_at or "") or 0)
                 turn.error = _text((execution.error or {}).get("message")) or execution.outcome
                 yield self._close_turn(turn)

@@ -36,6 +36,8 @@ LISTING: Final = "files.sha256"
 
 OUTCOMES: Final = ("success", "failure", "timeout", "cancelled")
 """`in_progress` too, but never in a file that was finalized."""
+UNKNOWN: Final = "unknown"
+"""Of what is read as a bundle and does not say how the run ended: a bare file of snapshots."""
 INTERRUPTED: Final = "Interrupted"
 """`error.type` of a run that was killed: the seed has no outcome for it, so it is a failure."""
 

@@ -19,6 +19,7 @@ from vestige.formats.base import Problem, derived_uuid
 from vestige.formats.wink.content import ContentFile, Extra
 from vestige.formats.wink.entries import parse_object, parse_snapshot
 from vestige.formats.wink.manifest import (
+    UNKNOWN,
     VERSION,
     Agent,
     Component,
@@ -275,7 +276,7 @@ class JsonlContent:
         bundle_id = derived_uuid("wink", session or str(self.path.name), first)
         return Manifest(
             VERSION, bundle_id, last, session or bundle_id, Agent(name or self.path.stem),
-            Execution(first, last, _seconds(first, last), "success"),
+            Execution(first, last, _seconds(first, last), UNKNOWN),
             components={"snapshots": Component(self.path.name), "logs": Component("logs.jsonl")},
         )  # fmt: skip
 

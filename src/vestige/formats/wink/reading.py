@@ -48,7 +48,7 @@ from vestige.formats.wink.log_records import (
     our_level,
     to_ns,
 )
-from vestige.formats.wink.manifest import Manifest, parse_manifest, render_manifest
+from vestige.formats.wink.manifest import UNKNOWN, Manifest, parse_manifest, render_manifest
 from vestige.formats.wink.notes import read_notes
 from vestige.formats.wink.others import JsonlContent, LaterContent
 from vestige.formats.wink.places import LATER_MANIFEST
@@ -210,7 +210,7 @@ class _Parts:
 
     def _close_root(self) -> Iterator[SpanClose]:
         execution = self.content.manifest.execution
-        if execution.outcome == "in_progress":
+        if execution.outcome in ("in_progress", UNKNOWN):
             return
         seconds = execution.duration_seconds
         duration_ns = self._ended_ns - self._started_ns
