@@ -195,11 +195,10 @@ def as_filesystem(given: Any) -> Any:
                 f"{place}: no such directory (expected one, or a filesystem object)."
             )
         return DirectoryFilesystem(place)
-    missing = [name for name in ("list", "stat") if not callable(getattr(given, name, None))]
-    if missing:
+    if not callable(getattr(given, "list", None)):
         raise TypeError(
-            f"fs: {type(given).__name__} has no {' and no '.join(missing)} (expected a filesystem,"
-            " or the path of a directory)."
+            f"fs: {type(given).__name__} has no list() (expected a filesystem, or the path of a"
+            " directory)."
         )
     return given
 
