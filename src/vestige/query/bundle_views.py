@@ -31,6 +31,8 @@ Line = tuple[str, str]
 
 _LEVEL_MOODS: Final = {"error": "error", "warn": "warn", "debug": "log"}
 ERRORS_SHOWN: Final = 5
+CONTEXT_SHOWN: Final = 40
+"""Keys of a log line's context; a structured logger has about ten."""
 
 
 @dataclass
@@ -226,20 +228,24 @@ def _states(content: ReadContent) -> Iterator[tuple[SnapshotPayload, list[SliceC
             before[snapshot.session_id] = snapshot
 
 
+def _has_several_sessions(content: ReadContent) -> bool:
+    sessions = (parse(line).session_id for line in content.snapshots())
+    first = next(sessions, None)
+    return any(session != first for session in sessions)
+
+
 def _snapshot_rows(content: ReadContent) -> Iterator[Line]:
     begun = to_ns(content.manifest.execution.started_at) or 0
-    several = False
-    first: str | None = None
+    several = _has_several_sessions(content)
     for snapshot, changes in _states(content):
-        if snapshot.index == 0:
-            first = snapshot.session_id
-        several = several or snapshot.session_id != first
         when = to_ns(snapshot.created_at)
         at = f"+{max(0, when - begun) / 1e9:.3f}s" if when is not None else "?"
         text = (
             f"#{snapshot.index:<4}{at:>10}  {len(snapshot.slices):>3} slices"
             f" {count_items(snapshot.slices):>5} items  {words.size(len(snapshot.raw)):>7}"
         )
+        if reason := snapshot.tags.get("tag"):
+            text += f"  {words.one_line(reason, 40)}"
         if several and snapshot.session_id:
             text += f"  session {words.one_line(snapshot.session_id, 40)}"
         if snapshot.errors:
@@ -300,17 +306,21 @@ def _log_rows(content: ReadContent) -> Iterator[Line]:
 
 
 def _log_text(entry: LogEntry) -> str:
+    """One line, with all of the context; of a long value its beginning."""
     said = words.one_line(entry.message, 200)
     if entry.event and entry.event != entry.message:
         event = words.one_line(entry.event, 60)
         said = f"{event}: {said}" if said else event
-    told = " ".join(
+    context = list(entry.context.items())
+    told = [
         f"{words.one_line(key, 40)}={_context_value(value)}"
-        for key, value in list(entry.context.items())[:8]
-    )
+        for key, value in context[:CONTEXT_SHOWN]
+    ]
+    if len(context) > CONTEXT_SHOWN:
+        told.append(f"… {len(context) - CONTEXT_SHOWN} more (all with --json)")
     when = words.one_line(entry.timestamp, 32)[11:23] or "?"
     level, logger = words.one_line(entry.level, 8), words.one_line(entry.logger, 60)
-    return f"{when:<12}  {level:<8} {logger}  {said}  {told}".rstrip()
+    return f"{when:<12}  {level:<8} {logger}  {said}  {' '.join(told)}".rstrip()
 
 
 def _context_value(value: Any) -> str:

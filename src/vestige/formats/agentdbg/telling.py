@@ -21,6 +21,7 @@ from vestige.formats.agentdbg.names import (
     DETAILS,
     END_EVENT_ID,
     EVENT_ID,
+    GUARDRAILS,
     INSTANT,
     JSON,
     LOOP_EVIDENCE,
@@ -30,6 +31,8 @@ from vestige.formats.agentdbg.names import (
     META,
     PAYLOAD,
     PLAIN,
+    RUN_TIMES,
+    START_TS,
     span_event_id,
 )
 from vestige.formats.agentdbg.shaping import Shaper
@@ -38,7 +41,8 @@ from vestige.record.values import text_of_bytes
 
 OWN_KNOWN: Final = frozenset(
     (EVENT_ID, END_EVENT_ID, META, PAYLOAD, PLAIN, JSON, INSTANT, LOOP_PATTERN, LOOP_REPETITIONS,
-     LOOP_WINDOW, LOOP_EVIDENCE, DETAILS, "error.message", "error.stack")
+     LOOP_WINDOW, LOOP_EVIDENCE, DETAILS, START_TS, RUN_TIMES, *GUARDRAILS, "error.message",
+     "error.stack")
 )  # fmt: skip
 LLM_KNOWN: Final = OWN_KNOWN | {
     "model", "provider", "temperature", "finish_reason", "stop_reason", "input_tokens",
@@ -124,11 +128,15 @@ class Telling:
         details = get(DETAILS)
         stack = get("error.stack")
         message = get("error.message")
+        guardrail = {
+            field: attributes[key] for key, field in GUARDRAILS.items() if key in attributes
+        }
         return {
             "error_type": _class_name(kind) if kind else _FAILED.get(status, "Error"),
             "message": self.string(said or status if message is None else message),
             "stack": self.string(stack) if isinstance(stack, str) else None,
             "details": self._shaper.value(_json(details)),
+            **guardrail,
         }
 
     def more(self, attributes: Attributes) -> dict[str, Any]:
