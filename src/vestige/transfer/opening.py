@@ -294,4 +294,15 @@ def _open_file(path: Path) -> Debugger:
 
 
 def _over(path: Path, temporary: Temporary) -> Debugger:
-    return Debugger(temporary.store, at=_at(path), close=temporary.close, elsewhere=_elsewhere)
+    debugger = Debugger(temporary.store, at=_at(path), close=temporary.close, elsewhere=_elsewhere)
+    lost = [one for one in temporary.problems if one.severity == "error" or one.rule in _LOSSES]
+    if lost:
+        more = f" {len(lost) - 1} more problems" if len(lost) > 1 else " This"
+        debugger.notice = (
+            f"{one_line(str(lost[0]), 200)}{more} with it: vestige check {shlex.quote(str(path))}"
+        )
+    return debugger
+
+
+_LOSSES = ("line-invalid", "record-unreadable")
+"""Problems that are warnings to a format, and cost something of the run all the same."""

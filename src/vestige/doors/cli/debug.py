@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from vestige.query.bundle_views import BundleAnswer, View
 
 VIEWS = ("overview", "snapshots", "logs", "files", "metadata")
+WEB_VIEWS = {"snapshots": "state", "logs": "logs", "files": "files", "metadata": "metadata"}
+"""The names that the page has for them."""
 REFUSED_SHOWN = 20
 
 
@@ -42,7 +44,7 @@ REFUSED_SHOWN = 20
 )  # fmt: skip
 @click.option(
     "--view", type=click.Choice(VIEWS), default="overview", show_default=True,
-    help="Which side of it, as text.",
+    help="Which side of it.",
 )  # fmt: skip
 @click.option(
     "--export-logs", type=click.Path(path_type=Path), metavar="FILE",
@@ -87,7 +89,7 @@ def debug(
         from vestige.doors.cli.ui import open_viewer
         from vestige.home import get_home
 
-        open_viewer(get_home(), str(found))
+        open_viewer(get_home(), str(found), view=WEB_VIEWS.get(view))
         return
     content = open_content(found)
     if export_logs is not None or export_files is not None:

@@ -256,7 +256,8 @@ class _Parts:
             attributes["error.message"] = "; ".join(snapshot.errors)
             place = f"snapshot {snapshot.index}"
             self._warn(place, "snapshot-invalid", f"{attributes['error.message']}.")
-        yield self._open(span_id, time_ns, "snapshot", "snapshot", attributes)
+        reason = cut(clean_text(snapshot.tags.get("tag", "")), 512)
+        yield self._open(span_id, time_ns, "snapshot", reason or "snapshot", attributes)
         raw = snapshot.raw.encode(errors="surrogateescape")
         yield self._close(span_id, time_ns, status, raw)
 
