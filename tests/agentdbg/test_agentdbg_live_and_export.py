@@ -136,7 +136,9 @@ class OwnError(Exception):
     """An exception of a module: its name in the payload is shorter than in our records."""
 
 
-@pytest.mark.parametrize("error", [ValueError("x"), OwnError("x"), json.JSONDecodeError("m", "{", 0)])
+@pytest.mark.parametrize(
+    "error", [ValueError("x"), OwnError("x"), json.JSONDecodeError("m", "{", 0)]
+)
 def test_a_failed_run_that_is_imported_and_exported_has_one_error(
     data_dir: Path, tmp_path: Path, error: Exception
 ) -> None:
@@ -163,7 +165,9 @@ def test_a_failed_run_that_is_imported_and_exported_has_one_error(
 
 def test_a_count_that_is_a_float_is_a_whole_number(data_dir: Path) -> None:
     with traced_run("o"):
-        record_llm_call("m", usage={"prompt_tokens": 10.0, "completion_tokens": 5, "total_tokens": 15.0})
+        record_llm_call(
+            "m", usage={"prompt_tokens": 10.0, "completion_tokens": 5, "total_tokens": 15.0}
+        )
 
     (call,) = (event for event in only_rundir(data_dir).events if event["event_type"] == "LLM_CALL")
     usage = call["payload"]["usage"]

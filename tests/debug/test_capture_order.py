@@ -161,7 +161,11 @@ def test_a_foreign_bundle_out_of_order_is_handed_out_in_order(
 
 
 def test_a_line_without_a_time_stays_behind_the_one_before_it() -> None:
-    lines = ['{"timestamp":"2024-01-15T10:30:02Z"}', "no entry", '{"timestamp":"2024-01-15T10:30:01Z"}']
+    lines = [
+        '{"timestamp":"2024-01-15T10:30:02Z"}',
+        "no entry",
+        '{"timestamp":"2024-01-15T10:30:01Z"}',
+    ]
 
     assert list(ordering.TimeOrder(ordering.log_time).sorted(lambda: iter(lines))) == [
         lines[2], lines[0], lines[1],

@@ -535,7 +535,11 @@ def test_the_page_opens_at_the_view_that_was_asked_for(
     from vestige.doors.cli import ui
 
     asked: list[object] = []
-    monkeypatch.setattr(ui, "open_viewer", lambda home, id, view=None: asked.append(view))
+
+    def open_viewer(home: Home, source: str, view: str | None = None) -> None:
+        asked.append(view)
+
+    monkeypatch.setattr(ui, "open_viewer", open_viewer)
     path = make_bundle().export(tmp_path / "x.wink")
 
     for view in ("logs", "snapshots", "overview"):

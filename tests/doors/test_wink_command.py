@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
-from weakincentives_env import ROOT, find_python
-
 from vestige.doors.cli.wink import is_ours
+from weakincentives_env import ROOT, find_python
 
 WINK = "import sys; sys.argv[0] = 'wink'; from vestige.doors.cli.wink import main; main()"
 

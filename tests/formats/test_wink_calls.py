@@ -97,7 +97,7 @@ def test_a_single_final_snapshot_tells_the_same_calls(tmp_path: Path) -> None:
 
 
 def test_only_a_transcript_is_enough(tmp_path: Path) -> None:
-    run, bodies = taken_in(tmp_path, make_bundle(_snapshots=[]).export(tmp_path / "x.wink"))
+    run, _ = taken_in(tmp_path, make_bundle(_snapshots=[]).export(tmp_path / "x.wink"))
 
     assert [span.status for span in of_type(run, "tool")] == ["ok", "error", "ok", "ok"]
     assert len(of_type(run, "llm")) == 5
@@ -245,4 +245,3 @@ def test_odd_events_are_passed_over(tmp_path: Path) -> None:
         (imported,) = import_path(store, path)
 
     assert imported.run_id is not None
-

@@ -40,6 +40,7 @@ from vestige.record.types import Log
 from vestige.record.values import clean_text, safe_str
 from vestige.writer import make_redactor
 
+
 class CollectedLogs:
     """The file into which logs are collected: `path`, and whatever a path can do."""
 

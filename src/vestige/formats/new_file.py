@@ -18,7 +18,6 @@ from typing import BinaryIO, Final
 
 from vestige.errors import UsageError
 
-
 PART: Final = ".part"
 """How the name of a file ends that is being written."""
 

@@ -69,7 +69,9 @@ def _recover_bundle(path: Path, target: Path) -> None:
     from vestige.transfer.bundles import salvage_bundle
 
     if path.suffix == ".jsonl" or not wink.sniff(path):
-        raise UnreadableError(f"{path}: nothing here that can be recovered (expected a .wink file).")
+        raise UnreadableError(
+            f"{path}: nothing here that can be recovered (expected a .wink file)."
+        )
     found = salvage_bundle(path, target)
     if found.written is None:
         click.echo(f"{path}: nothing is damaged.")

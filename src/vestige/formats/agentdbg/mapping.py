@@ -410,7 +410,9 @@ def _with_times(run: RunFile, text: Any) -> RunFile:
         times = None
     if times is None:
         return run
-    changes = {key: value for key, value in msgspec.structs.asdict(times).items() if value is not None}
+    changes = {
+        key: value for key, value in msgspec.structs.asdict(times).items() if value is not None
+    }
     return msgspec.structs.replace(run, **changes)
 
 

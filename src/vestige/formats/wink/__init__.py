@@ -4,7 +4,8 @@ manifest.py   what a bundle is about       content.py    what it holds, wherever
 archive.py    write one                    unpack.py     read one that anybody may have made
 reading.py    a bundle as a run            writing.py    a run as a bundle
 records.py    the run's own records in it  others.py     what else is read as a bundle
-fitting.py    stay within what is read
+fitting.py    stay within what is read     salvage.py    what is intact in a damaged one
+events.py     calls that a bundle tells of ordering.py   lines in the order of their times
 """
 
 from __future__ import annotations

@@ -130,8 +130,10 @@ class CallSpans:
         for one in snapshot.slices:
             kind = one.slice_type.rpartition(":")[2].rpartition(".")[2]
             if kind in EVENTS:
-                for item in self._new_items((snapshot.session_id, kind), one.items):
-                    new.append((to_ns(_text(item.get("created_at"))) or 0, kind, item))
+                new.extend(
+                    (to_ns(_text(item.get("created_at"))) or 0, kind, item)
+                    for item in self._new_items((snapshot.session_id, kind), one.items)
+                )
         new.sort(key=lambda each: each[0])
         for time_ns, kind, item in new:
             if kind == "PromptRendered":
@@ -141,9 +143,7 @@ class CallSpans:
             else:
                 yield from self._result_event(time_ns, item)
 
-    def _new_items(
-        self, place: tuple[str | None, str], items: tuple[Any, ...]
-    ) -> Iterator[Object]:
+    def _new_items(self, place: tuple[str | None, str], items: tuple[Any, ...]) -> Iterator[Object]:
         """Yield the items that no snapshot had before: most lists only grow."""
         count, last = self._counts.get(place, (0, b""))
         if not 0 < count <= len(items) or _digest(items[count - 1]) != last:
@@ -174,13 +174,13 @@ class CallSpans:
         output = item.get("rendered_output")
         body = output if isinstance(output, str) and output else _shown(result)
         failed = isinstance(result, dict) and result.get("success") is False
-        error = _text(result.get("message")) or body if failed and isinstance(result, dict) else None
+        error = (
+            _text(result.get("message")) or body if failed and isinstance(result, dict) else None
+        )
         if asked is None:
             key = _text(item.get("event_id")) or _digest(item).hex()
             span_id = self._span_id("tool ToolInvoked", key)
-            asked = _Tool(
-                span_id, name, _text(item.get("call_id")) or span_id, arguments, time_ns
-            )
+            asked = _Tool(span_id, name, _text(item.get("call_id")) or span_id, arguments, time_ns)
             turn = self._rendered.get(_key(item, self._rendered))
             if turn is not None:
                 turn.calls.append(_call(asked))
@@ -349,8 +349,8 @@ class CallSpans:
             yield from self._end_turn(evaluation)
         execution = self._manifest.execution
         for place, turn in self._rendered.items():
-            evaluation = self._evaluations.get(_find_key(place, self._evaluations))
-            if evaluation is not None and evaluation.turns:
+            told = self._evaluations.get(_find_key(place, self._evaluations))
+            if told is not None and told.turns:
                 continue
             if self._transcript:
                 yield self._open_turn_record(turn, place[1], "PromptRendered")
@@ -400,9 +400,7 @@ class CallSpans:
             ],
         }
         body = _json(answer) if turn.error is None or turn.texts else None
-        return self._close(
-            turn.span_id, turn.started_ns, turn.ended_ns, status, attributes, body
-        )
+        return self._close(turn.span_id, turn.started_ns, turn.ended_ns, status, attributes, body)
 
     def _open_turn_record(self, turn: _Turn, prompt_name: str, source: str) -> SpanOpen:
         agent = self._manifest.agent

@@ -221,7 +221,9 @@ def _convert_values(found: dict[str, Any], report: Report) -> None:
                 tags[key] = msgspec.json.encode(value).decode()
                 report(f"/tags/{key[:60]}", f"{tags[key][:60]} is not a text (expected one).")
     execution = found.get("execution")
-    error = execution.get("error") if isinstance(execution, dict) else None
+    if not isinstance(execution, dict):
+        return
+    error = execution.get("error")
     if error is not None and not isinstance(error, dict):
         text = error if isinstance(error, str) else msgspec.json.encode(error).decode()
         execution["error"] = {"message": text}
@@ -241,7 +243,9 @@ def _take_unknown(found: dict[str, Any]) -> dict[str, Any]:
     components = found.get("components")
     for name, one in (components if isinstance(components, dict) else {}).items():
         if isinstance(one, dict):
-            more = {key: one.pop(key) for key in list(one) if key not in Component.__struct_fields__}
+            more = {
+                key: one.pop(key) for key in list(one) if key not in Component.__struct_fields__
+            }
             if more:
                 extra.setdefault("components", {})[name] = more
     return extra

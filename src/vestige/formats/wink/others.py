@@ -124,7 +124,9 @@ class LaterContent(Members):
                 self.warn(name[:200], "", "member-unlisted", "is not in the manifest.")
         for path in sorted(known):
             if path != "manifest.json" and not self.has(LATER_ROOT + path):
-                self.report(LATER_ROOT + path[:200], "", "file-missing", "is missing from the bundle.")
+                self.report(
+                    LATER_ROOT + path[:200], "", "file-missing", "is missing from the bundle."
+                )
 
     def _lines_of(self, *paths: str) -> Iterator[str]:
         for path in paths:

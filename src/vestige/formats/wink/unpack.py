@@ -395,9 +395,7 @@ class ZipContent(Members):
         root = self._root if "files" in self._manifest.components else None
         for name in self.names():
             if name not in expected and not (root and name.startswith(root)):
-                self.warn(
-                    name[:200], "", "member-unlisted", "is not in the manifest; passed over."
-                )
+                self.warn(name[:200], "", "member-unlisted", "is not in the manifest; passed over.")
         self._check_files()
 
     def _check_member(self, name: str, component: Component) -> None:

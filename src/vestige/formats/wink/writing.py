@@ -173,7 +173,9 @@ def _with_redacted(manifest: Manifest, run: Run) -> Manifest:
     masked = {
         path
         for span in run.spans
-        if span.type == "file" and span.redacted and isinstance(path := span.attributes.get("path"), str)
+        if span.type == "file"
+        and span.redacted
+        and isinstance(path := span.attributes.get("path"), str)
     }
     if not masked:
         return manifest
