@@ -18,6 +18,7 @@
         └── WinkError                   3   the seed's name for what concerns debug bundles
             └── DebugBundleError (RuntimeError)       3   a bundle cannot be made or used
                 ├── BundleCorruptedError              3   it is damaged, or not what it says
+                ├── BundleNotFoundError (NotFoundError, FileNotFoundError)   2   no such file
                 ├── BundleVersionError                3   its version is not known
                 └── BundleComponentMissingError       3   a part that it needs is missing
 
@@ -158,6 +159,18 @@ class DebugBundleError(WinkError, RuntimeError):
 
 class BundleCorruptedError(DebugBundleError):
     """A bundle that is damaged, hostile, or not what its manifest says."""
+
+
+class BundleNotFoundError(DebugBundleError, NotFoundError, FileNotFoundError):
+    """No bundle under this path."""
+
+    exit_code = 2
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class BundleVersionError(DebugBundleError):

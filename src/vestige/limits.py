@@ -252,11 +252,11 @@ BUNDLE_RATIO_FREE = GIB
 BUNDLE_ENTRY_MAX = 64 * MIB
 """One snapshot, log entry or file that is taken into memory at once; a longer one is passed over."""
 
-BUNDLE_VERIFIED_MAX = 16 * MIB
-"""A bundle up to this size is read through when it is loaded; a larger one as it is used."""
-
 BUNDLE_KEPT_MAX = 16 * MIB
 """Of what is unpacked to verify a bundle, so much stays in memory until it is taken in."""
+
+BUNDLE_EVENTS_MAX = 100_000
+"""Model and tool calls that are read out of a bundle's events: each is remembered, to be read once."""
 
 BUNDLE_PROBLEMS_MAX = 1_000
 """Problems of one bundle that are told; a damaged file may have one on each line."""

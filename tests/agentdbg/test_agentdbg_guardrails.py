@@ -256,3 +256,19 @@ def test_stop_on_loop_aborts_when_there_were_enough_repetitions(data_dir: Path) 
         1,
     ]
     assert run.of("ERROR")[0]["name"] == "AgentDbgLoopAbort"
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_the_error_of_a_guardrail_names_it_with_its_limit(data_dir: Path, nested: bool) -> None:
+    """As AgentDbg writes it, and its `assert --no-guardrails` looks for it."""
+
+    def work() -> None:
+        for number in range(5):
+            llm(number)
+
+    with pytest.raises(AgentDbgGuardrailExceeded), traced_run("limited", max_llm_calls=2):
+        trace(work)() if nested else work()
+
+    (error,) = (event for event in only_rundir(data_dir).events if event["event_type"] == "ERROR")
+    fields = {key: error["payload"][key] for key in ("guardrail", "threshold", "actual")}
+    assert fields == {"guardrail": "max_llm_calls", "threshold": 2, "actual": 3}

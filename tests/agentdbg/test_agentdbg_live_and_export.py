@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -16,7 +20,7 @@ from vestige.agentdbg import record_llm_call, record_state, record_tool_call, tr
 from vestige.formats import agentdbg
 from vestige.home import Home
 from vestige.store.sqlite.sqlite_store import SqliteStore
-from vestige.transfer import export_run
+from vestige.transfer import export_run, import_path
 
 
 def busy_run() -> None:
@@ -135,3 +139,73 @@ class Provider(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """Quiet."""
+
+
+class OwnError(Exception):
+    """An exception of a module: its name in the payload is shorter than in our records."""
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("x"), OwnError("x"), json.JSONDecodeError("m", "{", 0)]
+)
+def test_a_failed_run_that_is_imported_and_exported_has_one_error(
+    data_dir: Path, tmp_path: Path, error: Exception
+) -> None:
+    with pytest.raises(type(error)), traced_run("o"):
+        record_tool_call("t")
+        raise error
+    (made,) = (data_dir / "runs").iterdir()
+    with SqliteStore.open(tmp_path / "elsewhere.db") as store:
+        (imported,) = import_path(store, made)
+        assert imported.run_id is not None
+        again = export_run(store, imported.run_id, "agentdbg", tmp_path / "again")
+
+    first, second = (
+        [json.loads(line) for line in (folder / "events.jsonl").read_text().split("\n") if line]
+        for folder in (made, again)
+    )
+    for one in (*first, *second):
+        del one["meta"]  # says whose span it is: that of the imported run has its own
+    assert first == second
+    assert sum(one["event_type"] == "ERROR" for one in first) == 1
+    files = [json.loads((folder / "run.json").read_text()) for folder in (made, again)]
+    assert files[0] == files[1]
+
+
+def test_a_count_that_is_a_float_is_a_whole_number(data_dir: Path) -> None:
+    with traced_run("o"):
+        record_llm_call(
+            "m", usage={"prompt_tokens": 10.0, "completion_tokens": 5, "total_tokens": 15.0}
+        )
+
+    (call,) = (event for event in only_rundir(data_dir).events if event["event_type"] == "LLM_CALL")
+    usage = call["payload"]["usage"]
+    assert usage == {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
+    assert all(type(count) is int for count in usage.values())
+
+
+@pytest.mark.parametrize("folder", ["/proc/nope", "/dev/null/x", "/dev/null", "a\0b"])
+def test_a_data_directory_that_cannot_be_written_never_fails_the_program(
+    tmp_path: Path, folder: str
+) -> None:
+    program = (
+        "import os, sys\n"
+        f"from vestige.agentdbg import settings\n"
+        "import msgspec, vestige.agentdbg.tracing as t\n"
+        "read = t.read_settings\n"
+        f"t.read_settings = lambda: msgspec.structs.replace(read(), data_dir={folder!r})\n"
+        "from vestige.agentdbg import record_tool_call, traced_run\n"
+        "with traced_run('o'):\n"
+        "    record_tool_call('t')\n"
+        "print('went on')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "VESTIGE_HOME": str(tmp_path / "home")},
+    )
+
+    assert (done.returncode, done.stdout) == (0, "went on\n"), done.stderr
+    assert "cannot write" in done.stderr

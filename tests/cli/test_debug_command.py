@@ -334,14 +334,16 @@ def test_half_a_file_is_not_left_behind(home: Home, tmp_path: Path) -> None:
     assert not logs.exists()
 
 
-def test_nothing_of_a_damaged_bundle_is_written(bundle: Path, tmp_path: Path) -> None:
+def test_a_damaged_file_is_not_written_and_the_others_are(bundle: Path, tmp_path: Path) -> None:
     members = members_of(bundle)
     members["files/workspace/.env"] = b"B=2\n"
     path = write_zip(tmp_path / "y.wink", members)
     result = run("debug", path, "--export-files", tmp_path / "files")
 
-    assert result.exit_code == 3
-    assert not (tmp_path / "files").exists()
+    assert result.exit_code == 1
+    assert "workspace/.env: damaged" in result.output
+    assert not (tmp_path / "files/workspace/.env").exists()
+    assert (tmp_path / "files/artifacts/blob.bin").read_bytes() == bytes(range(256))
 
 
 # --- the debugger's verbs ------------------------------------------------------------------------
@@ -520,3 +522,74 @@ def test_a_dry_run_removes_nothing_and_says_the_same(folder: Path) -> None:
 def test_prune_wants_to_know_what_to_keep(folder: Path, arguments: list[str]) -> None:
     assert run("prune", *(each.format(folder) for each in arguments)).exit_code == 2
     assert len(list(folder.glob("*.wink"))) == 5
+
+
+# --- what the text views tell ----------------------------------------------------------------------
+
+
+def test_all_of_a_log_lines_context_is_shown(tmp_path: Path) -> None:
+    """The ninth key of a transcript's entry is what the model said."""
+    path = make_bundle().export(tmp_path / "x.wink")
+
+    shown = run("debug", path, "--view", "logs", "--budget", "8000", "--after", "9")
+
+    assert "I should look at the code first." in shown.output
+    many = {f"key{number}": number for number in range(60)}
+    line = {"timestamp": "2026-11-15T18:12:26+00:00", "message": "m", "context": many}
+    path = make_bundle(_logs=[json.dumps(line)]).export(tmp_path / "y.wink")
+    shown = run("debug", path, "--view", "logs")
+    assert "key39=39" in shown.output and "20 more (all with --json)" in shown.output
+
+
+def test_snapshots_tell_their_session_and_why_they_were_taken(tmp_path: Path) -> None:
+    def snapshot(second: int, session: str, reason: str) -> str:
+        tags = {"session_id": session, "tag": reason}
+        created_at = f"2026-11-15T18:12:{second}+00:00"
+        return json.dumps({"version": "1", "created_at": created_at, "tags": tags, "slices": []})
+
+    lines = [
+        snapshot(second, session, reason)
+        for second, reason in ((26, "capture entry"), (27, "ToolInvoked"))
+        for session in ("parent-1", "child-2")
+    ]
+    path = make_bundle(_snapshots=lines, _logs=[]).export(tmp_path / "x.wink")
+
+    debug, show = run("debug", path, "--view", "snapshots"), run("show", path)
+
+    rows = [row for row in debug.output.splitlines() if row.startswith("#")]
+    assert all("session parent-1" in row for row in rows[::2])
+    assert all("session child-2" in row for row in rows[1::2])
+    assert "capture entry" in rows[0] and "ToolInvoked" in rows[2]
+    assert "same call" not in show.output
+    assert show.output.count("snapshot ToolInvoked") == 2
+
+
+def test_the_page_opens_at_the_view_that_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from vestige.cli.view import ui
+
+    asked: list[object] = []
+
+    def open_viewer(home: Home, source: str, view: str | None = None) -> None:
+        asked.append(view)
+
+    monkeypatch.setattr(ui, "open_viewer", open_viewer)
+    path = make_bundle().export(tmp_path / "x.wink")
+
+    for view in ("logs", "snapshots", "overview"):
+        assert run("debug", path, "--web", "--view", view).exit_code == 0
+
+    assert asked == ["logs", "state", None]
+
+
+def test_a_run_directory_of_random_bytes_is_not_shown_without_a_word(tmp_path: Path) -> None:
+    data = Path(__file__).parent.parent / "data" / "agentdbg" / "runs"
+    folder = tmp_path / "3d1957bd-7105-4b04-b132-afe8fc31203e"
+    folder.mkdir()
+    (folder / "run.json").write_bytes((data / folder.name / "run.json").read_bytes())
+    (folder / "events.jsonl").write_bytes(bytes(range(256)) * 20)
+
+    shown = run("show", folder)
+
+    assert "not JSON" in shown.output and "vestige check" in shown.output

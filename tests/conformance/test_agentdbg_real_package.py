@@ -8,6 +8,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -208,3 +209,29 @@ def test_the_real_package_opens_its_own_run_after_we_recovered_it(
     assert len(finished) == 1
     assert killed["status"] == "error"
     assert killed["counts"] == {"llm_calls": 0, "tool_calls": 1, "errors": 1, "loop_warnings": 0}
+
+
+ABORTED = """
+from vestige.agentdbg import AgentDbgGuardrailExceeded, record_llm_call, traced_run
+try:
+    with traced_run("aborted", max_llm_calls=2):
+        for number in range(5):
+            record_llm_call("m", prompt=f"p{number}")
+except AgentDbgGuardrailExceeded:
+    pass
+"""
+
+
+def test_the_real_assert_sees_a_guardrail_of_a_live_run(
+    agentdbg: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A gate in CI: an aborted run must not pass it."""
+    data = tmp_path / "data"
+    environment = {**os.environ, "AGENTDBG_DATA_DIR": str(data), "VESTIGE_HOME": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", ABORTED], check=True, env=environment)
+    (made,) = (data / "runs").iterdir()
+
+    done = run(agentdbg, "-c", CLI, "assert", made.name, "--no-guardrails", data=data)
+
+    assert done.returncode == 1, done.stdout
+    assert "1 guardrail event" in done.stdout

@@ -225,7 +225,8 @@ def test_migration_path() -> None:
 
     assert [line["event"] for line in lines] == ["evaluate.entry"]
     assert json.loads(snapshot)["version"] == "1"
-    with zipfile.ZipFile(folder / "files.zip") as archive:
+    (made,) = folder.glob("*.zip")
+    with zipfile.ZipFile(made) as archive:
         assert archive.read(".env") == b"A=1\n"
     assert the_bundle().list_files() == ["workspace/.env"]
 

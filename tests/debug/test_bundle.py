@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import FrozenInstanceError
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID
@@ -92,17 +92,59 @@ def test_a_file_is_read_by_the_name_that_it_had(tmp_path: Path) -> None:
     assert bundle.read_file("a\\b") == bundle.read_file("a%5Cb") == b"1"
 
 
-def test_a_bundle_does_not_change(tmp_path: Path) -> None:
+def test_the_classes_are_plain_dataclasses_as_in_the_seed(tmp_path: Path) -> None:
+    path = make_bundle().export(tmp_path / "x.wink")
+    bundle, again = DebugBundle.load(path), DebugBundle.load(path)
+
+    assert bundle == again and bundle.agent == AgentInfo(
+        "code-reviewer", "scripted", "model-1", "1.0.0"
+    )
+    assert [one.name for one in fields(DebugBundle)][:5] == [
+        "session_id",
+        "agent",
+        "execution",
+        "tags",
+        "bundle_id",
+    ]
+    assert not hasattr(bundle, "__dict__") and not hasattr(bundle.agent, "__dict__")
+    bundle.agent.name = "renamed"
+    bundle.execution.outcome = "failure"
+    assert bundle != again
+    assert replace(again, tags={"a": "b"}).tags == {"a": "b"}
+
+
+def test_a_field_that_was_set_is_what_export_writes(tmp_path: Path) -> None:
+    whole = make_bundle().export(tmp_path / "x.wink")
+    bundle = DebugBundle.load(whole)
+    bundle.tags = {"reviewed": "yes"}
+    bundle.agent.name = "renamed"
+
+    loaded = DebugBundle.load(bundle.export(tmp_path / "y.wink"))
+
+    assert (loaded.tags, loaded.agent.name) == ({"reviewed": "yes"}, "renamed")
+    assert (loaded.session_id, loaded.execution) == (bundle.session_id, bundle.execution)
+    assert len(list(loaded.logs)) == 82
+    assert DebugBundle.load(whole).export(tmp_path / "z.wink").read_bytes() == whole.read_bytes()
+
+
+def test_a_snapshot_does_not_change(tmp_path: Path) -> None:
     bundle = DebugBundle.load(make_bundle().export(tmp_path / "x.wink"))
 
-    with pytest.raises(AttributeError):
-        bundle.tags = {}  # type: ignore[misc]
-    with pytest.raises(TypeError):
-        bundle.tags["a"] = "b"  # type: ignore[index]
-    with pytest.raises(FrozenInstanceError):
-        bundle.agent.name = "x"  # type: ignore[misc]
     with pytest.raises(TypeError):
         next(bundle.snapshots).tags["a"] = "b"  # type: ignore[index]
+
+
+def test_a_path_that_is_missing_is_both_our_error_and_the_usual_one(tmp_path: Path) -> None:
+    for name in ("absent.wink", "absent.jsonl"):
+        with pytest.raises(FileNotFoundError, match="no such file"):
+            DebugBundle.load(tmp_path / name)
+        with pytest.raises(DebugBundleError, match="no such file"):
+            DebugBundle.load(tmp_path / name)
+
+
+def test_a_folder_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(DebugBundleError, match=r"a folder.*vestige debug"):
+        DebugBundle.load(f"{tmp_path}/")
 
 
 def test_what_replaces_the_file_is_another_bundle(tmp_path: Path) -> None:
@@ -137,5 +179,5 @@ def test_a_session_id_that_is_no_uuid_has_one_that_derives_from_it(tmp_path: Pat
 
 
 def test_a_bundle_needs_its_parts() -> None:
-    with pytest.raises(TypeError, match="session_id, agent and execution"):
-        DebugBundle(UUID(int=1))
+    with pytest.raises(TypeError, match="'agent' and 'execution'"):
+        DebugBundle(UUID(int=1))  # type: ignore[call-arg]

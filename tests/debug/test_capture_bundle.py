@@ -134,7 +134,7 @@ def test_a_snapshot_that_cannot_write_itself_is_marked_and_the_rest_is_kept() ->
         session._text = '{"version":"1","created_at":"2026-01-01T00:00:00+00:00","slices":[]}'
         made.add_snapshot()
         session._text = "not json"
-    invalid, valid, broken = made.finalize().snapshots
+    valid, invalid, broken = made.finalize().snapshots  # by their times
 
     assert invalid.errors == ("ValueError: cannot serialize",)
     assert invalid.slices[0].items[0]["text"] == "kept"

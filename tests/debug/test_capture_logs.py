@@ -491,10 +491,10 @@ def test_two_that_write_the_same_archive_at_once_do_not_mix(tmp_path: Path) -> N
 
     class Meanwhile(MemoryFilesystem):
         def open_read(self, path: str) -> BinaryIO:
-            archive_filesystem(MemoryFilesystem({"b": b"2" * 100_000}), tmp_path)
+            archive_filesystem(MemoryFilesystem({"b": b"2" * 100_000}), tmp_path / "files.zip")
             return super().open_read(path)
 
-    made = archive_filesystem(Meanwhile({"a": b"1"}), tmp_path)
+    made = archive_filesystem(Meanwhile({"a": b"1"}), tmp_path / "files.zip")
 
     with zipfile.ZipFile(made) as archive:
         assert (archive.testzip(), archive.namelist()) == (None, ["a"])

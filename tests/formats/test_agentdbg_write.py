@@ -360,3 +360,25 @@ def test_a_damaged_line_of_our_records_is_told(recorded: tuple[Path, str], tmp_p
 
     told = [(problem.rule, problem.place) for problem in imported.problems]
     assert told == [("line-invalid", "line 3")]
+
+
+def test_the_times_of_a_real_run_survive_import_and_export(tmp_path: Path) -> None:
+    """run.json and RUN_START.ts: AgentDbg takes each of them at another moment."""
+    compared = 0
+    for folder in sorted(REAL.iterdir()):
+        before = json.loads((folder / "run.json").read_text())
+        if before["status"] == "running":
+            continue
+        with SqliteStore.open(tmp_path / f"{folder.name}.db") as store:
+            (imported,) = import_path(store, folder)
+            assert imported.run_id is not None
+            made = export_run(store, imported.run_id, "agentdbg", tmp_path / "out")
+        assert json.loads((made / "run.json").read_text()) == before
+        first, again = (
+            json.loads((each / "events.jsonl").read_text().split("\n")[0])
+            for each in (folder, made)
+        )
+        assert (again["event_type"], again["ts"]) == ("RUN_START", first["ts"])
+        compared += 1
+
+    assert compared == 5

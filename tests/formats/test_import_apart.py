@@ -413,13 +413,13 @@ def test_the_reader_is_a_little_ahead_and_no_further(tmp_path: Path) -> None:
     """It waits for whoever stores: its memory does not grow with the file."""
     source = """
 import mmap, time
-from vestige.transfer.import_worker import read_apart
+from vestige.transfer.import_worker import read_in_worker
 count = mmap.mmap(-1, 8)  # shared with the fork
 def pieces():
     for n in range(1_000):
         count[:] = n.to_bytes(8, "little")
         yield [Log(VERSION, "a" * 16, n + 1, n, "r", "c", "info", "x", None, {}, "y" * 100_000)], 100_000
-batches = read_apart(Source("r", "a" * 16, iter(())), pieces(), Redactor(), iter([1_000]))
+batches = read_in_worker(Source("r", "a" * 16, iter(())), pieces(), Redactor(), iter([1_000]))
 first = next(batches)
 (reader,) = children()
 def waits():

@@ -14,7 +14,7 @@ import pytest
 
 from support.wink_samples import BUNDLE, make_bundle, members_of, sha256
 from vestige.errors import DebugBundleError
-from vestige.formats.wink.member_names import find_fault, safe_path
+from vestige.formats.wink.archive.member_names import find_fault, safe_path
 from vestige.formats.wink.read import ZipContent
 from vestige.formats.wink.write import target_path, write_bundle
 

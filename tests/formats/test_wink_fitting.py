@@ -9,7 +9,8 @@ import pytest
 
 from support.wink_samples import make_bundle
 from vestige.debug import DebugBundle
-from vestige.formats.wink import read_run, size_limits, zip_directory
+from vestige.formats.wink import read
+from vestige.formats.wink.archive import size_limits, zip_directory
 from vestige.limits import BUNDLE_MANIFEST_MAX
 
 STATE = (
@@ -67,7 +68,7 @@ def test_states_that_hardly_change_are_not_taken_for_a_bomb(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A long run with a small state packs better than a bomb may: a part of it is stored as it is."""
-    for module in (size_limits, read_run):
+    for module in (size_limits, read):
         monkeypatch.setattr(module, "BUNDLE_RATIO_FREE", 1_000_000)
     states = [STATE] * 100_000
     files = {f"workspace/{number}": bytes(500_000) for number in range(8)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import warnings
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -22,7 +23,8 @@ from vestige.debug import (
     DebugBundleError,
 )
 from vestige.errors import UnreadableError, VestigeError
-from vestige.formats.wink import read_run, validate_run, zip_directory
+from vestige.formats.wink import read, validate_run
+from vestige.formats.wink.archive import zip_directory
 
 Spoil = Callable[[dict[str, bytes]], None]
 
@@ -85,7 +87,7 @@ def test_a_name_that_the_library_reads_from_elsewhere_is_refused(tmp_path: Path)
     info.filename = "files/../../x"
 
     with pytest.raises(BundleCorruptedError, match="leads out"):
-        read_run.check_members(path, [info])
+        read.check_members(path, [info])
 
 
 def test_a_name_in_a_manifest_cannot_command_the_terminal(tmp_path: Path) -> None:
@@ -94,7 +96,7 @@ def test_a_name_in_a_manifest_cannot_command_the_terminal(tmp_path: Path) -> Non
     manifest = json.loads(members["manifest.json"])
     manifest["components"][evil] = {"path": evil}
     missing = members | {"manifest.json": json.dumps(manifest).encode()}
-    (problem,) = read_run.ZipContent(write_zip(tmp_path / "y.wink", missing)).problems
+    (problem,) = read.ZipContent(write_zip(tmp_path / "y.wink", missing)).problems
     manifest["components"]["logs"]["path"] = evil
     members |= {"manifest.json": json.dumps(manifest).encode()}
     said = refused(write_zip(tmp_path / "x.wink", members), BundleComponentMissingError)
@@ -157,7 +159,7 @@ def test_a_file_that_was_cut_off_is_refused_at_every_length(tmp_path: Path) -> N
 
 
 def test_no_changed_byte_makes_anything_but_our_errors(tmp_path: Path) -> None:
-    """A flip anywhere is refused, or harmless; never a traceback of the library."""
+    """A flip anywhere is refused, a finding, or harmless; never a traceback of the library."""
     whole = make_bundle().export(tmp_path / "whole.wink").read_bytes()
     path = tmp_path / "x.wink"
     outcomes = set()
@@ -167,56 +169,14 @@ def test_no_changed_byte_makes_anything_but_our_errors(tmp_path: Path) -> None:
         path.write_bytes(spoilt)
         try:
             bundle = DebugBundle.load(path)
-            list(bundle.snapshots), list(bundle.logs)
-            outcomes.add("read")
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                list(bundle.snapshots), list(bundle.logs)
+            outcomes.add("damaged" if bundle.problems else "read")
         except VestigeError:
             outcomes.add("refused")
 
-    assert "refused" in outcomes
-
-
-def test_a_wrong_checksum_is_refused(tmp_path: Path) -> None:
-    """Content changed, the zip's own CRC left as it was."""
-    path = tmp_path / "x.wink"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
-        for known, data in seed_members().items():
-            archive.writestr(known, data)
-    path.write_bytes(path.read_bytes().replace(b'"message":"m"', b'"message":"M"'))
-
-    assert "logs.jsonl is damaged" in refused(path)
-
-
-def test_a_changed_member_with_a_right_checksum_does_not_have_the_hash(tmp_path: Path) -> None:
-    members = members_of(make_bundle().export(tmp_path / "a.wink"))
-    members["logs.jsonl"] = members["logs.jsonl"].replace(b"DEBUG", b"INFO ")
-
-    assert "sha256" in refused(write_zip(tmp_path / "x.wink", members))
-
-
-def test_a_changed_file_does_not_have_the_hash_of_the_listing(tmp_path: Path) -> None:
-    members = members_of(make_bundle().export(tmp_path / "a.wink"))
-    members["files/workspace/.env"] = b"A=2\n"
-
-    assert "sha256" in refused(write_zip(tmp_path / "x.wink", members))
-
-
-@pytest.mark.parametrize("name", ["planted.txt", "files/planted", "vestige/planted"])
-def test_a_planted_file_is_refused(tmp_path: Path, name: str) -> None:
-    members = members_of(make_bundle().export(tmp_path / "a.wink"))
-    members[name] = b"planted"
-
-    refused(write_zip(tmp_path / "x.wink", members))
-
-
-def test_a_planted_file_is_refused_without_a_listing_too(tmp_path: Path) -> None:
-    assert "2 files" in refused(write_zip(tmp_path / "x.wink", {**seed_members(), "files/y": b"1"}))
-
-
-def test_a_size_that_is_not_the_manifests_is_refused(tmp_path: Path) -> None:
-    members = seed_members()
-    members["logs.jsonl"] += b"\n"
-
-    assert "the manifest says" in refused(write_zip(tmp_path / "x.wink", members))
+    assert outcomes >= {"refused", "damaged"}
 
 
 # --- bombs ---------------------------------------------------------------------------------------
@@ -281,7 +241,7 @@ def test_a_bundle_too_large_to_unpack_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write_zip(tmp_path / "x.wink", {**seed_members(), "files/y": b"0" * 2_000_000})
-    monkeypatch.setattr(read_run, "BUNDLE_TOTAL_MAX", 1_000_000)
+    monkeypatch.setattr(read, "BUNDLE_TOTAL_MAX", 1_000_000)
 
     assert "unpacked" in refused(path)
 
@@ -290,7 +250,7 @@ def test_a_high_ratio_is_refused_where_it_is_large(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write_zip(tmp_path / "x.wink", {**seed_members(), "files/y": b"0" * 2_000_000})
-    monkeypatch.setattr(read_run, "BUNDLE_RATIO_FREE", 1_000_000)
+    monkeypatch.setattr(read, "BUNDLE_RATIO_FREE", 1_000_000)
 
     assert "bomb" in refused(path)
 
@@ -305,7 +265,7 @@ def test_a_directory_of_too_many_members_is_refused_before_it_is_read(
     assert "54 members" in refused(path)
 
 
-def test_a_listing_of_more_files_than_a_bundle_has_is_refused(
+def test_a_listing_of_more_files_than_a_bundle_has_is_read_up_to_a_bound(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     members = members_of(make_bundle().export(tmp_path / "x.wink"))
@@ -314,9 +274,9 @@ def test_a_listing_of_more_files_than_a_bundle_has_is_refused(
     manifest["components"]["files"]["sha256"] = None
     members["manifest.json"] = json.dumps(manifest).encode()
     path = write_zip(tmp_path / "y.wink", members)
-    monkeypatch.setattr(read_run, "BUNDLE_MEMBERS_MAX", 20)
+    monkeypatch.setattr(read, "BUNDLE_MEMBERS_MAX", 20)
 
-    assert "more than 20 lines" in refused(path)
+    assert "listing-too-long" in [problem.rule for problem in validate_run(path)]
 
 
 def test_a_directory_too_long_to_read_is_refused(
@@ -360,7 +320,6 @@ def test_a_manifest_that_is_none_is_refused(tmp_path: Path, raw: bytes) -> None:
         {"agent": "me"},
         {"agent": {}},
         {"execution": {"started_at": "never"}},
-        {"tags": {"a": 1}},
         {"tags": []},
         {"components": {"snapshots": {"path": 1}, "logs": {"path": "logs.jsonl"}}},
         {
@@ -375,7 +334,7 @@ def test_a_manifest_with_a_wrong_value_is_refused(tmp_path: Path, change: dict[s
     refused(write_zip(tmp_path / "x.wink", seed_members(**change)))
 
 
-@pytest.mark.parametrize("version", ["2", "0", 1, 2.0, ["1"], "1.0"])
+@pytest.mark.parametrize("version", ["2", "0", 2, 2.0, True, ["1"], "1.0"])
 def test_a_version_that_is_not_known_is_refused(tmp_path: Path, version: object) -> None:
     text = refused(
         write_zip(tmp_path / "x.wink", seed_members(version=version)), BundleVersionError
@@ -423,7 +382,7 @@ def test_a_folder_and_nothing_are_told_apart(tmp_path: Path) -> None:
     with pytest.raises(VestigeError, match="no such file"):
         DebugBundle.load(tmp_path / "x.wink")
     (tmp_path / "y.wink").mkdir()
-    with pytest.raises(UnreadableError, match="no file"):
+    with pytest.raises(UnreadableError, match="a folder"):
         DebugBundle.load(tmp_path / "y.wink")
 
 
@@ -434,8 +393,8 @@ def test_a_line_too_long_to_hold_is_passed_over_and_told(
     long = json.dumps({"timestamp": "2024-01-15T10:30:00+00:00", "message": "x" * 700_000})
     short = json.dumps({"timestamp": "2024-01-15T10:30:01+00:00", "message": "after"})
     path = make_bundle(_logs=[short, long, short]).export(tmp_path / "x.wink")
-    monkeypatch.setattr(read_run, "BUNDLE_ENTRY_MAX", 500_000)
-    content = read_run.ZipContent(path)
+    monkeypatch.setattr(read, "BUNDLE_ENTRY_MAX", 500_000)
+    content = read.ZipContent(path)
 
     lines = list(content.logs())
 

@@ -36,7 +36,8 @@ def test_wink_is_a_format_with_all_its_names() -> None:
     assert "wink" in NAMES
     module = get_format("wink")
     assert all(
-        callable(getattr(module, name)) for name in ("sniff", "find", "read", "write", "check")
+        callable(getattr(module, name))
+        for name in ("is_readable", "find_runs", "read_run", "write_run", "validate_run")
     )
 
 
@@ -170,7 +171,7 @@ def test_a_bundle_without_files_loads(tmp_path: Path) -> None:
     path = write_zip(tmp_path / "x.wink", members)
 
     assert DebugBundle.load(path).list_files() == []
-    assert [problem.rule for problem in validate_run(path)] == ["files-missing"]
+    assert [problem.rule for problem in validate_run(path)] == ["file-count"]
 
 
 def test_the_bare_bundle_of_the_seed_loads(tmp_path: Path) -> None:
@@ -224,19 +225,6 @@ def test_a_component_at_the_place_of_a_missing_one_cannot_be_exported(tmp_path: 
         loaded.export(tmp_path / "b.wink")
 
 
-def test_a_damaged_bundle_leaves_no_half_run_in_the_store(tmp_path: Path) -> None:
-    members = members_of(make_bundle().export(tmp_path / "a.wink"))
-    members["files/artifacts/blob.bin"] = bytes(256)
-    path = write_zip(tmp_path / "x.wink", members)
-    with SqliteStore.open(tmp_path / "a.db") as store:
-        (imported,) = import_path(store, path)
-        runs = store.run_ids()
-
-    assert imported.run_id is None
-    assert "sha256" in imported.problems[0].message
-    assert runs == []
-
-
 def test_records_that_are_not_of_the_run_are_passed_over(tmp_path: Path) -> None:
     """A bundle cannot speak for another run, nor bring records that nobody knows."""
     root = '{"kind":"span-open","v":1,"writer":"a","seq":1,"time_ns":5,"run_id":"r-1","span_id":"s1","component":"c","type":"run","name":"n"}'
@@ -263,7 +251,7 @@ def test_records_that_are_not_of_the_run_are_passed_over(tmp_path: Path) -> None
     ]
 
 
-def test_a_body_that_is_not_what_its_hash_says_is_refused(tmp_path: Path) -> None:
+def test_a_body_that_is_not_what_its_hash_says_is_left_out_and_reported(tmp_path: Path) -> None:
     root = '{"kind":"span-open","v":1,"writer":"a","seq":1,"time_ns":5,"run_id":"r-1","span_id":"s1","component":"c","type":"run","name":"n","body_info":{"spilled_bytes":3,"sha256":"%s"}}'
     members = seed_members()
     manifest = json.loads(members["manifest.json"])
@@ -281,9 +269,11 @@ def test_a_body_that_is_not_what_its_hash_says_is_refused(tmp_path: Path) -> Non
     members["vestige/pieces"] = b"abc"
     path = write_zip(tmp_path / "x.wink", members)
 
-    with pytest.raises(BundleCorruptedError, match="not what its hash says"):
-        list(read_run(path).records)
-    assert "bundle-corrupted" in [problem.rule for problem in validate_run(path)]
+    source = read_run(path)
+    root = next(record for record in source.records if getattr(record, "type", "") == "run")
+
+    assert root.body is None  # type: ignore[union-attr]  # a span's opening
+    assert "body-damaged" in [problem.rule for problem in validate_run(path)]
 
 
 # --- other shapes --------------------------------------------------------------------------------
@@ -308,19 +298,11 @@ def test_the_later_real_format_is_read() -> None:
 @pytest.mark.parametrize(
     ("name", "data", "error"),
     [
-        ("debug_bundle/planted", b"x", BundleCorruptedError),
-        ("debug_bundle/config.json", b"{}", BundleCorruptedError),
         ("debug_bundle/manifest.json", b"{", BundleCorruptedError),
         ("debug_bundle/manifest.json", b'{"format_version":"2.0.0"}', BundleVersionError),
-        (
-            "debug_bundle/manifest.json",
-            b'{"format_version":"1.0","files":[{}]}',
-            BundleCorruptedError,
-        ),
-        ("elsewhere", b"x", BundleCorruptedError),
     ],
 )
-def test_the_later_format_is_trusted_no_more_than_ours(
+def test_the_later_format_needs_a_manifest_that_can_be_read(
     tmp_path: Path, name: str, data: bytes, error: type[Exception]
 ) -> None:
     members = {**members_of(DATA / "later.zip"), name: data}
@@ -330,8 +312,25 @@ def test_the_later_format_is_trusted_no_more_than_ours(
         DebugBundle.load(path)
 
 
+@pytest.mark.parametrize(
+    ("name", "data", "rule"),
+    [
+        ("debug_bundle/planted", b"x", "member-unlisted"),
+        ("elsewhere", b"x", "member-unlisted"),
+        ("debug_bundle/config.json", b"{}", "file-damaged"),
+    ],
+)
+def test_what_the_later_format_says_of_its_files_is_compared(
+    tmp_path: Path, name: str, data: bytes, rule: str
+) -> None:
+    members = {**members_of(DATA / "later.zip"), name: data}
+    bundle = DebugBundle.load(write_zip(tmp_path / "x.zip", members))
+
+    assert [problem.rule for problem in bundle.problems] == [rule]
+    assert [log.message for log in bundle.logs] == ["first line", "it failed"]
+
+
 def test_the_later_format_is_read_through_though_it_has_no_checksums(tmp_path: Path) -> None:
-    """Damage is seen before the first record is taken: half a run would be worse than none."""
     members = members_of(DATA / "later.zip")
     manifest = json.loads(members["debug_bundle/manifest.json"])
     manifest["files"] = [name.removeprefix("debug_bundle/") for name in members]
@@ -342,11 +341,10 @@ def test_the_later_format_is_read_through_though_it_has_no_checksums(tmp_path: P
         for name, data in members.items():
             archive.writestr(name, data)
     whole = path.read_bytes()
-    assert read_run(path).records
+    assert validate_run(path) == []
     path.write_bytes(whole.replace(b"app.failed", b"app.fooled", 1))
 
-    with pytest.raises(BundleCorruptedError, match="is damaged"):
-        read_run(path)
+    assert [problem.rule for problem in validate_run(path)] == ["file-damaged", "member-damaged"]
 
 
 def test_what_cannot_be_read_is_told_with_its_path_once(tmp_path: Path) -> None:
@@ -367,6 +365,12 @@ def test_a_bare_file_of_snapshots_is_read() -> None:
     assert bundle.session_id == SESSION
     assert len(list(bundle.snapshots)) == 8
     assert bundle.execution.started_at.isoformat() == "2026-11-15T18:12:26.080769+00:00"
+    assert bundle.execution.outcome == "unknown", "nothing in it says how the run ended"
+    assert not any(
+        getattr(record, "status", "") == "ok" and record.span_id == root.span_id  # type: ignore[union-attr]
+        for root, *others in [list(read_run(DATA / "snapshots_timeline.jsonl").records)]
+        for record in others
+    )
 
 
 def test_a_file_of_snapshots_that_grew_adds_only_what_is_new(tmp_path: Path) -> None:
@@ -380,7 +384,7 @@ def test_a_file_of_snapshots_that_grew_adds_only_what_is_new(tmp_path: Path) -> 
         run = store.load_run(second.run_id or "")
 
     assert first.run_id == second.run_id
-    assert (first.records, second.records) == (8, 10)
+    assert (first.records, second.records) == (10, 17)
     assert [span.attributes["index"] for span in run.spans if span.type == "snapshot"] == list(
         range(8)
     )
@@ -400,7 +404,7 @@ def test_a_snapshot_that_is_still_being_written_waits_for_the_next_import(tmp_pa
         bodies = [store.read_body(span.output.id) for span in states if span.output]  # type: ignore[arg-type]  # it is there
 
     assert [problem.place for problem in first.problems] == ["line 3"]
-    assert (first.records, second.records, second.problems) == (6, 12, [])
+    assert (first.records, second.records, second.problems) == (6, 21, [])
     assert [span.status for span in states] == ["ok"] * 8
     assert [body.decode() for body in bodies] == [line.rstrip("\n") for line in lines]
 
@@ -450,10 +454,10 @@ def test_check_names_each_entry_that_is_wrong(tmp_path: Path) -> None:
     )
 
     assert [(problem.rule, problem.place) for problem in validate_run(path)] == [
-        ("snapshot-invalid", "snapshot 0"),
-        ("snapshot-invalid", "snapshot 0"),
-        ("log-malformed", "log entry 1"),
-        ("log-time", "log entry 2"),
+        ("snapshot-invalid", "line 1"),
+        ("snapshot-invalid", "line 1"),
+        ("log-malformed", "line 1"),
+        ("log-time", "line 2"),
     ]
 
 

@@ -12,12 +12,19 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from support.wink_samples import BUNDLE, DATA, make_bundle, members_of
+from support.wink_samples import (
+    BUNDLE,
+    DATA,
+    make_bundle,
+    members_of,
+    seed_members,
+    write_zip,
+)
 from vestige._runtime.clock import SYSTEM
 from vestige.debug import DebugBundle
+from vestige.formats.wink.archive.member_names import safe_path
 from vestige.formats.wink.jsonl_entries import parse_log, render_log
 from vestige.formats.wink.log_records import attributes_of, entry_of, our_level, to_ns
-from vestige.formats.wink.member_names import safe_path
 from vestige.home import Home
 from vestige.record.redaction.redactor import Redactor
 from vestige.record.run import Run
@@ -158,7 +165,7 @@ def test_a_log_entry_is_the_same_after_it_was_attributes(
 def test_a_stored_path_is_safe_and_stays(path: str) -> None:
     stored = safe_path(path)
 
-    from vestige.formats.wink.member_names import find_fault
+    from vestige.formats.wink.archive.member_names import find_fault
 
     assert find_fault(f"files/{stored}") is None
     assert safe_path(stored) == stored
@@ -491,3 +498,53 @@ def test_what_else_is_read_goes_through_a_store_too(tmp_path: Path, name: str) -
 
     assert third.read_bytes() == second.read_bytes()
     assert DebugBundle.load(second).session_id == DebugBundle.load(DATA / name).session_id
+
+
+def through_a_store(tmp_path: Path, path: Path) -> Path:
+    """Import a bundle, and export it again."""
+    with SqliteStore.open(tmp_path / "through.db") as store:
+        (imported,) = import_path(store, path)
+        assert imported.run_id is not None
+        return export_run(store, imported.run_id, "wink", tmp_path / "through.wink")
+
+
+def test_what_a_foreign_bundle_has_beyond_the_format_survives(tmp_path: Path) -> None:
+    """An empty logger, keys that nobody here knows, and lines that are no entries."""
+    members = seed_members()
+    manifest = json.loads(members["manifest.json"])
+    manifest["team"] = {"name": "search"}
+    manifest["agent"]["region"] = "eu"
+    manifest["components"]["logs"]["encoding"] = "utf-8"
+    lines = [
+        b'{"timestamp":"2024-01-15T10:30:00+00:00","level":"INFO","logger":"","event":"e","message":"m","context":{}}',
+        b"Traceback (most recent call last):",
+        b"  \xff not UTF-8",
+        b'{"timestamp":"2024-01-15T10:30:01+00:00","level":"INFO","logger":"b","event":"","message":"n","context":{}}',
+    ]
+    members["logs.jsonl"] = b"\n".join([*lines, b""])
+    manifest["components"]["logs"] |= {"entry_count": 4, "size_bytes": len(members["logs.jsonl"])}
+    members["manifest.json"] = json.dumps(manifest).encode()
+    path = write_zip(tmp_path / "x.wink", members)
+
+    made = members_of(through_a_store(tmp_path, path))
+    again = json.loads(made["manifest.json"])
+
+    assert made["logs.jsonl"] == members["logs.jsonl"]
+    assert (again["team"], again["agent"]["region"]) == ({"name": "search"}, "eu")
+    assert again["components"]["logs"]["encoding"] == "utf-8"
+    loaded = DebugBundle.load(path)
+    assert json.loads(members_of(loaded.export(tmp_path / "y.wink"))["manifest.json"])["team"]
+    (tmp_path / "through.wink").rename(tmp_path / "z.wink")
+    (tmp_path / "through.db").unlink()
+    second = members_of(through_a_store(tmp_path, tmp_path / "z.wink"))
+    assert second["logs.jsonl"] == members["logs.jsonl"], "and a second time"
+
+
+def test_a_file_that_import_masked_is_named_in_the_manifest(tmp_path: Path) -> None:
+    secret = b"token = 'sk-ant-REDACTED'\n"
+    members = {**seed_members(), "files/workspace/x": secret}
+
+    made = members_of(through_a_store(tmp_path, write_zip(tmp_path / "x.wink", members)))
+
+    assert secret not in made["files/workspace/x"]
+    assert json.loads(made["manifest.json"])["components"]["files"]["redacted"] == ["workspace/x"]

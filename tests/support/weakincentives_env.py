@@ -15,7 +15,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = ROOT / ".venv-weakincentives"
-PACKAGES = ("weakincentives==0.27.0", "msgspec>=0.19", "hyperscan>=0.8", "backports.zstd>=1.0")
+PACKAGES = (
+    "weakincentives[wink]==0.27.0",
+    "msgspec>=0.19",
+    "click>=8.1",
+    "hyperscan>=0.8",
+    "backports.zstd>=1.0",
+)
 """And what vestige itself needs to capture."""
 
 
@@ -25,7 +31,7 @@ def find_python() -> str | None:
     with open(ROOT / "pyproject.toml") as lock:
         # Two test processes may ask at once.
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if _works(str(python), "import weakincentives, msgspec, hyperscan"):
+        if _works(str(python), "import weakincentives.cli.wink, msgspec, hyperscan, click"):
             return str(python)
         base = next(_candidates(), None)
         if base is None:

@@ -171,17 +171,22 @@ def _add_usage(attributes: Attributes, usage: Any) -> None:
     given = usage if type(usage) is dict or isinstance(usage, Mapping) else _fields(usage)
     odd = False
     for ours, theirs in _USAGE:
-        value = given[theirs] if theirs in given else given.get(ours)
+        value = _whole(given[theirs] if theirs in given else given.get(ours))
         if type(value) is int:
             attributes[ours] = value
         elif value is not None:
             attributes[ours] = flat(value)
             odd = True
     if odd or not _USAGE_NAMES.issuperset(given):
-        told = {theirs: given.get(theirs, given.get(ours)) for ours, theirs in _USAGE}
+        told = {theirs: _whole(given.get(theirs, given.get(ours))) for ours, theirs in _USAGE}
         known = {ours for ours, _ in _USAGE} | _USAGE_NAMES
         told.update({key: value for key, value in given.items() if key not in known})
         attributes[PAYLOAD] = json_text({"usage": told}, _ATTRIBUTE_MAX)
+
+
+def _whole(value: Any) -> Any:
+    """A count that came as 10.0 is 10."""
+    return int(value) if type(value) is float and value.is_integer() else value
 
 
 def _fields(usage: Any) -> dict[str, Any]:

@@ -30,7 +30,7 @@ class RunDirectory:
         if data_dir is not None:
             try:
                 self._open()
-            except (OSError, ValueError) as error:
+            except Exception as error:  # noqa: BLE001  # wherever it points, the program goes on
                 self._warn(error)
 
     def append(self, line: bytes) -> bool:

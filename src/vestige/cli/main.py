@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import click
 
@@ -101,6 +101,8 @@ class Commands(Mapping[str, click.Command]):
 class Root(click.Group):
     """Turns our errors into one line and an exit code, and never shows a traceback."""
 
+    sections: ClassVar[Mapping[str, Iterable[str]]] = SECTIONS
+
     def invoke(self, ctx: click.Context) -> Any:
         if os.environ.get("NO_COLOR"):  # https://no-color.org, which click leaves to us
             ctx.color = False
@@ -124,7 +126,7 @@ class Root(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         widest = max(map(len, self.commands))
         room = formatter.width - widest - _BESIDE_HELP
-        for section, names in SECTIONS.items():
+        for section, names in self.sections.items():
             with formatter.section(section):
                 formatter.write_dl(
                     [

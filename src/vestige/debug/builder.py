@@ -23,6 +23,7 @@ from typing import Any, Final
 from vestige.debug.bundle import AgentInfo, DebugBundle
 from vestige.debug.capture import OUTCOME_OF, Capture
 from vestige.debug.capture_facts import CapturedRun
+from vestige.debug.filesystem import as_filesystem
 from vestige.debug.spool import LogRotationConfig
 from vestige.emit.span import Span
 from vestige.errors import DebugBundleError, UsageError
@@ -57,6 +58,10 @@ class DebugBundleBuilder:
     ) -> None:
         if run is not None and recorder is None:
             raise UsageError("run: needs its recorder too (expected recorder=...).")
+        if not hasattr(agent, "name"):
+            raise TypeError(
+                f"agent: {agent!r:.60} (expected AgentInfo(name=..., adapter=..., model=...))."
+            )
         self._session = session
         self._agent = agent
         self._tags = dict(tags or {})
@@ -77,7 +82,7 @@ class DebugBundleBuilder:
                 self._run = stack.enter_context(self._recorder.run(name, session_id))
             capture = self._begun()
             with capture.watch():
-                yield DebugBundle(capture.content)
+                yield DebugBundle.of_content(capture.content)
 
     def add_snapshot(self) -> None:
         """Take a snapshot of the session and its children now."""
@@ -93,13 +98,21 @@ class DebugBundleBuilder:
     ) -> None:
         """Add a filesystem's files under `files/<prefix>/`. What is left out, the manifest tells.
 
+        `fs` may be the path of a directory, too. TypeError or NotADirectoryError if it is neither.
         Secrets in them are masked, as everywhere; the manifest says in which.
         """
-        self._begun().add_files(fs, prefix, max_file_size, exclude_patterns)
+        files = as_filesystem(fs)
+        self._begun().add_files(files, prefix, max_file_size, exclude_patterns)
 
-    def add_artifact(self, path: str, content: bytes) -> None:
-        """Add a file under `files/artifacts/`."""
-        self._begun().add_file(f"artifacts/{path}", (content,))
+    def add_artifact(self, path: str, content: bytes | str) -> None:
+        """Add a file under `files/artifacts/`. A text is written as UTF-8."""
+        if isinstance(content, str):
+            content = content.encode(errors="surrogatepass")
+        if not isinstance(content, (bytes, bytearray, memoryview)):
+            raise TypeError(
+                f"content: {type(content).__name__} (expected bytes, or text) for {path!r}."
+            )
+        self._begun().add_file(f"artifacts/{os.fspath(path)}", (bytes(content),))
 
     def finalize(
         self, *, outcome: str = UNTOLD, error: Mapping[str, object] | None = None
@@ -114,7 +127,7 @@ class DebugBundleBuilder:
         capture = self._begun()
         capture.keep_records(self._captured_run())
         capture.finish(told, error)
-        self._bundle = DebugBundle(capture.content)
+        self._bundle = DebugBundle.of_content(capture.content)
         return self._bundle
 
     def _begun(self) -> Capture:

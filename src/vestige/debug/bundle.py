@@ -6,29 +6,35 @@
     bundle.read_file("workspace/.env")
     bundle.export("elsewhere/")
 
-The one hard fact: a bundle never changes, whether it was loaded or made by a builder, and
-threads may share it. What it holds is read when it is asked for.
+The one hard fact: the content of a bundle never changes, whether it was loaded or made by a
+builder, and threads may share it. It is read when it is asked for. The fields are those of a plain
+dataclass: one that is set is what `export` writes.
 
 Elsewhere: what is in the file and what is checked when it is read, in formats/wink/.
 """
 
 from __future__ import annotations
 
+import copy
 import io
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, BinaryIO, Final, NoReturn, cast
+from typing import Any, BinaryIO, Final, cast
 
 # For the type alone, which is part of this API; ids are made by the clock.
 from uuid import UUID
 
+import msgspec
+
 from vestige._runtime.clock import SYSTEM
-from vestige.formats.protocol import derived_uuid
+from vestige.formats.protocol import Problem, derived_uuid
+from vestige.formats.wink.archive.member_names import safe_path
+from vestige.formats.wink.archive.salvage import intact
 from vestige.formats.wink.content import BundleContent, ContentFile, Extra
 from vestige.formats.wink.jsonl_entries import LogEntry, SnapshotPayload, parse_log, parse_snapshot
 from vestige.formats.wink.log_records import to_iso
@@ -40,11 +46,14 @@ from vestige.formats.wink.manifest import (
     Manifest,
     parse_time,
 )
-from vestige.formats.wink.member_names import safe_path
-from vestige.formats.wink.to_records import open_content
+from vestige.formats.wink.time_order import TimeOrder, log_time, snapshot_time
+from vestige.formats.wink.to_records import ReadContent, open_content
+from vestige.formats.wink.validate import check_content
 from vestige.formats.wink.write import write_bundle
-from vestige.limits import BUNDLE_VERIFIED_MAX
 
+WARNINGS_MAX: Final = 20
+"""Of one reading of the logs; `problems` has all of them."""
+_FACTS: Final = ("session_id", "agent", "execution", "tags", "bundle_id")
 _EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
@@ -52,7 +61,7 @@ class BundleWarning(UserWarning):
     """Something in a bundle was passed over."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class AgentInfo:
     """Who ran."""
 
@@ -62,7 +71,7 @@ class AgentInfo:
     version: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ExecutionInfo:
     """When, and how it ended: success, failure, timeout, cancelled, interrupted; in_progress."""
 
@@ -78,99 +87,62 @@ class ExecutionInfo:
         return (self.ended_at - self.started_at).total_seconds()
 
 
+@dataclass(slots=True, weakref_slot=True)
 class DebugBundle:
     """A self-contained artifact of one execution: state over time, logs, files, metadata."""
-
-    __slots__ = (
-        "__weakref__",
-        "_content",
-        "_files",
-        "agent",
-        "bundle_id",
-        "execution",
-        "session_id",
-        "tags",
-    )
 
     session_id: UUID
     agent: AgentInfo
     execution: ExecutionInfo
-    tags: Mapping[str, str]
-    bundle_id: UUID
-    _content: BundleContent
-    _files: dict[str, ContentFile] | None
+    tags: Mapping[str, str] = field(default_factory=dict)
+    bundle_id: UUID = field(default_factory=lambda: UUID(SYSTEM.run_id()))
 
-    def __init__(
-        self,
-        session_id: UUID | BundleContent,
-        agent: AgentInfo | None = None,
-        execution: ExecutionInfo | None = None,
-        tags: Mapping[str, str] | None = None,
-        bundle_id: UUID | None = None,
-        _snapshots: Sequence[str] = (),
-        _logs: Sequence[str] = (),
-        _files: Mapping[str, bytes] | None = None,
-    ) -> None:
-        """Of its parts; or, with a single argument, over content that is elsewhere."""
-        if agent is None or execution is None:
-            if not hasattr(session_id, "manifest"):
-                raise TypeError("DebugBundle needs session_id, agent and execution")
-            content = cast(BundleContent, session_id)
-        else:
-            manifest = make_manifest(
-                session_id=cast(UUID, session_id),
-                agent=agent,
-                execution=execution,
-                tags=tags or {},
-                bundle_id=bundle_id or UUID(SYSTEM.run_id()),
-            )
-            content = _Parts(manifest, tuple(_snapshots), tuple(_logs), dict(_files or {}))
+    _snapshots: list[str] = field(default_factory=list, repr=False)
+    _logs: list[str] = field(default_factory=list, repr=False)
+    _files: dict[str, bytes] = field(default_factory=dict, repr=False)
+    _source: BundleContent | None = field(default=None, repr=False, compare=False)
+    """What holds the parts of a bundle that was loaded or captured; None: the fields above do."""
+    _by_path: dict[str, ContentFile] | None = field(
+        default=None, init=False, repr=False, compare=False
+    )
+    _made: tuple[object, ...] | None = field(default=None, init=False, repr=False, compare=False)
+    """The public fields as the content has them."""
+    _problems: list[Problem] | None = field(default=None, init=False, repr=False, compare=False)
+
+    @classmethod
+    def of_content(cls, content: BundleContent) -> DebugBundle:
+        """Return a bundle over content that is elsewhere: in a file, or in a capture's spool."""
         manifest = content.manifest
-        values = {
-            "_content": content,
-            "_files": None,
-            "session_id": _uuid(manifest.session_id),
-            "bundle_id": _uuid(manifest.bundle_id),
-            "agent": _agent(manifest.agent),
-            "execution": _execution(manifest.execution),
-            "tags": MappingProxyType(dict(manifest.tags)),
-        }
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
-
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(f"a DebugBundle does not change: {name} cannot be set")
-
-    def __delattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"a DebugBundle does not change: {name} cannot be deleted")
-
-    def __repr__(self) -> str:
-        return (
-            f"DebugBundle(session_id={self.session_id!r}, agent={self.agent!r},"
-            f" execution={self.execution!r}, tags={dict(self.tags)!r},"
-            f" bundle_id={self.bundle_id!r})"
+        bundle = cls(
+            _uuid(manifest.session_id),
+            _agent(manifest.agent),
+            _execution(manifest.execution),
+            dict(manifest.tags),
+            _uuid(manifest.bundle_id),
+            _source=content,
         )
+        bundle._made = copy.deepcopy(bundle._facts())
+        return bundle
 
     # --- as a file -----------------------------------------------------------------------------
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> DebugBundle:
-        """A bundle from a file: ours, the later real format, or a file of snapshots.
+        """Load a bundle from a file: ours, the later real format, or a file of snapshots.
 
-        DebugBundleError if it is none, damaged, or not what it says. A small one is read
-        through at once, a large one as it is used.
+        DebugBundleError if it is none, looks hostile, or has no readable manifest. Any other
+        damage is in `problems`, and does not keep the rest from being read.
         """
-        where = Path(path).expanduser()
-        content = open_content(where)
-        if where.suffix != ".jsonl" and where.stat().st_size <= BUNDLE_VERIFIED_MAX:
-            content.verify()
-        return cls(content)
+        return cls.of_content(open_content(Path(path).expanduser()))
 
     def export(self, target: str | os.PathLike[str]) -> Path:
-        """Write the bundle to a file; a folder gets `<bundle_id>.wink`. All or nothing."""
+        """Write the bundle to a file; a folder gets `<bundle_id>.wink`. All or nothing.
+
+        A file that is damaged (see `problems`) is left out, and the new manifest says so.
+        """
         text = os.path.expanduser(os.fspath(target))
-        path = write_bundle(self._content, text)
-        tell = getattr(self._content, "exported", None)
+        path = write_bundle(intact(self.content), text)
+        tell = getattr(self._source, "exported", None)
         if tell is not None:
             tell(path)  # a capture's spool is no longer needed to recover from
         return path
@@ -180,12 +152,49 @@ class DebugBundle:
     @property
     def manifest(self) -> Manifest:
         """As it stands in the file; sizes and counts are those of a bundle that was loaded."""
-        return self._content.manifest
+        return self.content.manifest
 
     @property
     def content(self) -> BundleContent:
         """What it is made of, for whoever goes on from here."""
-        return self._content
+        source = self._source
+        if source is None:
+            return _Parts(self._described(), self._snapshots, self._logs, self._files)
+        manifest = source.manifest
+        changes = self._changes()
+        if not changes:
+            return source
+        return _Described(source, msgspec.structs.replace(manifest, **changes))
+
+    def _changes(self) -> dict[str, Any]:
+        """The parts of the manifest whose fields were set since the content was opened."""
+        told = self._described()
+        named = zip(_FACTS, self._facts(), self._made or (None,) * len(_FACTS), strict=True)
+        return {name: getattr(told, name) for name, now, made in named if now != made}
+
+    def _facts(self) -> tuple[object, ...]:
+        return tuple(getattr(self, name) for name in _FACTS)
+
+    def _described(self) -> Manifest:
+        return make_manifest(
+            session_id=self.session_id,
+            agent=self.agent,
+            execution=self.execution,
+            tags=self.tags,
+            bundle_id=self.bundle_id,
+        )
+
+    @property
+    def problems(self) -> list[Problem]:
+        """What is damaged, missing or not as the bundle says; empty: nothing.
+
+        The first time all of it is read through, whatever its size.
+        """
+        if self._problems is None:
+            source = self._source
+            read = source is not None and hasattr(source, "verify")
+            self._problems = check_content(cast(ReadContent, source)) if read else []
+        return list(self._problems)
 
     @property
     def created_at(self) -> datetime:
@@ -198,22 +207,26 @@ class DebugBundle:
     @property
     def snapshots(self) -> Iterator[SnapshotPayload]:
         """Oldest first. One that is not valid says so: `.errors`."""
-        return (parse_snapshot(line, index) for index, line in enumerate(self._content.snapshots()))
+        return (parse_snapshot(line, index) for index, line in enumerate(self.content.snapshots()))
 
     @property
     def logs(self) -> Iterator[LogEntry]:
         """Oldest first. What is no entry is passed over, with a warning."""
-        for number, line in enumerate(self._content.logs(), 1):
+        malformed = 0
+        for number, line in enumerate(self.content.logs(), 1):
             entry = parse_log(line)
-            if entry is None:
-                message = f"{self.bundle_id}: log entry {number} is malformed; passed over."
-                warnings.warn(message, BundleWarning, stacklevel=2)
-            else:
+            if entry is not None:
                 yield entry
+                continue
+            malformed += 1
+            if malformed <= WARNINGS_MAX:
+                more = " So may be others." if malformed == WARNINGS_MAX else ""
+                message = f"{self.bundle_id}: log entry {number} is malformed; passed over.{more}"
+                warnings.warn(message, BundleWarning, stacklevel=2)
 
     def list_files(self) -> list[str]:
         """The paths of all files, relative to the bundle's files."""
-        return sorted(self._by_path())
+        return sorted(self._find_files())
 
     def read_file(self, path: str) -> bytes:
         """A file's bytes. FileNotFoundError if there is none under this path."""
@@ -222,19 +235,28 @@ class DebugBundle:
 
     def open_file(self, path: str) -> BinaryIO:
         """As `read_file`, for files that should not be in memory at once."""
-        files = self._by_path()
+        files = self._find_files()
         # One whose name is not safe everywhere is stored under another: both lead to it.
         file = files.get(os.fspath(path)) or files.get(safe_path(os.fspath(path)))
         if file is None:
             raise FileNotFoundError(f"{path}: no such file in bundle {self.bundle_id}")
         return file.open()
 
-    def _by_path(self) -> dict[str, ContentFile]:
-        files = self._files
-        if files is None:
-            files = {file.path: file for file in self._content.files()}
-            object.__setattr__(self, "_files", files)
+    def _find_files(self) -> dict[str, ContentFile]:
+        files = self._by_path
+        if files is None or self._source is None:
+            files = {file.path: file for file in self.content.files()}
+            self._by_path = files
         return files
+
+
+class _Described:
+    """Content under a manifest whose facts were changed. Implements `BundleContent`."""
+
+    def __init__(self, content: BundleContent, manifest: Manifest) -> None:
+        self.manifest = manifest
+        self.snapshots, self.logs = content.snapshots, content.logs
+        self.files, self.extras = content.files, content.extras
 
 
 class _Parts:
@@ -243,18 +265,18 @@ class _Parts:
     def __init__(
         self,
         manifest: Manifest,
-        snapshots: tuple[str, ...],
-        logs: tuple[str, ...],
+        snapshots: list[str],
+        logs: list[str],
         files: dict[str, bytes],
     ) -> None:
         self.manifest = manifest
         self._snapshots, self._logs, self._files = snapshots, logs, files
 
     def snapshots(self) -> Iterator[str]:
-        return iter(self._snapshots)
+        return TimeOrder(snapshot_time).sorted(lambda: iter(self._snapshots))
 
     def logs(self) -> Iterator[str]:
-        return iter(self._logs)
+        return TimeOrder(log_time).sorted(lambda: iter(self._logs))
 
     def files(self) -> Iterator[ContentFile]:
         for path, data in self._files.items():
@@ -312,7 +334,7 @@ def _written(execution: ExecutionInfo) -> Execution:
 
 
 def _execution(execution: Execution) -> ExecutionInfo:
-    error = None if execution.error is None else MappingProxyType(dict(execution.error))
+    error = None if execution.error is None else dict(execution.error)
     return ExecutionInfo(
         _time(execution.started_at) or datetime.fromtimestamp(0, UTC),
         _time(execution.ended_at or ""),

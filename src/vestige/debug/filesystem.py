@@ -186,6 +186,23 @@ def clean_path(path: str) -> str:
     return "/".join(parts) or "."
 
 
+def as_filesystem(given: Any) -> Any:
+    """Return a filesystem itself, or that of a directory's path; raise for anything else."""
+    if isinstance(given, (str, os.PathLike)):
+        place = os.path.expanduser(os.fspath(given))
+        if not os.path.isdir(place):
+            raise NotADirectoryError(
+                f"{place}: no such directory (expected one, or a filesystem object)."
+            )
+        return DirectoryFilesystem(place)
+    if not callable(getattr(given, "list", None)):
+        raise TypeError(
+            f"fs: {type(given).__name__} has no list() (expected a filesystem, or the path of a"
+            " directory)."
+        )
+    return given
+
+
 # --- any filesystem -------------------------------------------------------------------------
 
 

@@ -12,6 +12,7 @@ from vestige.debug.logging_capture import RESERVED, WHOLE
 from vestige.debug.spool import LOGS
 from vestige.debug.spool_index import BATCH, read_body
 from vestige.formats.wink.log_records import LEVELS, to_iso
+from vestige.formats.wink.time_order import is_sorted, sort_by_time
 from vestige.home import Home
 from vestige.journal.reader import read_lines
 from vestige.record.codec import parse_lines
@@ -22,17 +23,29 @@ _encode = msgspec.json.Encoder().encode
 
 
 def read_entries(home: Home) -> Iterator[str]:
-    """Every entry as one line of JSON, in the order of their times."""
+    """Yield every entry as one line of JSON, in the order of their times.
+
+    A thread may be overtaken between taking the time of a record and writing it.
+    """
+    entries = (
+        (record.time_ns, render_entry(record, _body(home, record))) for record in _merged(home)
+    )
+    if is_sorted((record.time_ns, None) for record in _merged(home)):
+        return (line for _, line in entries)
+    return sort_by_time(entries)
+
+
+def _merged(home: Home) -> Iterator[Log]:
+    """The records of all journals with log lines; in the order of their times, if each one is."""
     lanes: dict[str, list[Path]] = {}
     for writer, _, path in home.journal_files():
         if writer.startswith(LOGS):
             lanes.setdefault(writer, []).append(path)
-    streams = [_log_records(paths) for paths in lanes.values()]
-    merged: Iterator[Log] = heapq.merge(*streams, key=_time_ns)
-    if len(streams) == 1:
-        merged = streams[0]  # in the order in which it was written, whatever the clock did
-    for record in merged:
-        yield render_entry(record, read_body(home, record) if record.body_info else record.body)
+    return heapq.merge(*(_log_records(paths) for paths in lanes.values()), key=_time_ns)
+
+
+def _body(home: Home, record: Log) -> str | None:
+    return read_body(home, record) if record.body_info else record.body
 
 
 def last_entry_ns(home: Home) -> int:

@@ -22,6 +22,7 @@ from vestige.debug.spool_index import (
     read_body,
     read_record,
 )
+from vestige.formats.wink.log_records import to_ns
 from vestige.home import Home
 from vestige.limits import CAPTURE_CACHE_BYTES
 from vestige.record.codec import parse_line
@@ -30,13 +31,41 @@ _encode = msgspec.json.Encoder().encode
 
 
 def assemble_snapshots(home: Home, index: Index) -> Iterator[str]:
-    """Each as one line of JSON, in the order in which they were taken."""
+    """Yield each as one line of JSON, in the order of their times.
+
+    Threads may write them in another order than they take them. A recipe is a change to the one
+    written before it, so all are followed in the order of writing; one that is not yet due waits
+    as the numbers of its items, not as text.
+    """
     lists: Lists = {}
+    times: list[int] = []
+    for recipe in _recipes(home, index):
+        time_ns = _time_ns(recipe)
+        times.append((times[-1] if times else 0) if time_ns is None else time_ns)
+    due = iter(sorted(range(len(times)), key=times.__getitem__))
+    waiting: dict[int, tuple[Recipe, list[list[int]]]] = {}
+    turn = next(due, None)
     with _Items(home, index.items) as items:
-        for place in index.recipes:
-            recipe = decode_body(home, read_record(place), Recipe)
-            if recipe is not None:
-                yield _snapshot(recipe, lists, items)
+        for place, recipe in enumerate(_recipes(home, index)):
+            waiting[place] = recipe, _follow(recipe, lists)
+            while turn in waiting:
+                assert turn is not None
+                yield _render(*waiting.pop(turn), items)
+                turn = next(due, None)
+
+
+def _recipes(home: Home, index: Index) -> Iterator[Recipe]:
+    for place in index.recipes:
+        recipe = decode_body(home, read_record(place), Recipe)
+        if recipe is not None:
+            yield recipe
+
+
+def _time_ns(recipe: Recipe) -> int | None:
+    try:
+        return to_ns(msgspec.json.decode(recipe.head["created_at"], type=str))
+    except (msgspec.DecodeError, LookupError):
+        return None
 
 
 class _Items:
@@ -89,7 +118,8 @@ Lists = dict[str, dict[tuple[str, int], list[int]]]
 """By session and slice: the items that it had in the last snapshot."""
 
 
-def _snapshot(recipe: Recipe, lists: Lists, items: _Items) -> str:
+def _follow(recipe: Recipe, lists: Lists) -> list[list[int]]:
+    """Return the items of each slice, by their numbers, and note them for the next snapshot."""
     if recipe.whole:
         lists.clear()
     before, after = lists.get(recipe.session_id, {}), {}
@@ -101,6 +131,10 @@ def _snapshot(recipe: Recipe, lists: Lists, items: _Items) -> str:
         after[name, nth] = apply_difference(one, before.get((name, nth), ()))
         numbers.append(after[name, nth])
     lists[recipe.session_id] = after
+    return numbers
+
+
+def _render(recipe: Recipe, numbers: list[list[int]], items: _Items) -> str:
     try:
         slices = [
             _object(one.head, "items", [items.get(number) for number in own])

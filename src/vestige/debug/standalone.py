@@ -12,21 +12,26 @@ from __future__ import annotations
 
 import logging
 import os
-import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
+
+# For the type alone, which is part of this API; ids are made by the clock.
+from uuid import UUID
 
 import msgspec
 
-from vestige.debug.filesystem import chunks, walk
+from vestige._runtime.clock import SYSTEM
+from vestige.debug.filesystem import as_filesystem, chunks, walk
 from vestige.debug.log_entries import render_entry
 from vestige.debug.logging_capture import Sink, listening
 from vestige.debug.snapshot_writer import family, invalid_snapshot, take_snapshot
 from vestige.errors import DebugBundleError
-from vestige.formats.wink.member_names import safe_path
+from vestige.formats.atomic_file import replaced_file
+from vestige.formats.wink.archive.member_names import safe_path
+from vestige.formats.wink.jsonl_entries import parse_snapshot
 from vestige.limits import BODY_CHUNK
 from vestige.process_writer import make_redactor
 from vestige.record import sanitize
@@ -35,11 +40,33 @@ from vestige.record.coercion import clean_text, safe_str
 from vestige.record.redaction.redactor import Redactor
 from vestige.record.types import Log
 
-ARCHIVE: Final = "files.zip"
+
+class CollectedLogs:
+    """The file into which logs are collected: `path`, and whatever a path can do."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def __eq__(self, other: object) -> bool:
+        return self.path == (other.path if isinstance(other, CollectedLogs) else other)
+
+    def __hash__(self) -> int:
+        return hash(self.path)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.path, name)
 
 
 @contextmanager
-def collect_all_logs(path: str | os.PathLike[str], *, level: int = logging.DEBUG) -> Iterator[Path]:
+def collect_all_logs(
+    path: str | os.PathLike[str], *, level: int = logging.DEBUG
+) -> Iterator[CollectedLogs]:
     """Write the program's log records to a file as JSON lines, until the block ends."""
     target = Path(path).expanduser()
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -57,17 +84,18 @@ def collect_all_logs(path: str | os.PathLike[str], *, level: int = logging.DEBUG
             return True
 
         with listening(Sink(write, level)):
-            yield target
+            yield CollectedLogs(target)
 
 
-def dump_session(session: Any, target: str | os.PathLike[str]) -> Path:
+def dump_session(session: Any, target: str | os.PathLike[str]) -> Path | None:
     """Write a session and its children, parents first, as snapshots; the file that was made.
 
-    A target without a suffix is a folder, and gets `<session id>.jsonl`.
+    A target without a suffix is a folder, and gets `<session id>.jsonl`. None, and no file, if
+    there is no state in any of them.
     """
-    path = _place(target, f"{safe_str(session.session_id)}.jsonl")
     redactor = make_redactor()
     lines = []
+    empty = True
     for member in family(session):
         text, error = take_snapshot(member, "dump")
         if error is not None:
@@ -75,21 +103,29 @@ def dump_session(session: Any, target: str | os.PathLike[str]) -> Path:
         text = clean_text(text)
         if "\n" in text:
             text = msgspec.json.format(text, indent=-1)
+        empty = empty and not parse_snapshot(text).slices
         lines.append(redactor.text(text) + "\n")
-    with _replacing(path) as file:
+    if empty:
+        return None
+    path = _place(target, f"{safe_str(session.session_id)}.jsonl")
+    with replaced_file(path) as file:
         file.writelines(line.encode() for line in lines)
     return path
 
 
-def archive_filesystem(fs: Any, target: str | os.PathLike[str]) -> Path:
+def archive_filesystem(
+    fs: Any, target: str | os.PathLike[str], *, archive_id: UUID | str | None = None
+) -> Path:
     """Write a filesystem's files into a zip; the file that was made.
 
-    A target without a suffix is a folder, and gets `files.zip`.
+    `fs` is a filesystem, or the path of a directory. A target without a suffix is a folder, and
+    gets `<archive_id>.zip`; without an id, each archive has a new one.
     """
-    path = _place(target, ARCHIVE)
+    fs = as_filesystem(fs)
+    path = _place(target, f"{archive_id or SYSTEM.run_id()}.zip")
     redactor = make_redactor()
     taken: set[str] = set()
-    with _replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+    with replaced_file(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for found in walk(fs):
             name = safe_path(found.path)
             if found.error is not None or name in taken:
@@ -116,16 +152,3 @@ def _place(target: str | os.PathLike[str], name: str) -> Path:
     except OSError as error:
         raise DebugBundleError(f"{path.parent}: cannot be made ({error}).") from None
     return path
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[Any]:
-    """A file that appears under its name only when it is whole, whoever else makes one there."""
-    handle, name = tempfile.mkstemp(prefix=f".{path.name[:100]}.", suffix=".part", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from types import TracebackType
 
+from vestige.errors import AgentDbgGuardrailExceeded
 from vestige.limits import STACK_MAX
 from vestige.record.coercion import cut, safe_str, secret_across
 from vestige.record.types import Attributes, Status
@@ -28,6 +29,10 @@ def error_attributes(error: BaseException, trace: TracebackType | None = None) -
         "error.message": _message(error),
         "error.stack": _stack(error, trace or error.__traceback__),
     }
+    if isinstance(error, AgentDbgGuardrailExceeded):
+        attributes["error.guardrail"] = error.guardrail
+        attributes["error.threshold"] = error.threshold
+        attributes["error.actual"] = error.actual
     root = _root_cause(error)
     if root is not error:
         attributes["error.cause.type"] = _type_name(root)

@@ -1,19 +1,25 @@
-"""A file that is written whole or not at all, and never over another.
+"""A file that is written whole or not at all.
 
 made = place_for(target, f"{run_id}.otlp.jsonl")      # in it, if it is a folder
-with new_file(made) as file:
+with new_file(made) as file:                          # never over another
+    file.write(...)
+with replaced_file(path) as file:                     # over what is there
     file.write(...)
 """
 
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 from vestige.errors import UsageError
+
+PART: Final = ".part"
+"""How the name of a file ends that is being written."""
 
 
 def place_for(target: Path, name: str) -> Path:
@@ -22,6 +28,55 @@ def place_for(target: Path, name: str) -> Path:
     if os.path.lexists(made):
         raise UsageError(f"{made}: is there already. Remove it, or choose another target.")
     return made
+
+
+@contextmanager
+def replaced_file(path: Path) -> Iterator[BinaryIO]:
+    """A file that takes its name, also from another, once it is complete and on the disk.
+
+    Until then it has no name at all, where the system can do that: a kill leaves nothing behind.
+    Elsewhere it has a hidden one that ends in PART.
+    """
+    fd, half = _open_unnamed(path.parent), None
+    if fd is None:
+        fd, name = tempfile.mkstemp(prefix=f".{path.name[:100]}.", suffix=PART, dir=path.parent)
+        half = Path(name)
+    try:
+        with os.fdopen(fd, "w+b") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+            if half is None:
+                half = path.parent / f".{path.name[:100]}.{os.getpid()}-{fd}{PART}"
+                half.unlink(missing_ok=True)
+                _give_name(fd, half)
+        os.replace(half, path)
+    except BaseException as error:
+        if half is not None:
+            half.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(path)  # a full disk does not say where
+        raise
+
+
+def _open_unnamed(folder: Path) -> int | None:
+    """Open a file without a name; None where that cannot be done."""
+    flag = getattr(os, "O_TMPFILE", None)
+    if flag is None or not os.path.isdir("/proc/self/fd"):
+        return None
+    try:
+        return os.open(folder, flag | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError:
+        return None
+
+
+def _give_name(fd: int, path: Path) -> None:
+    # With a folder's descriptor, the link is made to what /proc's link leads to, not to that link.
+    folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.link(f"/proc/self/fd/{fd}", path, src_dir_fd=folder, follow_symlinks=True)
+    finally:
+        os.close(folder)
 
 
 @contextmanager

@@ -16,13 +16,17 @@ from pathlib import Path
 from typing import BinaryIO
 
 from vestige._runtime.file_locks import is_held
-from vestige.errors import NotFoundError, UsageError
+from vestige.errors import BundleCorruptedError, NotFoundError, UsageError
 from vestige.formats.artifacts.constants import BUNDLE, SEED_TIMESTAMP, TRACE
 from vestige.formats.artifacts.detect import find_places, is_bundle
+from vestige.formats.atomic_file import PART
+from vestige.formats.protocol import Problem
+from vestige.formats.wink.archive.member_names import find_fault
+from vestige.formats.wink.archive.salvage import intact
 from vestige.formats.wink.content import BundleContent
 from vestige.formats.wink.detect import find_latest
-from vestige.formats.wink.member_names import find_fault
-from vestige.formats.wink.write import PART, SUFFIX
+from vestige.formats.wink.to_records import open_content
+from vestige.formats.wink.write import SUFFIX, write_bundle
 
 PART_AGE_S = 24 * 3600
 """What a killed export left behind is no export any more after this."""
@@ -145,6 +149,30 @@ def _remove_suite(path: Path, root: Path) -> None:
             path.parent.rmdir()
 
 
+# --- salvage ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SalvagedBundle:
+    """What became of a bundle that may be damaged."""
+
+    written: Path | None
+    """None: nothing is damaged."""
+    problems: Sequence[Problem]
+    """Of the bundle that was read."""
+
+
+def salvage_bundle(path: Path, folder: Path) -> SalvagedBundle:
+    """Write the intact parts of a bundle into a folder, as a new bundle."""
+    content = open_content(path, partial=True)
+    content.verify()
+    problems = [problem for problem in content.problems if problem.severity == "error"]
+    if not problems:
+        return SalvagedBundle(None, ())
+    written = write_bundle(intact(content), folder / f"{path.stem}-recovered{SUFFIX}")
+    return SalvagedBundle(written, problems)
+
+
 # --- taking parts out -------------------------------------------------------------------------
 
 
@@ -213,12 +241,20 @@ def export_files(content: BundleContent, folder: Path) -> ExportedFiles:
         except FileExistsError:
             refused.append((file.path, "exists already"))
             continue
+        except BundleCorruptedError as error:
+            refused.append((file.path, f"damaged ({_reason(error, file.path)})"))
+            continue
         except OSError as error:  # a name that this file system does not take
             refused.append((file.path, error.strerror or str(error)))
             continue
         written += 1
         size += file.size_bytes
     return ExportedFiles(written, size, refused)
+
+
+def _reason(error: BundleCorruptedError, path: str) -> str:
+    """What is wrong with a file, without its name in front."""
+    return str(error).partition(path)[2].strip(" :.") or str(error)
 
 
 def _prepare(root: Path, target: Path) -> str | None:

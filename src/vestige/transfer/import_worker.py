@@ -1,6 +1,6 @@
 """Read a long source in a process of its own, while this one stores what it has read.
 
-    records = read_apart(source, pieces, redactor, counts)     # None: it has to be read here
+    records = read_in_worker(source, pieces, redactor, counts)     # None: it has to be read here
     for batch in records: ...                                  # masked, in order; pieces of a batch
 
 Reading and storing take about as long, and neither waits for the other but by the pipe between

@@ -299,4 +299,13 @@ def _open_file(path: Path) -> Debugger:
 
 
 def _over(path: Path, temporary: TempStore) -> Debugger:
-    return Debugger(temporary.store, at=_at(path), close=temporary.close, elsewhere=_elsewhere)
+    debugger = Debugger(temporary.store, at=_at(path), close=temporary.close, elsewhere=_elsewhere)
+    lost = [one for one in temporary.problems if one.severity == "error" or one.rule in _LOSSES]
+    if lost:
+        more = f" {len(lost) - 1} more problems" if len(lost) > 1 else " This"
+        debugger.notice = f"{single_line(str(lost[0]), 200)}{more} with it: vestige check {shlex.quote(str(path))}"
+    return debugger
+
+
+_LOSSES = ("line-invalid", "record-unreadable")
+"""Problems that are warnings to a format, and cost something of the run all the same."""

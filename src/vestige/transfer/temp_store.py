@@ -10,7 +10,7 @@ Elsewhere: which of these a path needs, transfer/open_source.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ from vestige.transfer.import_runs import find_format, import_path, take_source
 from vestige.transfer.temp_folder import make_folder
 
 if TYPE_CHECKING:
-    from vestige.formats.protocol import Source
+    from vestige.formats.protocol import Problem, Source
     from vestige.record.types import BodyInfo
     from vestige.store.sqlite.ingest.batch_ingest import ReadSpill
     from vestige.store.sqlite.sqlite_store import SqliteStore
@@ -32,11 +32,15 @@ class TempStore:
 
     store: SqliteStore
     close: Callable[[], None]
+    problems: Sequence[Problem] = ()
+    """Of the files that it was filled from."""
 
 
 def of_runs(path: Path) -> TempStore:
     """Every run at a path, in whatever format it is."""
-    return _filled(lambda store: _take(store, path))
+    problems: list[Problem] = []
+    temporary = _filled(lambda store: _take(store, path, problems))
+    return replace(temporary, problems=problems)
 
 
 def of_several(paths: Sequence[Path]) -> tuple[TempStore, dict[str, str]]:
@@ -45,14 +49,15 @@ def of_several(paths: Sequence[Path]) -> tuple[TempStore, dict[str, str]]:
 
     def fill(store: SqliteStore) -> None:
         for path in paths:
-            runs[str(path)] = _take(store, path)[-1]
+            runs[str(path)] = _take(store, path, [])[-1]
 
     return _filled(fill), runs
 
 
-def _take(store: SqliteStore, path: Path) -> list[str]:
+def _take(store: SqliteStore, path: Path, problems: list[Problem]) -> list[str]:
     """The ids of the runs there; UnreadableError if there are none."""
     imported = list(import_path(store, path))
+    problems.extend(problem for one in imported for problem in one.problems)
     found = [one.run_id for one in imported if one.run_id is not None]
     if not found:
         # Of each, what was wrong in the end comes last, after what was only passed over.

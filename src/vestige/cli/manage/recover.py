@@ -19,6 +19,7 @@ from vestige.cli.options import Examples, Home, home_option
   vestige recover ./spool/x         one capture, a folder of them, or a home elsewhere
   vestige recover ~/.agentdbg       AgentDbg runs that were left `running`
   vestige recover tests/artifacts   the bundles of suites that were killed
+  vestige recover crash.wink        a new bundle of what is intact in a damaged one
 """,
     exits="0 done (also when there was nothing to do), 1 some could not be recovered,"
     " 2 no such path or still running, 3 nothing that can be recovered",
@@ -37,9 +38,10 @@ def recover(path: Path | None, target: Path | None, home: Home) -> None:
     """Finish what a dead process left: take its records in, and stamp how it ended.
 
     PATH is a home, a capture, an AgentDbg run or a folder of them, an artifact bundle of a
-    test suite or a tree of them. Files of other tools are finished on disk, as their format has
+    test suite or a tree of them, or a damaged debug bundle. Files of other tools are finished on disk, as their format has
     it; what is still alive is left alone. A debug bundle that was being captured is completed
-    with all that was captured up to then, and written as a .wink file.
+    with all that was captured up to then, and written as a .wink file. Of a debug bundle that is
+    damaged, every intact part is written to NAME-recovered.wink; the bundle itself stays as it is.
     """
     from vestige.errors import NotFoundError
     from vestige.home import get_home
@@ -47,6 +49,9 @@ def recover(path: Path | None, target: Path | None, home: Home) -> None:
     if path is not None:
         if not path.exists():
             raise NotFoundError(f"{path}: no such file or directory.")
+        if path.is_file():
+            _recover_bundle(path, target or home.bundles)
+            return
         given = get_home(path)
         # A home in which nothing but a capture was begun has no journal yet.
         if not given.journal.is_dir() and not given.spool.is_dir():
@@ -59,6 +64,30 @@ def recover(path: Path | None, target: Path | None, home: Home) -> None:
     _finish_runs(home)
     if failed:
         sys.exit(1)
+
+
+def _recover_bundle(path: Path, target: Path) -> None:
+    """What is intact in a damaged debug bundle, as a new one."""
+    from vestige.errors import UnreadableError
+    from vestige.formats import wink
+    from vestige.transfer.bundle_files import salvage_bundle
+
+    if path.suffix == ".jsonl" or not wink.is_readable(path):
+        raise UnreadableError(
+            f"{path}: nothing here that can be recovered (expected a .wink file)."
+        )
+    found = salvage_bundle(path, target)
+    if found.written is None:
+        click.echo(f"{path}: nothing is damaged.")
+        return
+    for problem in found.problems[:PROBLEMS_SHOWN]:
+        click.echo(f"  {problem}", err=True)
+    if len(found.problems) > PROBLEMS_SHOWN:
+        click.echo(f"  … {len(found.problems) - PROBLEMS_SHOWN} more", err=True)
+    click.echo(f"{found.written}: everything else of {path}")
+
+
+PROBLEMS_SHOWN = 20
 
 
 def _recover_files(path: Path, target: Path) -> int:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from vestige.query.views.bundle_view import BundleAnswer, View
 
 VIEWS = ("overview", "snapshots", "logs", "files", "metadata")
+WEB_VIEWS = {"snapshots": "state", "logs": "logs", "files": "files", "metadata": "metadata"}
+"""The names that the page has for them."""
 REFUSED_SHOWN = 20
 
 
@@ -31,7 +33,7 @@ REFUSED_SHOWN = 20
   vestige debug crash.wink --export-files out   its files, into a folder
   vestige diff crash.wink#3 crash.wink#7        two states, as any two spans
 """,
-    exits="0 shown or written, 1 some files were not written, 2 no such file, or it is in the way,"
+    exits="0 shown or written, 1 some of it is damaged or was not written, 2 no such file, or it is in the way,"
     " 3 unreadable bundle",
 )
 @click.argument("path", type=click.Path(path_type=Path))
@@ -47,7 +49,7 @@ REFUSED_SHOWN = 20
     type=click.Choice(VIEWS),
     default="overview",
     show_default=True,
-    help="Which side of it, as text.",
+    help="Which side of it.",
 )
 @click.option(
     "--export-logs",
@@ -98,7 +100,7 @@ def debug(
         from vestige.cli.view.ui import open_viewer
         from vestige.home import get_home
 
-        open_viewer(get_home(), str(found))
+        open_viewer(get_home(), str(found), view=WEB_VIEWS.get(view))
         return
     content = open_content(found)
     if export_logs is not None or export_files is not None:
@@ -148,12 +150,15 @@ def _export(content: ReadContent, path: Path, logs: Path | None, files: Path | N
     from vestige.query import formatting
     from vestige.transfer import bundle_files
 
-    content.verify()  # nothing damaged leaves it
+    content.verify()
+    damaged = [problem for problem in content.problems if problem.severity == "error"]
+    for problem in damaged[:REFUSED_SHOWN]:
+        click.echo(f"  {formatting.single_line(str(problem), 300)}", err=True)
     if logs is not None:
         count = bundle_files.export_logs(content, logs)
         click.echo(f"{logs}: {formatting.pluralize(count, 'log line')} of {path}")
     if files is None:
-        return
+        sys.exit(1 if damaged else 0)
     made = bundle_files.export_files(content, files)
     size = formatting.size(made.size_bytes)
     click.echo(f"{files}: {formatting.pluralize(made.written, 'file')} ({size}) of {path}")
@@ -161,5 +166,5 @@ def _export(content: ReadContent, path: Path, logs: Path | None, files: Path | N
         click.echo(f"  {formatting.single_line(name, 200)}: {why}; not written", err=True)
     if len(made.refused) > REFUSED_SHOWN:
         click.echo(f"  {len(made.refused) - REFUSED_SHOWN} more were not written", err=True)
-    if made.refused:
+    if made.refused or damaged:
         sys.exit(1)

@@ -44,8 +44,15 @@ def ui(id: str | None, port: int, no_browser: bool, home: Home) -> None:
     open_viewer(home, id, port=port, browser=not no_browser)
 
 
-def open_viewer(home: Home, id: str | None, *, port: int = 0, browser: bool = True) -> None:
-    """Serve the page for a home, or for what is at a path, and show it."""
+def open_viewer(
+    home: Home,
+    id: str | None,
+    *,
+    port: int = 0,
+    browser: bool = True,
+    view: str | None = None,
+) -> None:
+    """Serve the page for a home, or for what is at a path, and show it; of one run, this view."""
     from vestige.server.run_server import make_server, serve
     from vestige.server.viewer_assets import read_viewer
 
@@ -54,7 +61,7 @@ def open_viewer(home: Home, id: str | None, *, port: int = 0, browser: bool = Tr
         server = make_server(place, "127.0.0.1", token=True)
 
         def ready(url: str) -> None:
-            address = url + anchor
+            address = url + anchor + (f"?view={view}" if view and anchor else "")
             click.echo(f"serving {address}; Ctrl-C stops", err=True)
             if browser:
                 # Beside us: some return only when they are closed, and need our answers till then.

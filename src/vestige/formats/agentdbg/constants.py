@@ -28,6 +28,16 @@ LOOP_REPETITIONS: Final = "loop.repetitions"
 LOOP_WINDOW: Final = "loop.window_size"
 LOOP_EVIDENCE: Final = "loop.evidence"
 """JSON array of span ids of this run, or event ids."""
+START_TS: Final = "agentdbg.start_ts"
+"""Of an imported run: the `ts` of its RUN_START, where run.json gives another start."""
+RUN_TIMES: Final = "agentdbg.run_times"
+"""JSON object: times of an imported run's run.json that its events do not give."""
+GUARDRAILS: Final = {
+    "error.guardrail": "guardrail",
+    "error.threshold": "threshold",
+    "error.actual": "actual",
+}
+"""Attributes of an error that a guardrail raised, and their fields in an ERROR's payload."""
 DETAILS: Final = "error.details"
 """JSON value: what an error says beyond its type, message and stack."""
 

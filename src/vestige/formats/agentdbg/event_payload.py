@@ -20,6 +20,7 @@ from vestige.formats.agentdbg.constants import (
     DETAILS,
     END_EVENT_ID,
     EVENT_ID,
+    GUARDRAILS,
     INSTANT,
     JSON,
     LOOP_EVIDENCE,
@@ -29,6 +30,8 @@ from vestige.formats.agentdbg.constants import (
     META,
     PAYLOAD,
     PLAIN,
+    RUN_TIMES,
+    START_TS,
     span_event_id,
 )
 from vestige.formats.agentdbg.event_schema import META_KEY
@@ -50,6 +53,9 @@ OWN_KNOWN: Final = frozenset(
         LOOP_WINDOW,
         LOOP_EVIDENCE,
         DETAILS,
+        START_TS,
+        RUN_TIMES,
+        *GUARDRAILS,
         "error.message",
         "error.stack",
     )
@@ -144,11 +150,15 @@ class Telling:
         details = get(DETAILS)
         stack = get("error.stack")
         message = get("error.message")
+        guardrail = {
+            field: attributes[key] for key, field in GUARDRAILS.items() if key in attributes
+        }
         return {
             "error_type": _class_name(kind) if kind else _FAILED.get(status, "Error"),
             "message": self.string(said or status if message is None else message),
             "stack": self.string(stack) if isinstance(stack, str) else None,
             "details": self._shaper.value(_json(details)),
+            **guardrail,
         }
 
     def more(self, attributes: Attributes) -> dict[str, Any]:

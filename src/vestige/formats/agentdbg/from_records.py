@@ -35,6 +35,8 @@ from vestige.formats.agentdbg.constants import (
     INSTANT,
     LOOP_PATTERN,
     PAYLOAD,
+    RUN_TIMES,
+    START_TS,
     root_span_id,
 )
 from vestige.formats.agentdbg.event_payload import (
@@ -55,6 +57,7 @@ from vestige.formats.agentdbg.event_schema import (
     EventType,
     RunFile,
     no_counts,
+    parse_timestamp,
     timestamp,
 )
 from vestige.formats.agentdbg.field_limits import Shaper
@@ -119,6 +122,8 @@ class Mapper:
         self._end: tuple[SpanClose, int] | None = None
         self._started_ns: int | None = None
         self._last_ns: int | None = None
+        self._times: Any = None
+        """Of an imported run: what its own run.json gave."""
         self._said: dict[tuple[str, str], int] = {}
         self._used: set[str] = set()
 
@@ -156,7 +161,7 @@ class Mapper:
         """run.json as it stands after what was taken."""
         ended = self._end
         started_ns = self._started_ns or 0
-        return RunFile(
+        run = RunFile(
             SPEC_VERSION,
             self.run_id,
             self._told.string(self._root.name) if self._root is not None else None,
@@ -167,6 +172,7 @@ class Mapper:
             msgspec.structs.replace(self.counts),
             None if ended is None or self._last_ns is None else timestamp(self._last_ns),
         )
+        return run if ended is None else _with_times(run, self._times)
 
     # --- spans -----------------------------------------------------------------------------------
 
@@ -202,11 +208,12 @@ class Mapper:
         ):
             self._root_event = known
         self._open[record.span_id] = _Open(record, "RUN_START", self._root_event, None)
+        start_ns = parse_timestamp(record.attributes.get(START_TS))
         return self._event(
             "RUN_START",
             self._root_event,
             None,
-            record.time_ns,
+            record.time_ns if start_ns is None else start_ns,
             None,
             record.name,
             self._told.run_start(record, self._process),
@@ -264,6 +271,7 @@ class Mapper:
 
     def _run_ended(self, span: _Open, record: SpanClose) -> Sequence[Event]:
         self._end = (record, record.time_ns)
+        self._times = span.attributes.get(RUN_TIMES)
         events = []
         if record.status != "ok" and not self._is_reported(span):
             events.append(self._failure(span, record, span.event_id))
@@ -419,6 +427,26 @@ class Mapper:
         """Of an event that a span may have several of."""
         number = self._said[event_type, span_id] = self._said.get((event_type, span_id), 0) + 1
         return derived_uuid(FORMAT, self.run_id, span_id, event_type, str(number))
+
+
+def _with_times(run: RunFile, text: Any) -> RunFile:
+    """Put the times of an imported run's own run.json in the place of ours."""
+    try:
+        times = msgspec.json.decode(text, type=_RunTimes) if isinstance(text, str) else None
+    except msgspec.DecodeError:
+        times = None
+    if times is None:
+        return run
+    changes = {
+        key: value for key, value in msgspec.structs.asdict(times).items() if value is not None
+    }
+    return msgspec.structs.replace(run, **changes)
+
+
+class _RunTimes(msgspec.Struct):
+    ended_at: str | None = None
+    duration_ms: int | None = None
+    last_event_ts: str | None = None
 
 
 def _error_key(attributes: Attributes) -> tuple[Any, Any]:

@@ -343,6 +343,7 @@ def _facts(run: dict[str, Any]) -> RunFacts:
         ended_ns=parse_timestamp(run.get("ended_at")),
         duration_ms=took if type(took) is int else None,
         status=status if status in ("ok", "error") else "running",
+        last_event_ns=parse_timestamp(run.get("last_event_ts")),
     )
 
 

@@ -31,9 +31,11 @@ from vestige.formats.agentdbg.constants import (
     LOOP_REPETITIONS,
     LOOP_WINDOW,
     META,
+    RUN_TIMES,
+    START_TS,
     root_span_id,
 )
-from vestige.formats.agentdbg.event_schema import META_KEY, parse_timestamp
+from vestige.formats.agentdbg.event_schema import META_KEY, parse_timestamp, timestamp
 from vestige.formats.agentdbg.fast_decode import NULL, Call, LlmPayload
 from vestige.formats.agentdbg.parse_event import Event, Line, take_text, take_value
 from vestige.formats.agentdbg.payload_attributes import (
@@ -81,6 +83,7 @@ class RunFacts(msgspec.Struct):
     ended_ns: int | None = None
     duration_ms: int | None = None
     status: str = "running"
+    last_event_ns: int | None = None
 
 
 class EventReader:
@@ -159,6 +162,8 @@ class EventReader:
         if (argv := take_text(payload.pop("argv", None))) is not None:
             attributes["argv"] = bounded(argv)
         payload.pop("run_name", None)
+        if time_ns != self._started_ns:
+            attributes[START_TS] = timestamp(time_ns)
         keep_rest(payload, attributes)
         self._add_own(event, attributes)
         return SpanUpdate(
@@ -180,9 +185,21 @@ class EventReader:
             if status == "error" and self._error.get("error.type") == "Interrupted":
                 status = "interrupted"
         attributes.pop(META, None)
-        return self.close_root(
-            time_ns, status, _duration(took, time_ns - self._started_ns), attributes
-        )
+        duration_ns = _duration(took, time_ns - self._started_ns)
+        if times := self._other_times(time_ns, duration_ns):
+            attributes[RUN_TIMES] = msgspec.json.encode(times).decode()
+        return self.close_root(time_ns, status, duration_ns, attributes)
+
+    def _other_times(self, time_ns: int, duration_ns: int) -> dict[str, Any]:
+        """The times of run.json that its RUN_END does not give."""
+        facts = self._facts
+        times: dict[str, Any] = {}
+        for name, ns in (("ended_at", facts.ended_ns), ("last_event_ts", facts.last_event_ns)):
+            if ns is not None and ns != time_ns:
+                times[name] = timestamp(ns)
+        if facts.duration_ms is not None and facts.duration_ms != duration_ns // _MS:
+            times["duration_ms"] = facts.duration_ms
+        return times
 
     def close_root(
         self, time_ns: int, status: str, duration_ns: int, attributes: Attributes
@@ -364,12 +381,13 @@ class EventReader:
     def _error_line(self, event: Line, time_ns: int) -> Log:
         error = error_fields(event.payload)
         around = self._parent(event)
-        if around == self.root:
-            self._error = {
-                key: value for key, value in error.items() if key in ("error.type", "error.message")
-            }
         attributes = dict(error)
         self._add_own(event, attributes)
+        if around == self.root:
+            # As it was restored: the payload has the name of the class alone.
+            self._error = {
+                key: attributes[key] for key in ("error.type", "error.message") if key in attributes
+            }
         for key in ("error_type", "type", "message", "stack", "details"):
             event.payload.pop(key, None)
         keep_rest(event.payload, attributes)

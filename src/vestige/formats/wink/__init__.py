@@ -4,7 +4,8 @@ manifest.py   what a bundle is about       content.py    what it holds, wherever
 formats/wink/write.py    write one                    formats/wink/read.py     read one that anybody may have made
 formats/wink/to_records.py    a bundle as a run            formats/wink/from_records.py    a run as a bundle
 formats/wink/run_records.py    the run's own records in it  formats/wink/other_layouts.py     what else is read as a bundle
-formats/wink/size_limits.py    stay within what is read
+formats/wink/archive/size_limits.py    stay within what is read     formats/wink/archive/salvage.py    what is intact in a damaged one
+formats/wink/call_events.py     calls that a bundle tells of formats/wink/time_order.py   lines in the order of their times
 """
 
 from __future__ import annotations

@@ -124,9 +124,8 @@ class Unpacker:
             try:
                 recipe = decoder.decode(line)
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                raise BundleCorruptedError(
-                    f"{self._content.path}: {BODIES}: line {number} is no body: {error}."
-                ) from None
+                self._content.report(BODIES, f"line {number}", "body-malformed", f"{error}.")
+                continue
             self._recipes[recipe.sha256] = recipe
             total += recipe.size_bytes
             if total > BUNDLE_TOTAL_MAX:  # the same pieces, over and over
@@ -140,10 +139,8 @@ class Unpacker:
         return {one.sha256 for one in self._recipes.values() if one.member == SNAPSHOTS}
 
     def read(self, sha256: str) -> bytes | None:
-        """A body; None if the bundle does not have it, or too much was read of it already.
-
-        BundleCorruptedError if it has another.
-        """
+        """A body; None if the bundle does not have it, has another in its place (a problem), or too
+        much was read of it already."""
         recipe = self._recipes.get(sha256)
         if recipe is None or recipe.size_bytes > BUNDLE_ENTRY_MAX:
             return None
@@ -153,10 +150,10 @@ class Unpacker:
         data = self._read(recipe)
         self._read_bytes += len(data or b"")  # not what it says: a member may be larger
         if data is None or hashlib.sha256(data).hexdigest() != sha256:
-            raise BundleCorruptedError(
-                f"{self._content.path}: body {sha256[:16]} is not what its hash says. The file is"
-                " damaged, or was changed."
+            self._content.report(
+                BODIES, "", "body-damaged", f"body {sha256[:16]} is not what its hash says."
             )
+            return None
         return data
 
     def _read(self, recipe: Recipe) -> bytes | None:
@@ -165,7 +162,7 @@ class Unpacker:
                 return None
             if recipe.line is not None:
                 return self._read_line(recipe.member, recipe.line)
-            return self._content.read(recipe.member)
+            return self._read_member(recipe.member)
         if sum(length for _, length in recipe.ranges or ()) != recipe.size_bytes:
             return None
         pieces = self._open_pieces()
@@ -175,11 +172,17 @@ class Unpacker:
             parts.append(pieces.read(length))
         return b"".join(parts)
 
+    def _read_member(self, member: str) -> bytes | None:
+        try:
+            return self._content.read(member)
+        except BundleCorruptedError:
+            return None
+
     def _open_pieces(self) -> tempfile.SpooledTemporaryFile[bytes]:
         if self._pieces is None:
             self._pieces = tempfile.SpooledTemporaryFile(max_size=HELD_MAX)  # noqa: SIM115  # as above
             if self._content.has(PIECES):
-                for chunk in self._content.chunks(PIECES):
+                for chunk in self._content.salvaged(PIECES):
                     self._pieces.write(chunk)
         return self._pieces
 

@@ -15,22 +15,26 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from vestige.errors import NotFoundError
 from vestige.formats.protocol import RunToWrite
 from vestige.formats.wink.content import ContentFile, Extra
 from vestige.formats.wink.jsonl_entries import render_log, single_line
-from vestige.formats.wink.log_records import entry_of, to_iso
+from vestige.formats.wink.log_records import MALFORMED, entry_of, to_iso, to_ns
 from vestige.formats.wink.manifest import (
     FILES,
     INTERRUPTED,
     SNAPSHOTS,
     VERSION,
     Agent,
+    Component,
     Execution,
     Manifest,
 )
 from vestige.formats.wink.notes import notes_extra
 from vestige.formats.wink.run_records import RecordParts
+from vestige.formats.wink.time_order import is_sorted, sort_by_time
 from vestige.formats.wink.to_records import STATUSES, manifest_body
 from vestige.formats.wink.write import name_files, write_bundle
 from vestige.record.run import BodyRef, LogInfo, Run, SpanInfo
@@ -50,7 +54,7 @@ class RunContent:
     def __init__(self, source: RunToWrite, manifest: Manifest | None = None) -> None:
         self._source = source
         self._run = source.run
-        self._manifest = manifest or manifest_of(source)
+        self._manifest = _with_redacted(manifest or manifest_of(source), source.run)
         self._lines: dict[int, int] | None = None
         self._places: dict[int, str] | None = None
         self._there: dict[int, bool] = {}
@@ -62,7 +66,7 @@ class RunContent:
     def snapshots(self) -> Iterator[str]:
         lines: dict[int, int] = {}
         number = 0
-        for span in self._run.spans:
+        for span in sorted(self._run.spans, key=_snapshot_ns):
             if span.type != "snapshot":
                 continue
             ref = span.output or span.input
@@ -76,10 +80,16 @@ class RunContent:
         self._lines = lines
 
     def logs(self) -> Iterator[str]:
-        for log in self._run.logs:
-            yield self._log_line(log)
+        lines = ((log.time_ns, self._log_line(log)) for log in self._run.logs)
+        logs = self._run.logs
+        in_order = is_sorted((log.time_ns, None) for log in logs)
+        return (line for _, line in lines) if in_order else sort_by_time(lines)
 
     def _log_line(self, log: LogInfo) -> str:
+        if log.attributes.get(MALFORMED) is True:
+            data = self._read(log.body)
+            if data is not None:
+                return data.decode(errors="surrogateescape")
         if log.attributes.get("entry.body") is True:
             data = self._read(log.body)
             line = None if data is None else single_line(data)
@@ -148,7 +158,30 @@ class RunContent:
             return None
 
 
+def _snapshot_ns(span: SpanInfo) -> int:
+    """When a snapshot was taken."""
+    created_at = span.attributes.get("created_at")
+    time_ns = to_ns(created_at) if isinstance(created_at, str) else None
+    return span.started_ns if time_ns is None else time_ns
+
+
 # --- the manifest -----------------------------------------------------------------------------
+
+
+def _with_redacted(manifest: Manifest, run: Run) -> Manifest:
+    """Name the files in which a secret was masked when the run was taken in."""
+    masked = {
+        path
+        for span in run.spans
+        if span.type == "file"
+        and span.redacted
+        and isinstance(path := span.attributes.get("path"), str)
+    }
+    if not masked:
+        return manifest
+    files = manifest.component("files") or Component(FILES)
+    files = msgspec.structs.replace(files, redacted=sorted(masked | set(files.redacted or ())))
+    return msgspec.structs.replace(manifest, components={**manifest.components, "files": files})
 
 
 def manifest_of(source: RunToWrite) -> Manifest:

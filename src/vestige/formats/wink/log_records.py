@@ -42,7 +42,9 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 CONTEXT: Final = "context."
 ENTRY: Final = "entry."
 """Keys of an entry beside the ones of the format."""
-RESERVED: Final = frozenset(("event", "entry.level", "entry.timestamp"))
+RESERVED: Final = frozenset(("event", "entry.level", "entry.timestamp", "entry.logger"))
+MALFORMED: Final = "entry.malformed"
+"""Set on a record whose body is a line that is not a log entry."""
 _INT_MAX: Final = 2**63 - 1
 
 
@@ -73,6 +75,8 @@ def attributes_of(entry: LogEntry, time_ns: int | None) -> Attributes | None:
         attributes["entry.level"] = entry.level
     if time_ns is None or to_iso(time_ns) != entry.timestamp:
         attributes["entry.timestamp"] = entry.timestamp
+    if not entry.logger:
+        attributes["entry.logger"] = ""
     for key, value in entry.context.items():
         plain = key not in RESERVED and not key.startswith((CONTEXT, ENTRY))
         if plain and _is_scalar(value):
@@ -109,7 +113,7 @@ def entry_of(
     return LogEntry(
         _text(attributes.get("entry.timestamp"), to_iso(time_ns)),
         _text(attributes.get("entry.level"), LEVELS.get(level, level.upper())),
-        component,
+        _text(attributes.get("entry.logger"), component),
         _text(attributes.get("event"), ""),
         message,
         context,

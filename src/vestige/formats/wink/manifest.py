@@ -6,13 +6,16 @@ a `sha256`, and may say what was left out (`dropped_entries`, `skipped`).
     manifest = parse_manifest(raw, where="crash.wink")     # raises, one line each
     raw = render_manifest(manifest)                        # the same manifest: the same bytes
 
-A manifest is read strictly: it decides how everything else is read.
+A manifest is read strictly where it decides how everything else is read. Values that decide
+nothing (a tag that is a number, an error that is a text) are converted and reported. Keys that
+are not known here are kept, and written again.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from datetime import datetime
 from typing import Annotated, Any, Final
 
@@ -33,6 +36,8 @@ LISTING: Final = "files.sha256"
 
 OUTCOMES: Final = ("success", "failure", "timeout", "cancelled")
 """`in_progress` too, but never in a file that was finalized."""
+UNKNOWN: Final = "unknown"
+"""Of what is read as a bundle and does not say how the run ended: a bare file of snapshots."""
 INTERRUPTED: Final = "Interrupted"
 """`error.type` of a run that was killed: the seed has no outcome for it, so it is a failure."""
 
@@ -113,25 +118,46 @@ class Manifest(msgspec.Struct, frozen=True):
     environment: dict[str, Any] = {}
     components: dict[str, Component] = {}
     tags: dict[str, str] = {}
+    extra: dict[str, Any] = {}
+    """Keys that are not known here, where they stood; written again by `render_manifest`."""
 
     def component(self, name: str) -> Component | None:
         return self.components.get(name)
 
 
-_decoder = msgspec.json.Decoder(Manifest)
+Report = Callable[[str, str], None]
+"""Called with a JSON pointer and a message for each value that had to be converted."""
 
 
-class _Version(msgspec.Struct):
-    version: Any = None
+def _ignore(place: str, message: str) -> None:
+    """Report nothing."""
+
+
+def manifest_data(manifest: Manifest) -> dict[str, Any]:
+    """Return the manifest as JSON data, with the keys that are not known here."""
+    data: dict[str, Any] = msgspec.to_builtins(manifest)
+    return _merged(data, data.pop("extra"))
+
+
+def _merged(data: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+    """Add keys that are not there; in objects that are, too."""
+    for key, value in more.items():
+        there = data.get(key)
+        if isinstance(there, dict) and isinstance(value, dict):
+            _merged(there, value)
+        elif key not in data:
+            data[key] = value
+    return data
 
 
 def render_manifest(manifest: Manifest) -> bytes:
     """Indented, as people open it; the same manifest always gives the same bytes."""
+    data = manifest_data(manifest)
     try:
-        raw = msgspec.json.encode(manifest)
+        raw = msgspec.json.encode(data)
     except UnicodeEncodeError:
         # Lone surrogates, in a tag or in the name that a file had: written out.
-        raw = msgspec.json.encode(_cleaned(msgspec.to_builtins(manifest)))
+        raw = msgspec.json.encode(_cleaned(data))
     return msgspec.json.format(raw, indent=2) + b"\n"
 
 
@@ -145,34 +171,88 @@ def _cleaned(value: Any) -> Any:
     return value
 
 
-def parse_manifest(raw: bytes, where: str) -> Manifest:
-    """A manifest that can be relied on; everything else raises, one line each."""
+def parse_manifest(raw: bytes, where: str, report: Report = _ignore) -> Manifest:
+    """Parse a manifest that can be relied on; raise, with one line, for any other."""
     if len(raw) > BUNDLE_MANIFEST_MAX:
         raise BundleCorruptedError(
             f"{where}: {MANIFEST} of {len(raw)} bytes (expected at most {BUNDLE_MANIFEST_MAX})."
         )
     _check_nesting(raw, where)
-    _check_version(raw, where)
     try:
-        manifest = _decoder.decode(raw)
+        found = msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BundleCorruptedError(f"{where}: {MANIFEST} is not JSON: {error}.") from None
+    if not isinstance(found, dict):
+        raise BundleCorruptedError(f"{where}: {MANIFEST} is not a JSON object.")
+    _check_version(found, where, report)
+    _convert_values(found, report)
+    extra = _take_unknown(found)
+    try:
+        manifest = msgspec.convert({**found, "extra": extra}, Manifest)
+    except (msgspec.ValidationError, RecursionError) as error:
         raise BundleCorruptedError(f"{where}: {MANIFEST} is no manifest: {error}.") from None
     _check_values(manifest, where)
     return manifest
 
 
-def _check_version(raw: bytes, where: str) -> None:
-    try:
-        version = msgspec.json.decode(raw, type=_Version).version
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BundleCorruptedError(f"{where}: {MANIFEST} is not JSON: {error}.") from None
+def _check_version(found: dict[str, Any], where: str, report: Report) -> None:
+    version = found.get("version")
     if version is None:
         raise BundleCorruptedError(f"{where}: {MANIFEST} has no version (expected {VERSION!r}).")
-    if version != VERSION:
+    if type(version) is int and str(version) == VERSION:
+        report("/version", f"version is the number {version} (expected the text {VERSION!r}).")
+        found["version"] = VERSION
+    elif version != VERSION:
         raise BundleVersionError(
-            f"{where}: bundle version {str(version)[:40]!r} is not known (this reader knows"
+            f"{where}: bundle version {repr(version)[:40]} is not known (this reader knows"
             f" {VERSION!r}). Upgrade vestige, or export it again as {VERSION}."
         )
+
+
+def _convert_values(found: dict[str, Any], report: Report) -> None:
+    """Convert values that decide nothing and have the wrong type."""
+    for key in ("tags", "environment", "components"):
+        if key in found and found[key] is None:
+            del found[key]
+    tags = found.get("tags")
+    if isinstance(tags, dict):
+        for key, value in tags.items():
+            if not isinstance(value, str):
+                tags[key] = msgspec.json.encode(value).decode()
+                report(f"/tags/{key[:60]}", f"{tags[key][:60]} is not a text (expected one).")
+    execution = found.get("execution")
+    if not isinstance(execution, dict):
+        return
+    error = execution.get("error")
+    if error is not None and not isinstance(error, dict):
+        text = error if isinstance(error, str) else msgspec.json.encode(error).decode()
+        execution["error"] = {"message": text}
+        report("/execution/error", "not an object (expected one); taken as its message.")
+
+
+def _take_unknown(found: dict[str, Any]) -> dict[str, Any]:
+    """Take out of a decoded manifest the keys that no struct here has."""
+    extra = {key: found.pop(key) for key in list(found) if key not in _FIELDS}
+    for key, known in _INNER_FIELDS.items():
+        inner = found.get(key)
+        if isinstance(inner, dict):
+            more = {name: inner[name] for name in inner if name not in known}
+            if more:
+                extra[key] = more
+                found[key] = {name: inner[name] for name in inner if name in known}
+    components = found.get("components")
+    for name, one in (components if isinstance(components, dict) else {}).items():
+        if isinstance(one, dict):
+            more = {
+                key: one.pop(key) for key in list(one) if key not in Component.__struct_fields__
+            }
+            if more:
+                extra.setdefault("components", {})[name] = more
+    return extra
+
+
+_FIELDS: Final = frozenset(Manifest.__struct_fields__) - {"extra"}
+_INNER_FIELDS: Final = {"agent": Agent.__struct_fields__, "execution": Execution.__struct_fields__}
 
 
 def _check_values(manifest: Manifest, where: str) -> None:

@@ -14,12 +14,13 @@ from typing import Any, BinaryIO, Final
 
 import msgspec
 
-from vestige.errors import BundleCorruptedError, BundleVersionError, NotFoundError
+from vestige.errors import BundleCorruptedError, BundleNotFoundError, BundleVersionError
 from vestige.formats.protocol import Problem, derived_uuid
 from vestige.formats.wink.content import ContentFile, Extra
 from vestige.formats.wink.detect import LATER_MANIFEST, LATER_ROOT
 from vestige.formats.wink.jsonl_entries import parse_object, parse_snapshot
 from vestige.formats.wink.manifest import (
+    UNKNOWN,
     VERSION,
     Agent,
     Component,
@@ -28,6 +29,7 @@ from vestige.formats.wink.manifest import (
     parse_time,
 )
 from vestige.formats.wink.read import Members, split_lines
+from vestige.formats.wink.time_order import TimeOrder, log_time, snapshot_time
 from vestige.limits import BUNDLE_ENTRY_MAX, BUNDLE_MANIFEST_MAX, BUNDLE_PROBLEMS_MAX, KIB
 
 _SESSIONS: Final = ("session/before.jsonl", "session/after.jsonl")
@@ -52,6 +54,8 @@ class LaterContent(Members):
                 " Upgrade vestige."
             )
         self._found = found
+        self._damaged: dict[str, str] | None = None
+        self._orders = {"snapshots": TimeOrder(snapshot_time), "logs": TimeOrder(log_time)}
         self._check_listed()
         self._manifest = self._make_manifest()
 
@@ -60,34 +64,46 @@ class LaterContent(Members):
         return self._manifest
 
     def snapshots(self) -> Iterator[str]:
-        for name in _SESSIONS:
-            yield from self._lines_of(name)
+        return self._orders["snapshots"].sorted(lambda: self._lines_of(*_SESSIONS))
 
     def logs(self) -> Iterator[str]:
-        yield from self._lines_of(_LOG)
+        return self._orders["logs"].sorted(lambda: self._lines_of(_LOG))
+
+    def numbered(self, name: str) -> Iterator[tuple[str, int, str]]:
+        """Yield the member, number and text of each line of a component, as they are in the file."""
+        for path in _SESSIONS if name == "snapshots" else (_LOG,):
+            if self.has(LATER_ROOT + path):
+                for number, line in self.lines(LATER_ROOT + path):
+                    yield LATER_ROOT + path, number, line.decode(errors="surrogateescape")
 
     def files(self) -> Iterator[ContentFile]:
         """The workspace as such, and every single document that the bundle has as an artifact."""
         for name in self.names():
             path = name.removeprefix(LATER_ROOT)
-            if path in (*_SESSIONS, _LOG, "manifest.json"):
+            if path in (*_SESSIONS, _LOG, "manifest.json") or path == name:
                 continue
-            inside = path.removeprefix(_FILESYSTEM)
-            shown = f"artifacts/{path}" if inside == path else f"workspace/{inside}"
-            yield ContentFile(shown, self.size(name), self.opener(name))
+            yield ContentFile(_shown(name), self.size(name), self.opener(name))
 
     def extras(self) -> Iterator[Extra]:
         return iter(())
 
     def verify(self, keep: int = 0) -> None:
         """Read all of it, and compare every checksum that the manifest has."""
+        if self._damaged is not None:
+            return
+        self._damaged = {}
         for name in self.names():
-            digest, expected = self.digest(name), self._checksum(name)
-            if expected is not None and digest != expected:
-                raise BundleCorruptedError(
-                    f"{self.path}: {name[:100]} does not have the sha256 that the manifest gives."
-                    " It was changed or damaged."
-                )
+            reason = self.find_damage(name)
+            if reason is not None:
+                self._damaged[_shown(name)] = reason
+                self.report(name, "", "file-damaged", reason)
+
+    @property
+    def damaged_files(self) -> dict[str, str]:
+        """Paths of files that are not what the bundle says, each with what is wrong."""
+        self.verify()
+        assert self._damaged is not None
+        return self._damaged
 
     def _checksum(self, name: str) -> Any:
         checksums = _mapping(_mapping(self._found.get("integrity")).get("checksums"))
@@ -105,20 +121,29 @@ class LaterContent(Members):
         for name in self.names():
             path = name.removeprefix(LATER_ROOT)
             if path != "manifest.json" and (path not in known or path == name):
-                raise BundleCorruptedError(
-                    f"{self.path}: {name[:100]!r} is in it, and not in its manifest. The file is"
-                    " damaged, or was changed."
+                self.warn(name[:200], "", "member-unlisted", "is not in the manifest.")
+        for path in sorted(known):
+            if path != "manifest.json" and not self.has(LATER_ROOT + path):
+                self.report(
+                    LATER_ROOT + path[:200], "", "file-missing", "is missing from the bundle."
                 )
 
-    def _lines_of(self, path: str) -> Iterator[str]:
-        if self.has(LATER_ROOT + path):
-            for _, line in self.lines(LATER_ROOT + path):
-                yield line.decode(errors="surrogateescape")
+    def _lines_of(self, *paths: str) -> Iterator[str]:
+        for path in paths:
+            if self.has(LATER_ROOT + path):
+                for _, line in self.lines(LATER_ROOT + path):
+                    yield line.decode(errors="surrogateescape")
 
     def _json(self, path: str, most: int = BUNDLE_ENTRY_MAX) -> Any:
         if not self.has(LATER_ROOT + path):
             return None
-        found = parse_object(self.read(LATER_ROOT + path, most).decode(errors="surrogateescape"))
+        try:
+            raw = self.read(LATER_ROOT + path, most)
+        except BundleCorruptedError:
+            if path == "manifest.json":
+                raise
+            return None  # `verify` reports it
+        found = parse_object(raw.decode(errors="surrogateescape"))
         if not isinstance(found, str):
             return found
         if path == "manifest.json":
@@ -170,6 +195,13 @@ class LaterContent(Members):
         return _text(config.get("model") or _mapping(config.get("adapter")).get("model"))
 
 
+def _shown(name: str) -> str:
+    """The path of a member as a file of the bundle."""
+    path = name.removeprefix(LATER_ROOT)
+    inside = path.removeprefix(_FILESYSTEM)
+    return f"artifacts/{path}" if inside == path else f"workspace/{inside}"
+
+
 class JsonlContent:
     """A bare file of snapshots."""
 
@@ -215,12 +247,20 @@ class JsonlContent:
     def extras(self) -> Iterator[Extra]:
         return iter(())
 
+    damaged_files: Final[Mapping[str, str]] = {}
+
+    def numbered(self, name: str) -> Iterator[tuple[str, int, str]]:
+        """Yield the file, number and text of each line of a component, as they are in the file."""
+        lines = self.snapshots() if name == "snapshots" else self.logs()
+        for number, line in enumerate(lines, 1):
+            yield str(self.path), number, line
+
     def verify(self, keep: int = 0) -> None:
         """It says nothing that could be compared."""
 
     def _make_manifest(self) -> Manifest:
         if not self.path.is_file():
-            raise NotFoundError(f"{self.path}: no such file.")
+            raise BundleNotFoundError(f"{self.path}: no such file.")
         first = last = session = name = None
         for index, line in enumerate(self.snapshots()):
             snapshot = parse_snapshot(line, index)
@@ -242,7 +282,7 @@ class JsonlContent:
             last,
             session or bundle_id,
             Agent(name or self.path.stem),
-            Execution(first, last, _seconds(first, last), "success"),
+            Execution(first, last, _seconds(first, last), UNKNOWN),
             components={"snapshots": Component(self.path.name), "logs": Component("logs.jsonl")},
         )
 

@@ -2,27 +2,41 @@
 
     content = ZipContent(path)        # directory and manifest; nothing is unpacked
     for line in content.logs(): ...   # streamed; sizes, checksums and hashes checked on the way
-    content.problems                  # what was passed over
+    content.verify()                  # read all of it, and compare everything
+    content.problems                  # what does not match, is missing, or was passed over
 
 The hard facts: nothing is ever unpacked by a name from the file, no more is read than was
 declared, and no more than a line or a chunk is held at once. Threads may share an object.
 
-Elsewhere: which names are safe in formats/wink/member_names.py; the directory is bounded in formats/wink/zip_directory.py.
+A zip that looks hostile, and one without a readable manifest, is refused. Any other damage is a
+problem in the list: of a damaged list of lines every line that can be unpacked is handed out, a
+damaged file raises when it is read, and everything else is read as if nothing had happened.
+
+Elsewhere: which names are safe in formats/wink/archive/member_names.py; the directory is bounded in formats/wink/archive/zip_directory.py; what can
+be read of a damaged member in formats/wink/archive/damage.py.
 """
 
 from __future__ import annotations
 
 import hashlib
 import io
+import shlex
 import stat
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, Final, cast
+from typing import Any, BinaryIO, Final, Literal, cast
 
-from vestige.errors import BundleComponentMissingError, BundleCorruptedError, NotFoundError
+from vestige.errors import (
+    BundleComponentMissingError,
+    BundleCorruptedError,
+    BundleNotFoundError,
+)
 from vestige.formats.protocol import Problem
+from vestige.formats.wink.archive.damage import read_damaged
+from vestige.formats.wink.archive.member_names import find_fault
+from vestige.formats.wink.archive.zip_directory import check_directory
 from vestige.formats.wink.content import ContentFile, Extra
 from vestige.formats.wink.manifest import (
     FILES,
@@ -31,8 +45,7 @@ from vestige.formats.wink.manifest import (
     Manifest,
     parse_manifest,
 )
-from vestige.formats.wink.member_names import find_fault
-from vestige.formats.wink.zip_directory import check_directory
+from vestige.formats.wink.time_order import TimeOrder, log_time, snapshot_time
 from vestige.limits import (
     BUNDLE_ENTRY_MAX,
     BUNDLE_MANIFEST_MAX,
@@ -46,6 +59,9 @@ from vestige.limits import (
 
 CHUNK: Final = 256 * KIB
 _ENCRYPTED: Final = 0x1 | 0x40 | 0x2000
+_OTHER_HASH: Final = (
+    "does not have the sha256 that the bundle gives for it. It was changed or damaged."
+)
 _BAD = (
     zipfile.BadZipFile,
     zipfile.LargeZipFile,
@@ -115,9 +131,11 @@ class Members:
                 f" {member.file_size} bytes). The file is damaged."
             )
 
-    def lines(self, name: str, sha256: str | None = None) -> Iterator[tuple[int, bytes]]:
-        """The lines of a member with their numbers, blank ones left out."""
-        for number, line in split_lines(self.hashed(name, sha256)):
+    def lines(
+        self, name: str, sha256: str | None = None, *, keep: bool = False
+    ) -> Iterator[tuple[int, bytes]]:
+        """Yield the lines of a member with their numbers, blank ones left out."""
+        for number, line in split_lines(self.salvaged(name, sha256, keep=keep)):
             if line is not None:
                 yield number, line
                 continue
@@ -128,53 +146,106 @@ class Members:
                 f"longer than {BUNDLE_ENTRY_MAX} bytes; passed over.",
             )
 
-    def hashed(self, name: str, sha256: str | None) -> Iterator[bytes]:
-        """As `chunks`; at the end the hash is compared, if there is one."""
-        kept = self._kept.pop(name, None)
+    def salvaged(
+        self, name: str, sha256: str | None = None, *, keep: bool = False
+    ) -> Iterator[bytes]:
+        """As `chunks`, for what is usable in part: damage is a problem, and ends the reading.
+
+        `keep`: it is read again soon.
+        """
+        kept = self._kept.get(name) if keep else self._kept.pop(name, None)
         if kept is not None:  # compared when it was kept
             yield from kept
             return
         digest = hashlib.sha256()
-        for chunk in self.chunks(name):
-            digest.update(chunk)
-            yield chunk
-        if sha256 is not None and digest.hexdigest() != sha256.lower():
-            raise BundleCorruptedError(
-                f"{self.path}: {name} does not have the sha256 that the manifest gives. It was"
-                " changed or damaged."
+        done = 0
+        try:
+            for chunk in self.chunks(name):
+                digest.update(chunk)
+                done += len(chunk)
+                yield chunk
+        except BundleCorruptedError as error:
+            handle = self._archive.fp
+            assert handle is not None
+            for chunk in read_damaged(handle.fileno(), self._members[name], done):
+                done += len(chunk)
+                yield chunk
+            reason = str(error).removeprefix(f"{self.path}: {name} ").rstrip(".")
+            self.report(
+                name,
+                "",
+                "member-damaged",
+                f"{reason}. {done} of {self.size(name)} bytes could be read.",
             )
+            return
+        if sha256 is not None and digest.hexdigest() != sha256.lower():
+            self.report(name, "", "hash-mismatch", _OTHER_HASH)
 
-    def digest(self, name: str) -> str:
+    def verified(self, name: str) -> Iterator[bytes]:
+        """As `chunks`; BundleCorruptedError if it does not have the hash that it should have."""
+        expected = self.expected(name)
         digest = hashlib.sha256()
         for chunk in self.chunks(name):
             digest.update(chunk)
-        return digest.hexdigest()
+            yield chunk
+        if expected is not None and digest.hexdigest() != expected.lower():
+            raise BundleCorruptedError(f"{self.path}: {name}: {_OTHER_HASH}")
+
+    def find_damage(self, name: str) -> str | None:
+        """Read a member through; return what is wrong with it."""
+        try:
+            for _ in self.verified(name):
+                pass
+        except BundleCorruptedError as error:
+            return str(error).removeprefix(f"{self.path}: {name}").removeprefix(":").strip()
+        return None
 
     def opener(self, name: str) -> Callable[[], BinaryIO]:
-        return lambda: io.BufferedReader(_Reader(self.hashed(name, self.expected(name))))
+        return lambda: io.BufferedReader(_Reader(self.verified(name)))
 
     def expected(self, name: str) -> str | None:
         """The sha256 that a member should have, where the bundle says."""
         return None
 
     def warn(self, member: str, place: str, rule: str, message: str) -> None:
-        if len(self.problems) < BUNDLE_PROBLEMS_MAX:
-            where = f"{self.path}: {member}"
-            self.problems.append(Problem(where, place, rule, message, severity="warning"))
+        """Add a problem that costs nothing of the content."""
+        self._add(member, place, rule, message, "warning")
+
+    def report(self, member: str, place: str, rule: str, message: str) -> None:
+        """Add a problem that does: something is damaged, changed or missing."""
+        self._add(member, place, rule, message, "error")
+
+    def _add(
+        self,
+        member: str,
+        place: str,
+        rule: str,
+        message: str,
+        severity: Literal["error", "warning"],
+    ) -> None:
+        where = f"{self.path}: {member}" if member else str(self.path)
+        problem = Problem(where, place, rule, message, severity=severity)
+        # Read twice, a member has the same problems twice.
+        if len(self.problems) < BUNDLE_PROBLEMS_MAX and problem not in self.problems:
+            self.problems.append(problem)
 
 
 class ZipContent(Members):
     """What a bundle's zip holds. Implements `BundleContent`."""
 
-    def __init__(self, source: Path | Members) -> None:
+    def __init__(self, source: Path | Members, *, partial: bool = False) -> None:
+        """`partial`: snapshots or logs that are missing are a problem, not an error."""
         super().__init__(source)
         if not self.has(MANIFEST):
             raise BundleComponentMissingError(
                 f"{self.path}: no {MANIFEST} in it (a bundle has one). Is it a debug bundle?"
             )
         raw = self.read(MANIFEST, BUNDLE_MANIFEST_MAX)
-        self._manifest = parse_manifest(raw, str(self.path))
+        self._manifest = parse_manifest(raw, str(self.path), self._report_manifest)
+        self._partial = partial
+        self._orders = {"snapshots": TimeOrder(snapshot_time), "logs": TimeOrder(log_time)}
         self._hashes: dict[str, str] | None = None
+        self._damaged: dict[str, str] | None = None
         self._check_components()
 
     @property
@@ -184,10 +255,21 @@ class ZipContent(Members):
     # --- what it holds -------------------------------------------------------------------------
 
     def snapshots(self) -> Iterator[str]:
-        return self._entries("snapshots")
+        return self._in_order("snapshots")
 
     def logs(self) -> Iterator[str]:
-        return self._entries("logs")
+        return self._in_order("logs")
+
+    def _in_order(self, name: str) -> Iterator[str]:
+        order = self._orders[name]
+        return order.sorted(lambda: self._entries(name), lambda: self._entries(name, keep=True))
+
+    def numbered(self, name: str) -> Iterator[tuple[str, int, str]]:
+        """Yield the member, number and text of each line of a component, as they are in the file."""
+        component = self._manifest.components[name]
+        if self.has(component.path):
+            for number, line in self.lines(component.path, component.sha256):
+                yield component.path, number, line.decode(errors="surrogateescape")
 
     def files(self) -> Iterator[ContentFile]:
         """Under the names that they are stored by, which are safe; never those that they had."""
@@ -209,12 +291,14 @@ class ZipContent(Members):
             yield Extra(name, path, component.entry_count, self._again(component))
 
     def _again(self, component: Component) -> Callable[[], Iterator[bytes]]:
-        return lambda: self.hashed(component.path, component.sha256)
+        return lambda: self.salvaged(component.path, component.sha256)
 
-    def _entries(self, name: str) -> Iterator[str]:
+    def _entries(self, name: str, *, keep: bool = False) -> Iterator[str]:
         component = self._manifest.components[name]
+        if not self.has(component.path):
+            return
         count = 0
-        for _, line in self.lines(component.path, component.sha256):
+        for _, line in self.lines(component.path, component.sha256, keep=keep):
             count += 1
             # Bytes that are no UTF-8 stay what they are, and are written back so.
             yield line.decode(errors="surrogateescape")
@@ -237,11 +321,16 @@ class ZipContent(Members):
     # --- checks ----------------------------------------------------------------------------------
 
     def verify(self, keep: int = 0) -> None:
-        """Read all of it, and compare every size, checksum and hash there is."""
+        """Read all of it, and compare every size, checksum and hash there is.
+
+        What does not match is in `problems`. Once is enough: an open file does not change.
+        """
+        if self._damaged is not None:
+            return
         for name, component in self._manifest.components.items():
             if name != "files" and self.has(component.path):
                 kept: list[bytes] | None = []
-                for chunk in self.hashed(component.path, component.sha256):
+                for chunk in self.salvaged(component.path, component.sha256):
                     keep -= len(chunk)
                     if keep >= 0 and kept is not None:
                         kept.append(chunk)
@@ -249,46 +338,69 @@ class ZipContent(Members):
                         kept = None
                 if kept is not None:
                     self._kept[component.path] = kept
-        hashes = self.file_hashes()
+        self._damaged = self._find_damaged_files()
+
+    @property
+    def damaged_files(self) -> dict[str, str]:
+        """Paths of files that are not what the bundle says, each with what is wrong."""
+        self.verify()
+        assert self._damaged is not None
+        return self._damaged
+
+    def _find_damaged_files(self) -> dict[str, str]:
+        damaged: dict[str, str] = {}
         for name in self._file_names():
-            digest = self.digest(name)
-            if hashes and hashes.get(name) != digest:
-                raise self._corrupted(
-                    f"{name[:100]!r} does not have the sha256 of the listing"
-                    if name in hashes
-                    else f"{name[:100]!r} is in it, and not in its manifest"
-                )
+            reason = self.find_damage(name)
+            if reason is not None:
+                damaged[name.removeprefix(self._root)] = reason
+                self.report(name, "", "file-damaged", reason)
+            elif self._hashes and name not in self._hashes:
+                self.warn(name, "", "file-unlisted", "is not in the bundle's list of files.")
+        for name in self._hashes or ():
+            if not self.has(name):
+                self.report(name[:200], "", "file-missing", "is missing from the bundle.")
+        return damaged
 
     def file_hashes(self) -> dict[str, str]:
         """The hash of each file by its member's name, where the bundle has a listing."""
         component = self._manifest.component("files")
         if component is None or component.listing is None:
             return {}
-        if not self.has(component.listing):
-            raise self._corrupted(f"no {component.listing[:100]!r}, though the manifest names it")
+        listing = component.listing
+        if not self.has(listing):
+            self.report(listing[:200], "", "listing-missing", "is missing from the bundle.")
+            return {}
         hashes: dict[str, str] = {}
-        for number, line in self.lines(component.listing, component.sha256):
+        for number, line in self.lines(listing, component.sha256):
             digest, separator, name = line.decode(errors="surrogateescape").partition("  ")
-            if not separator or len(digest) != 64:
-                raise self._corrupted(f"{component.listing}: line {number} is no `sha256  name`")
             if len(hashes) >= BUNDLE_MEMBERS_MAX:
-                raise self._corrupted(f"{component.listing}: more than {BUNDLE_MEMBERS_MAX} lines")
-            hashes[name] = digest
+                self.report(
+                    listing, "", "listing-too-long", f"more than {BUNDLE_MEMBERS_MAX} lines."
+                )
+                break
+            if not separator or len(digest) != 64:
+                self.report(listing, f"line {number}", "listing-malformed", "no `sha256  name`.")
+            else:
+                hashes[name] = digest
         return hashes
 
     def expected(self, name: str) -> str | None:
         if self._hashes is None:
             self._hashes = self.file_hashes()
-        if self._hashes and name not in self._hashes:
-            raise self._corrupted(f"{name[:100]!r} is in it, and not in its manifest")
         return self._hashes.get(name)
+
+    def _report_manifest(self, place: str, message: str) -> None:
+        self.warn(MANIFEST, place, "manifest-value", message)
 
     def _check_components(self) -> None:
         expected = {MANIFEST}
         for name, component in self._manifest.components.items():
             if name == "files":
                 if not component.path.endswith("/") or find_fault(component.path):
-                    raise self._corrupted(f"its files are in {component.path[:60]!r}")
+                    raise BundleCorruptedError(
+                        f"{self.path}: its files are in {component.path[:60]!r} (expected a folder"
+                        " of the bundle). The file is damaged, or was changed."
+                    )
                 if component.listing is not None:
                     expected.add(component.listing)
             else:
@@ -297,22 +409,24 @@ class ZipContent(Members):
         root = self._root if "files" in self._manifest.components else None
         for name in self.names():
             if name not in expected and not (root and name.startswith(root)):
-                raise self._corrupted(f"{name[:100]!r} is in it, and not in its manifest")
+                self.warn(name[:200], "", "member-unlisted", "is not in the manifest; passed over.")
         self._check_files()
 
     def _check_member(self, name: str, component: Component) -> None:
         if not self.has(component.path):
-            if name in ("snapshots", "logs"):
+            if name in ("snapshots", "logs") and not self._partial:
                 raise BundleComponentMissingError(
                     f"{self.path}: no {component.path[:100]!r} in it, though the manifest lists it"
-                    f" as {name}."
+                    f" as {name}. `vestige recover` makes a bundle of what is there."
                 )
             shown = f"component {name[:100]!r} ({component.path[:100]!r}) is not there."
-            self.warn(MANIFEST, "", "component-missing", shown)
+            self.report(MANIFEST, "", "component-missing", shown)
         elif component.size_bytes is not None and self.size(component.path) != component.size_bytes:
-            raise self._corrupted(
-                f"{component.path} has {self.size(component.path)} bytes"
-                f" (the manifest says {component.size_bytes})"
+            self.report(
+                component.path,
+                "",
+                "size-mismatch",
+                f"{self.size(component.path)} bytes (the manifest says {component.size_bytes}).",
             )
 
     def _check_files(self) -> None:
@@ -322,20 +436,21 @@ class ZipContent(Members):
         names = list(self._file_names())
         expected = component.file_count
         if expected is not None and len(names) != expected:
-            if len(names) > expected or component.listing is not None:
-                raise self._corrupted(f"{len(names)} files (the manifest says {expected})")
-            self.warn(
-                self._root, "", "files-missing", f"{len(names)} of {expected} files are there."
+            self.report(
+                self._root,
+                "",
+                "file-count",
+                f"{len(names)} files (the manifest says {expected}).",
             )
         elif component.total_size_bytes is not None:
             total = sum(self.size(name) for name in names)
             if total != component.total_size_bytes:
-                raise self._corrupted(
-                    f"its files have {total} bytes (the manifest says {component.total_size_bytes})"
+                self.report(
+                    self._root,
+                    "",
+                    "size-mismatch",
+                    f"{total} bytes of files (the manifest says {component.total_size_bytes}).",
                 )
-
-    def _corrupted(self, what: str) -> BundleCorruptedError:
-        return BundleCorruptedError(f"{self.path}: {what}. The file is damaged, or was changed.")
 
 
 def split_lines(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes | None]]:
@@ -386,7 +501,12 @@ class _Reader(io.RawIOBase):
 def _open_archive(path: Path) -> zipfile.ZipFile:
     """Open for as long as somebody reads: what is renamed over it meanwhile is another bundle."""
     if not path.exists():
-        raise NotFoundError(f"{path}: no such file.")
+        raise BundleNotFoundError(f"{path}: no such file.")
+    if path.is_dir():
+        raise BundleCorruptedError(
+            f"{path}: a folder, and no file (expected a .wink bundle). Name one in it, or look at"
+            f" the latest with `vestige debug {shlex.quote(str(path))}`."
+        )
     if not path.is_file():
         raise BundleCorruptedError(f"{path}: no file (expected a .wink bundle).")
     check_directory(path)

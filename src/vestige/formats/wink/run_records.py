@@ -264,7 +264,7 @@ def read_records(
     bodies = Unpacker(content)
     number = _Numbers(run_id).next
     unreadable = others = lost = 0
-    chunks = content.hashed(RECORDS, component.sha256 if component else None)
+    chunks = content.salvaged(RECORDS, component.sha256 if component else None)
     for records, malformed in _batches(chunks):
         unreadable += malformed
         for record in records:
@@ -328,7 +328,7 @@ def find_run_id(content: ZipContent) -> str | None:
     """Of which run the records are: that of the first run that a program opened."""
     first: str | None = None
     # By stretches, for as many as are needed: a root with long attributes may fill several.
-    batches = (records for records, _ in _batches(content.chunks(RECORDS)))
+    batches = (records for records, _ in _batches(content.salvaged(RECORDS, keep=True)))
     for record in islice(chain.from_iterable(batches), HEAD):
         if isinstance(record, Unknown):
             continue

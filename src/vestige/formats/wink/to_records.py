@@ -4,6 +4,7 @@
                           snapshot spans, each with its JSON as body
                           log records, each with its context
                           file spans, each with its bytes as body
+                          llm and tool spans, of what events and transcript tell (formats/wink/call_events.py)
 
 If the bundle carries the records of its run (formats/wink/run_records.py), those are the run, and the seed's
 components add only what is not among them.
@@ -17,13 +18,11 @@ from __future__ import annotations
 import hashlib
 import heapq
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-import msgspec
-
-from vestige.errors import BundleCorruptedError
+from vestige.errors import BundleCorruptedError, DebugBundleError
 from vestige.formats.protocol import (
     Problem,
     Source,
@@ -31,6 +30,7 @@ from vestige.formats.protocol import (
     derived_span_id,
     derived_writer,
 )
+from vestige.formats.wink.call_events import CallSpans, has_transcript
 from vestige.formats.wink.content import BundleContent, ContentFile
 from vestige.formats.wink.detect import LATER_MANIFEST
 from vestige.formats.wink.jsonl_entries import (
@@ -42,13 +42,24 @@ from vestige.formats.wink.jsonl_entries import (
     render_log,
     single_line,
 )
-from vestige.formats.wink.log_records import attributes_of, entry_of, our_level, to_ns
-from vestige.formats.wink.manifest import Manifest, render_manifest
+from vestige.formats.wink.log_records import (
+    MALFORMED,
+    attributes_of,
+    entry_of,
+    our_level,
+    to_ns,
+)
+from vestige.formats.wink.manifest import UNKNOWN, Manifest, parse_manifest, render_manifest
 from vestige.formats.wink.notes import read_notes
 from vestige.formats.wink.other_layouts import JsonlContent, LaterContent
 from vestige.formats.wink.read import Members, ZipContent
 from vestige.formats.wink.run_records import find_run_id, has_records, read_records
-from vestige.limits import BUNDLE_ENTRY_MAX, BUNDLE_KEPT_MAX, BUNDLE_PROBLEMS_MAX
+from vestige.limits import (
+    BUNDLE_ENTRY_MAX,
+    BUNDLE_EVENTS_MAX,
+    BUNDLE_KEPT_MAX,
+    BUNDLE_PROBLEMS_MAX,
+)
 from vestige.record.coercion import clean_attributes, clean_text, cut, flat, inline_bytes
 from vestige.record.types import (
     VERSION,
@@ -80,27 +91,41 @@ class ReadContent(BundleContent, Protocol):
     problems: list[Problem]
 
     def verify(self, keep: int = 0) -> None:
-        """BundleCorruptedError if anything is not what the bundle says.
+        """Add a problem for each part that is not what the bundle says.
 
         Who reads it right afterwards may have so many bytes of it kept, to be unpacked once.
         """
 
+    def numbered(self, name: str) -> Iterator[tuple[str, int, str]]:
+        """Yield the member, number and text of each line of a component, as they are in the file."""
 
-def open_content(path: Path) -> ReadContent:
-    """Whatever at a path is read as a bundle; raises if it is none."""
+    @property
+    def damaged_files(self) -> Mapping[str, str]:
+        """Paths of files that are not what the bundle says, each with what is wrong."""
+
+
+def open_content(path: Path, *, partial: bool = False) -> ReadContent:
+    """Whatever at a path is read as a bundle; raises if it is none.
+
+    `partial`: also one without snapshots or logs.
+    """
     if path.suffix == ".jsonl":
         return JsonlContent(path)
     try:
         opened = Members(path)
+    except DebugBundleError:
+        raise
     except OSError as error:
         raise BundleCorruptedError(f"{path}: {error.strerror or error}.") from error
-    return LaterContent(opened) if opened.has(LATER_MANIFEST) else ZipContent(opened)
+    if opened.has(LATER_MANIFEST):
+        return LaterContent(opened)
+    return ZipContent(opened, partial=partial)
 
 
 def read_bundle(path: Path) -> Source:
-    """One bundle: read through once to see that it is whole, then as its records are taken."""
+    """One bundle: read through once to see what is damaged, then as its records are taken."""
     content = open_content(path)
-    content.verify(BUNDLE_KEPT_MAX)  # before the first record: half a run would be worse than none
+    content.verify(BUNDLE_KEPT_MAX)
     bundle_id = content.manifest.bundle_id
     parts = _Parts(content, derived_run_id(FORMAT, bundle_id), derived_writer(FORMAT, bundle_id))
     alone = Source(parts.run_id, parts.writer, parts.records(), content.problems)
@@ -138,13 +163,25 @@ class _Parts:
         yield from self._close_root()
 
     def components(self) -> Iterator[KnownRecord]:
-        """Snapshots and log entries by their time, then the files."""
+        """Snapshots and log entries by their time, the calls that they tell of, then the files."""
+        wants_calls = self.wants_calls()
+        transcript = wants_calls and has_transcript(self.content.logs())
+        calls = CallSpans(self.run_id, self.root, self.content.manifest, transcript)
         moments = heapq.merge(self._snapshots(), self._logs(), key=lambda each: each[0])
         for time_ns, part in moments:
             if isinstance(part, SnapshotPayload):
                 yield from self._snapshot(time_ns, part)
+                if wants_calls:
+                    yield from calls.take_snapshot(part)
             else:
                 yield self._log(time_ns, *part)
+                if wants_calls and part[0] is not None:
+                    yield from calls.take_log(part[0])
+        if wants_calls:
+            yield from calls.finish()
+        if calls.left_out:
+            message = f"more than {BUNDLE_EVENTS_MAX} calls; the rest are not among the spans."
+            self._warn("", "calls-too-many", message)
         for file in self.content.files():
             if self.wants_file(file):
                 yield from self._file(file)
@@ -154,10 +191,13 @@ class _Parts:
     def wants_snapshot(self, line: str) -> bool:
         return True
 
-    def wants_log(self, entry: LogEntry) -> bool:
+    def wants_log(self, entry: LogEntry | None, line: str) -> bool:
         return True
 
     def wants_file(self, file: ContentFile) -> bool:
+        return True
+
+    def wants_calls(self) -> bool:
         return True
 
     # --- the run ---------------------------------------------------------------------------------
@@ -183,7 +223,7 @@ class _Parts:
 
     def _close_root(self) -> Iterator[SpanClose]:
         execution = self.content.manifest.execution
-        if execution.outcome == "in_progress":
+        if execution.outcome in ("in_progress", UNKNOWN):
             return
         seconds = execution.duration_seconds
         duration_ns = self._ended_ns - self._started_ns
@@ -235,7 +275,8 @@ class _Parts:
             attributes["error.message"] = "; ".join(snapshot.errors)
             place = f"snapshot {snapshot.index}"
             self._warn(place, "snapshot-invalid", f"{attributes['error.message']}.")
-        yield self._open(span_id, time_ns, "snapshot", "snapshot", attributes)
+        reason = cut(clean_text(snapshot.tags.get("tag", "")), 512)
+        yield self._open(span_id, time_ns, "snapshot", reason or "snapshot", attributes)
         raw = snapshot.raw.encode(errors="surrogateescape")
         yield self._close(span_id, time_ns, status, raw)
 
@@ -246,12 +287,28 @@ class _Parts:
         for number, line in enumerate(self.content.logs(), 1):
             entry = parse_log(line)
             if entry is None:
-                self._warn(f"log entry {number}", "log-malformed", "no log entry; passed over.")
-            elif self.wants_log(entry):
-                latest = max(latest, to_ns(entry.timestamp) or 0)
+                self._warn(f"log entry {number}", "log-malformed", "not a log entry; kept as text.")
+            if self.wants_log(entry, line):
+                latest = max(latest, (to_ns(entry.timestamp) if entry is not None else None) or 0)
                 yield latest, (entry, line)
 
-    def _log(self, order_ns: int, entry: LogEntry, line: str) -> Log:
+    def _log(self, order_ns: int, entry: LogEntry | None, line: str) -> Log:
+        if entry is None:
+            text, info = inline_bytes(line.encode(errors="surrogateescape"))
+            return Log(
+                VERSION,
+                self.writer,
+                self._next(),
+                order_ns,
+                self.run_id,
+                COMPONENT,
+                "warn",
+                "malformed log entry",
+                self.root,
+                {MALFORMED: True},
+                text,
+                info,
+            )
         time_ns = to_ns(entry.timestamp)
         attributes = attributes_of(entry, time_ns)
         record = Log(
@@ -280,7 +337,13 @@ class _Parts:
         span_id = derived_span_id(FORMAT, bundle_id, "file", file.path)
         attributes: Attributes = {"path": file.path, "size_bytes": file.size_bytes}
         data = None
-        if file.size_bytes <= BUNDLE_ENTRY_MAX:
+        status = "ok"
+        damage = self.content.damaged_files.get(file.path)
+        if damage is not None:
+            status = "error"
+            attributes["error.type"] = "DamagedFile"
+            attributes["error.message"] = damage
+        elif file.size_bytes <= BUNDLE_ENTRY_MAX:
             with file.open() as stream:
                 data = stream.read()
             attributes["sha256"] = hashlib.sha256(data).hexdigest()
@@ -293,7 +356,7 @@ class _Parts:
             )
         name = cut(clean_text(file.path), 512)
         yield self._open(span_id, self._ended_ns, "file", name, attributes)
-        close = self._close(span_id, self._ended_ns, "ok", data)
+        close = self._close(span_id, self._ended_ns, status, data)
         if data is None:
             close.body_info = BodyInfo(spilled_bytes=file.size_bytes)
         yield close
@@ -357,6 +420,7 @@ class _WithRecords(_Parts):
         self._logged: Counter[int] = Counter()
         self._bodies: set[str] = set()
         self._watched: dict[str, tuple[str, str]] = {}
+        self._has_calls = False
 
     def records(self) -> Iterator[KnownRecord]:
         root: SpanOpen | None = None
@@ -376,6 +440,7 @@ class _WithRecords(_Parts):
             if self._watched and record.span_id in self._watched:
                 self._note_body(self._watched.pop(record.span_id), _bytes_of(record))
         elif isinstance(record, SpanOpen):
+            self._has_calls = self._has_calls or record.type in ("llm", "tool")
             if record.type in ("snapshot", "file"):
                 told = record.type, str(record.attributes.get("path", ""))
                 self._watched[record.span_id] = told
@@ -385,6 +450,9 @@ class _WithRecords(_Parts):
             entry = entry_of(
                 record.time_ns, record.level, record.component, record.message, record.attributes
             )
+            if record.attributes.get(MALFORMED) is True:
+                self._logged[hash(_bytes_of(record).decode(errors="surrogateescape"))] += 1
+                return
             if record.attributes.get("entry.body") is True:
                 entry = parse_log(single_line(_bytes_of(record)) or "") or entry
             self._logged[hash(render_log(entry))] += 1
@@ -399,15 +467,15 @@ class _WithRecords(_Parts):
     def wants_snapshot(self, line: str) -> bool:
         return _key("", line.encode(errors="surrogateescape")) not in self._bodies
 
-    def wants_log(self, entry: LogEntry) -> bool:
-        known = hash(render_log(entry))
+    def wants_log(self, entry: LogEntry | None, line: str) -> bool:
+        known = hash(line if entry is None else render_log(entry))
         if self._logged[known]:
             self._logged[known] -= 1
             return False
         return True
 
     def wants_file(self, file: ContentFile) -> bool:
-        if not self._bodies:
+        if not self._bodies or file.path in self.content.damaged_files:
             return True
         if file.size_bytes > BUNDLE_ENTRY_MAX:
             return False
@@ -418,6 +486,10 @@ class _WithRecords(_Parts):
         # A record may know it by the path that it had, or by the one here.
         paths = {file.path, renamed.get(file.path, file.path)}
         return self._bodies.isdisjoint(_key(path, data) for path in paths)
+
+    def wants_calls(self) -> bool:
+        """Recorded calls are better than what events tell of them."""
+        return not self._has_calls
 
     def _update_root(self, root: SpanOpen) -> Iterator[SpanUpdate]:
         """A bundle about a run, but not of its making: what it adds to what the run says."""
@@ -487,8 +559,8 @@ def error_attributes(error: dict[str, Any] | None) -> Attributes:
 def manifest_body(text: bytes) -> Manifest | None:
     """The manifest that is the body of an imported bundle's root; None if this is another body."""
     try:
-        return msgspec.json.decode(text, type=Manifest)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return parse_manifest(text, "")
+    except DebugBundleError:
         return None
 
 

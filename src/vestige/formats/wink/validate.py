@@ -8,7 +8,8 @@ from pathlib import Path
 from vestige.errors import VestigeError
 from vestige.formats.protocol import Problem
 from vestige.formats.wink.jsonl_entries import parse_log, parse_snapshot
-from vestige.formats.wink.manifest import OUTCOMES, Manifest, parse_time
+from vestige.formats.wink.log_records import to_ns
+from vestige.formats.wink.manifest import OUTCOMES, UNKNOWN, Manifest, parse_time
 from vestige.formats.wink.read import ZipContent
 from vestige.formats.wink.run_records import find_run_id, has_records, read_records
 from vestige.formats.wink.to_records import ReadContent, open_content
@@ -21,19 +22,21 @@ def check_path(path: Path) -> Sequence[Problem]:
         content = open_content(path)
     except VestigeError as error:
         return [Problem(str(path), "", _rule(error), str(error).removeprefix(f"{path}: "))]
+    return check_content(content)
+
+
+def check_content(content: ReadContent) -> list[Problem]:
+    """As `check_path`, of content that is open; what reading it came upon is first."""
     found: list[Problem] = []
-    for problem in _all(path, content):
+    for problem in _all(content.path, content):
         found.append(problem)
         if len(found) >= BUNDLE_PROBLEMS_MAX:
             break
-    return [*found, *content.problems]
+    return [*content.problems, *found]
 
 
 def _all(path: Path, content: ReadContent) -> Iterator[Problem]:
-    try:
-        content.verify()
-    except VestigeError as error:
-        yield Problem(str(path), "", _rule(error), str(error).removeprefix(f"{path}: "))
+    content.verify()
     yield from _manifest(path, content.manifest)
     try:
         yield from _snapshots(path, content)
@@ -56,7 +59,7 @@ def _rule(error: VestigeError) -> str:
 
 def _manifest(path: Path, manifest: Manifest) -> Iterator[Problem]:
     execution = manifest.execution
-    if execution.outcome not in OUTCOMES:
+    if execution.outcome not in (*OUTCOMES, UNKNOWN):
         yield Problem(
             str(path),
             "/execution/outcome",
@@ -84,20 +87,40 @@ def _manifest(path: Path, manifest: Manifest) -> Iterator[Problem]:
 
 
 def _snapshots(path: Path, content: ReadContent) -> Iterator[Problem]:
-    for index, line in enumerate(content.snapshots()):
-        for error in parse_snapshot(line, index).errors:
-            yield Problem(str(path), f"snapshot {index}", "snapshot-invalid", f"{error}.")
+    last = 0
+    for index, (member, number, line) in enumerate(content.numbered("snapshots")):
+        snapshot = parse_snapshot(line, index)
+        where = f"{path}: {member}"
+        for error in snapshot.errors:
+            yield Problem(where, f"line {number}", "snapshot-invalid", f"{error}.")
+        last, disorder = _next_time(last, snapshot.created_at, where, number)
+        yield from disorder
 
 
 def _logs(path: Path, content: ReadContent) -> Iterator[Problem]:
-    for number, line in enumerate(content.logs(), 1):
+    last = 0
+    for member, number, line in content.numbered("logs"):
         entry = parse_log(line)
+        where, place = f"{path}: {member}", f"line {number}"
         if entry is None:
-            yield Problem(str(path), f"log entry {number}", "log-malformed", "no log entry.")
-        elif parse_time(entry.timestamp) is None:
+            yield Problem(where, place, "log-malformed", "not a log entry.")
+            continue
+        if parse_time(entry.timestamp) is None:
             yield Problem(
-                str(path),
-                f"log entry {number}",
+                where,
+                place,
                 "log-time",
                 f"timestamp is {entry.timestamp[:40]!r} (expected an ISO 8601 time).",
             )
+        last, disorder = _next_time(last, entry.timestamp, where, number)
+        yield from disorder
+
+
+def _next_time(last: int, text: str, where: str, number: int) -> tuple[int, list[Problem]]:
+    """Return the time to compare the next line with, and a problem if this one comes too late."""
+    time_ns = to_ns(text)
+    if time_ns is None or time_ns >= last:
+        return time_ns or last, []
+    message = "earlier than a line before it (expected chronological lines)."
+    problem = Problem(where, f"line {number}", "time-order", message, severity="warning")
+    return last, [problem]

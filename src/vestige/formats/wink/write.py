@@ -3,9 +3,8 @@
     path = write_bundle(content, "debug/")              # debug/<bundle id>.wink
     path = write_bundle(content, "debug/crash.wink")
 
-The manifest goes last, because only then the sizes are known. Everything is written to a
-sibling with another name and moved into place when it is whole and on the disk: under the
-final name there is never half a bundle.
+The manifest goes last, because only then the sizes are known. The file gets its name when it is
+whole and on the disk: under the final name there is never half a bundle.
 
 Elsewhere: reading, with all its suspicion, is in formats/wink/read.py.
 """
@@ -14,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -23,6 +21,14 @@ from typing import IO, Final
 import msgspec
 
 from vestige.errors import DebugBundleError
+from vestige.formats.atomic_file import replaced_file
+from vestige.formats.wink.archive.member_names import find_fault, safe_path
+from vestige.formats.wink.archive.size_limits import (
+    Archive,
+    fit_files,
+    fit_manifest,
+    report_skipped,
+)
 from vestige.formats.wink.content import BundleContent, ContentFile
 from vestige.formats.wink.manifest import (
     FILES,
@@ -32,15 +38,10 @@ from vestige.formats.wink.manifest import (
     SNAPSHOTS,
     Component,
 )
-from vestige.formats.wink.member_names import find_fault, safe_path
 from vestige.formats.wink.read import ZipContent
-from vestige.formats.wink.size_limits import Archive, fit_files, fit_manifest, report_skipped
 from vestige.limits import KIB
 
 SUFFIX: Final = ".wink"
-PART: Final = ".part"
-"""Of a bundle that is being written; what a kill leaves behind."""
-
 LEVEL: Final = 4
 """Of deflate. Level 6 takes twice as long, for a few percent."""
 
@@ -67,19 +68,8 @@ def write_bundle(content: BundleContent, target: str | os.PathLike[str]) -> Path
     """Write a bundle to, or into, the target; the path of the file that was made."""
     path = target_path(target, content.manifest.bundle_id)
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name[:100]}.", suffix=PART, dir=path.parent)
-    part = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            _write_zip(content, file)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except BaseException as error:
-        part.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.filename is None:
-            error.filename = str(path)  # a full disk does not say where
-        raise
+    with replaced_file(path) as file:
+        _write_zip(content, file)
     _sync_folder(path.parent)
     return path
 

@@ -9,7 +9,7 @@ it as what it is.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Final, Literal, get_args
 
@@ -18,7 +18,7 @@ import msgspec
 from vestige.formats.wink.jsonl_entries import LogEntry, SnapshotPayload, count_items, parse_log
 from vestige.formats.wink.jsonl_entries import parse_snapshot as parse
 from vestige.formats.wink.log_records import our_level, to_ns
-from vestige.formats.wink.manifest import Manifest
+from vestige.formats.wink.manifest import UNKNOWN, Manifest, manifest_data
 from vestige.formats.wink.to_records import STATUSES, ReadContent
 from vestige.query import formatting
 from vestige.query.text_layout import CommandAnswer, columns, fit, fit_page
@@ -31,6 +31,8 @@ Line = tuple[str, str]
 
 _LEVEL_MOODS: Final = {"error": "error", "warn": "warn", "debug": "log"}
 ERRORS_SHOWN: Final = 5
+CONTEXT_SHOWN: Final = 40
+"""Keys of a log line's context; a structured logger has about ten."""
 
 
 @dataclass
@@ -85,15 +87,11 @@ class BundleAnswer(CommandAnswer):
     def parts(self) -> tuple[list[Line], list[Line]]:
         """The head, and the rows that a budget may cut."""
         head = _heading(self.manifest)
-        if self.view == "overview":
-            return head, list(_overview(self.content))
-        if self.view == "snapshots":
-            return head[:1], list(_snapshot_rows(self.content))
-        if self.view == "logs":
-            return head[:1], list(_log_rows(self.content))
-        if self.view == "files":
-            return head[:1], list(_file_rows(self.content))
-        return head[:1], list(_metadata_rows(self.content))
+        if self.view in ("overview", "metadata"):
+            self.content.verify()
+        rows = list(_ROWS[self.view](self.content))
+        rows += _problem_rows(self.content)
+        return (head if self.view == "overview" else head[:1]), rows
 
     def next_steps(self) -> list[str]:
         others = "|".join(view for view in VIEWS if view != "overview")
@@ -104,13 +102,15 @@ class BundleAnswer(CommandAnswer):
         snapshots = self.manifest.component("snapshots")
         if snapshots is not None and (snapshots.entry_count or 0) > 1:
             steps.append(self.command("diff", f"{self.source}#0", f"{self.source}#1"))
+        if any(problem.severity == "error" for problem in self.content.problems):
+            steps.append(self.command("recover", self.source))
         return ["next: " + " | ".join(steps)]
 
     def data(self) -> dict[str, Any]:
         told: dict[str, Any] = {"version": self.version, "source": self.source, "view": self.view}
         told["outcome"] = self.manifest.execution.shown_outcome
         if self.view in ("overview", "metadata"):
-            told["manifest"] = msgspec.to_builtins(self.manifest)
+            told["manifest"] = manifest_data(self.manifest)
         if self.view in ("overview", "snapshots"):
             told["snapshots"] = [_snapshot_data(*each) for each in _states(self.content)]
         if self.view == "logs":
@@ -119,6 +119,8 @@ class BundleAnswer(CommandAnswer):
             told["files"] = [
                 {"path": file.path, "size_bytes": file.size_bytes} for file in self.content.files()
             ]
+        if self.view in ("overview", "metadata"):
+            self.content.verify()
         told["problems"] = [str(problem) for problem in self.content.problems]
         return told
 
@@ -129,7 +131,7 @@ def _heading(manifest: Manifest) -> list[Line]:
     seconds = execution.duration_seconds
     known = seconds is not None and 0 <= seconds < 2**32  # as for the run that it is read as
     took = f" after {formatting.duration(int((seconds or 0) * 1e9))}" if known else ""
-    mood = f"head {STATUSES.get(outcome, 'running' if outcome == 'in_progress' else 'error')}"
+    mood = f"head {STATUSES.get(outcome, 'running' if outcome in ('in_progress', UNKNOWN) else 'error')}"
     title = f"{formatting.single_line(agent.name, 80)}: {formatting.single_line(outcome, 40)}{took}"
     lines = [(title, mood)]
     if execution.error:
@@ -203,8 +205,17 @@ def _overview(content: ReadContent) -> Iterator[Line]:
                 f"! {formatting.pluralize(lost, what)} could not be written while it was captured",
                 "warn",
             )
-    for problem in content.problems:
-        yield f"! {formatting.single_line(str(problem), 200)}", "warn"
+
+
+def _problem_rows(content: ReadContent) -> list[Line]:
+    """What reading the bundle came upon: after everything that was read."""
+    return [
+        (
+            f"! {formatting.single_line(str(problem), 200)}",
+            "error" if problem.severity == "error" else "warn",
+        )
+        for problem in content.problems
+    ]
 
 
 # --- snapshots ----------------------------------------------------------------------------------
@@ -220,20 +231,24 @@ def _states(content: ReadContent) -> Iterator[tuple[SnapshotPayload, list[SliceC
             before[snapshot.session_id] = snapshot
 
 
+def _has_several_sessions(content: ReadContent) -> bool:
+    sessions = (parse(line).session_id for line in content.snapshots())
+    first = next(sessions, None)
+    return any(session != first for session in sessions)
+
+
 def _snapshot_rows(content: ReadContent) -> Iterator[Line]:
     begun = to_ns(content.manifest.execution.started_at) or 0
-    several = False
-    first: str | None = None
+    several = _has_several_sessions(content)
     for snapshot, changes in _states(content):
-        if snapshot.index == 0:
-            first = snapshot.session_id
-        several = several or snapshot.session_id != first
         when = to_ns(snapshot.created_at)
         at = f"+{max(0, when - begun) / 1e9:.3f}s" if when is not None else "?"
         text = (
             f"#{snapshot.index:<4}{at:>10}  {len(snapshot.slices):>3} slices"
             f" {count_items(snapshot.slices):>5} items  {formatting.size(len(snapshot.raw)):>7}"
         )
+        if reason := snapshot.tags.get("tag"):
+            text += f"  {formatting.single_line(reason, 40)}"
         if several and snapshot.session_id:
             text += f"  session {formatting.single_line(snapshot.session_id, 40)}"
         if snapshot.errors:
@@ -297,17 +312,21 @@ def _log_rows(content: ReadContent) -> Iterator[Line]:
 
 
 def _log_text(entry: LogEntry) -> str:
+    """One line, with all of the context; of a long value its beginning."""
     said = formatting.single_line(entry.message, 200)
     if entry.event and entry.event != entry.message:
         event = formatting.single_line(entry.event, 60)
         said = f"{event}: {said}" if said else event
-    told = " ".join(
+    context = list(entry.context.items())
+    told = [
         f"{formatting.single_line(key, 40)}={_context_value(value)}"
-        for key, value in list(entry.context.items())[:8]
-    )
+        for key, value in context[:CONTEXT_SHOWN]
+    ]
+    if len(context) > CONTEXT_SHOWN:
+        told.append(f"… {len(context) - CONTEXT_SHOWN} more (all with --json)")
     when = formatting.single_line(entry.timestamp, 32)[11:23] or "?"
     level, logger = formatting.single_line(entry.level, 8), formatting.single_line(entry.logger, 60)
-    return f"{when:<12}  {level:<8} {logger}  {said}  {told}".rstrip()
+    return f"{when:<12}  {level:<8} {logger}  {said}  {' '.join(told)}".rstrip()
 
 
 def _context_value(value: Any) -> str:
@@ -336,8 +355,13 @@ def _log_data(entry: LogEntry) -> dict[str, Any]:
 
 def _file_rows(content: ReadContent) -> Iterator[Line]:
     files = sorted(content.files(), key=lambda file: file.path)
+    damaged = content.damaged_files
     table = [
-        [formatting.size(file.size_bytes), formatting.single_line(file.path, 200)] for file in files
+        [
+            formatting.size(file.size_bytes),
+            formatting.single_line(file.path, 200) + ("  damaged" if file.path in damaged else ""),
+        ]
+        for file in files
     ]
     yield from ((text, "ok") for text in columns(table, right=[0]))
     component = content.manifest.component("files")
@@ -353,10 +377,8 @@ def _file_rows(content: ReadContent) -> Iterator[Line]:
 
 
 def _metadata_rows(content: ReadContent) -> Iterator[Line]:
-    flat = list(_flat("", msgspec.to_builtins(content.manifest)))
+    flat = list(_flat("", manifest_data(content.manifest)))
     yield from ((text, "ok") for text in columns([[key, value] for key, value in flat]))
-    for problem in content.problems:
-        yield f"! {formatting.single_line(str(problem), 200)}", "warn"
 
 
 def _flat(prefix: str, value: Any) -> Iterator[tuple[str, str]]:
@@ -367,5 +389,13 @@ def _flat(prefix: str, value: Any) -> Iterator[tuple[str, str]]:
         shown = value if isinstance(value, str) else msgspec.json.encode(value).decode()
         yield formatting.single_line(prefix, 80), formatting.single_line(shown, 200)
 
+
+_ROWS: Final[dict[View, Callable[[ReadContent], Iterator[Line]]]] = {
+    "overview": _overview,
+    "snapshots": _snapshot_rows,
+    "logs": _log_rows,
+    "files": _file_rows,
+    "metadata": _metadata_rows,
+}
 
 __all__ = ["VIEWS", "BundleAnswer", "View"]

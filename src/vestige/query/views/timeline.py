@@ -202,7 +202,9 @@ def _walk(
             yield Line("", at_ns, depth, node, _log_mood(node)), same
             continue
         below = children.get(node.id, [])
-        body = node.input.id if node.input is not None else None
+        body: object = node.input.id if node.input is not None else None
+        if node.type == "snapshot":  # a state is what it ends with, and whose it is
+            body = (node.output.id if node.output else None, node.attributes.get("session_id"))
         alone = None if below else (depth, node.type, node.name, node.component, node.status, body)
         yield Line(node.short_id, at_ns, depth, node, _span_mood(node)), alone
         stack.extend((child, depth + 1) for child in reversed(below))

@@ -96,6 +96,7 @@ def _shortened(manifest: Manifest, most: int, length: int) -> Manifest:
         environment=_short(manifest.environment, most, length),
         components=components,
         tags=_short(manifest.tags, most, length),
+        extra=_short(manifest.extra, most, length),
     )
 
 

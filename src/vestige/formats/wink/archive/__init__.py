@@ -1,0 +1,1 @@
+"""The zip file of a debug bundle: directory, member names, limits, damage, salvage."""
