@@ -67,6 +67,8 @@ class Writer:
         self._root: Span | None = None
         self.process_span: Span | None = None
         self.voice = OwnVoice(clock, self.journal, self._emitters, lambda: self.process_span)
+        self.checks: list[Callable[[], None]] = []
+        """Called about once a second, in the journal's thread."""
         self._published = ""
         self._variable_before = None if private else os.environ.get(PARENT_VARIABLE)
         self._parent = None if private else _parent_of_process()
@@ -115,6 +117,18 @@ class Writer:
         if os.environ.get(PARENT_VARIABLE) == self._published:
             _set_variable(PARENT_VARIABLE, self._variable_before)
         return True
+
+    def check(self) -> None:
+        """About once a second, in the journal's thread."""
+        self.check_descriptors()
+        for check in self.checks:
+            check()
+        self.voice.check()
+
+    def check_descriptors(self) -> None:
+        """Open again what the program has closed."""
+        if self._last_words is not None:
+            self._last_words.check()
 
     # --- this process ------------------------------------------------------------------------------
 
@@ -181,6 +195,7 @@ class Writer:
         becomes another program says nothing of itself, or its end would look like a crash."""
         self._lock = threading.RLock()  # as the journal's: last words may come at any point
         self.redactor.forked()
+        self.checks.clear()  # A collector beside the parent is the parent's.
         self._open_runs.clear()
         within = current.SPAN.get() or self.process_span
         self.id = self.clock.writer_id()

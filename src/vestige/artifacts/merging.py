@@ -19,6 +19,7 @@ import msgspec
 from msgspec import UNSET
 
 from vestige.artifacts.trace import TRACE_VERSION
+from vestige.descriptors import OwnFile
 from vestige.formats.artifacts import layout
 from vestige.formats.artifacts.types import Counts, TraceEvent
 from vestige.limits import KIB
@@ -45,14 +46,14 @@ class Merged(msgspec.Struct):
     notes: list[str] = msgspec.field(default_factory=list)
     running: dict[str, TraceEvent] = msgspec.field(default_factory=dict)
     """Cases that began and did not end."""
-    lock: int = -1
+    lock: OwnFile | None = None
     """The file of a trace that was rebuilt, whose lock is held until `release`."""
 
     def release(self) -> None:
         """The suite is finished, or left to somebody else."""
-        if self.lock >= 0:
-            os.close(self.lock)
-            self.lock = -1
+        if self.lock is not None:
+            self.lock.close()
+            self.lock = None
 
     def take(self, event: TraceEvent) -> None:
         self.suite = self.suite or event.suite
@@ -118,7 +119,7 @@ def rebuild_trace(
         out.write(b"".join(lines))
         out.flush()
         os.replace(folder / _PART, folder / layout.TRACE)
-        merged.lock = os.dup(out.fileno())
+        merged.lock = OwnFile(os.dup(out.fileno()))
     for path in workers:
         path.unlink()
     return merged

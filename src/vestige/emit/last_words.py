@@ -15,10 +15,10 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from io import FileIO
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
+from vestige.descriptors import OPEN_FLAGS, OwnFile
 from vestige.emit.hush import hushed
 from vestige.system import system
 
@@ -42,7 +42,7 @@ class LastWords:
     def __init__(self, say: Say, fault_file: Path | None) -> None:
         self._say = say
         self._fault_path = fault_file
-        self._fault_file: FileIO | None = None
+        self._fault_file: OwnFile | None = None
         self._previous_excepthook: Any = None
         self._previous_threadhook: Any = None
         self._has_faults = self._has_sigterm = False
@@ -130,16 +130,28 @@ class LastWords:
         if self._fault_path is None:
             return
         try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-            self._fault_file = FileIO(system.open(str(self._fault_path), flags, 0o600), "w")
+            # Not marked: what writes to it is faulthandler.
+            file = OwnFile(system.open(str(self._fault_path), OPEN_FLAGS, 0o600), marked=False)
+            self._fault_file = file
             if self._has_faults or not faulthandler.is_enabled():
-                faulthandler.enable(self._fault_file, all_threads=True)
+                faulthandler.enable(file.fd, all_threads=True)
                 self._has_faults = True
             self._watch_sigterm(self._fault_file)
         except (OSError, RuntimeError):
             pass  # nowhere to write: then nothing is told
 
-    def _watch_sigterm(self, file: FileIO) -> None:
+    def check(self) -> None:
+        """Open the file again if the program has closed its descriptor, and may use its number."""
+        file = self._fault_file
+        if file is None or file.is_ours():
+            return
+        file.close()
+        self._fault_file = None
+        self._watch_signals()
+        if self._fault_file is None:
+            self._unwatch_signals()  # There is nowhere to write: faulthandler must not try.
+
+    def _watch_sigterm(self, file: OwnFile) -> None:
         """Only where SIGTERM would simply kill: a program that handles it has its own last words. Not by
         a handler in Python: that waits for the main thread, which may be in C for ever, and what cannot
         be stopped any more is another program."""
@@ -148,7 +160,7 @@ class LastWords:
         import signal
 
         def leave_stacks() -> None:
-            faulthandler.register(signal.SIGTERM, file, all_threads=True, chain=True)
+            faulthandler.register(signal.SIGTERM, file.fd, all_threads=True, chain=True)
 
         if self._has_sigterm:
             leave_stacks()  # in a forked child: from now on in its own file
