@@ -88,7 +88,9 @@ class Writer:
         if last_words and self._last_words is None:
             from vestige.emit.last_words import LastWords  # a test session has none
 
-            self._last_words = LastWords(self.voice.say_last_words, self.home.fault_file(self.id))
+            self._last_words = LastWords(
+                self.voice.say_last_words, self.home.fault_file(self.id), self._leaving
+            )
             self._last_words.install()
 
     def detach(self, emitter: Emitter) -> None:
@@ -117,6 +119,18 @@ class Writer:
         if os.environ.get(PARENT_VARIABLE) == self._published:
             _set_variable(PARENT_VARIABLE, self._variable_before)
         return True
+
+    def _leaving(self, status: int) -> None:
+        """The process calls os._exit. With 0 it ends as it wants to, like at any other exit; with
+        another status the collector will say that it died, and this is how."""
+        if not self._emitters:
+            return
+        if status:
+            self.voice.say_last_words(f"os._exit({status})", None, exit_code=status)
+            return
+        for span in (self.process_span, self._root):
+            if span is not None and not span.ended:
+                span.end(status=self.voice.how_it_ends(), attributes={"exit": "os._exit"})
 
     def check(self) -> None:
         """About once a second, in the journal's thread."""

@@ -5,8 +5,11 @@ Hooks for uncaught exceptions (main thread, other threads, asyncio): each one fi
 runs. SIGTERM and the fatal signals leave the stacks of all threads in a file, written in C:
 no Python runs then, and the signal kills at once, with the same status.
 
-Where the runtime gives no chance (SIGKILL, the OOM killer, os._exit), the collector
-stamps the run instead (collector/crash.py).
+`os._exit` leaves past everything that runs at exit: it is replaced by a function that first tells
+`leave(status)`, and then does what it always did.
+
+Where the runtime gives no chance (SIGKILL, the OOM killer), the collector stamps the run instead
+(collector/crash.py).
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import sys
 import threading
 from collections.abc import Callable
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from vestige.descriptors import OPEN_FLAGS, OwnFile
 from vestige.emit.hush import hushed
@@ -39,8 +42,14 @@ _sigterm_is_ours = False
 class LastWords:
     """The hooks of one recorder. `install` in the main thread, `uninstall` at its close."""
 
-    def __init__(self, say: Say, fault_file: Path | None) -> None:
+    def __init__(
+        self, say: Say, fault_file: Path | None, leave: Callable[[int], None] = lambda status: None
+    ) -> None:
         self._say = say
+        self._leave = leave
+        self._previous_exit: Any = None
+        self._exit: Any = None
+        self._pid = 0
         self._fault_path = fault_file
         self._fault_file: OwnFile | None = None
         self._previous_excepthook: Any = None
@@ -55,6 +64,7 @@ class LastWords:
         threading.excepthook = self._uncaught_in_thread
         self._watch_asyncio()
         self._watch_signals()
+        self._watch_exit()
 
     def uninstall(self) -> None:
         """Restore what was there, wherever nobody has put something on top of it."""
@@ -68,9 +78,13 @@ class LastWords:
 
             logging.getLogger("asyncio").removeFilter(self._asyncio_filter)
         self._unwatch_signals()
+        if self._exit is not None and os._exit is self._exit:
+            os._exit = self._previous_exit
+        self._pid = 0
 
     def forked(self, fault_file: Path) -> None:
         """In a forked child: the file for faults is the parent's. Use one of our own."""
+        self._pid = system.getpid()
         previous, self._fault_file, self._fault_path = self._fault_file, None, fault_file
         self._watch_signals()
         if self._fault_file is None:
@@ -118,6 +132,32 @@ class LastWords:
         try:
             self._say(how, error)
         except Exception:  # noqa: BLE001  # the program's own end matters more than our account of it
+            pass
+
+    # --- os._exit -------------------------------------------------------------------------
+
+    def _watch_exit(self) -> None:
+        self._pid = system.getpid()
+        self._previous_exit = leave_process = os._exit
+
+        def _exit(status: int) -> NoReturn:
+            try:
+                self._exiting(status)
+            finally:
+                leave_process(status)
+
+        self._exit = os._exit = _exit
+
+    def _exiting(self, status: object) -> None:
+        """Tell once, and only in a process that knows of its fork: locks may be held in others."""
+        if system.getpid() != self._pid or not isinstance(status, int):
+            return
+        self._pid = 0
+        try:
+            self._leave(status)
+            if status == 0 and self._fault_path is not None:
+                system.unlink(str(self._fault_path))
+        except Exception:  # noqa: BLE001  # The process ends now, whatever this is.
             pass
 
     # --- signals --------------------------------------------------------------------------

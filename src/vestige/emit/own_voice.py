@@ -133,7 +133,7 @@ class OwnVoice:
 
     # --- the end -----------------------------------------------------------------------------------
 
-    def say_last_words(self, how: str, error: BaseException | None) -> None:
+    def say_last_words(self, how: str, error: BaseException | None, **more: Any) -> None:
         from vestige.emit.process import rss_bytes
 
         # A thread or task may die while the process goes on.
@@ -148,6 +148,7 @@ class OwnVoice:
             rss_bytes=rss_bytes(),
             open_spans=len(spans),
             open_span_names=" > ".join(named),
+            **more,
         )
 
     def how_it_ends(self) -> Status:

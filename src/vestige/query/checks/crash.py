@@ -42,6 +42,9 @@ _FAULTS = {
 }
 """What the stamp says of a fault, and the signal that it means."""
 
+_STOPPED = ("crash/SIGTERM", "crash/SIGKILL", "crash/unknown")
+"""How a parent stops a child: `terminate()`, `kill()`, and what nobody saw, which may be either."""
+
 
 @check(
     "crash",
@@ -51,7 +54,7 @@ _FAULTS = {
     confidence=0.98,
     false_positives="a process that somebody stopped on purpose (a hint, where an idle one is stopped by its parent); "
     "whether a SIGKILL was the OOM killer is a guess",
-    version=4,
+    version=5,
 )
 def crash(evidence: Evidence) -> Iterator[Finding]:
     stamps = (log for log in evidence.run.logs if _is_stamp(log, died=True))
@@ -73,7 +76,10 @@ def _died(evidence: Evidence, stamp: LogInfo) -> Finding:
     standing = last_standing(evidence.run, stamp.writer)
     if standing is not None and not said:
         said = f" Before that {say_standing(standing)}."
-    stopped = kind == "crash/SIGTERM" and _is_idle_child(evidence, stamp)
+    last = _last_words(evidence, stamp.writer)
+    if kind == "crash/exit" and last is not None and not said:
+        said = f" It called {words.one_line(str(last.attributes['last_words']), 40)}."
+    stopped = kind in _STOPPED and _is_idle_child(evidence, stamp)
     if stopped:
         said += " Its parent outlived it, and probably stopped it, as pools do."
         basis, confidence = "hypothesis", 0.5
@@ -92,12 +98,21 @@ def _died(evidence: Evidence, stamp: LogInfo) -> Finding:
 
 
 def _is_idle_child(evidence: Evidence, stamp: LogInfo) -> bool:
-    """A process with nothing in flight but itself, whose parent in this run ended by itself."""
+    """A process with nothing in flight but itself, whose parent outlived it.
+
+    The parent is known by the span that started the process: its own process span, or a span of
+    the run that it had open. That span was closed by the parent, after the process was last heard
+    of, or is open in a run that goes on.
+    """
     own = [span for span in evidence.of_type("process") if span.writer == stamp.writer]
     if len(own) != 1 or _count(stamp, "open_spans") > 1:
         return False
     parent = evidence.spans.get(own[0].parent_id or "")
-    return parent is not None and parent.type == "process" and parent.status in ("ok", "error")
+    if parent is None or parent.writer == stamp.writer or parent.status == "interrupted":
+        return False
+    if parent.status is None or parent.duration_ns is None:
+        return evidence.root is not None and evidence.root.status is None
+    return parent.started_ns + parent.duration_ns >= stamp.time_ns
 
 
 def _kind(evidence: Evidence, stamp: LogInfo) -> tuple[str, str, float]:
@@ -119,6 +134,8 @@ def _kind(evidence: Evidence, stamp: LogInfo) -> tuple[str, str, float]:
 
 def _kind_of_last_words(log: LogInfo) -> str:
     how = str(log.attributes.get("last_words"))
+    if how.startswith("os._exit"):
+        return "crash/exit"
     if how.startswith("terminated by "):
         return f"crash/{words.one_line(how.removeprefix('terminated by '), 20)}"
     return "crash/oom" if log.attributes.get("error.type") == "MemoryError" else "crash/uncaught"
