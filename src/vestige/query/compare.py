@@ -57,7 +57,7 @@ _TOKENS: Final = frozenset(("input_tokens", "output_tokens"))
 """Added up per run; other numbers are averaged."""
 
 _NOT_COMPARED: Final = frozenset(
-    ("error.message", "error.stack", "error.cause.message", "error.type", "pid", "implicit", "segments", "prompt_bytes")
+    ("error.message", "error.stack", "error.cause.message", "error.cause.stack", "error.type", "pid", "implicit", "segments", "prompt_bytes")
 )  # fmt: skip
 
 

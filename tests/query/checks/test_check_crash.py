@@ -451,3 +451,42 @@ def test_os_exit_does_what_it_always_did(run_program: RunProgram) -> None:
     )
 
     assert (done.returncode, done.stdout.split()) == (7, ["TypeError", "TypeError"]), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("raising", "named"),
+    [
+        ("raise RuntimeError('wrapped') from error", "ValueError: planted at program.py:5"),
+        (
+            "raise ExceptionGroup('many', [error, KeyError('b')])",
+            "ValueError: planted at program.py:5",
+        ),
+    ],
+)
+def test_the_innermost_cause_of_an_exception_is_named_with_its_place(
+    home: Home, run_program: RunProgram, raising: str, named: str
+) -> None:
+    """Every SDK wraps what went wrong."""
+    run_program(
+        f"""
+        import vestige
+
+        def deep():
+            raise ValueError("planted")
+
+        with vestige.Recorder().run("agent"):
+            try:
+                deep()
+            except ValueError as error:
+                {raising}
+        """
+    )
+
+    (found,) = findings(home, crash.uncaught_exception)
+    with vestige.open(home.root) as debugger:
+        shown = str(debugger.span(found.cause))
+        why = str(debugger.why(found.cause))
+
+    assert f"Caused by {named}" in found.message
+    assert "error.cause.stack" in shown
+    assert named in why

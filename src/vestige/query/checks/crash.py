@@ -168,7 +168,7 @@ def _rss_bytes(evidence: Evidence, writer: str) -> int:
     severity="error",
     confidence=0.95,
     false_positives="an exception that leaves its run and is caught outside of it, as a program's way to say no",
-    version=5,
+    version=6,
 )
 def uncaught_exception(evidence: Evidence) -> Iterator[Finding]:
     told: set[tuple[object, object]] = set()
@@ -221,8 +221,19 @@ def _uncaught(
         confidence=confidence,
         cause=chain[0].id if chain else call.id if call else _known(evidence, span_id),
         evidence=[span.id for span in chain[:EVIDENCE_MAX]] or ([call.id] if call else []),
-        message=f"{words.one_line(how, 80)}: {words.one_line(error_type, 60)}{f': {said}' if said else ''}{where}.",
+        message=f"{words.one_line(how, 80)}: {words.one_line(error_type, 60)}{f': {said}' if said else ''}{where}.{_caused_by(attributes)}",
     )
+
+
+def _caused_by(attributes: Attributes) -> str:
+    """The innermost cause of a chained exception, or the first member of a group, and its place."""
+    kind = attributes.get("error.cause.type")
+    if not kind:
+        return ""
+    said = words.one_line(str(attributes.get("error.cause.message") or ""), 160)
+    place = say_place(attributes.get("error.cause.stack"))
+    cause = f"{words.one_line(str(kind), 60)}{f': {said}' if said else ''}"
+    return f" Caused by {cause}{f' at {place}' if place else ''}."
 
 
 def call_behind(evidence: Evidence, log: LogInfo) -> SpanInfo | None:
