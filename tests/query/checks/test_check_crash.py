@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from planted import all_findings, evidence_of, findings, recording, span_named
@@ -490,3 +493,53 @@ def test_the_innermost_cause_of_an_exception_is_named_with_its_place(
     assert f"Caused by {named}" in found.message
     assert "error.cause.stack" in shown
     assert named in why
+
+
+@pytest.fixture
+def small_memory() -> Iterator[Path]:
+    """A control group with 300 MB, of either version; its list of processes."""
+    for parent, limit in (
+        ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+        ("/sys/fs/cgroup", "memory.max"),
+    ):
+        group = Path(parent) / f"vestige-test-{os.getpid()}"
+        if not Path(parent, "cgroup.procs").exists():
+            continue
+        try:
+            group.mkdir()
+        except OSError:
+            continue
+        try:
+            (group / limit).write_text(str(300_000_000))
+            yield group / "cgroup.procs"
+            return
+        except OSError:
+            continue
+        finally:
+            group.rmdir()
+    pytest.skip("no control group with a memory limit can be made here")
+
+
+def test_a_process_that_the_oom_killer_killed_is_out_of_memory(
+    home: Home, run_program: RunProgram, small_memory: Path
+) -> None:
+    enter = f'echo $$ > {small_memory}; exec {" ".join(VESTIGE_RUN)} "$@"'
+    done = run_program(
+        """
+        import vestige
+        with vestige.Recorder().run("agent") as run:
+            with run.span("eat", type="tool"):
+                eaten = []
+                while True:
+                    eaten.append(b"x" * 20_000_000)
+        """,
+        command=("sh", "-c", enter, "sh"),
+    )
+
+    (found,) = findings(home, *ALL)
+
+    assert done.returncode == 128 + signal.SIGKILL, done.stderr
+    assert (found.kind, found.basis) == ("crash/oom", "measured")
+    assert found.cause == span_named(home, "eat").id
+    assert "OOM killer: out of memory" in found.message
+    assert "MB at most" in found.message

@@ -66,7 +66,7 @@ def _died(evidence: Evidence, stamp: LogInfo) -> Finding:
     kind, basis, confidence = _kind(evidence, stamp)
     cause = _last_span(evidence, stamp)
     within = _in_flight(evidence, stamp.writer, cause)
-    oom = " Probably out of memory." if kind == "crash/oom" else ""
+    oom = " Probably out of memory." if (kind, basis) == ("crash/oom", "hypothesis") else ""
     fault = stamp.attributes.get("fault")
     said = f" Fault: {words.one_line(str(fault), 120)}." if fault else ""
     raw = evidence.raw(stamp.body) if stamp.body is not None else None
@@ -121,6 +121,8 @@ def _kind(evidence: Evidence, stamp: LogInfo) -> tuple[str, str, float]:
     if last is not None and last.attributes.get("error.type") == "MemoryError":
         return "crash/oom", "measured", 0.95
     signal = stamp.attributes.get("signal") or _signal_of(stamp.attributes)
+    if signal == "SIGKILL" and stamp.attributes.get("oom_kills"):
+        return "crash/oom", "measured", 0.95
     if signal == "SIGKILL" and _rss_bytes(evidence, stamp.writer) >= OOM_RSS_MIN:
         return "crash/oom", "hypothesis", 0.6
     if signal:
