@@ -88,6 +88,8 @@ def test_a_handler_that_raises_while_a_thread_starts_leaves_the_mask_as_it_was()
                 signal.setitimer(signal.ITIMER_REAL, 1e-6 * (1 + attempt % 100))
                 start_thread(lambda: None)
                 signal.setitimer(signal.ITIMER_REAL, 0)
+                for _ in range(10):
+                    pass  # The handler of a signal that has just arrived runs here.
             except StopError:
                 stopped += 1
             assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == {signal.SIGUSR2}
