@@ -4,14 +4,19 @@ Spawned first, drained last. It takes journals in until our end of its pipe clos
 which happens when we ask (`drain`) and also when we die in whatever way. If it dies
 itself it is started again, with a growing pause and at most so often: it resumes where
 it stopped, and the journal keeps everything meanwhile.
+
+It has no thread: the journal's thread calls `check` about once a second.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
 
+from vestige._runtime.clock import SYSTEM
+from vestige._runtime.owned_file import OwnFile
 from vestige.home import Home
 from vestige.limits import DRAIN_S, RESTART_BACKOFF_S, RESTARTS_MAX
 
@@ -24,9 +29,12 @@ class CollectorProcess:
         self._restarts_max = restarts_max
         self.restarts = 0
         self._stop = threading.Event()
+        self._pause_s = RESTART_BACKOFF_S
+        self._restart_ns: int | None = None
+        """When to start it again; None: it has not been seen to end."""
+        self._input = OwnFile()
+        """Our end of its standard input."""
         self._process = self._start()
-        self._thread = threading.Thread(target=self._watch, name="vestige-companion", daemon=True)
-        self._thread.start()
 
     @property
     def pid(self) -> int | None:
@@ -38,44 +46,47 @@ class CollectorProcess:
         process = self._process
         if process is None:
             return
-        self._close_input(process)
+        self._input.close()
         try:
             process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             process.terminate()
 
-    @staticmethod
-    def _close_input(process: subprocess.Popen[bytes]) -> None:
-        """What it takes for a request to end."""
-        if process.stdin is not None:
-            try:
-                process.stdin.close()
-            except OSError:
-                pass
+    def check(self) -> None:
+        """Start it again if it has ended, after a pause that grows each time."""
+        process = self._process
+        if process is None or self._stop.is_set() or self.restarts >= self._restarts_max:
+            return
+        if process.poll() is None:
+            return
+        now_ns = SYSTEM.monotonic_ns()
+        if self._restart_ns is None:
+            self._restart_ns = now_ns + int(self._pause_s * 1e9)
+        if now_ns < self._restart_ns:
+            return
+        self._restart_ns = None
+        self._pause_s *= 2
+        self.restarts += 1
+        self._process = self._start()
+        if self._stop.is_set():
+            self._input.close()  # It was asked to end while it started.
 
     def _start(self) -> subprocess.Popen[bytes] | None:
         command = [sys.executable, "-m", "vestige", "collect", "--home", str(self._home.root)]
+        self._input.close()
+        theirs = -1
         try:
+            theirs, ours = os.pipe()
+            self._input = OwnFile(ours)
             return subprocess.Popen(
                 [*command, "--until-eof"],
-                stdin=subprocess.PIPE,
+                stdin=theirs,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,  # Ctrl-C is for the program, not for its recorder
             )
         except OSError:
             return None
-
-    def _watch(self) -> None:
-        pause_s = RESTART_BACKOFF_S
-        while self._process is not None:
-            self._process.wait()
-            if self._stop.is_set() or self.restarts >= self._restarts_max:
-                return
-            if self._stop.wait(pause_s):
-                return
-            pause_s *= 2
-            self.restarts += 1
-            self._process = self._start()
-            if self._stop.is_set() and self._process is not None:
-                self._close_input(self._process)  # asked to end while it began
+        finally:
+            if theirs >= 0:
+                os.close(theirs)

@@ -99,6 +99,9 @@ JOURNAL_TOTAL_MAX = 2 * GIB
 FSYNC_INTERVAL_S = 1.0
 """Periodic fsync: what a power cut may cost. A killed process costs nothing."""
 
+FORK_WAIT_S = 0.05
+"""How long a fork waits for the journal's thread to end, so that the process has one thread less."""
+
 # --- the collector ----------------------------------------------------------------------
 
 BATCH_BYTES = 8 * MIB

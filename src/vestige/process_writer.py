@@ -68,6 +68,8 @@ class Writer:
         self._root: Span | None = None
         self.process_span: Span | None = None
         self.voice = SelfReporter(clock, self.journal, self._emitters, lambda: self.process_span)
+        self.checks: list[Callable[[], None]] = []
+        """Called about once a second, in the journal's thread."""
         self._published = ""
         self._variable_before = None if private else os.environ.get(PARENT_VARIABLE)
         self._parent = None if private else _parent_of_process()
@@ -87,7 +89,9 @@ class Writer:
         if last_words and self._last_words is None:
             from vestige.emit.process.crash_hooks import CrashHooks  # a test session has none
 
-            self._last_words = CrashHooks(self.voice.say_last_words, self.home.fault_file(self.id))
+            self._last_words = CrashHooks(
+                self.voice.say_last_words, self.home.fault_file(self.id), self._leaving
+            )
             self._last_words.install()
 
     def detach(self, emitter: Emitter) -> None:
@@ -116,6 +120,30 @@ class Writer:
         if os.environ.get(PARENT_VARIABLE) == self._published:
             _set_variable(PARENT_VARIABLE, self._variable_before)
         return True
+
+    def _leaving(self, status: int) -> None:
+        """The process calls os._exit. With 0 it ends as it wants to, like at any other exit; with
+        another status the collector will say that it died, and this is how."""
+        if not self._emitters:
+            return
+        if status:
+            self.voice.say_last_words(f"os._exit({status})", None, exit_code=status)
+            return
+        for span in (self.process_span, self._root):
+            if span is not None and not span.ended:
+                span.end(status=self.voice.how_it_ends(), attributes={"exit": "os._exit"})
+
+    def check(self) -> None:
+        """About once a second, in the journal's thread."""
+        self.check_descriptors()
+        for check in self.checks:
+            check()
+        self.voice.check()
+
+    def check_descriptors(self) -> None:
+        """Open again what the program has closed."""
+        if self._last_words is not None:
+            self._last_words.check()
 
     # --- this process ------------------------------------------------------------------------------
 
@@ -197,6 +225,7 @@ class Writer:
         becomes another program says nothing of itself, or its end would look like a crash."""
         self._lock = threading.RLock()  # as the journal's: last words may come at any point
         self.redactor.forked()
+        self.checks.clear()  # A collector beside the parent is the parent's.
         self._open_runs.clear()
         within = context.SPAN.get() or self.process_span
         self.id = self.clock.writer_id()

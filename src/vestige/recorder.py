@@ -149,9 +149,11 @@ class Recorder:
                 self._redactor.whole = not quick_start
                 self._redactor.add_secrets(secrets)
                 self._emitter.redact = self._redactor.text
-            self._suspicious = self._redactor.suspicious if self._redactor else _never
+            self._suspicious = self._redactor.suspicious if self._redactor else None
             self._write = self._writer.journal.write
             self._writer.attach(self._emitter, last_words, silence_s)
+            if self._companion is not None:
+                self._writer.checks.append(self._companion.check)
         atexit.register(self.close)
 
     def _give_up(self, error: Exception) -> None:
@@ -272,7 +274,7 @@ class Recorder:
         atexit.unregister(self.close)
         self._writer.detach(self._emitter)
         if self._companion is not None:
-            self._companion.drain()
+            self._companion.drain()  # From here on its `check` does nothing.
 
     def __enter__(self) -> Self:
         return self
@@ -288,7 +290,8 @@ class Recorder:
                 joined.home,
                 joined.id,
                 fsync=self._fsync,  # type: ignore[arg-type]  # checked in __init__
-                on_check=lambda: joined.voice.check(),  # made after its journal
+                on_check=lambda: joined.check(),  # what it checks is made after its journal
+                on_lost=lambda: joined.check_descriptors(),
             )
 
         return get_process_writer(self.home, clock, open_journal)
@@ -303,7 +306,8 @@ class Recorder:
                 record = clean_record(record)
                 line = encode((record,))
             given = record
-            if self._suspicious(line):
+            scan = self._suspicious
+            if scan is not None and scan(line):
                 assert self._redactor is not None
                 record = self._redactor.record(record)
                 line = encode((record,))
@@ -336,7 +340,8 @@ class Recorder:
             lines = encode((opened, closed))
         except Exception:  # noqa: BLE001  # as above
             lines = b""
-        if not lines or len(lines) > LINE_MAX or self._listeners or self._suspicious(lines):
+        scan = self._suspicious
+        if not lines or len(lines) > LINE_MAX or self._listeners or (scan and scan(lines)):
             self._send(opened)
             self._send(closed)
             return
@@ -459,7 +464,3 @@ def _check_arguments(level: str, sample: float, fsync: str) -> None:
         raise UsageError(f"sample: {sample!r} is no share (expected a number from 0 to 1).")
     if fsync not in FSYNC_MODES:
         raise UsageError(f"fsync: {fsync!r} is no mode (expected {', '.join(FSYNC_MODES)}).")
-
-
-def _never(line: bytes) -> bool:
-    return False

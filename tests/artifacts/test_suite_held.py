@@ -248,11 +248,11 @@ def test_the_pass_of_a_test_that_leaves_nothing_is_written_with_its_end(tmp_path
     writes = []
 
     @pytest.mark.parametrize("number", range(5))
-    def test_number(number, plain=system.write):
+    def test_number(number, plain=system.pwrite):
         if number == 0:
-            system.write = lambda fd, data: writes.append(bytes(data)) or plain(fd, data)
+            system.pwrite = lambda fd, data, at: writes.append(bytes(data)) or plain(fd, data, at)
         if number == 3:
-            system.write = plain
+            system.pwrite = plain
             mine = [data for data in writes if b'"case"' in data]
             assert [data.count(b"\\n") for data in mine] == [3, 3, 3]
 """,

@@ -163,9 +163,9 @@ def test_a_line_still_being_written_waits_while_its_writer_lives(
     """A torn tail is neither taken nor skipped: once finished, it is read whole."""
     journal = JournalWriter(home, WRITER)
     whole = lines(1)
-    os.write(journal._fd, whole[:40])
+    os.pwrite(journal._file.fd, whole[:40], 0)
     before = ingest_journals(home, store)
-    os.write(journal._fd, whole[40:])
+    os.pwrite(journal._file.fd, whole[40:], 0)
     after = ingest_journals(home, store)
     journal.close()
 

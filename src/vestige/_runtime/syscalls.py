@@ -22,6 +22,8 @@ class system:  # noqa: N801  # used as the module is that it stands for
     open = posix.open
     read = posix.read
     write = posix.write
+    pwrite = posix.pwrite
+    lseek = posix.lseek
     close = posix.close
     fsync = posix.fsync
     fstat = posix.fstat
@@ -35,6 +37,7 @@ class system:  # noqa: N801  # used as the module is that it stands for
     unlink = posix.unlink
     getpid = posix.getpid
     getppid = posix.getppid
+    sysconf = posix.sysconf
     flock = _fcntl.flock
     fcntl = _fcntl.fcntl
 
@@ -64,4 +67,9 @@ def make_folder(path: str, mode: int = 0o777) -> None:
         if not above:
             raise
         make_folder(above)
-        make_folder(path, mode)
+        try:
+            # Once only: /proc and the like say that there is no such folder above, although there is.
+            system.mkdir(path, mode)
+        except FileExistsError:
+            if not S_ISDIR(system.stat(path).st_mode):
+                raise

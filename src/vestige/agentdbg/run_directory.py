@@ -12,10 +12,10 @@ from __future__ import annotations
 import os
 
 from vestige._runtime import file_locks
+from vestige._runtime.owned_file import OPEN_FLAGS, LostError, OwnFile
 from vestige._runtime.syscalls import make_folder, system
 from vestige.agentdbg.settings import warn_once
 from vestige.formats.agentdbg.event_schema import EVENTS_FILE, RUN_FILE
-from vestige.journal.writer import OPEN_FLAGS, duplicate_high
 
 
 class RunDirectory:
@@ -25,8 +25,8 @@ class RunDirectory:
         self.dropped = 0
         self.written_bytes = 0
         self.path = os.path.join(data_dir or "", "runs", run_id)
-        self._write = system.write  # looked up once: it runs for every event
-        self._fd = -1
+        self._events = os.path.join(self.path, EVENTS_FILE)
+        self._file = OwnFile()
         if data_dir is not None:
             try:
                 self._open()
@@ -36,18 +36,19 @@ class RunDirectory:
     def append(self, line: bytes) -> bool:
         """Write one event's line."""
         try:
-            if self._fd < 0:
+            if self._file.fd < 0:
                 raise OSError("not open")
-            written = self._write(self._fd, line)
-            if written != len(
-                line
-            ):  # a full disk: end the torn line, so that the next starts clean
-                written += self._write(self._fd, b"\n" + line)
-                self.written_bytes += written
-                return True
+            try:
+                written = self._file.append(line)
+            except LostError:
+                self._open_again()
+                written = self._file.append(line)
+            if written != len(line):
+                # The disk is full: end the torn line, so that the next one starts clean.
+                written += self._file.append(b"\n" + line)
         except OSError as error:
             self.dropped += 1
-            if self._fd >= 0:
+            if self._file.fd >= 0:
                 self._warn(error)
             return False
         self.written_bytes += written
@@ -55,7 +56,7 @@ class RunDirectory:
 
     def write_run(self, text: bytes) -> None:
         """Replace run.json, all or nothing."""
-        if self._fd < 0:
+        if self._file.fd < 0:
             return
         unfinished = os.path.join(self.path, f".{RUN_FILE}.{system.getpid()}")
         try:
@@ -73,29 +74,27 @@ class RunDirectory:
     def others_wrote(self) -> bool:
         """Whether events came from elsewhere: a forked child writes to the same file."""
         try:
-            return self._fd >= 0 and system.fstat(self._fd).st_size != self.written_bytes
+            size: int = system.stat(self._events).st_size
         except OSError:
             return False
+        return self._file.fd >= 0 and size != self.written_bytes
 
     def close(self) -> None:
         """Let go of the lock: the run is over."""
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            try:
-                system.close(fd)
-            except OSError:
-                pass
+        self._file.close()
 
     def _open(self) -> None:
         make_folder(self.path, 0o700)
         # The lock before run.json, without which a directory is no run yet: nobody sees a living
         # run whose lock is free.
-        fd = system.open(os.path.join(self.path, EVENTS_FILE), OPEN_FLAGS, 0o600)
-        try:
-            file_locks.hold(fd)
-            self._fd = duplicate_high(fd)
-        finally:
-            system.close(fd)
+        fd = system.open(self._events, OPEN_FLAGS, 0o600)
+        file_locks.hold(fd)
+        self._file = OwnFile(fd)
+
+    def _open_again(self) -> None:
+        """Open the same file: the program has closed our descriptor, and may use its number."""
+        self._file.close()
+        self._open()
 
     def _warn(self, error: Exception) -> None:
         # Of the folder, not of the run: a service has thousands of runs, and one full disk.

@@ -19,6 +19,7 @@ import msgspec
 from msgspec import UNSET
 
 from vestige._runtime.file_locks import hold
+from vestige._runtime.owned_file import OwnFile
 from vestige.artifacts.trace_writer import TRACE_VERSION
 from vestige.formats.artifacts import constants
 from vestige.formats.artifacts.file_structs import Counts, TraceEvent
@@ -45,14 +46,14 @@ class Merged(msgspec.Struct):
     notes: list[str] = msgspec.field(default_factory=list)
     running: dict[str, TraceEvent] = msgspec.field(default_factory=dict)
     """Cases that began and did not end."""
-    lock: int = -1
+    lock: OwnFile | None = None
     """The file of a trace that was rebuilt, whose lock is held until `release`."""
 
     def release(self) -> None:
         """The suite is finished, or left to somebody else."""
-        if self.lock >= 0:
-            os.close(self.lock)
-            self.lock = -1
+        if self.lock is not None:
+            self.lock.close()
+            self.lock = None
 
     def take(self, event: TraceEvent) -> None:
         self.suite = self.suite or event.suite
@@ -120,7 +121,7 @@ def rebuild_trace(
         out.write(b"".join(lines))
         out.flush()
         os.replace(folder / _PART, folder / constants.TRACE)
-        merged.lock = os.dup(out.fileno())
+        merged.lock = OwnFile(os.dup(out.fileno()))
     for path in workers:
         path.unlink()
     return merged

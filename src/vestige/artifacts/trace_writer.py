@@ -25,6 +25,7 @@ import msgspec
 
 from vestige._runtime.clock import Clock
 from vestige._runtime.file_locks import hold
+from vestige._runtime.owned_file import OPEN_FLAGS, LostError, OwnFile
 from vestige._runtime.syscalls import system
 from vestige.formats.artifacts.file_structs import Counts, TraceEvent
 from vestige.record.line_template import GAP, NUMBER, with_gaps
@@ -124,9 +125,9 @@ class TraceWriter:
         self._pass_and_end = with_gaps(_encode(passed)) + with_gaps(_encode(ended))
         """Of a case of which nothing else is told: when, its name, the counters, how long it has run; twice."""
         self._forks = _forks
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-        self._fd = system.open(path, flags, 0o644)
-        hold(self._fd)
+        self._path = str(path)
+        self._file = OwnFile()
+        self._open()
 
     def event(self, kind: str, case: str = "", message: str = "", **more: Any) -> None:
         """One event, on disk when this returns."""
@@ -213,10 +214,16 @@ class TraceWriter:
         if _forks != self._forks:
             return
         try:
-            written = system.write(self._fd, lines)
+            try:
+                written = self._file.append(lines)
+            except LostError:
+                if self._file.fd < 0:
+                    raise
+                self._open()  # A test has closed our descriptor, and may use its number.
+                written = self._file.append(lines)
             while written < len(lines):
                 lines = lines[written:]
-                written = system.write(self._fd, lines)
+                written = self._file.append(lines)
         except OSError as error:
             self.lose(error)
 
@@ -226,6 +233,11 @@ class TraceWriter:
         self.why_lost = self.why_lost or reason(error)
 
     def close(self) -> None:
-        if self._fd >= 0 and self.is_own:
-            system.close(self._fd)
-            self._fd = -1
+        if self.is_own:
+            self._file.close()
+
+    def _open(self) -> None:
+        fd = system.open(self._path, OPEN_FLAGS, 0o644)
+        hold(fd)
+        self._file.point_to(fd)
+        system.close(fd)

@@ -47,17 +47,33 @@ class Exit:
     code: int
     """As `Popen.returncode`: negative is a signal."""
     at_ns: int
+    oom_kills: int = 0
+    """How many processes the kernel killed there for want of memory meanwhile."""
+    max_rss_bytes: int = 0
+    """The most memory that it, or a process that it waited for, had at once."""
+
+    @property
+    def is_oom(self) -> bool:
+        return self.code == -signal.SIGKILL and self.oom_kills > 0
 
     def __str__(self) -> str:
+        if self.is_oom:
+            peak = f", {self.max_rss_bytes // 10**6} MB at most" if self.max_rss_bytes else ""
+            return f"killed by SIGKILL of the kernel's OOM killer: out of memory{peak}"
         if self.code < 0:
             return f"killed by {signal_name(-self.code)}"
         return f"exit status {self.code}"
 
     @property
     def attributes(self) -> Attributes:
+        how: Attributes = {"exit_code": self.code}
         if self.code < 0:
-            return {"signal": signal_name(-self.code)}
-        return {"exit_code": self.code}
+            how = {"signal": signal_name(-self.code)}
+        if self.oom_kills > 0:
+            how["oom_kills"] = self.oom_kills
+        if self.max_rss_bytes:
+            how["max_rss_bytes"] = self.max_rss_bytes
+        return how
 
 
 def signal_name(number: int) -> str:
@@ -123,7 +139,13 @@ def _find_exit(store: Store, writer: WriterInfo) -> Exit | None:
     code = found.attributes.get("exit_code")
     if not isinstance(code, int):
         code = -signal_number(str(found.attributes.get("signal")))
-    return Exit(code, found.at_ns)
+    kills, peak = (found.attributes.get(name) for name in ("oom_kills", "max_rss_bytes"))
+    return Exit(
+        code,
+        found.at_ns,
+        kills if isinstance(kills, int) else 0,
+        peak if isinstance(peak, int) else 0,
+    )
 
 
 def _stamp(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from typing import Self
 from vestige._runtime.clock import SYSTEM, sleep
 from vestige.collector.crash_detection import Exit
 from vestige.collector.loop import hold
+from vestige.collector.memory_limits import count_oom_kills, find_counters
 from vestige.emit.span import Span
 from vestige.errors import NotFoundError, UsageError, VestigeError
 from vestige.home import Home
@@ -31,6 +33,7 @@ from vestige.recorder import Recorder
 _PYTHON = re.compile(r"(?:^|/)(?:python|pypy)[0-9.]*$")
 _BESIDE = re.compile(r"run|exec|[0-9.]+[smhd]?|[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
 """Words of those who start programs: `uv run`, `timeout 60`, `env A=b`."""
+_RSS_UNIT = 1 if sys.platform == "darwin" else 1024
 FORWARDED = ("SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGWINCH", "SIGCONT")
 
 
@@ -93,8 +96,16 @@ def _supervise(home: Home, command: Sequence[str], env: Mapping[str, str], run: 
         except VestigeError as error:
             run.end(error)
             raise
+        counters = find_counters(os.getpid())  # The child's too: it starts where we are.
+        before = count_oom_kills(counters)
         _collect_until_exit(home, child)
-    ended = Exit(child.returncode, SYSTEM.now_ns())
+    after = count_oom_kills(counters)
+    ended = Exit(
+        child.returncode,
+        SYSTEM.now_ns(),
+        oom_kills=(after or 0) - (before or 0),
+        max_rss_bytes=resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * _RSS_UNIT,
+    )
     run.end(status=_status(ended.code), attributes={**ended.attributes, "pid": child.pid})
     _collect_rest(home)
     return ended.code

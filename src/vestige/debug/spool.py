@@ -28,6 +28,7 @@ from typing import Final
 
 from vestige._runtime import file_locks
 from vestige._runtime.clock import Clock
+from vestige._runtime.owned_file import OwnFile
 from vestige.errors import UsageError
 from vestige.home import Home, get_home
 from vestige.journal.reader import read_lines
@@ -73,7 +74,7 @@ class Spool:
     def __init__(self, folder: Path, lock: int) -> None:
         self.home = Home(folder)
         self._owner = os.getpid()
-        self._lock = _Lock(lock)
+        self._lock = OwnFile(lock)
         self._finalizer = weakref.finalize(self, _let_go, folder, self._lock, self._owner)
         _alive.add(self)
 
@@ -98,23 +99,6 @@ class Spool:
         """In a forked child: the spool is the parent's, and lives no longer than the parent."""
         self._finalizer.detach()
         self._lock.close()
-
-
-class _Lock:
-    """A descriptor, and of which file: a program that closes all it sees may since have got the
-    same number for a file of its own."""
-
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
-        self._stat = os.fstat(fd) if fd >= 0 else None
-
-    def close(self) -> None:
-        try:
-            if self._stat is not None and os.path.samestat(os.fstat(self._fd), self._stat):
-                os.close(self._fd)
-        except OSError:
-            pass  # closed already
-        self._stat = None
 
 
 def create_spool(bundle_id: str, within: str | os.PathLike[str] | None) -> Spool:
@@ -170,7 +154,7 @@ def remove_spool(folder: Path) -> None:
     shutil.rmtree(hidden, ignore_errors=True)
 
 
-def _let_go(folder: Path, lock: _Lock, owner: int) -> None:
+def _let_go(folder: Path, lock: OwnFile, owner: int) -> None:
     if os.getpid() != owner:
         return
     if Home(folder).exported.exists():
@@ -330,8 +314,9 @@ class SpoolRecorder(Recorder):
             line = encode((record,))
         if len(line) > BODY_INLINE_MAX and body is None:
             return False
+        assert self._redactor is not None
+        assert self._suspicious is not None
         if self._suspicious(line):
-            assert self._redactor is not None
             record = self._redactor.record(record)  # type: ignore[assignment]  # as above
             line = encode((record,))
         if len(line) > LINE_MAX:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from vestige._runtime.clock import Clock
-from vestige.record.coercion import flat_attributes
+from vestige.record.coercion import PLAIN, flat_attributes
 from vestige.record.types import (
     LEVELS,
     Attributes,
@@ -125,6 +125,13 @@ class Emitter:
         if given is None:
             return NO_ATTRIBUTES
         try:
+            # The common case, here because another call would cost as much as the loop.
+            if type(given) is dict:
+                for key, value in given.items():
+                    if type(key) is not str or type(value) not in PLAIN:
+                        break
+                else:
+                    return given
             return flat_attributes(given)
         except Exception:  # noqa: BLE001  # the caller's mapping runs the caller's code
             self.fault("attributes could not be read")

@@ -37,10 +37,13 @@ def error_attributes(error: BaseException, trace: TracebackType | None = None) -
     if root is not error:
         attributes["error.cause.type"] = _type_name(root)
         attributes["error.cause.message"] = _message(root)
+        attributes["error.cause.stack"] = _stack(root, root.__traceback__, chain=False)
     if isinstance(error, BaseExceptionGroup):
         members = error.exceptions
         attributes["error.group.count"] = len(members)
         attributes["error.group.types"] = ", ".join(map(_type_name, members[:_MEMBERS_MAX]))
+        told = (f"{_type_name(member)}: {_message(member)}" for member in members[:_MEMBERS_MAX])
+        attributes["error.group.messages"] = cut("; ".join(told), _MESSAGE_MAX)
     return attributes
 
 
@@ -73,21 +76,24 @@ def _message(error: BaseException) -> str:
 
 
 def _root_cause(error: BaseException) -> BaseException:
+    """The innermost cause. Of a group without a cause it is that of its first member."""
     seen: set[int] = set()
     for _ in range(_CHAIN_MAX):
         seen.add(id(error))
         beneath = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+        if beneath is None and isinstance(error, BaseExceptionGroup):
+            beneath = error.exceptions[0]
         if beneath is None or id(beneath) in seen:
             break
         error = beneath
     return error
 
 
-def _stack(error: BaseException, trace: TracebackType | None) -> str:
+def _stack(error: BaseException, trace: TracebackType | None, *, chain: bool = True) -> str:
     import traceback  # costs 5 ms of imports, and most programs never fail
 
     try:
-        text = "".join(traceback.format_exception(type(error), error, trace))
+        text = "".join(traceback.format_exception(type(error), error, trace, chain=chain))
     except Exception:  # noqa: BLE001  # an exception's own code, or a damaged traceback
         return f"<no stack: {type(error).__name__} could not be formatted>"
     if len(text) <= STACK_MAX:

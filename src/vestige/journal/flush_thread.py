@@ -9,10 +9,14 @@ fail over one that began before. For the same reason its locks are the plain one
 
 from __future__ import annotations
 
-from _thread import allocate_lock, get_ident, start_new_thread
+from _thread import allocate_lock, get_ident, get_native_id
 from collections.abc import Callable
 
-from vestige.limits import FSYNC_INTERVAL_S
+from vestige._runtime.background_threads import start_thread
+from vestige._runtime.syscalls import system
+from vestige.limits import FORK_WAIT_S, FSYNC_INTERVAL_S
+
+FORK_WAIT_STEPS = 200
 
 
 class FlushThread:
@@ -21,13 +25,14 @@ class FlushThread:
     def __init__(self, work: Callable[[], None]) -> None:
         self._work = work
         self._ident: int | None = None
+        self._native_id = 0
         self._pause, self._life = allocate_lock(), allocate_lock()
         self._pause.acquire()
         self._life.acquire()
-        start_new_thread(self._keep, ())
+        start_thread(self._keep)
 
     def _keep(self) -> None:
-        self._ident = get_ident()
+        self._ident, self._native_id = get_ident(), get_native_id()
         try:
             while not self._pause.acquire(timeout=FSYNC_INTERVAL_S):
                 self._work()
@@ -40,3 +45,20 @@ class FlushThread:
             self._pause.release()
         if get_ident() != self._ident:
             self._life.acquire(timeout=FSYNC_INTERVAL_S)
+
+    def stop_before_fork(self) -> None:
+        """Stop, and wait until the system has no such thread any more, for a bounded time.
+
+        Python 3.12 and later warn of a fork in a process with threads, and count those of the system.
+        """
+        if get_ident() == self._ident:
+            return
+        self._pause.release()
+        if not self._life.acquire(timeout=FORK_WAIT_S):
+            return  # It is writing to a slow disk. The program does not wait for that.
+        try:
+            for _ in range(FORK_WAIT_STEPS):
+                system.stat(f"/proc/self/task/{self._native_id}")
+                self._pause.acquire(timeout=FORK_WAIT_S / FORK_WAIT_STEPS)
+        except OSError:
+            pass  # It has ended, or this system has no such folder.

@@ -3,6 +3,10 @@
 What `write` returned from survives `kill -9`: the bytes are the kernel's. O_APPEND
 makes writes of several threads line up without a lock of ours.
 
+Before each write the descriptor is compared with the file that we opened: a program that closes
+descriptors in bulk may have got the number for a file of its own (_runtime/owned_file.py). Then the
+journal continues in a new file at once.
+
 Rotation points the same file descriptor at the next file (`dup2`), so a thread that
 is about to write never holds a stale one. A generation's lock is free exactly when
 nobody can write to it any more: that is how a reader knows it is finished.
@@ -19,13 +23,14 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import weakref
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from fcntl import F_DUPFD_CLOEXEC
 from typing import TYPE_CHECKING, Literal
 
 from vestige._runtime import file_locks
+from vestige._runtime.owned_file import OPEN_FLAGS, OwnFile
 from vestige._runtime.syscalls import system
 from vestige.home import Home
 from vestige.journal.flush_thread import FlushThread
@@ -36,13 +41,11 @@ if TYPE_CHECKING:
 
 Fsync = Literal["none", "periodic", "record"]
 FSYNC_MODES: tuple[Fsync, ...] = ("none", "periodic", "record")
-DESCRIPTOR_MIN = 700
-"""Above what programs open, below the 1024 that most systems allow."""
-OPEN_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 
 
 class JournalWriter:
-    """One process's journal. `on_check` is called about once a second, off the hot path."""
+    """One process's journal. `on_check` is called about once a second, off the hot path;
+    `on_lost` when the program has closed our descriptors."""
 
     def __init__(
         self,
@@ -53,6 +56,7 @@ class JournalWriter:
         rotate_bytes: int = JOURNAL_ROTATE_BYTES,
         total_max: int = JOURNAL_TOTAL_MAX,
         on_check: Callable[[], None] = lambda: None,
+        on_lost: Callable[[], None] = lambda: None,
     ) -> None:
         self.home = home
         self.writer = writer
@@ -60,14 +64,13 @@ class JournalWriter:
         self.written_bytes = 0
         """Of this generation."""
         self.last_error: OSError | None = None
-        self._write = system.write  # looked up once: it runs for every record
+        self._lseek, self._pwrite = system.lseek, system.pwrite  # They run for every record.
         self._fsync = fsync
         self._rotate_bytes = rotate_bytes
         self._total_max = total_max
-        self._on_check = on_check
+        self._on_check, self._on_lost = on_check, on_lost
         self._generation = 0
-        self._fd = -1
-        self._stat: os.stat_result
+        self._file = OwnFile()
         self._synced_bytes = 0
         self._look_at = 0
         self._losses: Counter[str] = Counter()
@@ -82,15 +85,19 @@ class JournalWriter:
 
     def write(self, line: bytes) -> bool:
         """Append a line. False: it was dropped, and counted."""
+        file = self._file
+        fd = file.fd
         try:
-            written = self._write(self._fd, line)
+            if self._lseek(fd, 0, 1) != file.mark:
+                return self._write_slowly(line)
+            written = self._pwrite(fd, line, 0)  # It appends, whatever the offset.
         except OSError as error:
-            return self._drop(error)
+            return self._write_slowly(line, error)
         if written != len(line):
             return self._finish(line)
         # Of two threads one may lose its addition: then the next look comes a line later.
-        self.written_bytes += written
-        if self.written_bytes >= self._look_at:
+        self.written_bytes = total = self.written_bytes + written
+        if total >= self._look_at:
             self._look()
         return True
 
@@ -106,21 +113,46 @@ class JournalWriter:
 
     # --- when it does not go well ---------------------------------------------------------
 
+    def _write_slowly(self, line: bytes, error: OSError | None = None) -> bool:
+        """Write where the quick comparison does not hold: the file cannot be marked, or is lost."""
+        if self._file.is_ours() and error is not None:
+            return self._drop(error)
+        self._open_lost()
+        try:
+            if self._file.append(line) != len(line):
+                return self._finish(line)
+        except OSError as failed:
+            return self._drop(failed if error is None or self._file.fd >= 0 else error)
+        self.written_bytes += len(line)
+        if self.written_bytes >= self._look_at:
+            self._look()
+        return True
+
+    def _open_lost(self) -> None:
+        """Continue in a new file if the program has closed ours."""
+        with self._lock:
+            if self._file.fd < 0 or self._file.is_ours():
+                return
+            self._file.close()
+            if not self._closed:
+                self._open_next()
+        self._on_lost()
+
     def _finish(self, line: bytes) -> bool:
         """A short write: end the torn line, then write the whole one again."""
         try:
-            if system.write(self._fd, b"\n" + line) == len(line) + 1:
+            if self._file.append(b"\n" + line) == len(line) + 1:
                 return True
-            system.write(self._fd, b"\n")
+            self._file.append(b"\n")
         except OSError as error:
             return self._drop(error)
         return self._drop(OSError("short write"))
 
     def _drop(self, error: OSError) -> bool:
-        if self._fd < 0 and self._closed:
+        if self._file.fd < 0 and self._closed:
             self.dropped += 1
             return False  # closed: whoever comes now is late, and nothing is wrong with the file
-        if self._fd < 0 and self.last_error is not None:
+        if self._file.fd < 0 and self.last_error is not None:
             error = self.last_error  # why there is no file, which says more than its absence
         self.last_error = error
         with self._lock:
@@ -145,7 +177,7 @@ class JournalWriter:
 
     def take_losses(self) -> Counter[str]:
         """What was lost since the last call, by reason; only once it can be told."""
-        if self._fd < 0:
+        if self._file.fd < 0:
             return Counter()
         with self._lock:
             losses, self._losses = self._losses, Counter()
@@ -158,7 +190,8 @@ class JournalWriter:
 
     def check(self) -> None:
         """Now and then, off the hot path: fsync, and get back on our feet after a loss."""
-        if self._fd < 0 or self._is_gone():
+        self._open_lost()
+        if self._file.fd < 0 or self._is_deleted():
             with self._lock:
                 self._open_next()
         elif self._fsync == "periodic" and self._synced_bytes != self.written_bytes:
@@ -167,22 +200,17 @@ class JournalWriter:
 
     def _sync(self) -> None:
         try:
-            system.fsync(self._fd)
+            if self._file.is_ours():
+                system.fsync(self._file.fd)
         except OSError as error:
             self.last_error = error
 
-    def _is_gone(self) -> bool:
-        """Was the file deleted under us, or its descriptor closed? Then what we write goes
-        nowhere, or worse."""
-        return not self._is_ours() or system.fstat(self._fd).st_nlink == 0
-
-    def _is_ours(self) -> bool:
-        """Is our descriptor still our file? A program that closes all it sees (a daemon) may
-        since have got the same number for a file of its own."""
+    def _is_deleted(self) -> bool:
+        """Return whether the file was deleted under us: what we write goes nowhere."""
         try:
-            return self._fd >= 0 and os.path.samestat(system.fstat(self._fd), self._stat)
+            return system.fstat(self._file.fd).st_nlink == 0
         except OSError:
-            return False
+            return True
 
     # --- files ----------------------------------------------------------------------------
 
@@ -218,11 +246,7 @@ class JournalWriter:
 
     def _write_to(self, fd: int) -> None:
         """From here on. Our descriptor keeps its number, if it is still ours."""
-        if self._is_ours():
-            system.dup2(fd, self._fd, inheritable=False)
-        else:
-            self._fd = duplicate_high(fd)
-        self._stat = system.fstat(fd)
+        self._file.point_to(fd)
         self.written_bytes = self._synced_bytes = 0
 
     def _bound_total(self) -> None:
@@ -254,6 +278,7 @@ class JournalWriter:
                 # None: the interpreter is shutting down, or may have no more.
                 with suppress(RuntimeError):
                     self._keeper = FlushThread(self._look_after)
+                    _with_keeper.add(self)
 
     def _look_after(self) -> None:
         try:
@@ -261,6 +286,13 @@ class JournalWriter:
             self._on_check()
         except Exception as error:  # noqa: BLE001  # it must go on: nobody else syncs, or mends
             self.last_error = error if isinstance(error, OSError) else self.last_error
+
+    def pause_keeper(self) -> None:
+        """End the thread before a fork. It starts again with the next record, if not before."""
+        keeper, self._keeper = self._keeper, None
+        self._look_at = 0
+        if keeper is not None:
+            keeper.stop_before_fork()
 
     def close(self) -> None:
         """Flush and let go of the lock: from now on the journal is finished."""
@@ -270,17 +302,11 @@ class JournalWriter:
             keeper.stop()
         self.check()
         with self._lock:
-            self._let_go()
-
-    def _let_go(self) -> None:
-        ours = self._is_ours()
-        fd, self._fd = self._fd, -1
-        if ours:
-            system.close(fd)
+            self._file.close()
 
     def restart(self, writer: str) -> None:
         """In a forked child: the file and its thread are the parent's. Begin one of our own."""
-        self._let_go()
+        self._file.close()
         self.writer = writer
         self.dropped = self.written_bytes = self._look_at = self._generation = 0
         self._losses = Counter()
@@ -294,11 +320,27 @@ class JournalWriter:
         return self.home.journal_file(self.writer, self._generation)
 
 
-def duplicate_high(fd: int) -> int:
-    """A descriptor far above those that programs close in bulk, and get again when they open."""
-    for least in (DESCRIPTOR_MIN, 3):
-        with suppress(OSError):  # more than this process may have
-            found: int = system.fcntl(fd, F_DUPFD_CLOEXEC, least)
-            if found >= least:  # else a fake file system made it up: it may be anybody's
-                return found
-    return system.dup(fd)
+# --- fork -----------------------------------------------------------------------------------
+
+_with_keeper: weakref.WeakSet[JournalWriter] = weakref.WeakSet()
+_paused: list[JournalWriter] = []
+
+
+def _before_fork() -> None:
+    """A process with one thread only can fork safely, and Python 3.12 does not warn of it."""
+    _paused[:] = [journal for journal in _with_keeper if journal._keeper is not None]
+    for journal in _paused:
+        journal.pause_keeper()
+
+
+def _after_fork_in_parent() -> None:
+    paused = _paused.copy()
+    _paused.clear()
+    if sys.version_info[:2] == (3, 13):
+        return  # It counts threads after this: the next record starts the thread again.
+    for journal in paused:
+        journal._start_keeper()
+
+
+if sys.version_info >= (3, 12):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent)

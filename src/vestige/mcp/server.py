@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from vestige._version import __version__
@@ -85,6 +85,7 @@ def _ask(home: Home, tool: Tool, values: dict[str, Any]) -> str:
 
 def serve_stdio(home: Home) -> None:
     """Serve the client that started us, until it closes our standard input."""
+    _load_mcp()
     import anyio
     from mcp.server.stdio import stdio_server
 
@@ -105,6 +106,7 @@ def serve_http(
             f"--http {host}: only this machine is served ({', '.join(LOOPBACK)}), because whoever"
             " connects may read every run. From elsewhere, use an SSH tunnel."
         )
+    _load_mcp()
     import socket
 
     import uvicorn
@@ -119,9 +121,7 @@ def serve_http(
             raise UsageError(
                 f"--http {host}:{port}: {error.strerror}. Choose another port."
             ) from error
-        app = make_server(home).streamable_http_app(
-            host=host, stateless_http=True, json_response=True
-        )
+        app = _http_app(home, host)
         # Without a log configuration of its own, which writes to stdout.
         config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="on")
         ready(_url(host, listening.getsockname()[1]))
@@ -132,21 +132,27 @@ def serve_http(
 
 
 def make_server(home: Home) -> Server[Any]:
-    """A server of this home's evidence, for any transport."""
-    import anyio
-    import mcp.types as types
-    from mcp.server.lowlevel import Server
-    from mcp.shared.exceptions import MCPError
+    """A server of this home's evidence, for any transport and either major version of `mcp`.
 
-    annotations = types.ToolAnnotations(
-        read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
-    )
-    listed = [
-        types.Tool(
-            name=tool.name,
-            description=tool.description(),
-            input_schema=tool.schema(),
-            annotations=annotations,
+    Requests and answers are the same in both, under names of their own (`inputSchema` in the
+    protocol and in 1.x, `input_schema` in 2.x): they are made from the protocol's names.
+    """
+    import anyio
+
+    types, server_class, error_class, is_one = _load_mcp()
+    tools = [
+        types.Tool.model_validate(
+            {
+                "name": tool.name,
+                "description": tool.description(),
+                "inputSchema": tool.schema(),
+                "annotations": {
+                    "readOnlyHint": True,
+                    "destructiveHint": False,
+                    "idempotentHint": True,
+                    "openWorldHint": False,
+                },
+            }
         )
         for tool in TOOLS
     ]
@@ -161,37 +167,116 @@ def make_server(home: Home) -> Server[Any]:
         types.Prompt(name="instrument", description="What one gets wrong when instrumenting code."),
     ]
 
-    async def list_tools(context: Any, params: Any) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=listed)
+    async def list_tools(context: Any, params: Any) -> Any:
+        return types.ListToolsResult(tools=tools)
 
-    async def call_tool(context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+    async def call_tool(context: Any, params: Any) -> Any:
         text, is_error = await anyio.to_thread.run_sync(call, home, params.name, params.arguments)
-        return types.CallToolResult(
-            content=[types.TextContent(type="text", text=text)], is_error=is_error
+        return types.CallToolResult.model_validate(
+            {"content": [{"type": "text", "text": text}], "isError": is_error}
         )
 
-    async def list_prompts(context: Any, params: Any) -> types.ListPromptsResult:
+    async def list_prompts(context: Any, params: Any) -> Any:
         return types.ListPromptsResult(prompts=prompts)
 
-    async def get_prompt(
-        context: Any, params: types.GetPromptRequestParams
-    ) -> types.GetPromptResult:
+    async def get_prompt(context: Any, params: Any) -> Any:
         try:
             text = prompt_text(params.name, params.arguments or {})
         except UsageError as error:
-            raise MCPError(types.INVALID_PARAMS, str(error)) from error
+            raise error_class(types.INVALID_PARAMS, str(error)) from error
         content = types.TextContent(type="text", text=text)
         return types.GetPromptResult(messages=[types.PromptMessage(role="user", content=content)])
 
-    return Server(
-        "vestige",
-        version=__version__,
-        instructions=INSTRUCTIONS,
-        on_list_tools=list_tools,
-        on_call_tool=call_tool,
-        on_list_prompts=list_prompts,
-        on_get_prompt=get_prompt,
+    handlers = {
+        "on_list_tools": list_tools,
+        "on_call_tool": call_tool,
+        "on_list_prompts": list_prompts,
+        "on_get_prompt": get_prompt,
+    }
+    about = {"version": __version__, "instructions": INSTRUCTIONS}
+    if not is_one:
+        return server_class("vestige", **about, **handlers)  # type: ignore[no-any-return]
+    server = server_class("vestige", **about)
+    requests = (
+        types.ListToolsRequest,
+        types.CallToolRequest,
+        types.ListPromptsRequest,
+        types.GetPromptRequest,
     )
+    for request, handler in zip(requests, handlers.values(), strict=True):
+        server.request_handlers[request] = _handle_one(types, handler)
+    return server  # type: ignore[no-any-return]
+
+
+def _handle_one(types: Any, handler: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
+    """A handler as version 1 calls it: with the whole request, for a wrapped result."""
+
+    async def handle(request: Any) -> Any:
+        return types.ServerResult(await handler(None, request.params))
+
+    return handle
+
+
+def _load_mcp() -> tuple[Any, Any, Callable[[int, str], Exception], bool]:
+    """`mcp`'s types, server and error, and whether it is version 1."""
+    try:
+        import mcp.types as types
+        from mcp.server.lowlevel import Server
+        from mcp.shared import exceptions
+    except ImportError as error:
+        raise UsageError(
+            f"mcp: the package `mcp` cannot be loaded ({error}). It is an extra: install it with"
+            f" `{sys.executable} -m pip install 'vestige[mcp]'`."
+        ) from error
+    if hasattr(exceptions, "MCPError"):
+        return types, Server, exceptions.MCPError, False
+
+    def make_error(code: int, message: str) -> Exception:
+        error: Exception = exceptions.McpError(  # type: ignore[attr-defined]  # Only in version 1.
+            types.ErrorData(code=code, message=message)
+        )
+        return error
+
+    return types, Server, make_error, True
+
+
+def _http_app(home: Home, host: str) -> Any:
+    """The server as an ASGI application at /mcp, that answers without a session."""
+    server: Any = make_server(home)
+    if hasattr(server, "streamable_http_app"):
+        return server.streamable_http_app(host=host, stateless_http=True, json_response=True)
+    from contextlib import asynccontextmanager
+
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+    from mcp.server.transport_security import TransportSecuritySettings
+    from starlette.applications import Starlette
+    from starlette.routing import Route
+
+    named = [f"[{name}]" if ":" in name else name for name in LOOPBACK]
+    manager = StreamableHTTPSessionManager(
+        server,
+        json_response=True,
+        stateless=True,
+        # A page of another site must not ask us by way of a browser (DNS rebinding).
+        security_settings=TransportSecuritySettings(
+            enable_dns_rebinding_protection=True,
+            allowed_hosts=[f"{name}:*" for name in named],
+            allowed_origins=[f"http://{name}:*" for name in named],
+        ),
+    )
+
+    class Endpoint:
+        """A class: Starlette takes a function for one that gets a request."""
+
+        async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+            await manager.handle_request(scope, receive, send)
+
+    @asynccontextmanager
+    async def lifespan(app: Any) -> AsyncIterator[None]:
+        async with manager.run():
+            yield
+
+    return Starlette(routes=[Route("/mcp", Endpoint())], lifespan=lifespan)
 
 
 def prompt_text(name: str, arguments: Mapping[str, str]) -> str:

@@ -28,19 +28,13 @@ from vestige.limits import (
 )
 from vestige.record.types import Attributes, BodyInfo, Scalar
 
-_PLAIN = frozenset((str, int, bool, type(None)))
-_TEXT = frozenset((str,))
+PLAIN = frozenset((str, int, bool, type(None)))
+"""Types whose values are written as they are. Not float: some floats need a form of their own."""
 _INT_MAX = 2**63 - 1
 
 
 def flat_attributes(attributes: Mapping[str, Any]) -> Attributes:
-    """Attributes as they can be written. The common case is recognised without a copy."""
-    if (
-        type(attributes) is dict
-        and _PLAIN.issuperset(map(type, attributes.values()))
-        and _TEXT.issuperset(map(type, attributes))
-    ):
-        return attributes  # floats have their odd ones: they take the way below
+    """Attributes as they can be written. Where all are PLAIN, the emitter does not call this."""
     return {
         key if type(key) is str else clean_name(key): flat(value)
         for key, value in attributes.items()

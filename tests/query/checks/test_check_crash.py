@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -312,3 +315,231 @@ def test_an_idle_child_that_its_parent_stops_is_a_hint(
 
     assert done.returncode == 0, done.stderr
     assert (found.kind, found.severity) == ("crash/SIGTERM", severity)
+
+
+CLEAN = """
+import multiprocessing, os, subprocess, sys, time
+import vestige
+
+def square(number):
+    return number * number
+
+def pool(method):
+    with multiprocessing.get_context(method).Pool(2) as workers:
+        assert workers.map(square, range(4)) == [0, 1, 4, 9]
+
+def fork():
+    for number in range(2):
+        pid = os.fork()
+        if pid == 0:
+            vestige.default_recorder().logger("child").info("works", number=number)
+            os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+
+def helper(stop):
+    source = "import vestige, sys; vestige.default_recorder(); print(1, flush=True); sys.stdin.read()"
+    child = subprocess.Popen([sys.executable, "-c", source], stdin=-1, stdout=-1)
+    child.stdout.readline()
+    stop(child)
+    child.wait()
+
+WAYS = {
+    "pool, fork": lambda: pool("fork"),
+    "pool, spawn": lambda: pool("spawn"),
+    "pool, forkserver": lambda: pool("forkserver"),
+    "fork": fork,
+    "terminate": lambda: helper(lambda child: child.terminate()),
+    "kill": lambda: helper(lambda child: child.kill()),
+}
+
+if __name__ == "__main__":
+    with vestige.Recorder().run("agent"):
+        WAYS[sys.argv[1]]()
+"""
+
+
+@pytest.mark.parametrize(
+    "way", ["pool, fork", "pool, spawn", "pool, forkserver", "fork", "terminate", "kill"]
+)
+@pytest.mark.parametrize("command", [(sys.executable,), VESTIGE_RUN])
+def test_a_program_that_stops_its_children_in_the_usual_ways_has_no_error(
+    home: Home, run_program: RunProgram, way: str, command: tuple[str, ...]
+) -> None:
+    """Also where it has a run of its own, in which the children then are."""
+    done = run_program(CLEAN, way, command=command)
+
+    assert done.returncode == 0, done.stderr
+    assert [found.kind for found in all_findings(home) if found.severity == "error"] == []
+
+
+CRASHES = """
+import ctypes, os, signal, subprocess, sys, time
+import vestige
+
+how = sys.argv[1]
+run = vestige.Recorder().run("agent").__enter__()
+pid = os.fork()
+if pid == 0:
+    if how == "SIGSEGV":
+        ctypes.string_at(0)
+    elif how == "exit":
+        os._exit(3)
+    elif how == "uncaught":
+        raise KeyError("no such order")
+    elif how == "busy":
+        with run.span("charge", type="tool"):
+            os.kill(os.getpid(), signal.SIGKILL)
+    else:
+        os.kill(os.getpid(), signal.SIGKILL)
+os.waitpid(pid, 0)
+if how == "both":
+    os.kill(os.getpid(), signal.SIGKILL)
+run.end()
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "kind"),
+    [
+        ("SIGSEGV", "crash/SIGSEGV"),
+        ("exit", "crash/exit"),
+        ("uncaught", "crash/uncaught"),
+        ("busy", "crash/unknown"),
+        ("both", "crash/unknown"),
+    ],
+)
+def test_a_child_that_really_died_is_an_error(
+    home: Home, run_program: RunProgram, how: str, kind: str
+) -> None:
+    """Its parent lives on, or died too."""
+    run_program(CRASHES, how)
+
+    found = [one for one in all_findings(home) if one.severity == "error"]
+
+    assert kind in {one.kind for one in found}
+
+
+def test_leaving_by_os_exit_is_known_without_a_supervisor(
+    home: Home, run_program: RunProgram
+) -> None:
+    done = run_program(PROGRAM, "exit")
+
+    (found,) = findings(home, *ALL)
+
+    assert done.returncode == 3
+    assert (found.kind, found.cause) == ("crash/exit", span_named(home, "search").id)
+    assert "It called os._exit(3)." in found.message
+
+
+def test_os_exit_does_what_it_always_did(run_program: RunProgram) -> None:
+    """Whatever it is given, in whichever thread, and again after the recorder is closed."""
+    done = run_program(
+        """
+        import os, threading, vestige
+        plain = os._exit
+        recorder = vestige.Recorder()
+        assert os._exit is not plain
+        for wrong in ("x", None):
+            try:
+                os._exit(wrong)
+            except TypeError as error:
+                print(type(error).__name__)
+        recorder.close()
+        assert os._exit is plain
+        vestige.Recorder().run("agent")
+        thread = threading.Thread(target=os._exit, args=(7,))
+        thread.start()
+        thread.join()
+        """
+    )
+
+    assert (done.returncode, done.stdout.split()) == (7, ["TypeError", "TypeError"]), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("raising", "named"),
+    [
+        ("raise RuntimeError('wrapped') from error", "ValueError: planted at program.py:5"),
+        (
+            "raise ExceptionGroup('many', [error, KeyError('b')])",
+            "ValueError: planted at program.py:5",
+        ),
+    ],
+)
+def test_the_innermost_cause_of_an_exception_is_named_with_its_place(
+    home: Home, run_program: RunProgram, raising: str, named: str
+) -> None:
+    """Every SDK wraps what went wrong."""
+    run_program(
+        f"""
+        import vestige
+
+        def deep():
+            raise ValueError("planted")
+
+        with vestige.Recorder().run("agent"):
+            try:
+                deep()
+            except ValueError as error:
+                {raising}
+        """
+    )
+
+    (found,) = findings(home, crash.uncaught_exception)
+    with vestige.open(home.root) as debugger:
+        shown = str(debugger.span(found.cause))
+        why = str(debugger.why(found.cause))
+
+    assert f"Caused by {named}" in found.message
+    assert "error.cause.stack" in shown
+    assert named in why
+
+
+@pytest.fixture
+def small_memory() -> Iterator[Path]:
+    """A control group with 300 MB, of either version; its list of processes."""
+    for parent, limit in (
+        ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+        ("/sys/fs/cgroup", "memory.max"),
+    ):
+        group = Path(parent) / f"vestige-test-{os.getpid()}"
+        if not Path(parent, "cgroup.procs").exists():
+            continue
+        try:
+            group.mkdir()
+        except OSError:
+            continue
+        try:
+            (group / limit).write_text(str(300_000_000))
+            yield group / "cgroup.procs"
+            return
+        except OSError:
+            continue
+        finally:
+            group.rmdir()
+    pytest.skip("no control group with a memory limit can be made here")
+
+
+def test_a_process_that_the_oom_killer_killed_is_out_of_memory(
+    home: Home, run_program: RunProgram, small_memory: Path
+) -> None:
+    enter = f'echo $$ > {small_memory}; exec {" ".join(VESTIGE_RUN)} "$@"'
+    done = run_program(
+        """
+        import vestige
+        with vestige.Recorder().run("agent") as run:
+            with run.span("eat", type="tool"):
+                eaten = []
+                while True:
+                    eaten.append(b"x" * 20_000_000)
+        """,
+        command=("sh", "-c", enter, "sh"),
+    )
+
+    (found,) = findings(home, *ALL)
+
+    assert done.returncode == 128 + signal.SIGKILL, done.stderr
+    assert (found.kind, found.basis) == ("crash/oom", "measured")
+    assert found.cause == span_named(home, "eat").id
+    assert "OOM killer: out of memory" in found.message
+    assert "MB at most" in found.message

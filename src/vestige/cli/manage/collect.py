@@ -55,6 +55,8 @@ def stop_when(until_eof: bool) -> threading.Event:
     import signal
 
     stop = threading.Event()
+    # A program that starts us may have blocked signals, and we have inherited that.
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     if until_eof:

@@ -5,8 +5,11 @@ Hooks for uncaught exceptions (main thread, other threads, asyncio): each one fi
 runs. SIGTERM and the fatal signals leave the stacks of all threads in a file, written in C:
 no Python runs then, and the signal kills at once, with the same status.
 
-Where the runtime gives no chance (SIGKILL, the OOM killer, os._exit), the collector
-stamps the run instead (collector/crash_detection.py).
+`os._exit` leaves past everything that runs at exit: it is replaced by a function that first tells
+`leave(status)`, and then does what it always did.
+
+Where the runtime gives no chance (SIGKILL, the OOM killer), the collector stamps the run instead
+(collector/crash_detection.py).
 """
 
 from __future__ import annotations
@@ -15,10 +18,10 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from io import FileIO
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from vestige._runtime.owned_file import OPEN_FLAGS, OwnFile
 from vestige._runtime.syscalls import system
 from vestige.emit.hooks.print_suppression import suppress_prints
 
@@ -39,10 +42,16 @@ _sigterm_is_ours = False
 class CrashHooks:
     """The hooks of one recorder. `install` in the main thread, `uninstall` at its close."""
 
-    def __init__(self, say: Say, fault_file: Path | None) -> None:
+    def __init__(
+        self, say: Say, fault_file: Path | None, leave: Callable[[int], None] = lambda status: None
+    ) -> None:
         self._say = say
+        self._leave = leave
+        self._previous_exit: Any = None
+        self._exit: Any = None
+        self._pid = 0
         self._fault_path = fault_file
-        self._fault_file: FileIO | None = None
+        self._fault_file: OwnFile | None = None
         self._previous_excepthook: Any = None
         self._previous_threadhook: Any = None
         self._has_faults = self._has_sigterm = False
@@ -55,6 +64,7 @@ class CrashHooks:
         threading.excepthook = self._uncaught_in_thread
         self._watch_asyncio()
         self._watch_signals()
+        self._watch_exit()
 
     def uninstall(self) -> None:
         """Restore what was there, wherever nobody has put something on top of it."""
@@ -68,9 +78,13 @@ class CrashHooks:
 
             logging.getLogger("asyncio").removeFilter(self._asyncio_filter)
         self._unwatch_signals()
+        if self._exit is not None and os._exit is self._exit:
+            os._exit = self._previous_exit
+        self._pid = 0
 
     def forked(self, fault_file: Path) -> None:
         """In a forked child: the file for faults is the parent's. Use one of our own."""
+        self._pid = system.getpid()
         previous, self._fault_file, self._fault_path = self._fault_file, None, fault_file
         self._watch_signals()
         if self._fault_file is None:
@@ -120,6 +134,32 @@ class CrashHooks:
         except Exception:  # noqa: BLE001  # the program's own end matters more than our account of it
             pass
 
+    # --- os._exit -------------------------------------------------------------------------
+
+    def _watch_exit(self) -> None:
+        self._pid = system.getpid()
+        self._previous_exit = leave_process = os._exit
+
+        def _exit(status: int) -> NoReturn:
+            try:
+                self._exiting(status)
+            finally:
+                leave_process(status)
+
+        self._exit = os._exit = _exit
+
+    def _exiting(self, status: object) -> None:
+        """Tell once, and only in a process that knows of its fork: locks may be held in others."""
+        if system.getpid() != self._pid or not isinstance(status, int):
+            return
+        self._pid = 0
+        try:
+            self._leave(status)
+            if status == 0 and self._fault_path is not None:
+                system.unlink(str(self._fault_path))
+        except Exception:  # noqa: BLE001  # The process ends now, whatever this is.
+            pass
+
     # --- signals --------------------------------------------------------------------------
 
     def _watch_signals(self) -> None:
@@ -130,16 +170,28 @@ class CrashHooks:
         if self._fault_path is None:
             return
         try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-            self._fault_file = FileIO(system.open(str(self._fault_path), flags, 0o600), "w")
+            # Not marked: what writes to it is faulthandler.
+            file = OwnFile(system.open(str(self._fault_path), OPEN_FLAGS, 0o600), marked=False)
+            self._fault_file = file
             if self._has_faults or not faulthandler.is_enabled():
-                faulthandler.enable(self._fault_file, all_threads=True)
+                faulthandler.enable(file.fd, all_threads=True)
                 self._has_faults = True
             self._watch_sigterm(self._fault_file)
         except (OSError, RuntimeError):
             pass  # nowhere to write: then nothing is told
 
-    def _watch_sigterm(self, file: FileIO) -> None:
+    def check(self) -> None:
+        """Open the file again if the program has closed its descriptor, and may use its number."""
+        file = self._fault_file
+        if file is None or file.is_ours():
+            return
+        file.close()
+        self._fault_file = None
+        self._watch_signals()
+        if self._fault_file is None:
+            self._unwatch_signals()  # There is nowhere to write: faulthandler must not try.
+
+    def _watch_sigterm(self, file: OwnFile) -> None:
         """Only where SIGTERM would simply kill: a program that handles it has its own last words. Not by
         a handler in Python: that waits for the main thread, which may be in C for ever, and what cannot
         be stopped any more is another program."""
@@ -148,7 +200,7 @@ class CrashHooks:
         import signal
 
         def leave_stacks() -> None:
-            faulthandler.register(signal.SIGTERM, file, all_threads=True, chain=True)
+            faulthandler.register(signal.SIGTERM, file.fd, all_threads=True, chain=True)
 
         if self._has_sigterm:
             leave_stacks()  # in a forked child: from now on in its own file

@@ -139,7 +139,7 @@ class SelfReporter:
 
     # --- the end -----------------------------------------------------------------------------------
 
-    def say_last_words(self, how: str, error: BaseException | None) -> None:
+    def say_last_words(self, how: str, error: BaseException | None, **more: Any) -> None:
         from vestige.emit.process.process_info import rss_bytes
 
         # A thread or task may die while the process goes on.
@@ -154,6 +154,7 @@ class SelfReporter:
             rss_bytes=rss_bytes(),
             open_spans=len(spans),
             open_span_names=" > ".join(named),
+            **more,
         )
 
     def how_it_ends(self) -> Status:

@@ -61,6 +61,7 @@ _NOT_COMPARED: Final = frozenset(
         "error.message",
         "error.stack",
         "error.cause.message",
+        "error.cause.stack",
         "error.type",
         "pid",
         "implicit",

@@ -65,8 +65,8 @@ class SpanAnswer(CommandAnswer):
     def _attributes(self) -> list[str]:
         rows = []
         for key, value in self.span.attributes.items():
-            if key == "error.stack" and (frames := format_frames(value)):
-                rows += ["  error.stack:", *(f"    {frame}" for frame in frames)]
+            if key in ("error.stack", "error.cause.stack") and (frames := format_frames(value)):
+                rows += [f"  {key}:", *(f"    {frame}" for frame in frames)]
                 continue
             text = formatting.value(value, VALUE_SHOWN)
             cut = isinstance(value, str) and len(value) > VALUE_SHOWN

@@ -42,6 +42,9 @@ _FAULTS = {
 }
 """What the stamp says of a fault, and the signal that it means."""
 
+_STOPPED = ("crash/SIGTERM", "crash/SIGKILL", "crash/unknown")
+"""How a parent stops a child: `terminate()`, `kill()`, and what nobody saw, which may be either."""
+
 
 @check(
     "crash",
@@ -51,7 +54,7 @@ _FAULTS = {
     confidence=0.98,
     false_positives="a process that somebody stopped on purpose (a hint, where an idle one is stopped by its parent); "
     "whether a SIGKILL was the OOM killer is a guess",
-    version=4,
+    version=5,
 )
 def crash(evidence: Evidence) -> Iterator[Finding]:
     stamps = (log for log in evidence.run.logs if _is_stamp(log, died=True))
@@ -63,7 +66,7 @@ def _died(evidence: Evidence, stamp: LogInfo) -> Finding:
     kind, basis, confidence = _kind(evidence, stamp)
     cause = _last_span(evidence, stamp)
     within = _in_flight(evidence, stamp.writer, cause)
-    oom = " Probably out of memory." if kind == "crash/oom" else ""
+    oom = " Probably out of memory." if (kind, basis) == ("crash/oom", "hypothesis") else ""
     fault = stamp.attributes.get("fault")
     said = f" Fault: {formatting.single_line(str(fault), 120)}." if fault else ""
     raw = evidence.raw(stamp.body) if stamp.body is not None else None
@@ -73,7 +76,10 @@ def _died(evidence: Evidence, stamp: LogInfo) -> Finding:
     standing = last_stall(evidence.run, stamp.writer)
     if standing is not None and not said:
         said = f" Before that {format_stall(standing)}."
-    stopped = kind == "crash/SIGTERM" and _is_idle_child(evidence, stamp)
+    last = _last_words(evidence, stamp.writer)
+    if kind == "crash/exit" and last is not None and not said:
+        said = f" It called {formatting.single_line(str(last.attributes['last_words']), 40)}."
+    stopped = kind in _STOPPED and _is_idle_child(evidence, stamp)
     if stopped:
         said += " Its parent outlived it, and probably stopped it, as pools do."
         basis, confidence = "hypothesis", 0.5
@@ -92,12 +98,21 @@ def _died(evidence: Evidence, stamp: LogInfo) -> Finding:
 
 
 def _is_idle_child(evidence: Evidence, stamp: LogInfo) -> bool:
-    """A process with nothing in flight but itself, whose parent in this run ended by itself."""
+    """A process with nothing in flight but itself, whose parent outlived it.
+
+    The parent is known by the span that started the process: its own process span, or a span of
+    the run that it had open. That span was closed by the parent, after the process was last heard
+    of, or is open in a run that goes on.
+    """
     own = [span for span in evidence.of_type("process") if span.writer == stamp.writer]
     if len(own) != 1 or _count(stamp, "open_spans") > 1:
         return False
     parent = evidence.spans.get(own[0].parent_id or "")
-    return parent is not None and parent.type == "process" and parent.status in ("ok", "error")
+    if parent is None or parent.writer == stamp.writer or parent.status == "interrupted":
+        return False
+    if parent.status is None or parent.duration_ns is None:
+        return evidence.root is not None and evidence.root.status is None
+    return parent.started_ns + parent.duration_ns >= stamp.time_ns
 
 
 def _kind(evidence: Evidence, stamp: LogInfo) -> tuple[str, str, float]:
@@ -106,6 +121,8 @@ def _kind(evidence: Evidence, stamp: LogInfo) -> tuple[str, str, float]:
     if last is not None and last.attributes.get("error.type") == "MemoryError":
         return "crash/oom", "measured", 0.95
     signal = stamp.attributes.get("signal") or _signal_of(stamp.attributes)
+    if signal == "SIGKILL" and stamp.attributes.get("oom_kills"):
+        return "crash/oom", "measured", 0.95
     if signal == "SIGKILL" and _rss_bytes(evidence, stamp.writer) >= OOM_RSS_MIN:
         return "crash/oom", "hypothesis", 0.6
     if signal:
@@ -119,6 +136,8 @@ def _kind(evidence: Evidence, stamp: LogInfo) -> tuple[str, str, float]:
 
 def _kind_of_last_words(log: LogInfo) -> str:
     how = str(log.attributes.get("last_words"))
+    if how.startswith("os._exit"):
+        return "crash/exit"
     if how.startswith("terminated by "):
         return f"crash/{formatting.single_line(how.removeprefix('terminated by '), 20)}"
     return "crash/oom" if log.attributes.get("error.type") == "MemoryError" else "crash/uncaught"
@@ -151,7 +170,7 @@ def _rss_bytes(evidence: Evidence, writer: str) -> int:
     severity="error",
     confidence=0.95,
     false_positives="an exception that leaves its run and is caught outside of it, as a program's way to say no",
-    version=5,
+    version=6,
 )
 def uncaught_exception(evidence: Evidence) -> Iterator[Finding]:
     told: set[tuple[object, object]] = set()
@@ -204,8 +223,19 @@ def _uncaught(
         confidence=confidence,
         cause=chain[0].id if chain else call.id if call else _known(evidence, span_id),
         evidence=[span.id for span in chain[:EVIDENCE_MAX]] or ([call.id] if call else []),
-        message=f"{formatting.single_line(how, 80)}: {formatting.single_line(error_type, 60)}{f': {said}' if said else ''}{where}.",
+        message=f"{formatting.single_line(how, 80)}: {formatting.single_line(error_type, 60)}{f': {said}' if said else ''}{where}.{_caused_by(attributes)}",
     )
+
+
+def _caused_by(attributes: Attributes) -> str:
+    """The innermost cause of a chained exception, or the first member of a group, and its place."""
+    kind = attributes.get("error.cause.type")
+    if not kind:
+        return ""
+    said = formatting.single_line(str(attributes.get("error.cause.message") or ""), 160)
+    place = format_location(attributes.get("error.cause.stack"))
+    cause = f"{formatting.single_line(str(kind), 60)}{f': {said}' if said else ''}"
+    return f" Caused by {cause}{f' at {place}' if place else ''}."
 
 
 def call_behind(evidence: Evidence, log: LogInfo) -> SpanInfo | None:

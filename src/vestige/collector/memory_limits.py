@@ -1,0 +1,44 @@
+"""How often the kernel has killed a process for want of memory, where a process runs (Linux).
+
+    counters = find_counters(pid)           # while it lives
+    before = count_oom_kills(counters)
+
+A container's limit is a control group's (version 2: memory.events, version 1: memory.oom_control).
+Where there is none, the whole machine's count is in /proc/vmstat.
+"""
+
+from __future__ import annotations
+
+_FILE_MAX = 64 * 1024
+
+
+def find_counters(pid: int) -> list[str]:
+    """The files that count OOM kills around a process, the nearest first."""
+    found = []
+    for line in _read(f"/proc/{pid}/cgroup").splitlines():
+        number, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        path = path.rstrip("/")
+        if number == "0":
+            found.append(f"/sys/fs/cgroup{path}/memory.events")
+        elif "memory" in controllers.split(",") and path:
+            found.append(f"/sys/fs/cgroup/memory{path}/memory.oom_control")
+    return [*found, "/proc/vmstat"]
+
+
+def count_oom_kills(counters: list[str]) -> int | None:
+    """The count of the first file that has one; None: nobody counts here."""
+    for path in counters:
+        for line in _read(path).splitlines():
+            name, _, value = line.partition(" ")
+            if name == "oom_kill" and value.isdecimal():
+                return int(value)
+    return None
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read(_FILE_MAX)
+    except OSError:
+        return ""
