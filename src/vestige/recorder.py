@@ -147,6 +147,7 @@ class Recorder:
                 self._redactor.whole = not quick_start
                 self._redactor.add_secrets(secrets)
                 self._emitter.redact = self._redactor.text
+                self._emitter.redact_stream = self._redactor.streamed
             self._suspicious = self._redactor.suspicious if self._redactor else _never
             self._write = self._writer.journal.write
             self._writer.attach(self._emitter, last_words, silence_s)

@@ -37,8 +37,15 @@ LEVEL_RANK: dict[str, int] = {level: rank for rank, level in enumerate(LEVELS)}
 NO_ATTRIBUTES: Attributes = {}
 
 
+Bytes = bytes | bytearray
+
+
 def _nothing(value: str) -> None:
     pass
+
+
+def _same(body: Bytes) -> Bytes:
+    return body
 
 
 class Unfinished(Protocol):
@@ -61,6 +68,7 @@ class Emitter:
         "process_run_id",
         "process_span_id",
         "redact",
+        "redact_stream",
         "run_id",
         "sample",
         "send",
@@ -95,6 +103,8 @@ class Emitter:
         """Tell the redaction of a secret that was met (the recorder wires it in)."""
         self.redact: Callable[[str], str] = str
         """A text as it would be written (the recorder wires it in)."""
+        self.redact_stream: Callable[[Bytes], Bytes] = _same
+        """A streamed body without the secrets that its events spell in pieces (wired in as well)."""
         self.begin("", itertools.count(1))
 
     def begin(self, writer: str, seq: Iterator[int]) -> None:

@@ -23,7 +23,7 @@ from vestige.emit.span import Span
 from vestige.limits import BODY_CHUNK, BODY_INLINE_MAX, BODY_MAX
 from vestige.providers.endpoints import Endpoint
 from vestige.providers.shapes import Response
-from vestige.providers.streams import has_ended
+from vestige.providers.streams import has_ended, is_event_stream
 from vestige.record.body import LongBody, texts_of
 from vestige.wire import told
 from vestige.wire.ask import Ask, Headers, Place
@@ -284,9 +284,16 @@ class Exchange:
             error=error,
             status=status,
             attributes=attributes,
-            body=self._body(plain.data),
+            body=self._body(self._redact(plain.data)),
         )
         self._forget()
+
+    def _redact(self, body: bytes | bytearray) -> bytes | bytearray:
+        """The answer without secrets that it spells in pieces. Other JSON lines than a model's are
+        records, each a text of its own."""
+        if self._type != "llm" and not is_event_stream(body):
+            return body
+        return self.place.emitter.redact_stream(body)
 
     def _forget(self) -> None:
         """A program may keep its responses, and each keeps its exchange: not the bytes once more."""
