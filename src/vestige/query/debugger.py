@@ -336,9 +336,11 @@ class Debugger:
     def reproduce(self, id: str, format: str) -> str:
         """A recorded request as a program that sends it again: `curl` or `python`."""
         from vestige.query.reproduce import reproduce
+        from vestige.record.output_redaction import redact_body
 
         opened, span = self._span(id)
-        return reproduce(opened.run, span, self.store.read_body, format)
+        read = self.store.read_body
+        return reproduce(opened.run, span, lambda *args: redact_body(read(*args)), format)
 
     def why(self, id: str | None = None) -> WhyAnswer:
         """Of a span; of a run, of its gravest finding, else of what failed last; the latest one's

@@ -145,6 +145,11 @@ class Redactor:
         self._learning = threading.RLock()
 
     @property
+    def engine(self) -> str:
+        """What the scanner works with; empty where none was needed yet."""
+        return "" if self._scanner is None else self._scanner.engine
+
+    @property
     def registered(self) -> int:
         """How many forms of registered values there are."""
         return len(self._needles)

@@ -94,7 +94,9 @@ def print_answer(answer: Answer, as_json: bool, budget: int | None) -> None:
 
 
 def styled_line(text: str, mood: str) -> str:
-    return click.style(text, **_style(mood))  # type: ignore[arg-type]  # a style is keyword arguments
+    from vestige.record.output_redaction import redact_text
+
+    return click.style(redact_text(text), **_style(mood))  # type: ignore[arg-type]  # a style is keyword arguments
 
 
 def _style(mood: str) -> dict[str, object]:

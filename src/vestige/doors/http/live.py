@@ -41,6 +41,7 @@ from vestige.limits import (
 from vestige.query import words
 from vestige.query.find import resolve
 from vestige.query.show import run_data
+from vestige.record.output_redaction import redact_values
 from vestige.store.changes import Changes, Cursor, LogChange, SpanChange
 
 PATH = "/api/v1/live"
@@ -170,7 +171,8 @@ def _render(changes: Changes, before: Cursor) -> Iterator[bytes]:
 
 def _event(name: str, data: dict[str, Any], cursor: Cursor) -> bytes:
     # JSON on one line: no text of a trace can begin an event of its own.
-    return b"event: %s\nid: %s\ndata: %s\n\n" % (name.encode(), str(cursor).encode(), encode(data))
+    told = encode(redact_values(data))
+    return b"event: %s\nid: %s\ndata: %s\n\n" % (name.encode(), str(cursor).encode(), told)
 
 
 def _span(span: SpanChange) -> dict[str, Any]:
