@@ -31,6 +31,7 @@ from vestige.system import make_folder
 if TYPE_CHECKING:
     from pathlib import Path  # 5 ms of imports: loaded with the first home, not with vestige
 
+PARTIAL_SUFFIX = ".partial"
 JOURNAL_SUFFIX = ".ndjson"
 
 
@@ -117,6 +118,10 @@ class Home(msgspec.Struct, frozen=True):
 
     def spilled_body(self, writer: str, seq: int) -> Path:
         return self.bodies / f"{writer}-{seq}"
+
+    def partial_body(self, writer: str, span_id: str) -> Path:
+        """What has arrived of an answer while it is streamed."""
+        return self.bodies / f"{writer}-{span_id}{PARTIAL_SUFFIX}"
 
     def fault_file(self, writer: str) -> Path:
         return self.faults / f"{writer}.txt"

@@ -48,10 +48,16 @@ def _same(body: Bytes) -> Bytes:
     return body
 
 
+def _keep_nothing(span_id: str, body: Bytes | None) -> None:
+    pass
+
+
 class Unfinished(Protocol):
     """What is still told in pieces when the program ends."""
 
     def closed(self) -> None: ...
+
+    def flush(self) -> None: ...
 
 
 class Emitter:
@@ -59,6 +65,7 @@ class Emitter:
 
     __slots__ = (
         "faults",
+        "keep_partial",
         "learn",
         "level_rank",
         "monotonic_ns",
@@ -105,6 +112,9 @@ class Emitter:
         """A text as it would be written (the recorder wires it in)."""
         self.redact_stream: Callable[[Bytes], Bytes] = _same
         """A streamed body without the secrets that its events spell in pieces (wired in as well)."""
+        self.keep_partial: Callable[[str, Bytes | None], None] = _keep_nothing
+        """What has arrived of the body of a span, in a file that survives this process; None: it is
+        in the journal by now (wired in as well)."""
         self.begin("", itertools.count(1))
 
     def begin(self, writer: str, seq: Iterator[int]) -> None:
@@ -125,6 +135,11 @@ class Emitter:
         """Goodbye is next: what came of an answer is told now, or never."""
         for each in list(self.unfinished):
             each.closed()
+
+    def flush(self) -> None:
+        """Keep what has arrived of answers, in case that this process is killed."""
+        for each in list(self.unfinished):
+            each.flush()
 
     def fault(self, what: str) -> None:
         """Count a misuse or a failure of our own; the program goes on."""

@@ -58,7 +58,7 @@ class First(msgspec.Struct, frozen=True, gc=False):
 
 def find_first(body: bytes | bytearray) -> First | None:
     """The first events that speak; nothing if none does, or this is no stream."""
-    if not _is_stream(body):
+    if not is_stream(body):
         return None
     token: int | None = None
     thought = False
@@ -138,7 +138,8 @@ def is_event_stream(body: bytes | bytearray) -> bool:
     return head.startswith((b"data:", b"event:", b"id:", b"retry:", b":"))
 
 
-def _is_stream(body: bytes | bytearray) -> bool:
+def is_stream(body: bytes | bytearray) -> bool:
+    """Whether a body begins as a stream of events or JSON lines does."""
     head = bytes(memoryview(body)[:_TAIL]).lstrip()
     if head.startswith(b"{"):
         return b"}\n{" in head or b"}\r\n{" in head

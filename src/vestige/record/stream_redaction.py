@@ -424,14 +424,43 @@ def _is_no_part(content: bytes) -> bool:
 
 
 def _redact_lines(
-    lines: list[bytes], start_of: Callable[[bytes], int], redactor: Redactor
+    lines: list[bytes],
+    start_of: Callable[[bytes], int],
+    redactor: Redactor,
+    is_partial: bool = False,
 ) -> dict[int, bytes]:
-    """By their numbers, the lines that change."""
+    """By their numbers, the lines that change. `is_partial`: more follows, so that the end of each
+    text may be the beginning of a secret; that end is removed."""
     stream = _Stream(lines, start_of)
     for sources in stream.groups():
-        if not _is_clean(sources, redactor):
-            _redact_group(stream, sources, redactor)
+        goes_on = is_partial and sources[0].channel.begun[0] not in _FACTS
+        if goes_on or not _is_clean(sources, redactor):
+            _redact_group(stream, sources, redactor, goes_on)
     return stream.changed_lines()
+
+
+_FACTS = frozenset(
+    [
+        "id",
+        "name",
+        "role",
+        "model",
+        "object",
+        "status",
+        "event",
+        "call_id",
+        "item_id",
+        "finish_reason",
+        "stop_reason",
+        "system_fingerprint",
+        "service_tier",
+        "created_at",
+        "done_reason",
+        "finishReason",
+        "modelVersion",
+    ]
+)
+"""Strings that are whole in their event."""
 
 
 def _is_clean(sources: list[_Source], redactor: Redactor) -> bool:
@@ -469,14 +498,20 @@ def _in_order(sources: list[_Source]) -> list[tuple[int, int, bytes]]:
     )
 
 
-def _redact_group(stream: _Stream, sources: list[_Source], redactor: Redactor) -> None:
+def _redact_group(
+    stream: _Stream, sources: list[_Source], redactor: Redactor, goes_on: bool
+) -> None:
     pieces = [stream.piece(line, place) for line, place, _ in _in_order(sources)]
     text = "".join(_unescape(unit) for piece in pieces for unit in piece.units)
-    cleaned = redactor.text(text)
-    if cleaned == text:
+    end = redactor.safe_end(text) if goes_on else len(text)
+    cleaned = redactor.text(text[:end])
+    edits = find_edits(text[:end], cleaned) if cleaned != text[:end] else []
+    if end < len(text):
+        edits.append((end, len(text), ""))
+    if not edits:
         return
     ends = list(accumulate(len(piece.units) for piece in pieces))
-    for low, high, new in find_edits(text, cleaned):
+    for low, high, new in edits:
         # The new text goes where the old one began; the rest of the old one is removed.
         first = min(bisect_right(ends, low), len(pieces) - 1)
         last = max(first, bisect_left(ends, high))
@@ -558,13 +593,16 @@ def _common(one: str, other: str) -> int:
 # --- framings ---------------------------------------------------------------------------------------
 
 
-def redact_stream(body: bytes | bytearray, redactor: Redactor) -> bytes | bytearray:
-    """A streamed body with its assembled texts redacted; any other body as it is."""
+def redact_stream(
+    body: bytes | bytearray, redactor: Redactor, *, is_partial: bool = False
+) -> bytes | bytearray:
+    """A streamed body with its assembled texts redacted; any other body as it is.
+    `is_partial`: more follows; see `_redact_lines`."""
     head = bytes(memoryview(body)[:_HEAD]).lstrip(b"\xef\xbb\xbf \t\r\n")
     if head.startswith(_STREAM_STARTS):
-        return _redact_events(bytes(body), redactor)
+        return _redact_events(bytes(body), redactor, is_partial)
     if head.startswith(b"{"):
-        return _redact_json_lines(bytes(body), redactor) if b"\n" in body else body
+        return _redact_json_lines(bytes(body), redactor, is_partial) if b"\n" in body else body
     if _is_aws_frame(body, 0):
         return _redact_aws_frames(bytes(body), redactor)
     if head.startswith(b"[") and head[1:].lstrip().startswith(b"{"):
@@ -583,20 +621,22 @@ def is_stream(body: bytes | bytearray | str) -> bool:
     )
 
 
-def _redact_events(body: bytes, redactor: Redactor) -> bytes:
+def _redact_events(body: bytes, redactor: Redactor, is_partial: bool) -> bytes:
     """Of server-sent events."""
     end = b"\n" if b"\n" in body else b"\r"
     lines = body.split(end)
     if body.count(end + b"data:") > body.count(end + end) + body.count(b"\r\n\r\n"):
         lines = _join_data_lines(lines, end)
-    return _join_changed(body, lines, end, _redact_lines(lines, _start_of_data, redactor))
+    changed = _redact_lines(lines, _start_of_data, redactor, is_partial)
+    return _join_changed(body, lines, end, changed)
 
 
-def _redact_json_lines(body: bytes, redactor: Redactor) -> bytes:
+def _redact_json_lines(body: bytes, redactor: Redactor, is_partial: bool) -> bytes:
     lines = body.split(b"\n")
     if sum(line.startswith(b"{") for line in lines) < 2:
         return body
-    return _join_changed(body, lines, b"\n", _redact_lines(lines, _start_of_object, redactor))
+    changed = _redact_lines(lines, _start_of_object, redactor, is_partial)
+    return _join_changed(body, lines, b"\n", changed)
 
 
 def _join_changed(body: bytes, lines: list[bytes], end: bytes, changed: dict[int, bytes]) -> bytes:
