@@ -26,7 +26,14 @@ from vestige.query.doctor import DoctorAnswer
 from vestige.query.evidence import Evidence, open_run
 from vestige.query.filters import parse_filter
 from vestige.query.find import Target, Want, find_run, resolve, states_of
-from vestige.query.grep import PARTS, GrepAnswer, GrepOptions, grep_answer, parse_parts
+from vestige.query.grep import (
+    PARTS,
+    GrepAnswer,
+    GrepOptions,
+    grep_answer,
+    parse_parts,
+    runs_with,
+)
 from vestige.query.layout import Asked
 from vestige.query.lists import ListAnswer, Listing, check_group, list_answer
 from vestige.query.notes import NotesAnswer
@@ -155,7 +162,7 @@ class Debugger:
         now_ns = clock.SYSTEM.now_ns()
         terms = parse_filter(filter, now_ns) if filter else ()
         if like is not None:
-            terms = (*terms, Term("text", ":", like))
+            terms = (*terms, Term("text", ":", like, also=runs_with(self.store, like)))
         wanted = RunFilter(
             failed=failed,
             since_ns=None if since_s is None else max(0, now_ns - int(since_s * 1e9)),

@@ -611,6 +611,35 @@ def redact_stream(
     return body
 
 
+def spell(body: bytes) -> list[str]:
+    """The texts that the events of a stream spell in pieces, also of a part of a stream. What is no
+    stream spells none."""
+    head = body[:_SPELL_HEAD]
+    if head.startswith(_STREAM_STARTS) or b"\ndata:" in head:
+        start_of = _start_of_data
+    elif _NEXT_OBJECT.search(head):
+        start_of = _start_of_object
+    else:
+        return []
+    texts = []
+    for sources in _Stream(body.split(b"\n"), start_of).groups():
+        if sources[0].channel.begun[0] not in _FACTS and sum(map(_count, sources)) > 1:
+            joined = b"".join(_join(sources))
+            try:
+                texts.append(json.loads(b'"' + joined + b'"', strict=False))
+            except ValueError:
+                texts.append(joined.decode(errors="replace"))
+    return texts
+
+
+_SPELL_HEAD = 16 * 1024
+"""Bytes. A part of a stream may begin within a long event."""
+
+
+def _count(source: _Source) -> int:
+    return len(source.contents)
+
+
 def is_stream(body: bytes | bytearray | str) -> bool:
     """Whether a body begins as a stream of events does."""
     head = body[:_HEAD]
