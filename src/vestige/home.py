@@ -4,6 +4,7 @@
   config.toml               settings (settings.py)
   journal/                  <writer>.<generation>.ndjson, one per process and generation
   bodies/                   <writer>-<seq>: bodies too long for a journal line, until taken in
+                            <writer>-<span>.partial: what has arrived of a streamed answer
   faults/                   <writer>.txt: what faulthandler wrote while its process died
   asks/                     <writer>: that process is asked where it stands (emit/watch.py)
   store.db                  the store (SQLite)

@@ -140,7 +140,9 @@ def answer_options(function: F) -> F:
 @click.option("--name", metavar="TEXT", help="Only runs whose name contains this.")
 @click.option("--conversation", metavar="ID", help="Only runs of this conversation.")
 @click.option(
-    "--like", metavar="TEXT", help="Only runs with this in a name, an attribute or a log line."
+    "--like",
+    metavar="TEXT",
+    help="Only runs with this in a name, an attribute, a log line or a body.",
 )
 @click.option("--all", "everything", is_flag=True, help="Also the runs of mere processes.")
 @click.option("--cost", is_flag=True, help="Also what their model calls cost, in dollars.")
