@@ -313,6 +313,16 @@ def test_more_shapes_than_are_remembered_are_read_all_the_same() -> None:
     assert assemble(bytes(redact_stream(body, REDACTOR))) == REDACTOR.text(OPENAI * 4)
 
 
+def test_hostile_depth_and_width_are_bounded() -> None:
+    """Each would take minutes if its cost grew with the square of its size."""
+    deep = b"data: " + b'["a",' * 20_000 + b"\n\n"
+    wide = b"data: [" + b",".join([b'"a"'] * 5_000) + b"]\n\n"
+    shapes = b"".join(b'data: {"k%d": ["x"]}\n\n' % number for number in range(1_000))
+
+    for body in (deep, wide * 3, shapes):
+        assert redact_stream(body, REDACTOR) == body
+
+
 def test_ids_and_names_that_all_events_repeat_are_not_joined() -> None:
     """Joined, `password=` and what follows it would look like a secret."""
     event = {"id": "password=x", "model": "the-model-of-a-long-name", "said": "a"}

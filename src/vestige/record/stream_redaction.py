@@ -37,6 +37,12 @@ if TYPE_CHECKING:
 SHAPES_MAX = 64
 """Shapes of events that are remembered. Events of further shapes are read one by one."""
 
+SHAPE_STRINGS_MAX = 64
+"""Strings of such an event: an expression with more takes long to compile."""
+
+DEPTH_MAX = 64
+"""Levels of an event that tell channels apart. What is deeper belongs to the last of them."""
+
 SHAPE_LENGTH_MAX = 16 * 1024
 """Bytes. A longer event (the last one of Responses) is rare, and is read by itself."""
 
@@ -116,6 +122,7 @@ def _read_event(text: str, at: int) -> tuple[list[_Leaf], list[str]]:
     shape = ""
     done = 0
     holder: _Container | None = None
+    depth = 0
     key: str | None = None
     ended = True
     while token := _TOKEN.search(text, at):
@@ -123,14 +130,18 @@ def _read_event(text: str, at: int) -> tuple[list[_Leaf], list[str]]:
         kind, mark = token.lastgroup, token["mark"]
         if mark is not None:
             if mark in "{[":
-                holder = _Container(holder, key or "", mark == "{")
+                depth += 1
+                if depth <= DEPTH_MAX:
+                    holder = _Container(holder, key or "", mark == "{")
                 key = None
                 scalars = _SCALARS.match(text, at) if mark == "[" else None
                 if scalars:  # numbers only: the bytes of a token, and how many there are varies
                     shape += re.escape(text[done:at]) + _ANY_SCALARS
                     at = done = scalars.end() - 1
             elif mark in "}]":
-                holder, key = (holder.parent if holder else None), None
+                if depth <= DEPTH_MAX:
+                    holder = holder.parent if holder else None
+                depth, key = max(0, depth - 1), None
             elif mark == ",":
                 key = None
             continue
@@ -312,7 +323,8 @@ class _Stream:
             self._alone[number, start] = leaf, line[start:].rstrip(b"\r")
             return None
         leaves, expressions = _read_event(text, start)
-        if expressions and len(line) <= SHAPE_LENGTH_MAX and len(self._shapes) < SHAPES_MAX:
+        is_short = len(line) <= SHAPE_LENGTH_MAX and len(leaves) <= SHAPE_STRINGS_MAX
+        if expressions and is_short and len(self._shapes) < SHAPES_MAX:
             encoded = [each.encode(errors="surrogateescape") for each in expressions]
             shape = _Shape([leaf.channel for leaf in leaves], encoded)
             if shape.add(number, line):
@@ -433,9 +445,12 @@ def _redact_lines(
     text may be the beginning of a secret; that end is removed."""
     stream = _Stream(lines, start_of)
     for sources in stream.groups():
+        text = _read_text(sources)
         goes_on = is_partial and sources[0].channel.begun[0] not in _FACTS
-        if goes_on or not _is_clean(sources, redactor):
+        if not _is_clean(text, redactor):
             _redact_group(stream, sources, redactor, goes_on)
+        elif goes_on and text:
+            _remove_end(stream, sources, len(text) - redactor.safe_end(text))
     return stream.changed_lines()
 
 
@@ -463,19 +478,22 @@ _FACTS = frozenset(
 """Strings that are whole in their event."""
 
 
-def _is_clean(sources: list[_Source], redactor: Redactor) -> bool:
-    """Whether the scanner sees no trace of a secret in the joined strings."""
+def _read_text(sources: list[_Source]) -> str | None:
+    """What the strings spell; None where they are not decoded at once: halves of characters."""
     joined = b"".join(_join(sources))
-    if not joined:
-        return True
     try:
         if b"\\" in joined and sources[0].channel is not PLAIN:
-            text = msgspec.json.decode(b'"' + joined + b'"', type=str)
-        else:
-            text = joined.decode()
-    except ValueError:  # halves of characters, unknown escapes
+            return msgspec.json.decode(b'"' + joined + b'"', type=str)
+        return joined.decode()
+    except ValueError:
+        return None
+
+
+def _is_clean(text: str | None, redactor: Redactor) -> bool:
+    """Whether it is without secrets, as the scanner or else the rules see it."""
+    if text is None or text.startswith("base64:"):
         return False
-    return not text.startswith("base64:") and redactor.is_clean(text)
+    return redactor.is_clean(text) or redactor.text(text) == text
 
 
 def _join(sources: list[_Source]) -> Iterable[bytes]:
@@ -520,6 +538,17 @@ def _redact_group(
             begin = ends[number] - len(piece.units)
             span = max(low - begin, 0), min(high, ends[number]) - begin
             piece.edits.append((*span, new if number == first else ""))
+
+
+def _remove_end(stream: _Stream, sources: list[_Source], length: int) -> None:
+    """Remove so many characters at the end of a text."""
+    for line, place, _ in reversed(_in_order(sources)):
+        if length <= 0:
+            return
+        piece = stream.piece(line, place)
+        size = len(piece.units)
+        piece.edits.append((max(0, size - length), size, ""))
+        length -= size
 
 
 _UNIT = re.compile(
