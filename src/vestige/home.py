@@ -4,6 +4,7 @@
   config.toml               settings (settings.py)
   journal/                  <writer>.<generation>.ndjson, one per process and generation
   bodies/                   <writer>-<seq>: bodies too long for a journal line, until taken in
+                            <writer>-<span>.partial: what has arrived of a streamed answer
   faults/                   <writer>.txt: what faulthandler wrote while its process died
   asks/                     <writer>: that process is asked where it stands (emit/process/stall_watch.py)
   store.db                  the store (SQLite)
@@ -31,6 +32,7 @@ from vestige.errors import UsageError
 if TYPE_CHECKING:
     from pathlib import Path  # 5 ms of imports: loaded with the first home, not with vestige
 
+PARTIAL_SUFFIX = ".partial"
 JOURNAL_SUFFIX = ".ndjson"
 
 
@@ -117,6 +119,10 @@ class Home(msgspec.Struct, frozen=True):
 
     def spilled_body(self, writer: str, seq: int) -> Path:
         return self.bodies / f"{writer}-{seq}"
+
+    def partial_body(self, writer: str, span_id: str) -> Path:
+        """What has arrived of an answer while it is streamed."""
+        return self.bodies / f"{writer}-{span_id}{PARTIAL_SUFFIX}"
 
     def fault_file(self, writer: str) -> Path:
         return self.faults / f"{writer}.txt"

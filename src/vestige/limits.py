@@ -21,6 +21,12 @@ BODY_INLINE_MAX = 256 * KIB
 BODY_NODES_MAX = 1_000_000
 """Values of one object that is given as a body: shared references can make a few thousand endless."""
 
+PARTIAL_MAX = 4 * MIB
+"""An answer that is still arriving is kept up to this size, in case that its process is killed."""
+
+PARTIAL_INTERVAL_S = 0.25
+"""How often it is kept at most. It takes a hundredth of the time at most, too."""
+
 BODY_CHUNK = 128 * KIB
 """A long body is encoded, redacted and written in steps of this size: memory stays near it."""
 

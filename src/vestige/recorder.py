@@ -149,6 +149,8 @@ class Recorder:
                 self._redactor.whole = not quick_start
                 self._redactor.add_secrets(secrets)
                 self._emitter.redact = self._redactor.text
+                self._emitter.redact_stream = self._redactor.streamed
+            self._emitter.keep_partial = self._keep_partial
             self._suspicious = self._redactor.suspicious if self._redactor else None
             self._write = self._writer.journal.write
             self._writer.attach(self._emitter, last_words, silence_s)
@@ -404,6 +406,20 @@ class Recorder:
         return msgspec.structs.replace(
             info, original_bytes=body.original_bytes, original_sha256=body.original_sha256
         )
+
+    def _keep_partial(self, span_id: str, body: bytes | bytearray | None) -> None:
+        """Redacted as a body of the journal is; the collector reads it if this process is killed."""
+        from vestige.journal.spill import remove_partial, write_partial
+
+        path = self.home.partial_body(self._emitter.writer, span_id)
+        if body is None:
+            remove_partial(path)
+            return
+        if self._redactor is not None:
+            data = self._redactor.streamed(body, is_partial=True)
+            text = self._redactor.text(data.decode(errors="surrogateescape"))
+            body = text.encode(errors="surrogateescape")
+        write_partial(path, bytes(body))
 
     def _learn(self, value: str) -> None:
         """A secret that the wire met. Also one that is known by its shape: in base64 it has another."""

@@ -17,7 +17,7 @@ that they bring are the last ones, which stand.
 from __future__ import annotations
 
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,8 +25,9 @@ import msgspec
 
 from vestige._runtime import clock
 from vestige.collector.outbox import delete_or_outbox
-from vestige.home import Home
-from vestige.limits import BODY_INLINE_MAX, OPEN_SPANS_NAMED_MAX, REMOTE_SILENT_S
+from vestige.home import PARTIAL_SUFFIX, Home
+from vestige.limits import BODY_INLINE_MAX, OPEN_SPANS_NAMED_MAX, PARTIAL_MAX, REMOTE_SILENT_S
+from vestige.record.coercion import inline_bytes
 from vestige.record.types import (
     OWN_COMPONENT,
     VERSION,
@@ -103,12 +104,16 @@ def stamp_dead(home: Home, store: Store) -> int:
             continue
         fault = home.fault_file(writer.writer)
         told = _read_fault(fault) or store.find_remote_fault(writer.writer)
-        records = _stamp(writer, store.open_spans(writer.writer), ended, told)
+        spans = store.open_spans(writer.writer)
+        partials = _read_partials(home, writer.writer, spans)
+        records = _stamp(writer, spans, ended, told, partials)
         store.append(records, tenant=writer.tenant)
         store.end_writer(writer.writer, writer.ended or "interrupted")
-        if told is not None:
+        if told is not None or partials:
             store.sync()
         delete_or_outbox(home, fault)
+        for leftover in home.bodies.glob(f"{writer.writer}-*{PARTIAL_SUFFIX}"):
+            leftover.unlink(missing_ok=True)
         stamped += bool(records)
     return stamped
 
@@ -148,8 +153,24 @@ def _find_exit(store: Store, writer: WriterInfo) -> Exit | None:
     )
 
 
+def _read_partials(home: Home, writer: str, spans: Sequence[OpenSpan]) -> dict[str, bytes]:
+    """By span, what had arrived of its answer when its process died."""
+    found = {}
+    for span in spans:
+        try:
+            with open(home.partial_body(writer, span.span_id), "rb") as file:
+                found[span.span_id] = file.read(2 * PARTIAL_MAX)
+        except OSError:
+            continue
+    return found
+
+
 def _stamp(
-    writer: WriterInfo, open_spans: Sequence[OpenSpan], ended: Exit | None, fault: str | None
+    writer: WriterInfo,
+    open_spans: Sequence[OpenSpan],
+    ended: Exit | None,
+    fault: str | None,
+    partials: Mapping[str, bytes] | None = None,
 ) -> list[KnownRecord]:
     records: list[KnownRecord] = []
     seq = writer.last_seq
@@ -164,6 +185,9 @@ def _stamp(
         records.append(_line(writer, seq, at_ns, run_id, spans, ended, fault))
     for span in reversed(open_spans):
         seq += 1
+        partial = (partials or {}).get(span.span_id)
+        attributes: Attributes = {"response.partial": True} if partial else {}
+        body, info = inline_bytes(partial) if partial else (None, None)
         records.append(
             SpanClose(
                 VERSION,
@@ -174,6 +198,9 @@ def _stamp(
                 span.span_id,
                 "interrupted",
                 max(0, at_ns - span.started_ns),
+                attributes,
+                body,
+                info,
             )
         )
     return records

@@ -37,7 +37,18 @@ LEVEL_RANK: dict[str, int] = {level: rank for rank, level in enumerate(LEVELS)}
 NO_ATTRIBUTES: Attributes = {}
 
 
+Bytes = bytes | bytearray
+
+
 def _nothing(value: str) -> None:
+    pass
+
+
+def _same(body: Bytes) -> Bytes:
+    return body
+
+
+def _keep_nothing(span_id: str, body: Bytes | None) -> None:
     pass
 
 
@@ -46,12 +57,15 @@ class PendingStream(Protocol):
 
     def closed(self) -> None: ...
 
+    def flush(self) -> None: ...
+
 
 class Emitter:
     """One writer's identity and clock, and where its records go."""
 
     __slots__ = (
         "faults",
+        "keep_partial",
         "learn",
         "level_rank",
         "monotonic_ns",
@@ -61,6 +75,7 @@ class Emitter:
         "process_run_id",
         "process_span_id",
         "redact",
+        "redact_stream",
         "run_id",
         "sample",
         "send",
@@ -95,6 +110,11 @@ class Emitter:
         """Tell the redaction of a secret that was met (the recorder wires it in)."""
         self.redact: Callable[[str], str] = str
         """A text as it would be written (the recorder wires it in)."""
+        self.redact_stream: Callable[[Bytes], Bytes] = _same
+        """A streamed body without the secrets that its events spell in pieces (wired in as well)."""
+        self.keep_partial: Callable[[str, Bytes | None], None] = _keep_nothing
+        """What has arrived of the body of a span, in a file that survives this process; None: it is
+        in the journal by now (wired in as well)."""
         self.begin("", itertools.count(1))
 
     def begin(self, writer: str, seq: Iterator[int]) -> None:
@@ -115,6 +135,11 @@ class Emitter:
         """Goodbye is next: what came of an answer is told now, or never."""
         for each in list(self.unfinished):
             each.closed()
+
+    def flush(self) -> None:
+        """Keep what has arrived of answers, in case that this process is killed."""
+        for each in list(self.unfinished):
+            each.flush()
 
     def fault(self, what: str) -> None:
         """Count a misuse or a failure of our own; the program goes on."""

@@ -70,3 +70,17 @@ def _whole_characters(data: bytes, length: int) -> bytes:
     while end > length - 4 and end > 0 and data[end] & 0xC0 == 0x80:
         end -= 1
     return data[:end]
+
+
+def write_partial(path: Path, body: bytes) -> None:
+    """Replace what was kept of a body that is still arriving; a kill leaves one or the other."""
+    unfinished = path.with_name(f".{path.name}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    with BufferedWriter(FileIO(system.open(unfinished, flags, 0o600), "wb")) as file:
+        file.write(body)
+    system.rename(unfinished, path)
+
+
+def remove_partial(path: Path) -> None:
+    with suppress(FileNotFoundError):
+        system.unlink(path)

@@ -58,7 +58,7 @@ class First(msgspec.Struct, frozen=True, gc=False):
 
 def find_first(body: bytes | bytearray) -> First | None:
     """The first events that speak; nothing if none does, or this is no stream."""
-    if not _is_stream(body):
+    if not is_stream(body):
         return None
     token: int | None = None
     thought = False
@@ -132,11 +132,18 @@ def has_ended(body: bytes | bytearray) -> bool:
     return last >= 0 and tail.endswith(_BLANK_LINES) and body.startswith(_LONG_ENDS, last + 1)
 
 
-def _is_stream(body: bytes | bytearray) -> bool:
+def is_event_stream(body: bytes | bytearray) -> bool:
+    """Whether a body begins as server-sent events do."""
+    head = bytes(memoryview(body)[:64]).lstrip()
+    return head.startswith((b"data:", b"event:", b"id:", b"retry:", b":"))
+
+
+def is_stream(body: bytes | bytearray) -> bool:
+    """Whether a body begins as a stream of events or JSON lines does."""
     head = bytes(memoryview(body)[:_TAIL]).lstrip()
     if head.startswith(b"{"):
         return b"}\n{" in head or b"}\r\n{" in head
-    return head.startswith((b"data:", b"event:", b"id:", b"retry:", b":"))
+    return is_event_stream(body)
 
 
 def _events(body: bytes | bytearray) -> Iterator[tuple[dict[str, Any], int]]:

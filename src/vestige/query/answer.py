@@ -8,13 +8,19 @@ answer.data()                  # for --json: stable keys, a version
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
 from typing import Any, ClassVar
 
 from vestige.query.budget import within
+from vestige.record.redaction.output_redaction import redact_lines, redact_values
 
 
 class Answer:
-    """One verb's answer. Subclasses hold the facts and say how they read."""
+    """One verb's answer. Subclasses hold the facts and say how they read.
+
+    What their `lines`, `styled` and `data` return has passed the last redaction
+    (record/redaction/output_redaction.py): every answer of every door comes from one of them."""
 
     verb: ClassVar[str]
     budget: ClassVar[int]
@@ -27,6 +33,12 @@ class Answer:
 
     exit_code: int = 0
     """1 for bad news, e.g. findings of severity error."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for name, redact in _REDACTS.items():
+            if name in cls.__dict__:
+                setattr(cls, name, _redacted(cls.__dict__[name], redact))
 
     def text(self, budget: int | None = None) -> str:
         """The answer as a person or an agent reads it; deterministic."""
@@ -42,3 +54,23 @@ class Answer:
 
     def __str__(self) -> str:
         return self.text()
+
+
+def _redact_styled(lines: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    texts = redact_lines([text for text, _ in lines])
+    return [(text, mood) for text, (_, mood) in zip(texts, lines, strict=True)]
+
+
+_REDACTS: dict[str, Callable[[Any], Any]] = {
+    "lines": redact_lines,
+    "styled": _redact_styled,
+    "data": redact_values,
+}
+
+
+def _redacted(method: Callable[..., Any], redact: Callable[[Any], Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def redacted(self: Answer, *args: Any, **kwargs: Any) -> Any:
+        return redact(method(self, *args, **kwargs))
+
+    return redacted

@@ -12,6 +12,7 @@ from typing import Literal
 
 from vestige.errors import VestigeError
 from vestige.limits import MIB
+from vestige.record.redaction.output_redaction import redact_body
 from vestige.record.run import BodyRef, SpanInfo
 
 BODY_READ_MAX = 8 * MIB
@@ -88,7 +89,8 @@ class BodyCache:
             self._texts.clear()
             self._held = 0
         for body_id, raw in bodies:
-            self._texts[body_id] = raw.decode(errors="replace")
+            # Before a view truncates it, or shows assembled what a stream has in pieces.
+            self._texts[body_id] = redact_body(raw).decode(errors="replace")
         self._held += size
 
     def _queue(self, type: str, side: Side) -> _Queue:

@@ -24,7 +24,14 @@ from vestige.query.failures.check import CASE, CaseCause, CheckAnswer, CheckRepo
 from vestige.query.failures.why import WhyAnswer, where_to_begin, why_answer
 from vestige.query.ids.resolve import Target, Want, find_run, resolve, states_of
 from vestige.query.search.filters import parse_filter
-from vestige.query.search.grep import PARTS, GrepAnswer, GrepOptions, grep_answer, parse_parts
+from vestige.query.search.grep import (
+    PARTS,
+    GrepAnswer,
+    GrepOptions,
+    grep_answer,
+    parse_parts,
+    runs_with,
+)
 from vestige.query.search.run_list import ListAnswer, Listing, check_group, list_answer
 from vestige.query.search.sql_view import SchemaAnswer, SqlAnswer, schema_answer, sql_answer
 from vestige.query.stats.costs import run_costs
@@ -155,7 +162,7 @@ class Debugger:
         now_ns = clock.SYSTEM.now_ns()
         terms = parse_filter(filter, now_ns) if filter else ()
         if like is not None:
-            terms = (*terms, Term("text", ":", like))
+            terms = (*terms, Term("text", ":", like, also=runs_with(self.store, like)))
         wanted = RunFilter(
             failed=failed,
             since_ns=None if since_s is None else max(0, now_ns - int(since_s * 1e9)),
@@ -352,9 +359,11 @@ class Debugger:
     def reproduce(self, id: str, format: str) -> str:
         """A recorded request as a program that sends it again: `curl` or `python`."""
         from vestige.query.reproduce.request import reproduce
+        from vestige.record.redaction.output_redaction import redact_body
 
         opened, span = self._span(id)
-        return reproduce(opened.run, span, self.store.read_body, format)
+        read = self.store.read_body
+        return reproduce(opened.run, span, lambda *args: redact_body(read(*args)), format)
 
     def why(self, id: str | None = None) -> WhyAnswer:
         """Of a span; of a run, of its gravest finding, else of what failed last; the latest one's

@@ -72,6 +72,8 @@ class Term(msgspec.Struct, frozen=True):
     op: Op
     value: Any
     negated: bool = False
+    also: tuple[str, ...] = ()
+    """Of `text`: runs that have it in a body."""
 
 
 class RunFilter(msgspec.Struct, frozen=True):

@@ -12,7 +12,8 @@ from vestige.formats import get_format, openwop
 from vestige.formats.protocol import RunToWrite
 from vestige.home import Home
 from vestige.query.stats.user_prices import own_prices
-from vestige.record.run import RunInfo
+from vestige.record.redaction.output_redaction import redact_body, redact_log, redact_run
+from vestige.record.run import LogInfo, RunInfo
 from vestige.record.types import Attributes
 from vestige.store.protocol import Store
 
@@ -48,10 +49,18 @@ def export_run(
 
 
 def run_to_write(store: Store, run_id: str, *, with_lines: bool = True) -> RunToWrite:
-    """A stored run with all that travels with it. Without lines, they are read one at a time."""
-    run = store.load_run(run_id, with_lines=with_lines)
-    told = _process(store, run.info), store.notes(run_id), None if with_lines else store.read_log
-    return RunToWrite(run, store.read_body, *told, prices=own_prices(store))
+    """A stored run with all that travels with it. Without lines, they are read one at a time.
+    All of it has passed the last redaction, so formats hash what they write."""
+    run = redact_run(store.load_run(run_id, with_lines=with_lines))
+
+    def read_body(body_id: int) -> bytes:
+        return redact_body(store.read_body(body_id))
+
+    def read_log(row: int) -> LogInfo:
+        return redact_log(store.read_log(row))
+
+    told = _process(store, run.info), store.notes(run_id), None if with_lines else read_log
+    return RunToWrite(run, read_body, *told, prices=own_prices(store))
 
 
 def _process(store: Store, run: RunInfo) -> Attributes:

@@ -12,6 +12,7 @@ is counted, and the exchange is told no more.
 
 from __future__ import annotations
 
+from _thread import allocate_lock
 from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec
@@ -20,10 +21,16 @@ from vestige.emit import tool_attribution
 from vestige.emit.emitter import Emitter
 from vestige.emit.exceptions import status_of
 from vestige.emit.span import Span
-from vestige.limits import BODY_CHUNK, BODY_INLINE_MAX, BODY_MAX
+from vestige.limits import (
+    BODY_CHUNK,
+    BODY_INLINE_MAX,
+    BODY_MAX,
+    PARTIAL_INTERVAL_S,
+    PARTIAL_MAX,
+)
 from vestige.providers.endpoints import Endpoint
 from vestige.providers.models import Response
-from vestige.providers.stream_timing import has_ended
+from vestige.providers.stream_timing import has_ended, is_event_stream, is_stream
 from vestige.record.body_encoding import LongBody, texts_of
 from vestige.wire import call_attributes
 from vestige.wire.byte_buffer import MARKER_MAX, ByteBuffer
@@ -78,6 +85,9 @@ class Exchange:
         "_content_length",
         "_decoded",
         "_first_byte_ns",
+        "_flush_at_ns",
+        "_flushed",
+        "_flushing",
         "_question",
         "_response_coding",
         "_span",
@@ -110,6 +120,9 @@ class Exchange:
         self._span: CallSpan | None = None
         self._question: ByteBuffer | None = None if ask.body is not None else ByteBuffer()
         self._answer = ByteBuffer()
+        self._flush_at_ns = 0
+        self._flushed = 0
+        self._flushing = allocate_lock()
         self._decoded = False
         self._response_coding = ""
         self._content_length: int | None = None
@@ -225,7 +238,43 @@ class Exchange:
     @never_raises
     def received(self, chunk: bytes) -> None:
         """The next bytes of the body, as they are handed to the program."""
-        self._answer.add(chunk, self.place.emitter.monotonic_ns())
+        now_ns = self.place.emitter.monotonic_ns()
+        self._answer.add(chunk, now_ns)
+        if now_ns >= self._flush_at_ns:
+            self._flush(now_ns)
+
+    @never_raises
+    def flush(self) -> None:
+        """Keep what has arrived: called about once a second, by a thread of ours."""
+        now_ns = self.place.emitter.monotonic_ns()
+        if now_ns >= self._flush_at_ns:
+            self._flush(now_ns)
+
+    def _flush(self, now_ns: int) -> None:
+        """Of a streamed answer, what can be written without the beginning of a secret. It takes a
+        hundredth of the time at most: a long answer is kept less often."""
+        first = not self._flush_at_ns
+        self._flush_at_ns = now_ns + int(PARTIAL_INTERVAL_S * 1e9)
+        tape, span, emitter = self._answer, self._span, self.place.emitter
+        if first or span is None or span._writer != emitter.writer:
+            return
+        if self.over or tape.total in (self._flushed, 0) or len(tape.kept) > PARTIAL_MAX:
+            return
+        if not self._flushing.acquire(blocking=False):
+            return  # the other thread is at it
+        try:
+            self._flushed = tape.total
+            body = self._plain().data
+            if self._type == "llm" and is_stream(body):
+                emitter.keep_partial(span.id, body[: _end_of_events(body)])
+        except Exception as error:  # noqa: BLE001  # a full disk: the answer itself may still be kept
+            fault(emitter, error)
+        finally:
+            self._flushing.release()
+        if self.over:
+            self._drop_partial()
+        spent_ns = emitter.monotonic_ns() - now_ns
+        self._flush_at_ns = max(self._flush_at_ns, now_ns + 100 * spent_ns)
 
     # --- the end ----------------------------------------------------------------------------------
 
@@ -303,14 +352,35 @@ class Exchange:
             error=error,
             status=status,
             attributes=attributes,
-            body=self._body(plain.data),
+            body=self._body(self._redact(plain.data)),
         )
         self._forget()
+
+    def _redact(self, body: bytes | bytearray) -> bytes | bytearray:
+        """The answer without secrets that it spells in pieces. Other JSON lines than a model's are
+        records, each a text of its own."""
+        if self._type != "llm" and not is_event_stream(body):
+            return body
+        return self.place.emitter.redact_stream(body)
 
     def _forget(self) -> None:
         """A program may keep its responses, and each keeps its exchange: not the bytes once more."""
         self._answer, self._question, self.ask.body = ByteBuffer(), None, b""
         self.place.emitter.unfinished.discard(self)
+        self._drop_partial()
+
+    def _drop_partial(self) -> None:
+        """The journal has the answer. Never waits: a flush that is under way looks again when it is done."""
+        span, emitter = self._span, self.place.emitter
+        if not self._flushed or span is None or span._writer != emitter.writer:
+            return
+        if self._flushing.acquire(blocking=False):
+            try:
+                emitter.keep_partial(span.id, None)
+            except OSError as error:
+                fault(emitter, error)
+            finally:
+                self._flushing.release()
 
     def _tell(self, plain: Decoded) -> dict[str, Any]:
         attributes: dict[str, Any] = {}
@@ -354,6 +424,11 @@ class Exchange:
             return LongBody(steps, "surrogateescape")
         marker = f"\n…[cut by vestige: {tape.total} bytes, sha256 {tape.sha256}]"
         return LongBody(_then(steps, marker), "surrogateescape", tape.total, tape.sha256)
+
+
+def _end_of_events(body: bytes | bytearray) -> int:
+    """Where the last whole event ends."""
+    return max(body.rfind(b"\n"), body.rfind(b"\r")) + 1
 
 
 def fault(emitter: Emitter, error: BaseException) -> None:

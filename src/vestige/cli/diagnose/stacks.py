@@ -105,9 +105,10 @@ def _told(store: Store, pid: int | None, answer: LogInfo | None) -> dict[str, An
 
 def _print(info: RunInfo, told: Sequence[Mapping[str, Any]], as_json: bool) -> None:
     from vestige.query.views.body_view import visible
+    from vestige.record.redaction.output_redaction import redact_text, redact_values
 
     if as_json:
-        print_json({"run": info.short_id, "processes": told}, 2)
+        print_json(redact_values({"run": info.short_id, "processes": told}), 2)
         return
     for each in told:
         pid, text = each["pid"], each.get("stacks")
@@ -117,4 +118,4 @@ def _print(info: RunInfo, told: Sequence[Mapping[str, Any]], as_json: bool) -> N
             said = visible(each["said"].partition("; ")[2])
         click.echo(styled_line(f"pid {pid} {said}", "error" if text is None else "head running"))
         if text is not None:
-            click.echo(visible(text))
+            click.echo(redact_text(visible(text)))

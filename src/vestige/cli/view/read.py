@@ -94,7 +94,9 @@ def print_answer(answer: Answer, as_json: bool, budget: int | None) -> None:
 
 
 def styled_line(text: str, mood: str) -> str:
-    return click.style(text, **_style(mood))  # type: ignore[arg-type]  # a style is keyword arguments
+    from vestige.record.redaction.output_redaction import redact_text
+
+    return click.style(redact_text(text), **_style(mood))  # type: ignore[arg-type]  # a style is keyword arguments
 
 
 def _style(mood: str) -> dict[str, object]:
@@ -140,7 +142,9 @@ def answer_options(function: F) -> F:
 @click.option("--name", metavar="TEXT", help="Only runs whose name contains this.")
 @click.option("--conversation", metavar="ID", help="Only runs of this conversation.")
 @click.option(
-    "--like", metavar="TEXT", help="Only runs with this in a name, an attribute or a log line."
+    "--like",
+    metavar="TEXT",
+    help="Only runs with this in a name, an attribute, a log line or a body.",
 )
 @click.option("--all", "everything", is_flag=True, help="Also the runs of mere processes.")
 @click.option("--cost", is_flag=True, help="Also what their model calls cost, in dollars.")

@@ -98,6 +98,8 @@ class SelfReporter:
     def check(self) -> None:
         """About once a second, in the journal's thread."""
         self.report()
+        for emitter in list(self._emitters):
+            emitter.flush()
         watch = self._watch
         if watch is None or not self._emitters:
             return

@@ -20,6 +20,9 @@ LINE_MIN = 8
 PARTS_TRIED = 8
 """Of one line, each a search."""
 
+ANSWERS_TRIED = 2
+"""Of them, searched for in bodies too: an answer of a model has no time before it."""
+
 HITS_MAX = 50
 
 _BEGINNING = re.compile(r"[\]:|>)-] +|\b[A-Z]{4,8}\b:? +|\t")
@@ -29,12 +32,18 @@ _BEGINNING = re.compile(r"[\]:|>)-] +|\b[A-Z]{4,8}\b:? +|\t")
 def places_of_line(store: Store, text: str) -> list[SpanRef]:
     """Where it was said, newest first, each place once; nothing if nobody did."""
     for part in _parts(text):
-        options = GrepOptions(parts=("logs",))
-        hits = store.search(wanted(part, options), None, HITS_MAX).hits
-        said = [hit.place for hit in hits if hit.part == "log"]
-        if said:
-            return list({(place.run_id, place.span_id): place for place in said}.values())
+        if said := _places(store, part, "logs"):
+            return said
+    for part in list(_parts(text))[:ANSWERS_TRIED]:
+        if said := _places(store, part, "bodies"):
+            return said
     return []
+
+
+def _places(store: Store, text: str, where: str) -> list[SpanRef]:
+    hits = store.search(wanted(text, GrepOptions(parts=(where,))), None, HITS_MAX).hits
+    said = [hit.place for hit in hits if where == "bodies" or hit.part == "log"]
+    return list({(place.run_id, place.span_id): place for place in said}.values())
 
 
 def _parts(text: str) -> Iterator[str]:

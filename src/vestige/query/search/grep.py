@@ -124,6 +124,15 @@ def grep_answer(
     return GrepAnswer(pattern, run[1] if run else None, options, searched)
 
 
+def runs_with(store: Store, text: str) -> tuple[str, ...]:
+    """Runs with this text in a body, in any case: of the newest bodies, as many as a search reads."""
+    if not text or len(text) > PATTERN_MAX:
+        return ()
+    options = GrepOptions(ignore_case=True, parts=("bodies",))
+    hits = store.search(wanted(text, options), None, HITS_MAX).hits
+    return tuple(dict.fromkeys(hit.place.run_id for hit in hits))
+
+
 def wanted(pattern: str, options: GrepOptions, run_id: str | None = None) -> SearchQuery:
     """What a store is asked for."""
     compiled, literals = _compile(pattern, options)

@@ -145,6 +145,11 @@ class Redactor:
         self._learning = threading.RLock()
 
     @property
+    def engine(self) -> str:
+        """What the scanner works with; empty where none was needed yet."""
+        return "" if self._scanner is None else self._scanner.engine
+
+    @property
     def registered(self) -> int:
         """How many forms of registered values there are."""
         return len(self._needles)
@@ -312,6 +317,30 @@ class Redactor:
                 held = held[cut:]
         if held:
             yield self._exact(held, counts)
+
+    def streamed(self, body: bytes | bytearray, *, is_partial: bool = False) -> bytes | bytearray:
+        """A streamed answer without secrets that are split over its events; the same if it has none.
+        `is_partial`: more follows, so each text ends where no secret can have begun."""
+        from vestige.record.redaction.stream_redaction import (
+            redact_stream,  # few programs record streams
+        )
+
+        return redact_stream(body, self, is_partial=is_partial)
+
+    def safe_end(self, text: str) -> int:
+        """How much of a text that goes on can be written now: whatever follows, no secret lies
+        across that place. Its last word may be the beginning of one."""
+        end = len(text.rstrip()) and max(text.rfind(blank) for blank in " \t\r\n") + 1
+        for needle in self._needles:
+            if any(blank in needle for blank in " \t\r\n"):
+                at = text.find(needle[0], max(0, len(text) - len(needle) + 1))
+                while at >= 0 and not needle.startswith(text[at:]):
+                    at = text.find(needle[0], at + 1)
+                end = min(end, at) if at >= 0 else end
+        block = text.rfind("-----BEGIN", max(0, end - SECRET_LENGTH_MAX), end)
+        if block >= 0 and "-----END" not in text[block:end]:
+            end = block
+        return min(end, self.across(text, end)[0])
 
     def across(self, text: str, place: int) -> tuple[int, int]:
         """Where a secret that lies across this place begins, its key included, and ends."""

@@ -38,6 +38,7 @@ from vestige.limits import (
 from vestige.query import formatting
 from vestige.query.ids.resolve import resolve
 from vestige.query.views.show import run_data
+from vestige.record.redaction.output_redaction import redact_values
 from vestige.server.auth import GuardedRoute, identify, principal
 from vestige.server.responses import ApiError, encode
 from vestige.server.server_state import Busy, Server
@@ -173,7 +174,8 @@ def _render(changes: Changes, before: Cursor) -> Iterator[bytes]:
 
 def _event(name: str, data: dict[str, Any], cursor: Cursor) -> bytes:
     # JSON on one line: no text of a trace can begin an event of its own.
-    return b"event: %s\nid: %s\ndata: %s\n\n" % (name.encode(), str(cursor).encode(), encode(data))
+    told = encode(redact_values(data))
+    return b"event: %s\nid: %s\ndata: %s\n\n" % (name.encode(), str(cursor).encode(), told)
 
 
 def _span(span: SpanChange) -> dict[str, Any]:

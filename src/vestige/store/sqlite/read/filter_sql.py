@@ -78,7 +78,11 @@ def _positive(term: Term) -> Condition:
     if key == "type":
         return _TYPE, [value]
     sql = _TEXTS.get(key) or _INSIDE[key]
-    return sql, [contains(value)] * sql.count("?")
+    values: list[Any] = [contains(value)] * sql.count("?")
+    if term.also:
+        marks = ",".join("?" * len(term.also))
+        return f"({sql} OR r.run_id IN ({marks}))", [*values, *term.also]
+    return sql, values
 
 
 def contains(text: str) -> str:

@@ -24,6 +24,7 @@ import msgspec
 from vestige.errors import UsageError
 from vestige.limits import MIB
 from vestige.record.finding import Finding
+from vestige.record.redaction.stream_redaction import spell
 from vestige.record.run import RunInfo
 from vestige.store.protocol import CheckResult, Hit, Searched, SearchQuery, SpanRef
 from vestige.store.sqlite.bodies.compression import decompress
@@ -256,10 +257,18 @@ class _Looking:
                 text = raw.decode(errors="surrogateescape")
                 matches = self.wanted.pattern.finditer(text)
                 match = next(matches, None)
+                if match is None and (spelled := spell(raw)):
+                    text, is_spelled = "\n".join(spelled), True
+                    self.seen_bytes += len(raw)
+                    matches = self.wanted.pattern.finditer(text)
+                    match = next(matches, None)
+                else:
+                    is_spelled = False
                 if match is None or (tiny and text in self.told):
                     continue
                 cursor = f"{part}:{piece}"
-                hit = self._owned(cursor, piece, text, match, 1 + sum(1 for _ in matches))
+                count = 1 + sum(1 for _ in matches)
+                hit = self._owned(cursor, piece, text, match, count, is_spelled)
                 if hit is not None:
                     if tiny:
                         self.told.add(text)
@@ -293,8 +302,11 @@ class _Looking:
                 yield newest[at : at + _PIECES_A_STEP]
             top = found[-1][0]
 
-    def _owned(self, cursor: str, piece: int, text: str, match: Any, count: int) -> Hit | None:
-        """The hit at the first body that has this piece, and the record that had it first."""
+    def _owned(
+        self, cursor: str, piece: int, text: str, match: Any, count: int, is_spelled: bool
+    ) -> Hit | None:
+        """The hit at the first body that has this piece, and the record that had it first.
+        `is_spelled`: the text is what a stream spells, and stands nowhere in one place."""
         rows = self.connection.execute(_BODIES_OF_PIECE, (piece,)).fetchall()
         if not rows and (at_ns := find_time(self.connection, piece)) is not None:
             rows = [(piece, at_ns, at_ns, 0)]
@@ -304,7 +316,8 @@ class _Looking:
             owner = self._owner(body, first_ns) or self._owner(body, last_ns)
             if owner is not None:
                 place, part = owner
-                at = start + len(text[: match.start()].encode(errors="surrogateescape"))
+                before = text[: match.start()].encode(errors="surrogateescape")
+                at = None if is_spelled else start + len(before)
                 return _hit(cursor, place, part, text, match, at, count, len(rows))
         return None
 
