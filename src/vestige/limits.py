@@ -468,6 +468,18 @@ RESTART_PAUSE_MAX_S = 4.0
 HTTP_WAITING_MAX = 1_000
 """Questions that wait for a thread; further ones are told to come again (503)."""
 
+HTTP_KEY_WAITING_MAX = 250
+"""The same for one key: its further questions are refused (429), and other keys do not notice."""
+
+HTTP_HEAVY_BUDGET_S = 60.0
+"""Seconds of a thread that one key may spend at once on queries and searches of its own."""
+
+HTTP_HEAVY_REFILL = 0.5
+"""Seconds of that budget that come back each second."""
+
+HTTP_KEYS_REMEMBERED = 256
+"""Keys whose budget is remembered after they have no request under way; those with a full one are forgotten."""
+
 HTTP_CONNECTIONS_MAX = 2_000
 """Open connections: each holds a file and some memory."""
 

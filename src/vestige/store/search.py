@@ -26,6 +26,7 @@ from vestige.limits import MIB
 from vestige.record.finding import Finding
 from vestige.record.run import RunInfo
 from vestige.store.base import CheckResult, Hit, Place, Searched, Wanted
+from vestige.store.cancellation import check_cancelled
 from vestige.store.compress import decompress
 from vestige.store.sheets import TINY_MAX, OpenSheet, find_time, find_tiny
 
@@ -153,6 +154,7 @@ def search(
     for part in wanted.parts[wanted.parts.index(phase) :]:
         scan = looking.bodies if part == "bodies" else looking.rows
         for cursor, hit in scan(part, last if part == phase else None):
+            check_cancelled()
             if hit is not None:
                 hits.append(hit)
                 if len(hits) >= limit:

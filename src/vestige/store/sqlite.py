@@ -58,6 +58,7 @@ from vestige.store.base import (
 )
 from vestige.store.blocks import SpanBlock
 from vestige.store.bodies import Bodies
+from vestige.store.cancellation import check_cancelled, on_cancel
 from vestige.store.ingest import Ingest, ReadSpill
 from vestige.store.seen import SeenSet
 
@@ -371,6 +372,7 @@ class SqliteStore:
         return [row[0] for row in self._connection.execute("SELECT run_id FROM runs")]
 
     def load_run(self, run_id: str, *, with_lines: bool = True) -> Run:
+        check_cancelled()
         run = loading.find_run(self._connection, run_id, with_lines=with_lines)
         if run is None:
             where = (
@@ -383,6 +385,7 @@ class SqliteStore:
         return loading.read_log(self._connection, row)
 
     def read_body(self, body_id: int, start: int = 0, end: int | None = None) -> bytes:
+        check_cancelled()
         return self._bodies.read(body_id, start, end)
 
     def read_bodies(self, body_ids: Sequence[int]) -> Iterable[tuple[int, bytes]]:
@@ -418,9 +421,14 @@ class SqliteStore:
         connection, _ = connecting.connect_to_read(self.path)
         try:
             shadow = None if self.tenant is None else tenancy.cover(connection, self.tenant)
-            return ask.query(connection, sql, skip, limit, self.read_body, shadow, seconds)
+            with on_cancel(connection.interrupt):
+                return ask.query(connection, sql, skip, limit, self.read_body, shadow, seconds)
         finally:
             connection.close()
+
+    def interrupt(self) -> None:
+        """Stop the statement that this connection executes; any thread may."""
+        self._connection.interrupt()
 
     def notes(self, run_id: str) -> Sequence[Note]:
         return notes.read_notes(self._connection, run_id)

@@ -403,9 +403,9 @@ def test_too_many_questions_are_told_to_come_again(home: Home) -> None:
     """Beyond the bound nobody waits for long: 503 with a time, and the others are answered."""
     record(home)
     with served(home) as site:
-        site.server._waiting_max = 0
+        site.server._readers._waiting_max = 0
         busy = site.ask("/api/v1/list")
-        site.server._waiting_max = 10
+        site.server._readers._waiting_max = 10
         again = site.ask("/api/v1/list")
 
     assert busy.status == 503

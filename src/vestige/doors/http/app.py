@@ -32,7 +32,7 @@ from vestige.doors.http import (
 )
 from vestige.doors.http.answers import Refusal, refusal_of
 from vestige.doors.http.guard import Door, check_names, exchange, identify
-from vestige.doors.http.server import Busy, Server
+from vestige.doors.http.server import BusyError, KeyBusyError, Server
 
 MODULES = (health, verbs, notes, requests, live, openapi, openwop, ingest, login, pages)
 """Each gives `routes(server)`. The first route that fits is taken."""
@@ -132,13 +132,18 @@ class Gate:
     def _refusal(self, error: Exception) -> Refusal:
         if isinstance(error, Refusal):
             return error
-        if isinstance(error, Busy):
+        if isinstance(error, BusyError):
             return Refusal(
                 503, "busy", "Too many questions wait. Ask again soon.",
                 headers={"retry-after": "1"},
             )  # fmt: skip
+        if isinstance(error, KeyBusyError):
+            seconds = max(1, round(error.wait_s + 0.5))
+            text = f"{error} Ask again in {seconds} s."
+            headers = {"retry-after": str(seconds)}
+            return Refusal(429, "rate_limited", text, {"retryAfter": seconds}, headers)
         if isinstance(error, ClientDisconnect):
-            return Refusal(400, "disconnected", "The body did not arrive.")
+            return Refusal(400, "disconnected", "The connection was closed before the answer.")
         known = refusal_of(error, self._server.home)
         if known is not None:
             return known

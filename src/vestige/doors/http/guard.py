@@ -18,6 +18,7 @@ import asyncio
 import hmac
 import re
 from collections.abc import Awaitable, Callable, Collection
+from functools import partial
 from typing import Any, cast
 from urllib.parse import parse_qsl, urlencode
 
@@ -29,7 +30,7 @@ from starlette.types import Message, Receive, Scope, Send
 from vestige import clock
 from vestige.access import Principal
 from vestige.doors.http.answers import Refusal
-from vestige.doors.http.server import LOCAL, Server
+from vestige.doors.http.server import LOCAL, Client, Server, client
 from vestige.limits import HTTP_BODY_RATE_MIN, HTTP_BODY_S
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -65,7 +66,19 @@ class Door(Route):
                 require(Request(scope), self.needs)
             body_s = scope["state"].get("body_s", HTTP_BODY_S)
             receive = bounded(scope, receive, self.body_max, body_s)
-        await super().handle(scope, receive, send)
+        who = scope["state"].get("principal")
+        of = Client("" if who is None else who.key_id, partial(disconnected, receive))
+        before = client.set(of)
+        try:
+            await super().handle(scope, receive, send)
+        finally:
+            client.reset(before)
+
+
+async def disconnected(receive: Receive) -> None:
+    """Return when the connection is gone. Only once the request's body has been read."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 def bounded(scope: Scope, receive: Receive, bytes_max: int, body_s: float) -> Receive:

@@ -27,7 +27,7 @@ from vestige import clock
 from vestige.access import Principal
 from vestige.doors.http.answers import Refusal, encode
 from vestige.doors.http.guard import Door, identify, principal
-from vestige.doors.http.server import Busy, Server
+from vestige.doors.http.server import BusyError, KeyBusyError, Server
 from vestige.errors import StoreError, UsageError
 from vestige.limits import (
     LIVE_BATCH,
@@ -140,7 +140,7 @@ async def _try_read(server: Server, place: _Place) -> Changes | None:
     """None: not now; the store is busy, or being replaced."""
     try:
         return await server.in_thread(_read, server, place)
-    except (Busy, StoreError):
+    except (BusyError, KeyBusyError, StoreError):
         return None
 
 
