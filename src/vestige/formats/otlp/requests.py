@@ -32,7 +32,7 @@ from vestige.formats.otlp.spans import (
     raw_spans,
 )
 from vestige.formats.otlp.values import get
-from vestige.limits import OTLP_SPANS_MAX
+from vestige.limits import OTLP_SPANS_MAX, OTLP_TRACES_MAX
 from vestige.record.types import KnownRecord
 
 
@@ -92,6 +92,10 @@ def _take_spans(document: Any, taken: Taken) -> None:
             taken.accepted += 1
             if not is_pending(span):
                 traces.setdefault(span.trace_id, []).append(span)
+                if len(traces) > OTLP_TRACES_MAX:
+                    raise UnreadableError(
+                        f"request: more than {OTLP_TRACES_MAX} traces. Send it in several."
+                    )
     for trace_id, spans in traces.items():
         shape = Shape()
         for span in spans:
