@@ -207,7 +207,7 @@ OPENERS = 3
 TENANT_MAX = 2
 TOTAL_MAX = 8
 """Parcels in memory, unpacked: of one tenant, and of all."""
-STEP_S = 0.25
+STEP_S = 0.5
 """After this a transaction is committed, though more could be stored in it."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 from urllib.parse import quote
 
@@ -43,6 +43,7 @@ def ui(id: str | None, port: int, no_browser: bool, home: Home) -> None:
 
 def open_viewer(home: Home, id: str | None, *, port: int = 0, browser: bool = True) -> None:
     """Serve the page for a home, or for what is at a path, and show it."""
+    from vestige.doors.http.launch import launch_file
     from vestige.doors.http.serving import make_server, serve
     from vestige.doors.http.viewer import read_viewer
 
@@ -54,10 +55,14 @@ def open_viewer(home: Home, id: str | None, *, port: int = 0, browser: bool = Tr
             address = url + anchor
             click.echo(f"serving {address}; Ctrl-C stops", err=True)
             if browser:
-                # Beside us: some return only when they are closed, and need our answers till then.
-                threading.Thread(target=_show, args=(address,), daemon=True).start()
+                code = server.launches.add(anchor)
+                launch = f"http://127.0.0.1:{server.port}/?launch={code}"
+                path = files.enter_context(launch_file(launch))
+                # In a thread: some browsers return only when they are closed, and need our answers.
+                threading.Thread(target=_show, args=(path.as_uri(),), daemon=True).start()
 
-        serve(server, "127.0.0.1", port, collect=collect, ready=ready)
+        with ExitStack() as files:
+            serve(server, "127.0.0.1", port, collect=collect, ready=ready)
 
 
 @contextmanager

@@ -7,7 +7,8 @@ nothing: 401 comes before 404. The only paths without a key are those of `public
     principal(request)                 # who it is
     require(request, "runs:write")     # raises the 403
 
-A browser is let in by the per-start token: in the printed URL once, then as a cookie that no
+A browser is let in by the per-start token: in the printed URL, or by the code of a file that
+`vestige ui` makes for it (launch.py), then as a cookie that no
 script can read and no other site can send; or by a key, in a form (login.py). A page elsewhere can make a browser send requests
 here all the same; Host (DNS rebinding) and Origin (another site) give it away.
 """
@@ -30,6 +31,7 @@ from starlette.types import Message, Receive, Scope, Send
 from vestige import clock
 from vestige.access import Principal
 from vestige.doors.http.answers import Refusal
+from vestige.doors.http.launch import landing
 from vestige.doors.http.server import LOCAL, Client, Server, client
 from vestige.limits import HTTP_BODY_RATE_MIN, HTTP_BODY_S
 
@@ -207,20 +209,34 @@ def _name(host: str) -> str:
 
 
 def exchange(server: Server, scope: Scope) -> Response | None:
-    """The printed URL's token, for a cookie: the page is then asked for without it."""
+    """The printed URL's token, or the code of a launch file, for a cookie."""
     if server.token is None or scope["method"] not in ("GET", "HEAD"):
         return None
     pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-    given = [value for key, value in pairs if key == "token"]
-    if not given or not _same(given[0], server.token):
-        return None
+    for name, value in pairs:
+        if name == "launch" and scope["method"] == "GET":
+            anchor = server.launches.redeem(value)
+            return None if anchor is None else _with_cookie(server, scope, landing(anchor))
+        if name == "token":
+            if not _same(value, server.token):
+                return None
+            return _with_cookie(server, scope, _without_token(scope, pairs))
+    return None
+
+
+def _without_token(scope: Scope, pairs: list[tuple[str, str]]) -> Response:
+    """The same page is then asked for without it."""
     rest = urlencode([pair for pair in pairs if pair[0] != "token"])
     # One slash: `//elsewhere` would be another host.
     path = "/" + cast(bytes, scope["raw_path"]).decode("latin-1").lstrip("/\\")
     response = Response(status_code=303, headers={"location": path + (f"?{rest}" if rest else "")})
     response.headers["cache-control"] = "no-store"
+    return response
+
+
+def _with_cookie(server: Server, scope: Scope, response: Response) -> Response:
     response.set_cookie(
-        cookie_name(server), server.token, httponly=True, samesite="strict", path="/",
+        cookie_name(server), server.token or "", httponly=True, samesite="strict", path="/",
         secure=scope["scheme"] == "https",
     )  # fmt: skip
     return response

@@ -30,6 +30,7 @@ from starlette.requests import ClientDisconnect
 from vestige import clock
 from vestige.access import SCOPES, Keys, Principal
 from vestige.doors.http.keeping import Keeper
+from vestige.doors.http.launch import LaunchCodes
 from vestige.doors.http.metrics import Metrics
 from vestige.doors.http.readers import BusyError, KeyBusyError, Readers
 from vestige.errors import StoreError
@@ -84,6 +85,8 @@ class Server:
         self.keys = Keys(home)
         self.clock = clock
         self.token = token
+        self.launches = LaunchCodes()
+        """What `vestige ui` hands to the browser that it starts, instead of the token."""
         self.hosts = hosts
         """Names by which we are asked for (Host); None: any, where no cookie could be misused."""
         self.demo_workflows = demo_workflows

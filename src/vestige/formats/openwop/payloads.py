@@ -9,6 +9,7 @@ Elsewhere: which events there are, and in which order, story.py; what may leave,
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -16,6 +17,7 @@ import msgspec
 from vestige.errors import NotFoundError, StoreError
 from vestige.formats.base import RunToWrite
 from vestige.formats.openwop.machine import Machine, is_private_key
+from vestige.formats.openwop.names import INTERNAL, NODE_ID
 from vestige.formats.openwop.privacy import DEPTH_MAX
 from vestige.formats.openwop.spending import cost_of, model_of, usage_of
 from vestige.limits import ATTRIBUTE_VALUE_MAX, STACK_MAX
@@ -26,7 +28,7 @@ from vestige.record.values import cut, text_of_bytes
 MISSING: Final = "(gone: no longer kept)"
 _CODES: Final = {"interrupted": "interrupted", "timeout": "timeout", "cancelled": "cancelled"}
 _SAID: Final = frozenset(
-    ("error.type", "error.code", "error.message", "error.stack", "tool_call_id", "tool_name", "event_id", "attempt", "cost_usd")
+    ("error.type", "error.code", "error.message", "error.stack", "tool_call_id", "tool_name", "event_id", "attempt", "cost_usd", NODE_ID)
 )  # fmt: skip
 """Attributes that have a field of their own."""
 _decode = msgspec.json.Decoder().decode
@@ -35,44 +37,61 @@ _decode = msgspec.json.Decoder().decode
 class Telling:
     """Payloads of one run's events."""
 
-    def __init__(self, source: RunToWrite, run_span: str, machine: Machine) -> None:
+    def __init__(
+        self,
+        source: RunToWrite,
+        run_span: str,
+        machine: Machine,
+        node_ids: Mapping[str, str] | None = None,
+    ) -> None:
+        """`node_ids`: of spans whose program gave them one, by the span's id."""
         self._source = source
+        self._node_ids = node_ids or {}
         self._run_span = run_span
         self._machine = machine
+
+    def node_id(self, span_id: str) -> str:
+        return self._node_ids.get(span_id, span_id)
 
     # --- nodes ------------------------------------------------------------------------------
 
     def started(self, span: SpanInfo) -> dict[str, Any]:
         told: dict[str, Any] = {
-            "nodeId": span.id,
+            "nodeId": self.node_id(span.id),
             "typeId": span.type or "step",
             "name": span.name,
             "component": span.component,
         }
         if span.parent_id is not None and span.parent_id != self._run_span:
-            told["parentNodeId"] = span.parent_id
+            told["parentNodeId"] = self.node_id(span.parent_id)
         attempt = span.attributes.get("attempt")
         if type(attempt) is int and attempt > 0:
             told["attempt"] = attempt - 1  # there the first is number 0
-        if span.type != "tool":
+        if _is_about_machine(span):
+            told["inputs"] = INTERNAL
+        elif span.type != "tool":
             self._put(told, "inputs", span.input)
         return told
 
     def completed(self, span: SpanInfo) -> dict[str, Any]:
-        told: dict[str, Any] = {"nodeId": span.id, **_took(span)}
+        told: dict[str, Any] = {"nodeId": self.node_id(span.id), **_took(span)}
         if span.type != "tool" and (outputs := self.object(span.output)) is not None:
             told["outputs"] = outputs
         return told | self._facts(span)
 
     def failed(self, span: SpanInfo) -> dict[str, Any]:
-        told: dict[str, Any] = {"nodeId": span.id, "error": error_of(span), **_took(span)}
+        told: dict[str, Any] = {
+            "nodeId": self.node_id(span.id),
+            "error": error_of(span),
+            **_took(span),
+        }
         self._put(told, "outputs", span.output)
         return told | self._facts(span)
 
     def cancelled(self, span: SpanInfo) -> dict[str, Any]:
         # An error's message under a name that errors do not have.
         reason = self._machine.error(error_of(span)["message"])
-        told: dict[str, Any] = {"nodeId": span.id, "reason": reason}
+        told: dict[str, Any] = {"nodeId": self.node_id(span.id), "reason": reason}
         return told | _took(span) | self._facts(span)
 
     def _facts(self, span: SpanInfo) -> dict[str, Any]:
@@ -101,7 +120,7 @@ class Telling:
         read, written = usage.input_tokens or 0, usage.output_tokens or 0
         told: dict[str, Any] = {
             "provider": provider, "model": model, "inputTokens": read, "outputTokens": written,
-            "totalTokens": read + written, "nodeId": span.id,
+            "totalTokens": read + written, "nodeId": self.node_id(span.id),
         }  # fmt: skip
         cached = {
             "cacheReadTokens": usage.cache_read_tokens,
@@ -117,7 +136,7 @@ class Telling:
             "message": log.message,
         }
         if log.span_id is not None and log.span_id != self._run_span:
-            told["nodeId"] = log.span_id
+            told["nodeId"] = self.node_id(log.span_id)
         fields: dict[str, Any] = {"component": log.component, **public(log.attributes)}
         for key, field in (("error.type", "type"), ("error.message", "message")):
             if key in log.attributes:
@@ -196,6 +215,14 @@ def error_from(attributes: Attributes, status: str, said: str = "") -> dict[str,
     if isinstance(stack, str) and stack:
         details["stack"] = cut(stack, STACK_MAX)
     return {**told, "details": details} if details else told
+
+
+def _is_about_machine(span: SpanInfo) -> bool:
+    """A file of a test suite's bundle that describes where it ran: its environment and command line."""
+    path = span.attributes.get("path")
+    if span.type != "file" or not isinstance(path, str):
+        return False
+    return path.startswith(("diagnostics/", "repro.")) or path.endswith((".env", "/env.txt"))
 
 
 def _took(span: SpanInfo) -> dict[str, int]:

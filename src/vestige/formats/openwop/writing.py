@@ -10,12 +10,13 @@ from vestige.formats.new_file import new_file, place_for
 from vestige.formats.openwop.bundle import assemble
 from vestige.formats.openwop.names import Mode
 from vestige.formats.openwop.story import Story
+from vestige.record.run_id import file_name_of
 
 SUFFIX = ".openwop.json"
 
 
 def write_bundle(source: RunToWrite, target: Path, mode: Mode, key: bytes) -> Path:
-    made = place_for(target, f"{source.run.info.id}{SUFFIX}")
+    made = place_for(target, f"{file_name_of(source.run.info.id)}{SUFFIX}")
     raw = assemble(Story(source, mode, key=key), SYSTEM.now_ns())
     with new_file(made) as file:
         file.write(raw)

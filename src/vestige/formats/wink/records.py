@@ -28,6 +28,7 @@ from vestige.formats.wink.unpack import ZipContent
 from vestige.limits import BUNDLE_TOTAL_MAX, KIB, LINE_MAX
 from vestige.record.line import encode, parse_lines
 from vestige.record.run import BodyRef, LinkInfo, LogInfo, Node, Run, SpanInfo, in_order
+from vestige.record.run_id import is_run_id
 from vestige.record.types import (
     VERSION,
     AnyRecord,
@@ -297,7 +298,7 @@ def find_run_id(content: ZipContent) -> str | None:
     # By stretches, for as many as are needed: a root with long attributes may fill several.
     batches = (records for records, _ in _batches(content.chunks(RECORDS)))
     for record in islice(chain.from_iterable(batches), HEAD):
-        if isinstance(record, Unknown):
+        if isinstance(record, Unknown) or not is_run_id(record.run_id):
             continue
         if first is None:
             first = record.run_id
