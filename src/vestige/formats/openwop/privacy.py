@@ -66,7 +66,7 @@ _HIDDEN: Final = (
 """What never leaves: a hint of it, the expression of a text that is nothing else, and of a part."""
 _ERRORS: Final = frozenset(("stack", "message", "error.stack", "error.message"))
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder().decode
+decode = msgspec.json.Decoder().decode
 
 
 _ERROR_HINTS: Final = (b'File \\"', b"\\n    at ", b'stack"', b'message"')
@@ -83,20 +83,25 @@ def _has_paths(raw: bytes) -> bool:
     return (b"/" in raw or b"\\\\" in raw) and any(hint in raw for hint in _ERROR_HINTS)
 
 
-def _masked(value: Any, free: bool = False) -> Any:
-    """As the recorder masks it, in the values; the document's own keys are never touched.
+def mask_values(value: Any, counts: dict[str, int] | None = None) -> Any:
+    """A document as the recorder would have masked it, in its values; its own keys are never touched.
 
     What a program recorded (`_FREE`) is looked at as one text: a key may stand far from its secret.
     """
-    if isinstance(value, str):
-        return redactor().text(value)
-    if not isinstance(value, (dict, list)):
-        return value
-    if free:
-        return _masked_whole(value)
+    counts = {} if counts is None else counts
     if isinstance(value, list):
-        return [_masked(item) for item in value]
-    return {name: _masked(inner, _is_free(name, inner)) for name, inner in value.items()}
+        return [mask_values(item, counts) for item in value]
+    if not isinstance(value, dict):
+        return redactor().value(value, counts)
+    masked = {}
+    for name, inner in value.items():
+        if _is_free(name, inner):
+            masked[name] = _mask_whole(inner, counts)
+        elif isinstance(inner, (dict, list)):
+            masked[name] = mask_values(inner, counts)
+        else:
+            (masked[name],) = redactor().value({name: inner}, counts).values()
+    return masked
 
 
 def _is_free(name: str, value: Any) -> bool:
@@ -105,13 +110,15 @@ def _is_free(name: str, value: Any) -> bool:
     return name in _FREE and not is_own
 
 
-def _masked_whole(value: Any) -> Any:
+def _mask_whole(value: Any, counts: dict[str, int]) -> Any:
+    if not isinstance(value, (dict, list)):
+        return redactor().value(value, counts)
     text = encode(value).decode()
-    masked = redactor().text(text)
+    masked = redactor().text(text, counts)
     if masked == text:
         return value
     try:
-        return _decode(masked)
+        return decode(masked)
     except msgspec.DecodeError:
         return redactor().value(value)
 
@@ -133,7 +140,7 @@ class Privacy:
         """A JSON value as it may leave, encoded. Most hold nothing, and are encoded once."""
         raw = encode(value)
         if redactor().suspicious(raw):
-            value = _masked(value)
+            value = mask_values(value)
             raw = encode(value)
         if _MARK in raw:
             self.refuse()
