@@ -214,6 +214,19 @@ def test_a_public_address_without_keys_is_refused(home: Home, host: str) -> None
         serving.make_server(home, host)
 
 
+def test_a_public_address_without_tls_is_served_only_on_demand(home: Home) -> None:
+    """Keys would travel in clear; a proxy may speak TLS for us."""
+    Keys(home).add("ci", ["runs:read"])
+    command = [sys.executable, "-m", "vestige", "serve", "--host", EVERYWHERE, "--port", "0"]
+    refused = subprocess.run(
+        [*command, "--home", str(home.root)], capture_output=True, text=True, timeout=120
+    )
+    assert refused.returncode == 2
+    assert "--insecure" in refused.stderr and "Traceback" not in refused.stderr
+    with _command(home, "--host", EVERYWHERE, "--insecure") as (process, _, _):
+        assert process.poll() is None
+
+
 def test_with_keys_there_is_no_token(home: Home) -> None:
     """Who has keys has no secret in a log; and any name leads to a public server."""
     Keys(home).add("ci", ["runs:read"])
@@ -266,7 +279,7 @@ def test_a_port_that_is_taken_and_a_certificate_that_is_none_are_refused(
     with pytest.raises(UsageError, match="cannot be used"):
         serving.serve(server, "127.0.0.1", 0, cert=junk, key=junk)
     with pytest.raises(UsageError, match="no address of this machine"):
-        serving.serve(server, "no.such.host.invalid", 0)
+        serving.serve(server, "no.such.host.invalid", 0, insecure=True)
 
 
 def test_tls_is_spoken_with_a_certificate(home: Home, tmp_path: Path) -> None:
