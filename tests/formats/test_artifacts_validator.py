@@ -8,6 +8,7 @@ import random
 import shutil
 import subprocess
 import sys
+import tempfile
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -199,7 +200,7 @@ def test_a_huge_file_is_hashed_and_not_parsed(tmp_path: Path) -> None:
 
     found = bundle.rules()
 
-    assert found == {"json-unchecked", "json-too-large", "file-unlisted", "bytes-differ", "sha256-differs"}  # fmt: skip
+    assert found == {"json-invalid", "jsonl-invalid", "json-too-large", "file-unlisted", "bytes-differ", "sha256-differs"}  # fmt: skip
 
 
 @pytest.mark.slow
@@ -223,10 +224,14 @@ def test_a_gigabyte_is_hashed_in_little_memory(tmp_path: Path) -> None:
     assert int(done.stdout.split()[-1]) < 200
 
 
-def test_a_warning_alone_makes_no_bundle_invalid(tmp_path: Path) -> None:
-    """A large transcript is no fault of the suite: it is said that it was not parsed."""
+def test_a_warning_alone_makes_no_bundle_invalid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No room for a temporary file is no fault of the suite: it is said that it was not parsed."""
     bundle = BrokenBundle(tmp_path, "seed_pass")
-    bundle.write("large.json", b" " * (17 * 2**20))
+    bundle.write("large.json", b'["' + b"x" * (17 * 2**20) + b'"]')
+    bundle.write("blank.json", b" " * (17 * 2**20))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
 
     result = validate(bundle.root)
 

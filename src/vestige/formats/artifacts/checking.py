@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from vestige.formats.artifacts import layout
 from vestige.formats.artifacts.inventory import Inventory, Listed, read_inventory
+from vestige.formats.artifacts.large import LargeJson
 from vestige.formats.artifacts.layout import Part
 from vestige.formats.artifacts.lines import Lines, ScenarioLines, TraceLines
 from vestige.formats.artifacts.report import Report
@@ -88,7 +89,11 @@ class _Walk:
         if item.fault is not None:
             self.report.add(item.fault[0], path, item.fault[1])
             return
-        if item.read is None or path == layout.BUNDLE:
+        if item.read is None:
+            return
+        if path == layout.BUNDLE:
+            if listed is not None:  # a writer that lists it must know its size and hash
+                self._compare(path, listed, *self._read(item, None))
             return
         if listed is None and path not in layout.UNLISTED and self.inventory.known:
             self.report.add("file-unlisted", path, "is not in bundle.json.")
@@ -158,7 +163,7 @@ class _Walk:
             later = any(part.path == path for part in layout.LATER_PARTS)
             self.report.add("later-file-missing" if later else "file-missing", path, "is not there.")  # fmt: skip
         for path, listed in self._unseen.items():
-            if path != layout.BUNDLE:
+            if path != layout.BUNDLE:  # it was read
                 self.report.add("entry-without-file", layout.BUNDLE, f"{shown(path)} is listed, and is not there.", f"/files/{listed.at}/path")  # fmt: skip
         find_incomplete(self._values, self._indexed, self.report)
         index = self._values.get("scenarios/index.json", {})
@@ -178,28 +183,39 @@ def _feed(item: Item, reader: _Reader) -> int:
 
 
 class _Whole:
-    """A JSON file, held until it has ended; given up when it is too large."""
+    """A JSON file, held until it has ended. A larger one is skimmed, or given up if it is typed."""
 
     def __init__(self, path: str, part: Part | None, walk: _Walk) -> None:
         self._path = path
         self._part = part
         self._walk = walk
         self._data: bytes | None = b""
+        self._large: LargeJson | None = None
 
     def feed(self, chunk: bytes) -> None:
-        if self._data is None:
-            return
-        if len(self._data) + len(chunk) <= ARTIFACT_JSON_MAX:
-            self._data += chunk
-            return
-        self._data = None
-        rule = "json-unchecked" if self._part is None else "json-too-large"
-        self._walk.report.add(rule, self._path, f"is larger than {ARTIFACT_JSON_MAX // MIB} MiB; it was not parsed.")  # fmt: skip
+        if self._data is not None:
+            if len(self._data) + len(chunk) <= ARTIFACT_JSON_MAX:
+                self._data += chunk
+                return
+            if self._part is None:
+                self._large = LargeJson()
+                self._large.feed(self._data)
+            else:
+                self._walk.report.add("json-too-large", self._path, f"is larger than {ARTIFACT_JSON_MAX // MIB} MiB; it was not parsed.")  # fmt: skip
+            self._data = None
+        if self._large is not None:
+            self._large.feed(chunk)
 
     def end(self) -> None:
-        if self._data is None:
+        if self._large is not None:
+            fault = self._large.find_fault()
+            if fault is not None:
+                self._walk.report.add("json-invalid", self._path, fault)
+            elif self._large.unchecked is not None:
+                self._walk.report.add("json-unchecked", self._path, self._large.unchecked)
+        elif self._data is None:
             return
-        if self._part is None:
+        elif self._part is None:
             check_untyped(self._path, self._data, self._walk.report)
         else:
             self._walk.take_value(self._part, self._data)

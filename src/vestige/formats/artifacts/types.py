@@ -31,9 +31,9 @@ Sha256 = Annotated[
 ]
 RelativePath = Annotated[
     str,
-    # As layout.fault_of_path: not empty, no NUL, not absolute, no drive, no `..`.
+    # As layout.fault_of_path (not empty, no NUL, not absolute, no drive, no `..`), and not a folder.
     Meta(
-        pattern=r"^(?![/\\]|[A-Za-z]:)(?!(?:[^\0]*/)?\.\.(?:/|$(?!\n)))[^\0]+$",
+        pattern=r"^(?![/\\]|[A-Za-z]:)(?!(?:[^\0]*/)?\.\.(?:/|$(?!\n)))(?![^\0]*/\.?$(?!\n))[^\0]+$",
         extra_json_schema={_RULE: "path-unsafe"},
     ),
 ]
