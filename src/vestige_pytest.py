@@ -1,6 +1,6 @@
 """What pytest loads in every session: options and a fixture, and nothing of Vestige until it is on.
 
-    pytest --vestige-bundle tests/artifacts
+    pytest --vestige-bundle=tests/artifacts
 
 A module of its own, beside the package: importing anything inside the package imports the recorder.
 
@@ -66,6 +66,24 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     if on:
         config.pluginmanager.register(_load_plugin(config), PLUGIN)
+        _warn_of_root(config)
+
+
+def _warn_of_root(config: pytest.Config) -> None:
+    """pytest takes an existing DIR of `--vestige-bundle DIR` for a place of tests when it looks for its
+    root folder, as the value of any plugin's option that does not follow a `=`."""
+    given, here = config.invocation_params.args, config.invocation_params.dir
+    if "--vestige-bundle" not in given:
+        return
+    target = (here / str(config.getoption("vestige_bundle"))).resolve()
+    if target.is_dir() and not target.is_relative_to(here) and here != config.rootpath:
+        config.issue_config_time_warning(
+            pytest.PytestConfigWarning(
+                f"--vestige-bundle {target}: pytest chose {config.rootpath} as its root folder because"
+                " of it, and may read other settings. Write --vestige-bundle=DIR."
+            ),
+            stacklevel=2,
+        )
 
 
 def _load_plugin(config: pytest.Config) -> object:

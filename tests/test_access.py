@@ -247,3 +247,14 @@ def test_the_file_stays_small(home: Home) -> None:
 
     assert len(keys.list()) == KEYS_MAX
     assert keys.find(first.key, NOW_NS) and keys.find(last.key, NOW_NS)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a file away")
+def test_a_file_of_another_user_is_not_believed(home: Home) -> None:
+    """Whoever made it knows the keys in it."""
+    key = Keys(home).add("ci", ["runs:read"]).key
+    os.chown(home.keys, 65534, 65534)
+    with pytest.raises(KeysError, match=r"belongs to user 65534 .*chown 0"):
+        Keys(home).find(key, 1)
+    os.chown(home.keys, 0, 0)
+    assert Keys(home).find(key, 1) is not None

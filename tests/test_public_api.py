@@ -60,7 +60,7 @@ def test_import_loads_msgspec_and_the_standard_library_only() -> None:
 
 
 def test_only_the_producing_side_is_loaded() -> None:
-    """Neither collector nor store nor doors."""
+    """Neither collector nor store nor commands."""
     loaded = loaded_by_import()
 
     heavy = (

@@ -171,8 +171,17 @@ INGEST_REQUESTS_S = 50.0
 INGEST_BURST = 100
 """Requests that one key may make at once after a pause, e.g. many ships that find their server back."""
 
-INGEST_TOGETHER_BYTES = 16 * MIB
-"""Unpacked bytes of parcels that share one transaction, and so one fsync."""
+INGEST_KEY_WAITING_MAX = 64 * MIB
+"""The same of one key: others have room then, too."""
+
+INGEST_KEY_REQUESTS_MAX = 100
+"""Requests of one key that are not answered yet."""
+
+PARCEL_RECORDS_MAX = 150_000
+"""Records of one request. It is stored in one step, for which others wait; `ship` sends less, and less again when told so."""
+
+PARCEL_RUNS_MAX = 5_000
+"""Runs, and writers, of one request: each has rows of its own, which cost far more than a record."""
 
 REMOTE_SEEN_MAX = MIB
 """Characters of the set of numbers that came from one writer elsewhere: some fifty thousand holes. A journal has next
@@ -347,6 +356,9 @@ OTLP_PARTS_MAX = 2_000_000
 OTLP_SPANS_MAX = 100_000
 """Spans, or log records, of one request: exporters send some hundred, and whoever sends more at once makes all others wait."""
 
+OTLP_TRACES_MAX = 20_000
+"""Traces of one request: each becomes a run. Collectors send batches of some thousand spans."""
+
 OTLP_LINE_BYTES = 4 * MIB
 """What is written as one line, unless a single span is longer."""
 
@@ -476,6 +488,18 @@ RESTART_PAUSE_MAX_S = 4.0
 
 HTTP_WAITING_MAX = 1_000
 """Questions that wait for a thread; further ones are told to come again (503)."""
+
+HTTP_KEY_WAITING_MAX = 250
+"""The same for one key: its further questions are refused (429), and other keys do not notice."""
+
+HTTP_HEAVY_BUDGET_S = 60.0
+"""Seconds of a thread that one key may spend at once on queries and searches of its own."""
+
+HTTP_HEAVY_REFILL = 0.5
+"""Seconds of that budget that come back each second."""
+
+HTTP_KEYS_REMEMBERED = 256
+"""Keys whose budget is remembered after they have no request under way; those with a full one are forgotten."""
 
 HTTP_CONNECTIONS_MAX = 2_000
 """Open connections: each holds a file and some memory."""

@@ -16,7 +16,7 @@ from support.programs import RunProgram
 from vestige._runtime.background_threads import start_thread
 
 SOURCE = Path(vestige.__file__).parent
-READERS = ("collector", "doors/cli", "doors/http", "query", "store", "transfer")
+READERS = ("collector", "cli", "fleet", "mcp", "query", "server", "store", "transfer")
 """Folders whose threads run in processes of our own, never in the recorded program."""
 STARTS_THREADS = {
     "Thread",

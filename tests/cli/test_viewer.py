@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import gzip
 import json
 import os
@@ -115,11 +116,22 @@ def test_a_browser_that_stays_in_the_foreground_is_served(tmp_path: Path) -> Non
     browser, seen = tmp_path / "browser.py", tmp_path / "seen"
     browser.write_text(
         f"#!{sys.executable}\n"
-        "import sys, urllib.request\n"
+        "import os, re, stat, sys, urllib.request\n"
         "from http.cookiejar import CookieJar\n"
         "cookies = urllib.request.HTTPCookieProcessor(CookieJar())\n"
-        "answer = urllib.request.build_opener(cookies).open(sys.argv[1], timeout=30)\n"
-        f"open({str(seen)!r}, 'w').write(str(answer.status))\n"
+        "browse = urllib.request.build_opener(cookies).open\n"
+        "file = sys.argv[1].removeprefix('file://')\n"
+        "mode = stat.S_IMODE(os.stat(file).st_mode), stat.S_IMODE(os.stat(os.path.dirname(file)).st_mode)\n"
+        "url = re.search(r'url=([^\"]+)', open(file).read())[1]\n"
+        "landed = browse(url, timeout=30).read().decode()\n"
+        "base = url.partition('?')[0]\n"
+        "status = browse(base, timeout=30).status\n"
+        "try:\n"
+        "    urllib.request.urlopen(url, timeout=30)\n"
+        "    again = 200\n"
+        "except urllib.error.HTTPError as error:\n"
+        "    again = error.code\n"
+        f"open({str(seen)!r}, 'w').write(repr((sys.argv[1:], mode, status, again, 'url=/' in landed)))\n"
     )
     browser.chmod(0o700)
     process = subprocess.Popen(
@@ -135,5 +147,9 @@ def test_a_browser_that_stays_in_the_foreground_is_served(tmp_path: Path) -> Non
         process.terminate()
         process.communicate(timeout=120)
 
-    assert seen.exists() and seen.read_text() == "200"
+    arguments, modes, status, again, landed = ast.literal_eval(seen.read_text())
+    assert (modes, status, again, landed) == ((0o600, 0o700), 200, 401, True)
+    # Every user of the machine can read a command line: no token is on it, nor a code.
+    assert len(arguments) == 1 and re.fullmatch(r"file://[\w/.-]+/open\.html", arguments[0])
+    assert not Path(arguments[0].removeprefix("file://")).exists()
     assert process.returncode == 0

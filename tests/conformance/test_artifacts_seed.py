@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from support.artifact_bundle import DATA, BrokenBundle
-from vestige.formats.artifacts.json_schemas import published
+from vestige.formats.artifacts.json_files.json_schemas import published
+from vestige.formats.artifacts.json_files.schema_check import find_faults
 from vestige.formats.artifacts.read import DirectoryTree
 from vestige.formats.artifacts.rules import RULES, Profile
-from vestige.formats.artifacts.schema_check import find_faults
 from vestige.formats.artifacts.validate import check_bundle
 
 Break = Callable[[BrokenBundle], Any]
@@ -289,6 +289,41 @@ for data, rule in (
 ):
     case(rule, lambda bundle, data=data: bundle.path("bundle.json").write_bytes(data))
 
+# any size: a file or a line that is too large to be parsed is looked through
+case(
+    "json-invalid",
+    lambda bundle: bundle.write("steps/step_001.json", b'{"a": "' + b"x" * (17 << 20) + b'"} oops'),
+)
+case(
+    "json-invalid",
+    lambda bundle: bundle.write("steps/step_001.json", b'["' + b"x" * (17 << 20) + b'\xff"]'),
+)
+case(
+    "jsonl-invalid",
+    lambda bundle: bundle.write(
+        "requests/stream.jsonl", b'{}\n{"a": "' + b"x" * (5 << 20) + b'"\n{}\n'
+    ),
+)
+# its own entry
+case(
+    "bytes-differ",
+    lambda bundle: bundle.edit(
+        "bundle.json",
+        lambda value: value["files"].append(
+            {
+                "path": "bundle.json",
+                "bytes": 1,
+                "sha256": "0" * 64,
+                "kind": "metadata",
+                "schema": None,
+            }
+        ),
+    ),
+    also={"sha256-differs"},
+)
+case("path-unsafe", lambda bundle: bundle.entry("summary.json", path="summary.json/"))
+case("summary-version", _set("summary.json", "schema_version", to=2))
+
 # "logs/index.json and screenshots/index.json entries must match bundle.json"
 for name in ("logs/index.json", "screenshots/index.json"):
     case("index-entry-differs", _index(name, 0, bytes=1))
@@ -297,17 +332,20 @@ for name in ("logs/index.json", "screenshots/index.json"):
         "index-incomplete",
         lambda bundle, name=name: bundle.edit(name, lambda value: value["files"].pop()),
     )
-    case("index-entry-unlisted", lambda bundle, name=name: bundle.edit(name, _extra("gone.log")))
+    gone = "gone.log" if name.startswith("logs") else "gone.png"
+    case(
+        "index-entry-unlisted", lambda bundle, name=name, gone=gone: bundle.edit(name, _extra(gone))
+    )
     case("path-unsafe", lambda bundle, name=name: bundle.edit(name, _extra("../x.log")))
     case(
         "number-negative",
         lambda bundle, name=name: bundle.edit(name, _extra("gone", -1)),
-        also={"index-entry-unlisted"},
+        also={"index-entry-unlisted", "index-alien"},
     )
     case(
         "sha256-shape",
         lambda bundle, name=name: bundle.edit(name, _extra("gone", 1, "x")),
-        also={"index-entry-unlisted"},
+        also={"index-entry-unlisted", "index-alien"},
     )
     case(
         "key-missing",
@@ -327,6 +365,40 @@ for name in ("manifest.json", "scenarios/index.json", "scenarios/scenarios.jsonl
     case("later-file-missing", _remove(name), DUAL)
 case("later-ref-missing", _bundle("artifacts", "manifest", to=None), DUAL)
 case("later-ref-missing", _bundle("artifacts", "scenarios", to=None), DUAL)
+for keys in (
+    ("environment", "rust_version"),
+    ("environment", "binary_version"),
+    ("environment", "os"),
+    ("server_config", "port"),
+    ("server_config", "auth"),
+    ("server_config", "storage_root"),
+):
+    case("later-key-missing", _set("manifest.json", *keys, to=None), DUAL)
+case("later-key-missing", _set("manifest.json", "environment", "arch", to=7), DUAL)
+case(
+    "later-case",
+    lambda bundle: bundle.edit(
+        "manifest.json", lambda value: value["cases"][0].update(status="green")
+    ),
+    DUAL,
+)
+case(
+    "later-case",
+    lambda bundle: bundle.edit(
+        "manifest.json", lambda value: value["cases"].append(value["cases"][0])
+    ),
+    DUAL,
+)
+case(
+    "later-scenario",
+    lambda bundle: bundle.write(
+        "scenarios/scenarios.jsonl",
+        bundle.path("scenarios/scenarios.jsonl")
+        .read_bytes()
+        .replace(b'"artifact_dir"', b'"folder"'),
+    ),
+    DUAL,
+)
 case("scenario-count-differs", _set("scenarios/index.json", "scenario_count", to=9), DUAL)
 
 # what the text is silent on

@@ -617,6 +617,7 @@ def test_an_inbound_traceparent_is_honoured(host: Host) -> None:
     for given, honoured in (
         (f"00-{trace}-{span}-01", True),
         ("00-zz-1-01", False),
+        (f"00-{trace.upper()}-{span}-01", False),
         (f"00-{'0' * 32}-{span}-01", False),
     ):
         reply = host.site.ask(
@@ -626,6 +627,37 @@ def test_an_inbound_traceparent_is_honoured(host: Host) -> None:
         assert (spans[0]["parentSpanId"] == span) is honoured
         assert all((each["traceId"] == trace) is honoured for each in spans)
         assert (reply.headers["traceparent"].split("-")[1] == trace) is honoured
+
+
+def test_the_nodes_of_a_fixture_have_their_published_names(host: Host) -> None:
+    """As the conformance suite's multi-node-ordering asks; also as the target of an annotation."""
+    made = host.post("/v1/runs", {"workflowId": "conformance-multi-node"}, 201)["runId"]
+    bundle = host.bundle(made)
+    done = [event for event in bundle["events"] if event["type"] == "node.completed"]
+    assert [event["nodeId"] for event in done] == ["a", "b", "c"]
+    assert [event["payload"]["nodeId"] for event in done] == ["a", "b", "c"]
+    assert bundle["metrics"]["nodeCount"] == 3
+    body = {"target": {"nodeId": "b"}, "signal": {"kind": "flag"}}
+    said = host.post(f"/v1/runs/{made}/annotations", body, 201)
+    assert said["target"]["nodeId"] == "b"
+
+
+def test_an_annotation_is_about_an_event_of_its_run(host: Host) -> None:
+    path = f"/v1/runs/{host.run}/annotations"
+    events = host.bundle()["events"]
+    for event in (events[0], events[3], events[-1]):
+        body = {"target": {"eventId": event["eventId"]}, "signal": {"kind": "flag"}}
+        said = host.post(path, body, 201)
+        assert said["target"]["eventId"] == event["eventId"]
+    body = {"target": {"eventId": "no-such-event"}, "signal": {"kind": "flag"}}
+    refused = host.post(path, body, 400)
+    assert "target.eventId" in refused["message"]
+
+
+def test_the_openapi_document_needs_no_key(host: Host) -> None:
+    reply = host.site.ask("/v1/openapi.json", key=None)
+    assert reply.status == 200
+    assert "/v1/runs/{runId}/debug-bundle" in reply.json()["paths"]
 
 
 # --- the published client --------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import random
 import shutil
 import subprocess
 import sys
+import tempfile
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,10 @@ from vestige.errors import UnreadableError
 from vestige.formats import artifacts
 from vestige.formats.artifacts import constants
 from vestige.formats.artifacts.finding_report import Report
-from vestige.formats.artifacts.json_schemas import bundle_schema
+from vestige.formats.artifacts.json_files.json_schemas import bundle_schema
+from vestige.formats.artifacts.json_files.schema_check import find_faults
 from vestige.formats.artifacts.read import DirectoryTree, zip_prefixes
 from vestige.formats.artifacts.rules import PROFILES, Profile
-from vestige.formats.artifacts.schema_check import find_faults
 from vestige.formats.artifacts.validate import check_bundle
 from vestige.formats.protocol import Checked
 from vestige.limits import ARTIFACT_FINDINGS_MAX
@@ -204,7 +205,8 @@ def test_a_huge_file_is_hashed_and_not_parsed(tmp_path: Path) -> None:
     found = bundle.rules()
 
     assert found == {
-        "json-unchecked",
+        "json-invalid",
+        "jsonl-invalid",
         "json-too-large",
         "file-unlisted",
         "bytes-differ",
@@ -236,10 +238,14 @@ def test_a_gigabyte_is_hashed_in_little_memory(tmp_path: Path) -> None:
     assert int(done.stdout.split()[-1]) < 200
 
 
-def test_a_warning_alone_makes_no_bundle_invalid(tmp_path: Path) -> None:
-    """A large transcript is no fault of the suite: it is said that it was not parsed."""
+def test_a_warning_alone_makes_no_bundle_invalid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No room for a temporary file is no fault of the suite: it is said that it was not parsed."""
     bundle = BrokenBundle(tmp_path, "seed_pass")
-    bundle.write("large.json", b" " * (17 * 2**20))
+    bundle.write("large.json", b'["' + b"x" * (17 * 2**20) + b'"]')
+    bundle.write("blank.json", b" " * (17 * 2**20))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
 
     result = validate(bundle.root)
 

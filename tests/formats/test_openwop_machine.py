@@ -96,7 +96,7 @@ def test_a_table_by_address_takes_no_longer_than_another() -> None:
     """All keys become the same, and are told apart by numbers: not by trying each number again."""
     table = {f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}": n for n in range(100_000)}
 
-    left = json.loads(Privacy("mask", HostDetails()).render(table))
+    left = json.loads(Privacy("mask", HostDetails()).render({"inputs": table}))["inputs"]
 
     assert list(left)[:3] == ["[INTERNAL]", "[INTERNAL] (2)", "[INTERNAL] (3)"]
     assert list(left.values()) == list(table.values())

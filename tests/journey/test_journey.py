@@ -110,7 +110,7 @@ def test_one_record_goes_from_a_line_of_code_to_a_line_on_the_screen(home: Home)
 
     assert (closes[0].span_id, closes[0].status, closes[0].seq) == (span.id, "ok", opened.seq + 1)
 
-    # 8. TERMINAL (doors/cli). `vestige show` takes in the rest, loads the run, prints its lines.
+    # 8. TERMINAL (cli). `vestige show` takes in the rest, loads the run, prints its lines.
     shown = CliRunner().invoke(cli, ["show", run.run_id, "--home", str(home.root)])
     text = next(text for text in shown.stdout.splitlines() if text.startswith(found.short_id))
 

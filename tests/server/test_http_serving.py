@@ -224,6 +224,19 @@ def test_a_public_address_without_keys_is_refused(home: Home, host: str) -> None
         run_server.make_server(home, host)
 
 
+def test_a_public_address_without_tls_is_served_only_on_demand(home: Home) -> None:
+    """Keys would travel in clear; a proxy may speak TLS for us."""
+    Keys(home).add("ci", ["runs:read"])
+    command = [sys.executable, "-m", "vestige", "serve", "--host", EVERYWHERE, "--port", "0"]
+    refused = subprocess.run(
+        [*command, "--home", str(home.root)], capture_output=True, text=True, timeout=120
+    )
+    assert refused.returncode == 2
+    assert "--insecure" in refused.stderr and "Traceback" not in refused.stderr
+    with _command(home, "--host", EVERYWHERE, "--insecure") as (process, _, _):
+        assert process.poll() is None
+
+
 def test_with_keys_there_is_no_token(home: Home) -> None:
     """Who has keys has no secret in a log; and any name leads to a public server."""
     Keys(home).add("ci", ["runs:read"])
@@ -278,7 +291,7 @@ def test_a_port_that_is_taken_and_a_certificate_that_is_none_are_refused(
     with pytest.raises(UsageError, match="cannot be used"):
         run_server.serve(server, "127.0.0.1", 0, cert=junk, key=junk)
     with pytest.raises(UsageError, match="no address of this machine"):
-        run_server.serve(server, "no.such.host.invalid", 0)
+        run_server.serve(server, "no.such.host.invalid", 0, insecure=True)
 
 
 def test_tls_is_spoken_with_a_certificate(home: Home, tmp_path: Path) -> None:
@@ -422,9 +435,9 @@ def test_too_many_questions_are_told_to_come_again(home: Home) -> None:
     """Beyond the bound nobody waits for long: 503 with a time, and the others are answered."""
     record(home)
     with served(home) as site:
-        site.server._waiting_max = 0
+        site.server._readers._waiting_max = 0
         busy = site.ask("/api/v1/list")
-        site.server._waiting_max = 10
+        site.server._readers._waiting_max = 10
         again = site.ask("/api/v1/list")
 
     assert busy.status == 503

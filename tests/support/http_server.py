@@ -1,4 +1,4 @@
-"""A real server on loopback for the tests of doors/http, and a client that hides nothing."""
+"""A real server on loopback for the tests of server, and a client that hides nothing."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from vestige._runtime.syscalls import make_folder, read_file, system
 from vestige.artifacts.text_sanitizer import TextSanitizer, file_name
 from vestige.errors import NotFoundError
 from vestige.formats.artifacts import constants
-from vestige.formats.artifacts.json_parsing import is_json, is_valid_json
+from vestige.formats.artifacts.json_files.parsing import is_json, is_valid_json
 from vestige.limits import ARTIFACT_JSON_MAX, KIB, MIB
 
 PARTIAL = ".part"

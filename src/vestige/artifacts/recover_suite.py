@@ -22,7 +22,7 @@ from vestige.artifacts.merge_traces import rebuild_trace, worker_files
 from vestige.errors import UsageError
 from vestige.formats.artifacts import constants
 from vestige.formats.artifacts.detect import folders
-from vestige.formats.artifacts.json_parsing import is_json, is_valid_json
+from vestige.formats.artifacts.json_files.parsing import is_json, is_valid_json
 from vestige.limits import ARTIFACT_JSON_MAX
 
 _DEPTH_MAX = 2

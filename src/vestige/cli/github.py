@@ -5,6 +5,7 @@ https://docs.github.com/actions/reference/workflow-commands-for-github-actions
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterable
@@ -35,8 +36,18 @@ def write_summary(results: Iterable[tuple[str, Checked]]) -> None:
     with open(target, "a", encoding="utf-8", errors="backslashreplace") as file:
         for format, checked in results:  # noqa: A001  # the word for it
             verdict = "valid" if checked.valid else "**invalid**"
-            file.write(f"### {_code(checked.path)}: {verdict} ({format})\n\n")
+            name = _suite_of(Path(checked.path)) or checked.path
+            file.write(f"### {_code(name)}: {verdict} ({format})\n\n")
             file.write(_cases_of(Path(checked.path)))
+
+
+def _suite_of(path: Path) -> str:
+    """The name of a bundle's suite; empty: it is none, or cannot be read."""
+    try:
+        found = json.loads((path / "bundle.json").read_bytes()).get("suite")
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return ""
+    return found if isinstance(found, str) else ""
 
 
 def _cases_of(path: Path) -> str:

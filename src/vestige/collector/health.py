@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 from vestige._runtime import file_locks
 from vestige.collector.outbox import read_lost
@@ -64,8 +65,32 @@ def examine(home: Home, store: SqliteStore) -> Health:
         scanner=scanner,
         retention_age_s=settings.retention_age_s,
         retention_body_bytes=settings.retention_body_bytes,
-        problems=_problems(dropped, missing, malformed, scanner, captures_dead, unsent_bytes),
+        problems=[
+            *_problems(dropped, missing, malformed, scanner, captures_dead, unsent_bytes),
+            *(_doubts(home) if store.tenant is None else ()),
+        ],
     )
+
+
+def _doubts(home: Home) -> Iterator[str]:
+    """What about the home's files lets another user read, write or redirect what is recorded."""
+    try:
+        found = os.stat(home.root)
+    except OSError:
+        return
+    if found.st_uid not in (os.geteuid(), 0):
+        yield (
+            f"the home belongs to user {found.st_uid}, who may replace any of its files (expected"
+            f" {os.geteuid()}; to keep it: chown -R {os.geteuid()} {home.root})"
+        )
+    if found.st_mode & 0o022:
+        yield (
+            f"the home may be written by other users (mode {found.st_mode & 0o777:04o}; to forbid"
+            f" it: chmod go-w {home.root})"
+        )
+    for path in (home.journal, home.bodies, home.spool, home.store, home.keys):
+        if path.is_symlink():
+            yield f"{path.name} is a link to {os.readlink(path)} (expected inside the home)"
 
 
 def _count_dead_captures(home: Home) -> int:

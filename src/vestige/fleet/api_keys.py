@@ -193,7 +193,14 @@ class Keys:
         except FileNotFoundError:
             return {}
         # A file replaced is a new one, even within one tick of its file system's clock.
-        mark = (found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_mode)
+        mark = (
+            found.st_ino,
+            found.st_mtime_ns,
+            found.st_ctime_ns,
+            found.st_size,
+            found.st_mode,
+            found.st_uid,
+        )
         seen, keys = self._seen
         if seen != mark:
             keys = {key.id: key for key in _read(self._home)}
@@ -252,6 +259,11 @@ def _read(home: Home) -> list[Key]:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode):
             raise KeysError(f"{home.keys}: not a file. Move it away; `vestige keys add` makes one.")
+        if found.st_uid not in (os.geteuid(), 0):
+            raise KeysError(
+                f"{home.keys}: belongs to user {found.st_uid} (expected {os.geteuid()}, who runs"
+                f" this). Look who made it, then: chown {os.geteuid()} {home.keys}"
+            )
         if found.st_mode & 0o077:
             raise KeysError(
                 f"{home.keys}: others may read or write it (mode {found.st_mode & 0o777:04o},"

@@ -26,6 +26,7 @@ from typing import Any
 
 import msgspec
 
+from vestige.errors import ParcelTooLargeError
 from vestige.limits import (
     BODY_CHUNK,
     BODY_INLINE_MAX,
@@ -33,12 +34,14 @@ from vestige.limits import (
     KIB,
     LINE_MAX,
     MIB,
-    NAME_MAX,
     PARCEL_PART_BYTES,
+    PARCEL_RECORDS_MAX,
+    PARCEL_RUNS_MAX,
 )
 from vestige.record.codec import BadLineError, parse_line
 from vestige.record.redaction.bulk_redaction import masked
 from vestige.record.redaction.redactor import Redactor
+from vestige.record.run_id import is_run_id
 from vestige.record.types import (
     VERSION,
     AnyRecord,
@@ -138,9 +141,19 @@ def open_shipment(data: bytes, redactor: Redactor) -> Shipment:
         if not _is_plain(found):
             found = _sorted_out(found, parcel, parts, redactor)
         parcel.records += _masked_records(found, redactor)
+        if len(parcel.records) > PARCEL_RECORDS_MAX:
+            raise _too_many(PARCEL_RECORDS_MAX, "records")
+    runs = len({record.run_id for record in parcel.records})
+    writers = len({record.writer for record in parcel.records})
+    if max(runs, writers) > PARCEL_RUNS_MAX:
+        raise _too_many(PARCEL_RUNS_MAX, "runs or writers")
     if parts:
         _attach(parcel, parts, redactor)
     return parcel
+
+
+def _too_many(most: int, of: str) -> ParcelTooLargeError:
+    return ParcelTooLargeError(f"parcel: more than {most} {of}. Send fewer lines at once.")
 
 
 def _pieces(data: bytes) -> Iterator[bytes]:
@@ -183,7 +196,7 @@ def _is_plain(found: list[Any]) -> bool:
     return (
         {type(one) for one in found} <= _KNOWN
         and all(map(_is_writer, {one.writer for one in found}))
-        and all(map(_is_run, {one.run_id for one in found}))
+        and all(map(is_run_id, {one.run_id for one in found}))
     )
 
 
@@ -199,7 +212,7 @@ def _sorted_out(
             parts.setdefault((one.writer, one.seq), []).append(_bytes_of(one))
         elif isinstance(one, WriterEnd):
             parcel.ends.append(_masked_end(one, redactor))
-        elif one.run_id is None or _is_run(one.run_id):
+        elif one.run_id is None or is_run_id(one.run_id):
             records.append(one)
         else:
             parcel.malformed += 1
@@ -212,10 +225,6 @@ _KNOWN = frozenset((SpanOpen, SpanUpdate, SpanClose, Log))
 # Ids become rows that everyone looks through: they have the shape that ours have.
 def _is_writer(writer: str) -> bool:
     return WRITER.fullmatch(writer) is not None
-
-
-def _is_run(run_id: str) -> bool:
-    return 0 < len(run_id) <= NAME_MAX
 
 
 def _masked_records(records: list[AnyRecord], redactor: Redactor) -> list[AnyRecord]:

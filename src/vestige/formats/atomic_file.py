@@ -24,6 +24,8 @@ PART: Final = ".part"
 
 def place_for(target: Path, name: str) -> Path:
     """The target, or a file of this name in it, a folder. UsageError: something is there already."""
+    if "/" in name or name in ("", ".", ".."):  # the name came from a run's id
+        raise UsageError(f"{name!r}: not the name of a file. Choose a file as the target.")
     made = target / name if target.is_dir() else target
     if os.path.lexists(made):
         raise UsageError(f"{made}: is there already. Remove it, or choose another target.")
@@ -85,7 +87,9 @@ def new_file(made: Path) -> Iterator[BinaryIO]:
     half = made.with_name(f".{made.name}.{os.getpid()}.part")
     try:
         made.parent.mkdir(parents=True, exist_ok=True)
-        with open(half, "wb") as file:
+        # What was recorded is for its owner: as the store and its journals are.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        with open(os.open(half, flags, 0o600), "wb") as file:
             yield file
         os.link(half, made)  # unlike a rename, it does not take the place of another
     except FileExistsError:

@@ -11,6 +11,7 @@ Elsewhere: the XML itself in junit_xml.py.
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import os
 import re
@@ -43,6 +44,8 @@ def is_readable(path: Path) -> bool:
             start = file.read(_SNIFFED)
     except OSError:
         return False
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        start = start.decode("utf-16", "replace").encode(errors="replace")
     return b"<testsuite" in start and start.lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"<")
 
 
@@ -133,11 +136,19 @@ def _parse(path: Path) -> tuple[Report, str]:
         raise UnreadableError(f"{path}: {error}") from None
 
 
+def _written_ns(path: Path) -> int:
+    try:
+        return max(0, path.stat().st_mtime_ns)
+    except OSError:
+        return 0
+
+
 def _records(
     report: Report, suite: SuiteRecords, path: Path, problems: list[Problem]
 ) -> Iterator[KnownRecord]:
     """One after the other: a report has durations, and at best when a suite began."""
-    now_ns = parse_time_ns(report.timestamp) or 0
+    # Some tools write no time (Surefire): then it ended when its file was written.
+    now_ns = parse_time_ns(report.timestamp) or _written_ns(path)
     yield suite.open(now_ns, {"suite": suite.name, "report": path.name})
     failed = 0
     attached: set[str] = set()

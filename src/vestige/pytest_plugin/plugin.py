@@ -327,7 +327,12 @@ class BundlePlugin:
             isinstance(source, str) and name and not os.path.isfile(source)
         ):
             return case.write(name or "attachment.bin", source, exact=exact)
-        return case.attach(source, name, exact=exact)
+        try:
+            return case.attach(source, name, exact=exact)
+        except (VestigeError, OSError) as error:
+            # Without a bundle the test would go on, so it does with one. Not a warning: some
+            # projects make those errors.
+            return case.write("attachment-missing.txt", f"vestige_attach: {error}\n")
 
     # --- its reports ------------------------------------------------------------------------------
 

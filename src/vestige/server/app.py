@@ -32,7 +32,7 @@ from vestige.server.routes import (
     reproduce,
     viewer_page,
 )
-from vestige.server.server_state import Busy, Server
+from vestige.server.server_state import BusyError, KeyBusyError, Server
 
 MODULES = (health, api, notes, reproduce, live, openapi, openwop, ingest, login, viewer_page)
 """Each gives `routes(server)`. The first route that fits is taken."""
@@ -140,15 +140,20 @@ class AuthMiddleware:
     def _refusal(self, error: Exception) -> ApiError:
         if isinstance(error, ApiError):
             return error
-        if isinstance(error, Busy):
+        if isinstance(error, BusyError):
             return ApiError(
                 503,
                 "busy",
                 "Too many questions wait. Ask again soon.",
                 headers={"retry-after": "1"},
             )
+        if isinstance(error, KeyBusyError):
+            seconds = max(1, round(error.wait_s + 0.5))
+            text = f"{error} Ask again in {seconds} s."
+            headers = {"retry-after": str(seconds)}
+            return ApiError(429, "rate_limited", text, {"retryAfter": seconds}, headers)
         if isinstance(error, ClientDisconnect):
-            return ApiError(400, "disconnected", "The body did not arrive.")
+            return ApiError(400, "disconnected", "The connection was closed before the answer.")
         known = api_error_of(error, self._server.home)
         if known is not None:
             return known

@@ -1,13 +1,14 @@
 """The guard: who asks, by which name, from which page; and what a route asks of them.
 
 Every request passes here before any route is looked up, so an unknown path tells a stranger
-nothing: 401 comes before 404. The only paths without a key are those of `public` doors.
+nothing: 401 comes before 404. The only paths without a key are `public` routes.
 
     Door("/api/v1/list", endpoint, scope="runs:read")
     principal(request)                 # who it is
     require(request, "runs:write")     # raises the 403
 
-A browser is let in by the per-start token: in the printed URL once, then as a cookie that no
+A browser is let in by the per-start token: in the printed URL, or by the code of a file that
+`vestige ui` makes for it (server/launch_file.py), then as a cookie that no
 script can read and no other site can send; or by a key, in a form (server/routes/login.py). A page elsewhere can make a browser send requests
 here all the same; Host (DNS rebinding) and Origin (another site) give it away.
 """
@@ -18,6 +19,7 @@ import asyncio
 import hmac
 import re
 from collections.abc import Awaitable, Callable, Collection
+from functools import partial
 from typing import Any, cast
 from urllib.parse import parse_qsl, urlencode
 
@@ -29,8 +31,9 @@ from starlette.types import Message, Receive, Scope, Send
 from vestige._runtime import clock
 from vestige.fleet.api_keys import Principal
 from vestige.limits import HTTP_BODY_RATE_MIN, HTTP_BODY_S
+from vestige.server.launch_file import landing
 from vestige.server.responses import ApiError
-from vestige.server.server_state import LOCAL, Server
+from vestige.server.server_state import LOCAL, Client, Server, client
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -65,7 +68,19 @@ class GuardedRoute(Route):
                 require(Request(scope), self.needs)
             body_s = scope["state"].get("body_s", HTTP_BODY_S)
             receive = bounded(scope, receive, self.body_max, body_s)
-        await super().handle(scope, receive, send)
+        who = scope["state"].get("principal")
+        of = Client("" if who is None else who.key_id, partial(disconnected, receive))
+        before = client.set(of)
+        try:
+            await super().handle(scope, receive, send)
+        finally:
+            client.reset(before)
+
+
+async def disconnected(receive: Receive) -> None:
+    """Return when the connection is gone. Only once the request's body has been read."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 def bounded(scope: Scope, receive: Receive, bytes_max: int, body_s: float) -> Receive:
@@ -197,21 +212,35 @@ def _name(host: str) -> str:
 
 
 def exchange(server: Server, scope: Scope) -> Response | None:
-    """The printed URL's token, for a cookie: the page is then asked for without it."""
+    """The printed URL's token, or the code of a launch file, for a cookie."""
     if server.token is None or scope["method"] not in ("GET", "HEAD"):
         return None
     pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-    given = [value for key, value in pairs if key == "token"]
-    if not given or not _same(given[0], server.token):
-        return None
+    for name, value in pairs:
+        if name == "launch" and scope["method"] == "GET":
+            anchor = server.launches.redeem(value)
+            return None if anchor is None else _with_cookie(server, scope, landing(anchor))
+        if name == "token":
+            if not _same(value, server.token):
+                return None
+            return _with_cookie(server, scope, _without_token(scope, pairs))
+    return None
+
+
+def _without_token(scope: Scope, pairs: list[tuple[str, str]]) -> Response:
+    """The same page is then asked for without it."""
     rest = urlencode([pair for pair in pairs if pair[0] != "token"])
     # One slash: `//elsewhere` would be another host.
     path = "/" + cast(bytes, scope["raw_path"]).decode("latin-1").lstrip("/\\")
     response = Response(status_code=303, headers={"location": path + (f"?{rest}" if rest else "")})
     response.headers["cache-control"] = "no-store"
+    return response
+
+
+def _with_cookie(server: Server, scope: Scope, response: Response) -> Response:
     response.set_cookie(
         cookie_name(server),
-        server.token,
+        server.token or "",
         httponly=True,
         samesite="strict",
         path="/",

@@ -48,7 +48,9 @@ def export_html(debugger: Debugger, id: str, target: Path, tell: Tell | None = N
     html = render(viewer, one, tell)
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        part.write_bytes(html)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        with open(os.open(part, flags, 0o600), "wb") as file:
+            file.write(html)
         os.replace(part, target)
     finally:
         part.unlink(missing_ok=True)

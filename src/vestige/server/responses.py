@@ -88,12 +88,12 @@ def encode(value: Any) -> bytes:
 def packed(body: bytes, accept_encoding: str) -> tuple[bytes, dict[str, str]]:
     """The body, compressed if that is wanted and worth it. Takes time: in a thread."""
     headers = {"vary": "accept-encoding"}
-    if len(body) >= GZIP_MIN and _takes_gzip(accept_encoding):
+    if len(body) >= GZIP_MIN and takes_gzip(accept_encoding):
         return gzip.compress(body, GZIP_LEVEL, mtime=0), {**headers, "content-encoding": "gzip"}
     return body, headers
 
 
-def _takes_gzip(accept_encoding: str) -> bool:
+def takes_gzip(accept_encoding: str) -> bool:
     for part in accept_encoding.lower().split(","):
         name, _, weight = part.strip().partition(";")
         if name.strip() in ("gzip", "*"):

@@ -3,7 +3,7 @@
     serve(home, "127.0.0.1", 8642, ready=print)
 
 On loopback without keys, whoever has the printed URL comes in; its token is new at each start.
-A public address is served only with keys.
+A public address is served only with keys, and with TLS unless the caller insists.
 """
 
 from __future__ import annotations
@@ -97,11 +97,17 @@ def serve(
     *,
     cert: Path | None = None,
     key: Path | None = None,
+    insecure: bool = False,
     collect: bool = True,
     ready: Callable[[str], None] = lambda url: None,
 ) -> None:
     """Serve until SIGINT or SIGTERM; `ready` is told the URL once the socket listens."""
     _check_tls(cert, key)
+    if cert is None and not insecure and not is_loopback(host):
+        raise UsageError(
+            f"--host {host}: others can reach this address, and without TLS keys and runs travel in"
+            " clear. Give --cert and --key; or --insecure, behind a proxy that speaks TLS."
+        )
     prepare(server.home)
     _log_by(server)
     with _listening(host, port) as listening:

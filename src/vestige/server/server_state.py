@@ -6,7 +6,8 @@
 
 A question is answered in one of a few threads, each with a read-only connection per tenant
 that it keeps. More threads would not be quicker (the interpreter runs one at a time) and would
-cost memory; who comes when all are busy waits, and beyond a bound is told to come again.
+cost memory; who comes when all are busy waits, and beyond a bound is told to come again. Keys take
+turns (server/reader_pool.py), and a question whose client has disconnected is cancelled.
 
 Elsewhere: who may ask in server/auth.py; journals are taken in by server/collector_process.py.
 """
@@ -17,10 +18,14 @@ import asyncio
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Collection, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
+
+from starlette.requests import ClientDisconnect
 
 from vestige._runtime import clock
 from vestige.errors import StoreError
@@ -30,12 +35,14 @@ from vestige.limits import (
     HTTP_BODY_S,
     HTTP_CONNECTIONS_MAX,
     HTTP_THREADS,
-    HTTP_WAITING_MAX,
     TENANTS_OPEN_MAX,
 )
 from vestige.query.debugger import Debugger
 from vestige.server.findings_writer import FindingsWriter
+from vestige.server.launch_file import LaunchCodes
 from vestige.server.metrics import Metrics
+from vestige.server.reader_pool import BusyError, KeyBusyError, Readers
+from vestige.store.cancellation import on_cancel
 from vestige.store.sqlite import schema
 from vestige.store.sqlite.change_detector import read_change_marker
 from vestige.store.sqlite.sqlite_store import SqliteStore
@@ -46,8 +53,17 @@ LOCAL = Principal("local", None, frozenset(SCOPES))
 """Who started the server, and has its token: may read the home anyway."""
 
 
-class Busy(Exception):  # noqa: N818  # a state, told as 503
-    """More questions wait than will be answered soon."""
+@dataclass(frozen=True, slots=True)
+class Client:
+    """Whose request the current task answers."""
+
+    key: str
+    disconnected: Callable[[], Awaitable[None]]
+    """Returns when the connection is gone."""
+
+
+client: ContextVar[Client | None] = ContextVar("vestige_http_client", default=None)
+"""Set by the guard for each request (server/auth.py)."""
 
 
 class Server:
@@ -69,6 +85,8 @@ class Server:
         self.keys = Keys(home)
         self.clock = clock
         self.token = token
+        self.launches = LaunchCodes()
+        """What `vestige ui` hands to the browser that it starts, instead of the token."""
         self.hosts = hosts
         """Names by which we are asked for (Host); None: any, where no cookie could be misused."""
         self.demo_workflows = demo_workflows
@@ -87,24 +105,42 @@ class Server:
         self.stopping = asyncio.Event()
         """Set when the server is to end: streams end themselves."""
         self._keeper = FindingsWriter(home)
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="vestige-http")
+        self._readers = Readers(threads)
         self._closing: list[Callable[[], None]] = []
-        self.waiting = 0
-        """Questions asked and not yet answered."""
-        self._waiting_max = threads + HTTP_WAITING_MAX
         self._open = threading.local()
 
     # --- threads ----------------------------------------------------------------------------
 
-    async def in_thread(self, work: Callable[..., T], *arguments: object) -> T:
-        """Do it in a thread of ours. `Busy` when too many wait already."""
-        if self.waiting >= self._waiting_max:
-            raise Busy
-        self.waiting += 1
+    @property
+    def waiting(self) -> int:
+        """Questions asked that no thread answers yet."""
+        return self._readers.waiting
+
+    async def in_thread(self, work: Callable[..., T], *arguments: object, heavy: bool = False) -> T:
+        """Do it in a thread of ours, in the turn of the client's key.
+
+        BusyError, KeyBusyError: too many wait already. ClientDisconnect: it was cancelled,
+        because the connection is gone. `heavy`: it executes a query or search of the user's.
+        """
+        of = client.get()
+        key = "" if of is None else of.key
+        job = self._readers.submit(key, partial(work, *arguments), heavy=heavy)
+        answer = asyncio.wrap_future(job.future)
+        gone = None if of is None else asyncio.ensure_future(of.disconnected())
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
+            if gone is not None:
+                await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
+                if not answer.done():
+                    gone.result()  # raises what was wrong with the rest of the request
+                    raise ClientDisconnect
+            result: T = await answer
+            return result
         finally:
-            self.waiting -= 1
+            if gone is not None:
+                gone.cancel()
+            if not answer.done():
+                job.cancel()
+                answer.add_done_callback(_ignore_result)
 
     def on_close(self, close: Callable[[], None]) -> None:
         """To be called when the server ends: a route module that holds something lets it go."""
@@ -112,7 +148,7 @@ class Server:
 
     def close(self) -> None:
         """Let go of threads and connections, once nobody is answered any more."""
-        self._threads.shutdown(wait=True, cancel_futures=True)
+        self._readers.close()
         for close in self._closing:
             close()
         self._keeper.close()
@@ -124,16 +160,15 @@ class Server:
         """The verbs, over what this principal may see. For one thread; others have their own."""
         debugger = self._debugger(principal.tenant)
         try:
-            yield debugger
+            with on_cancel(_store_of(debugger).interrupt):
+                yield debugger
         except sqlite3.Error as error:
             self._forget(principal.tenant)  # a store that was replaced is opened anew
             raise StoreError(f"{self.home.store}: cannot be read ({error}).") from error
 
     def store(self, principal: Principal) -> SqliteStore:
         """The same without verbs, for what reads rows; in a thread of ours."""
-        store = self._debugger(principal.tenant).store
-        assert isinstance(store, SqliteStore)
-        return store
+        return _store_of(self._debugger(principal.tenant))
 
     def state(self) -> bytes:
         """What changes whenever the store does. Never waits: the event loop may ask."""
@@ -178,11 +213,25 @@ class Server:
 
 def _is_current(debugger: Debugger) -> bool:
     """Its store is still the one in the home, and was not migrated by a newer version meanwhile."""
-    store = debugger.store
-    assert isinstance(store, SqliteStore)
+    store = _store_of(debugger)
     if store.frozen:
         return False  # there may be room again, and somebody who writes
     try:
         return store.is_in_place() and schema.version(store._connection) == schema.VERSION
     except sqlite3.Error:
         return False
+
+
+def _store_of(debugger: Debugger) -> SqliteStore:
+    store = debugger.store
+    assert isinstance(store, SqliteStore)
+    return store
+
+
+def _ignore_result(answer: asyncio.Future[object]) -> None:
+    """Retrieve what a cancelled read ended with: asyncio reports exceptions that none retrieves."""
+    if not answer.cancelled():
+        answer.exception()
+
+
+__all__ = ["LOCAL", "BusyError", "Client", "KeyBusyError", "Server", "client"]

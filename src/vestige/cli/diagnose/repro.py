@@ -43,6 +43,7 @@ def repro(bundle: Path, case: str | None, print_only: bool) -> None:
     bundle = bundle.parent if bundle.name == constants.BUNDLE else bundle
     if not bundle.is_dir():
         raise NotFoundError(f"{bundle}: no such bundle (expected a directory).")
+    _check_hashes(bundle, print_only)
     recorded = replay_command.read_repro(bundle)
     cases = read_cases(bundle)[0] if (bundle / constants.TRACE).is_file() else []
     wanted = failed_cases(cases)
@@ -60,6 +61,39 @@ def repro(bundle: Path, case: str | None, print_only: bool) -> None:
     )
     if not print_only:
         sys.exit(_run(words, folder, environment))
+
+
+def _check_hashes(bundle: Path, print_only: bool) -> None:
+    """Refuse a command that was changed after the bundle was written; a printed one is only warned of.
+
+    A bundle that was never finished has no hashes.
+    """
+    import hashlib
+    import json
+
+    from vestige.errors import UsageError
+    from vestige.formats.artifacts import constants
+
+    try:
+        files = json.loads((bundle / constants.BUNDLE).read_bytes())["files"]
+        listed = {entry["path"]: entry["sha256"] for entry in files}
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        raise UsageError(
+            f"{bundle / constants.BUNDLE}: cannot be read. See `vestige validate`."
+        ) from None
+    for name in ("repro.txt", "repro.json", "repro.env", constants.TRACE):
+        path = bundle / name
+        if name not in listed or not path.is_file():
+            continue
+        with open(path, "rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+        if found != listed[name]:
+            told = f"{path}: was changed after the bundle was written (its sha256 differs)."
+            if not print_only:
+                raise UsageError(f"{told} Look at it: `vestige repro --print {bundle}`.")
+            click.echo(f"vestige: warning: {told}", err=True)
 
 
 def _existing(folder: str | None) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -188,7 +189,8 @@ def _write_text(text: str, target: Path | None) -> None:
         click.echo(text, nl=False)
         return
     try:
-        with open(target, "x", encoding="utf-8", errors="surrogateescape") as file:
+        made = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with open(made, "w", encoding="utf-8", errors="surrogateescape") as file:
             file.write(text)
     except FileExistsError:
         raise UsageError(f"{target}: is there already. Choose another name.") from None

@@ -18,7 +18,7 @@ from vestige.cli.options import Examples, Home, home_option
   vestige keys add ci --scope runs:read           then others may come in with the key:
   vestige serve --host 0.0.0.0 --cert server.pem --key server.key
 """,
-    exits="0 ended, 2 bad address or no keys for a public one, 3 unreadable store",
+    exits="0 ended, 2 bad address, or no keys or no TLS for a public one, 3 unreadable store",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option(
@@ -30,6 +30,11 @@ from vestige.cli.options import Examples, Home, home_option
 )
 @click.option("--cert", type=click.Path(path_type=Path), help="TLS: the certificate, PEM.")
 @click.option("--key", type=click.Path(path_type=Path), help="TLS: its private key, PEM.")
+@click.option(
+    "--insecure",
+    is_flag=True,
+    help="Serve a public address without TLS: behind a proxy or on a network that encrypts.",
+)
 @click.option(
     "--name",
     "names",
@@ -46,6 +51,7 @@ def serve(
     port: int,
     cert: Path | None,
     key: Path | None,
+    insecure: bool,
     names: tuple[str, ...],
     no_collect: bool,
     no_log: bool,
@@ -74,6 +80,7 @@ def serve(
         port,
         cert=cert,
         key=key,
+        insecure=insecure,
         collect=not no_collect,
         ready=lambda url: click.echo(f"serving {url}", err=True),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 from urllib.parse import quote
 
@@ -53,6 +53,7 @@ def open_viewer(
     view: str | None = None,
 ) -> None:
     """Serve the page for a home, or for what is at a path, and show it; of one run, this view."""
+    from vestige.server.launch_file import launch_file
     from vestige.server.run_server import make_server, serve
     from vestige.server.viewer_assets import read_viewer
 
@@ -61,13 +62,18 @@ def open_viewer(
         server = make_server(place, "127.0.0.1", token=True)
 
         def ready(url: str) -> None:
-            address = url + anchor + (f"?view={view}" if view and anchor else "")
+            page = anchor + (f"?view={view}" if view and anchor else "")
+            address = url + page
             click.echo(f"serving {address}; Ctrl-C stops", err=True)
             if browser:
-                # Beside us: some return only when they are closed, and need our answers till then.
-                threading.Thread(target=_show, args=(address,), daemon=True).start()
+                code = server.launches.add(page)
+                launch = f"http://127.0.0.1:{server.port}/?launch={code}"
+                path = files.enter_context(launch_file(launch))
+                # In a thread: some browsers return only when they are closed, and need our answers.
+                threading.Thread(target=_show, args=(path.as_uri(),), daemon=True).start()
 
-        serve(server, "127.0.0.1", port, collect=collect, ready=ready)
+        with ExitStack() as files:
+            serve(server, "127.0.0.1", port, collect=collect, ready=ready)
 
 
 @contextmanager

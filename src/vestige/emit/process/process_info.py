@@ -27,6 +27,8 @@ def describe_process(redact_argv: Callable[[Sequence[str]], list[str]]) -> Attri
         "platform": sys.platform,
         "executable": sys.executable or "",
     }
+    with suppress(Exception):  # a program may have replaced it
+        attributes["hostname"] = clean_text(os.uname().nodename)
     supervisor = os.environ.get("VESTIGE_SUPERVISOR")
     if supervisor:
         attributes["supervisor"] = supervisor

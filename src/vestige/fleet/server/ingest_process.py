@@ -5,8 +5,11 @@
 
 Unpacking, parsing, masking and writing take a core, and the interpreter has one lock: in a thread
 of the server all readers would wait for them. The server hands the packed bytes over a pipe and
-gets a line back when they are durable. What waits in the pipe while one transaction is committed
-goes into the next one together, so the more requests there are, the fewer commits each costs.
+gets a line back when they are durable. What arrives while one transaction is committed goes into
+the next one together, so the more requests there are, the fewer commits each costs.
+
+Tenants take turns (fleet/server/fair_queue.py). A large parcel is opened in a thread beside the writer's and stored in
+steps, each in a transaction with what others sent, so nobody waits for the end of another's.
 
 The process ends when the pipe does, whatever ended the server. If it dies itself, whoever waits is
 told to come again (nothing was acknowledged), and the next parcel starts another.
@@ -21,17 +24,32 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import BinaryIO
 
 import msgspec
 
+from vestige._runtime import clock
+from vestige._runtime.gc_pause import pause_gc
 from vestige.errors import ForeignRunError, ParcelTooLargeError, StoreError, VestigeError
-from vestige.fleet.server.receive import JOURNAL, Delivery, Outcome, Receipt, Receiver
+from vestige.fleet.server.fair_queue import Turns
+from vestige.fleet.server.receive import (
+    JOURNAL,
+    Delivery,
+    Keeping,
+    Opened,
+    Outcome,
+    Receipt,
+    Receiver,
+    open_delivery,
+)
 from vestige.home import Home, get_home
-from vestige.limits import DRAIN_S, INGEST_TOGETHER_BYTES
+from vestige.limits import DRAIN_S
+from vestige.record.redaction.redactor import Redactor
 
 
 class _Header(msgspec.Struct):
@@ -184,69 +202,144 @@ def _gone(number: int) -> Reply:
 # --- in the process -----------------------------------------------------------------------------
 
 
+OPENERS = 3
+"""Threads that unpack and parse."""
+TENANT_MAX = 2
+TOTAL_MAX = 8
+"""Parcels in memory, unpacked: of one tenant, and of all."""
+STEP_S = 0.5
+"""After this a transaction is committed, though more could be stored in it."""
+
+
+@dataclass(slots=True)
+class _Parcel:
+    """A delivery on its way into the store."""
+
+    number: int
+    tenant: str
+    keeping: Keeping
+
+
 def work(home: Home, source: BinaryIO, out: BinaryIO) -> None:
     """Take in what comes, until the pipe ends."""
-    arrived: queue.SimpleQueue[tuple[_Header, bytes] | None] = queue.SimpleQueue()
-    # A bound on what is read ahead: the rest waits in the pipe, and at last in the sender.
-    room = threading.Semaphore(_AHEAD)
-    reading = threading.Thread(target=_read_ahead, args=(source, arrived, room), daemon=True)
-    reading.start()
-    receiver: Receiver | None = None
-    for headers, deliveries in _groups(arrived, room):
-        try:
-            if receiver is None:
-                receiver = Receiver(home)
-            outcomes: list[Outcome | Exception] = list(receiver.take(deliveries))
-        except (sqlite3.Error, OSError, StoreError) as error:
-            outcomes = [error] * len(deliveries)
-        for header, outcome in zip(headers, outcomes, strict=True):
-            out.write(msgspec.json.encode(_reply(header.number, outcome)) + b"\n")
-        out.flush()
+    arrived: Turns[tuple[_Header, bytes]] = Turns(TENANT_MAX, TOTAL_MAX)
+    ready: queue.SimpleQueue[tuple[_Header, Opened] | None] = queue.SimpleQueue()
+    threading.Thread(target=_read_all, args=(source, arrived), daemon=True).start()
+    for _ in range(OPENERS):
+        threading.Thread(target=_open_all, args=(home, arrived, ready), daemon=True).start()
+    writer = _Writer(home, ready, out, arrived.finish)
+    with pause_gc():
+        while writer.step():
+            pass
 
 
-_AHEAD = 16
-
-
-def _read_ahead(
-    source: BinaryIO,
-    arrived: queue.SimpleQueue[tuple[_Header, bytes] | None],
-    room: threading.Semaphore,
-) -> None:
+def _read_all(source: BinaryIO, arrived: Turns[tuple[_Header, bytes]]) -> None:
+    """Read the pipe to its end. The server bounds what it sends and has no answer to."""
     decode = msgspec.json.Decoder(_Header).decode
     while line := source.readline():
         header = decode(line)
         data = source.read(header.size_bytes)
         if len(data) < header.size_bytes:
             break  # the server died while it spoke
-        room.acquire()
-        arrived.put((header, data))
-    arrived.put(None)
+        arrived.put(header.tenant, (header, data))
+        del data  # it may be large, and the next line may be long in coming
+    arrived.close()
 
 
-def _groups(
-    arrived: queue.SimpleQueue[tuple[_Header, bytes] | None], room: threading.Semaphore
-) -> Iterator[tuple[list[_Header], list[Delivery]]]:
-    """What is there, up to a bound; at least one."""
-    going = True
-    while going:
-        headers: list[_Header] = []
-        deliveries: list[Delivery] = []
-        total = 0
-        while going and total < INGEST_TOGETHER_BYTES // 8:  # packed: lines shrink to a tenth or so
+def _open_all(
+    home: Home,
+    arrived: Turns[tuple[_Header, bytes]],
+    ready: queue.SimpleQueue[tuple[_Header, Opened] | None],
+) -> None:
+    redactor = Redactor(kept_in=home.scanners)
+    while (item := arrived.take()) is not None:
+        header, data = item
+        delivery = Delivery(data, header.encoding, header.tenant, header.kind)
+        try:
+            ready.put((header, open_delivery(delivery, redactor)))
+        finally:
+            del item, data, delivery
+    ready.put(None)
+
+
+class _Writer:
+    """Stores what was opened; the only one that touches the store."""
+
+    def __init__(
+        self,
+        home: Home,
+        ready: queue.SimpleQueue[tuple[_Header, Opened] | None],
+        out: BinaryIO,
+        finish: Callable[[str], None],
+    ) -> None:
+        """`finish` is called with the tenant of each parcel that is answered."""
+        self._home = home
+        self._ready = ready
+        self._out = out
+        self._finish = finish
+        self._receiver: Receiver | None = None
+        self._begun: deque[_Parcel] = deque()
+        """Those that are not wholly stored, in the order of their turns."""
+        self._openers = OPENERS
+
+    def step(self) -> bool:
+        """Make one transaction. False: there will be nothing more."""
+        self._gather(wait=not self._begun)
+        if not self._begun:
+            return bool(self._openers)
+        touched: dict[int, _Parcel] = {}
+        done: dict[int, Outcome | Exception] = {}
+        try:
+            if self._receiver is None:
+                self._receiver = Receiver(self._home)
+            with self._receiver.transaction():
+                self._store_some(touched, done)
+        except (sqlite3.Error, OSError, StoreError) as error:
+            # Undone for all of them: each sender keeps what it has, and sends it again. If none
+            # was begun, the store cannot be opened or locked, and all of them are told so.
+            touched = touched or {each.number: each for each in self._begun}
+            self._begun = deque(each for each in self._begun if each.number not in touched)
+            done = dict.fromkeys(touched, error.with_traceback(None))
+        for number, outcome in done.items():
+            self._out.write(msgspec.json.encode(_reply(number, outcome)) + b"\n")
+            self._finish(touched[number].tenant)
+        self._out.flush()
+        return True
+
+    def _gather(self, *, wait: bool) -> None:
+        """Begin what is ready; with `wait`, at least one."""
+        while self._openers:
             try:
-                item = arrived.get(block=not headers)
+                item = self._ready.get(block=wait)
             except queue.Empty:
-                break
+                return
             if item is None:
-                going = False
-                break
-            room.release()
-            header, data = item
-            headers.append(header)
-            deliveries.append(Delivery(data, header.encoding, header.tenant, header.kind))
-            total += len(data)
-        if headers:
-            yield headers, deliveries
+                self._openers -= 1
+                continue
+            header, opened = item
+            keeping = self._keep(opened, header.tenant)
+            self._begun.append(_Parcel(header.number, header.tenant, keeping))
+            wait = False
+
+    def _keep(self, opened: Opened, tenant: str) -> Keeping:
+        """The same as the receiver's; which is made, or made anew, only with a transaction."""
+        assert self._receiver is not None
+        return (yield from self._receiver.keep(opened, tenant))
+
+    def _store_some(
+        self, touched: dict[int, _Parcel], done: dict[int, Outcome | Exception]
+    ) -> None:
+        until = clock.monotonic() + STEP_S
+        while self._begun and clock.monotonic() < until:
+            parcel = self._begun.popleft()
+            touched[parcel.number] = parcel
+            try:
+                next(parcel.keeping)
+            except StopIteration as ended:
+                done[parcel.number] = ended.value
+            else:
+                self._begun.append(parcel)
+            self._gather(wait=False)
 
 
 def _reply(number: int, outcome: Outcome | Exception) -> Reply:

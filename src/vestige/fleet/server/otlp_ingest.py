@@ -2,6 +2,7 @@
 
     spans = open_spans(data, OTLP_TRACES_JSON, redactor)       # pure
     receipt = keep_spans(store, spans, tenant)                 # in the caller's transaction
+    receipt = yield from keep_in_steps(store, spans, tenant)   # or in several, one after another
 
 Their writers are nobody's processes: they have ended as soon as they are known. A run that was
 recorded here is never changed by a trace that claims its id, and a run of another tenant neither:
@@ -12,6 +13,7 @@ Elsewhere: what a span becomes, formats/otlp; the route, server/routes/otlp.py.
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -66,21 +68,62 @@ def open_spans(data: bytes, kind: str, redactor: Redactor) -> Spans:
     return Spans(runs, taken.own, taken.rejected, redactor.text(taken.message))
 
 
+STEP_RUNS: Final = 200
+"""Runs that are stored together: a request may be of thousands, and others wait meanwhile."""
+
+Runs = dict[str, list[KnownRecord]]
+
+
 def keep_spans(store: SqliteStore, spans: Spans, tenant: str) -> IngestResult:
+    """Store all of it."""
+    steps = keep_in_steps(store, spans, tenant)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as ended:
+            kept: IngestResult = ended.value
+            return kept
+
+
+def keep_in_steps(
+    store: SqliteStore, spans: Spans, tenant: str
+) -> Generator[None, None, IngestResult]:
+    """Store some runs in each step. Between steps the caller may commit, or serve another client."""
     records = new = 0
     rejected, message = spans.rejected, spans.message
-    for run_id, own in spans.runs.items():
+    for runs in _steps(spans.runs):
+        ours, refused = _sort_out(store, runs, spans.own)
         try:
-            if run_id in spans.own and _is_recorded(store, run_id, spans.own[run_id]):
-                raise ForeignRunError(
-                    f"run {run_id}: was recorded here, and stays as it is.", run_id
-                )
-            new += _keep_run(store, run_id, own, tenant)
-            records += len(own)
-        except ForeignRunError as error:
-            rejected += _count(own)
-            message = message or str(error)
+            new += _keep_runs(store, ours, tenant)
+            records += sum(map(len, ours.values()))
+        except ForeignRunError:
+            # One of them is another tenant's: find out which, and keep the others.
+            for run_id, own in ours.items():
+                try:
+                    new += _keep_runs(store, {run_id: own}, tenant)
+                    records += len(own)
+                except ForeignRunError as error:
+                    refused[run_id] = str(error)
+        rejected += sum(_count(runs[run_id]) for run_id in refused)
+        message = message or next(iter(refused.values()), "")
+        yield
     return IngestResult(records, new, rejected, message)
+
+
+def _steps(runs: Runs) -> Iterator[Runs]:
+    items = list(runs.items())
+    for at in range(0, len(items), STEP_RUNS):
+        yield dict(items[at : at + STEP_RUNS])
+
+
+def _sort_out(store: SqliteStore, runs: Runs, own: dict[str, str]) -> tuple[Runs, dict[str, str]]:
+    """The runs to store, and why others are not."""
+    refused = {
+        run_id: f"run {run_id}: was recorded here, and stays as it is."
+        for run_id in runs
+        if run_id in own and _is_recorded(store, run_id, own[run_id])
+    }
+    return {run_id: each for run_id, each in runs.items() if run_id not in refused}, refused
 
 
 def _count(records: list[KnownRecord]) -> int:
@@ -90,13 +133,15 @@ def _count(records: list[KnownRecord]) -> int:
     return sum(not span.attributes.get(MADE) for span in spans) if spans else lines
 
 
-def _keep_run(store: SqliteStore, run_id: str, records: list[KnownRecord], tenant: str) -> int:
+def _keep_runs(store: SqliteStore, runs: Runs, tenant: str) -> int:
+    """Store whole runs; ForeignRunError: one of them is another tenant's, and none was stored."""
+    records = [record for own in runs.values() for record in own]
     with store.together():
         new = store.append(records, tenant=tenant)
         if new:
             for writer in {record.writer for record in records}:
                 store.end_writer(writer, "imported")
-            store.mark_imported([run_id], clock.SYSTEM.now_ns())
+            store.mark_imported(runs, clock.SYSTEM.now_ns())
     return new
 
 

@@ -16,17 +16,18 @@ beside it are not touched.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from vestige._runtime.gc_pause import pause_gc
 from vestige.collector.crash_detection import stamp_dead
-from vestige.errors import ForeignRunError, ParcelError
+from vestige.errors import ForeignRunError, ParcelError, VestigeError
 from vestige.fleet.compression import unpack
-from vestige.fleet.server.otlp_ingest import KINDS, Spans, keep_spans, open_spans
+from vestige.fleet.server.otlp_ingest import KINDS, Spans, keep_in_steps, open_spans
 from vestige.fleet.shipment import Shipment, open_shipment
 from vestige.home import Home
 from vestige.record.redaction.redactor import Redactor
@@ -62,6 +63,9 @@ class Receipt:
 
 
 Outcome = Receipt | ForeignRunError | ParcelError
+Opened = Shipment | Spans | ParcelError
+Keeping = Generator[None, None, Outcome]
+"""Stores one delivery in steps, and returns what became of it."""
 
 
 class Receiver:
@@ -71,6 +75,7 @@ class Receiver:
         self._home = home
         self._redactor = Redactor(kept_in=home.scanners)
         self._parcel = Shipment()
+        self._ended = 0
         self._store = self._open_store()
 
     def _open_store(self) -> SqliteStore:
@@ -89,55 +94,86 @@ class Receiver:
         self._store.close()
 
     def take(self, deliveries: Sequence[Delivery]) -> list[Outcome]:
-        """All of them in one transaction; an outcome each. Any error: none of them was kept."""
+        """Take them all in, in one transaction. Any error: none of them was kept."""
+        with pause_gc():
+            opened = [(open_delivery(each, self._redactor), each.tenant) for each in deliveries]
+            with self.transaction():
+                return [self._run(self.keep(found, tenant)) for found, tenant in opened]
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """What is kept inside is durable at the end; then open spans of ended writers are closed."""
         if not self._store.is_in_place():  # else we would say "kept" of what nobody finds
             self._store.close()
             self._store = self._open_store()
-        with pause_gc():
-            opened = [self._open(delivery) for delivery in deliveries]
-            with self._store.together():
-                outcomes = [
-                    found if isinstance(found, ParcelError) else self._keep(found, delivery.tenant)
-                    for delivery, found in zip(deliveries, opened, strict=True)
-                ]
-        if any(isinstance(outcome, Receipt) and outcome.ended for outcome in outcomes):
+        self._ended = 0
+        with self._store.together():
+            yield
+        if self._ended:
             stamp_dead(self._home, self._store)
-        return outcomes
 
-    def _open(self, delivery: Delivery) -> Shipment | Spans | ParcelError:
-        try:
-            if delivery.kind in KINDS:
-                return self._open_spans(delivery)
-            return open_shipment(unpack(delivery.packed, delivery.encoding), self._redactor)
-        except ParcelError as error:
-            return error
-
-    def _open_spans(self, delivery: Delivery) -> Spans | ParcelError:
-        data = unpack(delivery.packed, delivery.encoding)
-        try:
-            return open_spans(data, delivery.kind, self._redactor)
-        except ParcelError:
-            raise
-        except Exception as error:  # noqa: BLE001  # a foreign shape that we do not master costs its request, not those beside it
-            where = traceback.extract_tb(error.__traceback__)[-1]
-            place = f"{type(error).__name__} at {where.name}:{where.lineno}"
-            return ParcelError(f"request: could not be read: a bug in vestige ({place}).")
-
-    def _keep(self, parcel: Shipment | Spans, tenant: str) -> Outcome:
-        if isinstance(parcel, Spans):
-            kept = keep_spans(self._store, parcel, tenant)
+    def keep(self, found: Opened, tenant: str) -> Keeping:
+        """Store it, in the caller's transactions: it may commit, or keep another, at each yield."""
+        if isinstance(found, ParcelError):
+            return found
+        if isinstance(found, Spans):
+            kept = yield from keep_in_steps(self._store, found, tenant)
             return Receipt(kept.records, kept.new, kept.rejected, 0, kept.message)
-        self._parcel = parcel
+        yield
+        self._parcel = found
         try:
             new, ended = self._store.append_remote(
-                _in_order(parcel.records), [(end.writer, end.fault) for end in parcel.ends], tenant
+                _in_order(found.records), [(end.writer, end.fault) for end in found.ends], tenant
             )
         except (ForeignRunError, ParcelError) as error:
-            return error
-        return Receipt(len(parcel.records), new, parcel.malformed, ended)
+            return _without_traceback(error)
+        finally:
+            self._parcel = Shipment()
+        self._ended += ended
+        return Receipt(len(found.records), new, found.malformed, ended)
+
+    @staticmethod
+    def _run(keeping: Keeping) -> Outcome:
+        while True:
+            try:
+                next(keeping)
+            except StopIteration as done:
+                outcome: Outcome = done.value
+                return outcome
 
     def _read_spill(self, writer: str, seq: int, info: BodyInfo) -> bytes | None:
         return self._parcel.read_spill(writer, seq, info)
+
+
+def open_delivery(delivery: Delivery, redactor: Redactor) -> Opened:
+    """Unpack, parse and mask a delivery; in any thread that has a redactor of its own."""
+    try:
+        data = unpack(delivery.packed, delivery.encoding)
+        if delivery.kind in KINDS:
+            return _open_spans(data, delivery.kind, redactor)
+        return open_shipment(data, redactor)
+    except ParcelError as error:
+        return _without_traceback(error)
+
+
+def _open_spans(data: bytes, kind: str, redactor: Redactor) -> Spans | ParcelError:
+    try:
+        return open_spans(data, kind, redactor)
+    except ParcelError:
+        raise
+    except Exception as error:  # noqa: BLE001  # a foreign shape that we do not master costs its request, not those beside it
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{type(error).__name__} at {where.name}:{where.lineno}"
+        return ParcelError(f"request: could not be read: a bug in vestige ({place}).")
+
+
+Refused = TypeVar("Refused", bound=VestigeError)
+
+
+def _without_traceback(error: Refused) -> Refused:
+    """The error as a value. Its traceback holds frames, and those what a bomb unfolded to."""
+    error.__context__ = error.__cause__ = None
+    return error.with_traceback(None)
 
 
 def _in_order(records: list[AnyRecord]) -> list[AnyRecord]:

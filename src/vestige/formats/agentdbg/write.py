@@ -26,16 +26,17 @@ from vestige.formats.agentdbg.from_records import Mapper
 from vestige.formats.agentdbg.sidecar import render_footer, render_record
 from vestige.formats.protocol import RunToWrite, derived_writer
 from vestige.formats.run_to_records import records_of
+from vestige.record.run_id import file_name_of
 from vestige.record.types import VERSION, KnownRecord, SpanClose, SpanOpen
 
 
 def write_run(source: RunToWrite, target: Path) -> Path:
     """Into a folder of runs, which is made if it is not there; the run's directory."""
-    run_id = source.run.info.id
-    made = target / run_id
+    name = file_name_of(source.run.info.id)
+    made = target / name
     if made.exists() or made.is_symlink():
         raise UsageError(f"{made}: is there already. Remove it, or choose another target.")
-    unfinished = target / f".{run_id}.{os.getpid()}.unfinished"
+    unfinished = target / f".{name}.{os.getpid()}.unfinished"
     try:
         target.mkdir(parents=True, exist_ok=True)
         unfinished.mkdir(mode=0o700)

@@ -14,10 +14,10 @@ import msgspec
 from vestige.formats.artifacts import constants
 from vestige.formats.artifacts.file_structs import SCHEMA_MAJOR, SCHEMA_NAME, Bundle
 from vestige.formats.artifacts.finding_report import Report
-from vestige.formats.artifacts.json_parsing import DoubledKeyError, NotJsonError, parse_json
-from vestige.formats.artifacts.json_schemas import bundle_schema
+from vestige.formats.artifacts.json_files.json_schemas import bundle_schema
+from vestige.formats.artifacts.json_files.parsing import DoubledKeyError, NotJsonError, parse_json
+from vestige.formats.artifacts.json_files.schema_check import find_faults, shown
 from vestige.formats.artifacts.read import Tree, UnreadablePartError
-from vestige.formats.artifacts.schema_check import find_faults, shown
 from vestige.limits import ARTIFACT_BUNDLE_MAX, MIB
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from types import NoneType
 from typing import Any, Final
 
 import msgspec
@@ -140,6 +141,17 @@ def is_log(path: str) -> bool:
 def is_screenshot(path: str) -> bool:
     """What screenshots/index.json has to list, wherever it is."""
     return path.lower().endswith(_SCREENSHOTS)
+
+
+MANIFEST_KEYS: Final[dict[str, dict[str, tuple[type, ...]]]] = {
+    "environment": dict.fromkeys(("os", "arch", "rust_version", "binary_version"), (str,)),
+    "server_config": {"port": (int, NoneType), "auth": (str,), "storage_root": (str,)},
+}
+"""What the validators of later eras look for in manifest.json."""
+
+
+STATUSES: Final = ("pass", "fail", "skip", "unknown")
+"""Of a case, in manifest.json and the scenarios."""
 
 
 def kind_of(path: str) -> str:

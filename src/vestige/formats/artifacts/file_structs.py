@@ -7,8 +7,8 @@ Required fields come first; what follows is what later eras or our own writer ad
 Keys that a struct does not have are allowed everywhere: a minor version may add them.
 
 The one hard fact: decoding is strict as JSON is (`true` and `1.0` are no ints, NaN is no JSON), but
-it stops at the first fault. All faults at once: formats/artifacts/schema_check.py, which walks the JSON Schema that is
-made from these structs (formats/artifacts/json_schemas.py).
+it stops at the first fault. All faults at once: formats/artifacts/json_files/schema_check.py, which walks the JSON Schema that is
+made from these structs (formats/artifacts/json_files/json_schemas.py).
 
 Elsewhere: which path has which type, and what `bundle.json` must refer to, in formats/artifacts/constants.py.
 """
@@ -31,9 +31,9 @@ Sha256 = Annotated[
 ]
 RelativePath = Annotated[
     str,
-    # As layout.fault_of_path: not empty, no NUL, not absolute, no drive, no `..`.
+    # As layout.fault_of_path (not empty, no NUL, not absolute, no drive, no `..`), and not a folder.
     Meta(
-        pattern=r"^(?![/\\]|[A-Za-z]:)(?!(?:[^\0]*/)?\.\.(?:/|$(?!\n)))[^\0]+$",
+        pattern=r"^(?![/\\]|[A-Za-z]:)(?!(?:[^\0]*/)?\.\.(?:/|$(?!\n)))(?![^\0]*/\.?$(?!\n))[^\0]+$",
         extra_json_schema={_RULE: "path-unsafe"},
     ),
 ]

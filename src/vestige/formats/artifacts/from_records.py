@@ -17,7 +17,7 @@ from typing import Any
 from vestige.errors import UsageError
 from vestige.formats.artifacts import constants
 from vestige.formats.artifacts.file_structs import Git
-from vestige.formats.artifacts.json_parsing import (
+from vestige.formats.artifacts.json_files.parsing import (
     NotJsonError,
     is_json,
     is_valid_json,

@@ -20,7 +20,7 @@ from vestige.errors import UnreadableError, UsageError
 from vestige.formats.artifacts import constants, file_structs
 from vestige.formats.artifacts.file_structs import Bundle, Repro, TraceEvent
 from vestige.formats.artifacts.from_records import new_folder
-from vestige.formats.artifacts.json_parsing import parse_quoted, parse_variables
+from vestige.formats.artifacts.json_files.parsing import parse_quoted, parse_variables
 from vestige.formats.artifacts.read import DirectoryTree
 from vestige.formats.artifacts.trace_events import Step, parse_event, tell
 from vestige.formats.artifacts.validate import check_bundle
@@ -41,6 +41,7 @@ class _Shard:
 def merge_bundles(shards: Sequence[Path], target: Path, suite: str | None = None) -> Path:
     """One bundle of several. All of them must be valid; the result is."""
     held = sorted((_open(path) for path in shards), key=lambda shard: shard.bundle.started_at)
+    held = list({_identity(shard.bundle): shard for shard in held}.values())
     names = list(dict.fromkeys(shard.bundle.suite for shard in held))
     if len(names) > 1 and suite is None:
         raise UsageError(
@@ -79,6 +80,12 @@ def _open(path: Path) -> _Shard:
         (path / "fixtures.json").read_bytes(), type=file_structs.Fixtures
     )
     return _Shard(path, bundle, repro, fixtures.fixture_ids, _owned(path))
+
+
+def _identity(bundle: Bundle) -> tuple[object, ...]:
+    """What two copies of one shard share: it is merged once."""
+    files = sorted((entry.path, entry.sha256) for entry in bundle.files)
+    return bundle.suite, bundle.timestamp, bundle.started_at, bundle.ended_at, tuple(files)
 
 
 def _owned(path: Path) -> dict[str, list[str]]:

@@ -68,7 +68,7 @@ _ALL: Final = (
          "Write it without one."),
     Rule("json-nan", "seed", "NaN and infinities are no JSON.", _CHECKS, "Write null, or a text."),
     Rule("json-too-large", "seed", "A typed file is small enough to be checked.", _TYPED),
-    Rule("json-unchecked", "seed", "An artifact is small enough to be parsed.", _CHECKS,
+    Rule("json-unchecked", "seed", "There is room to look through an artifact.", _CHECKS,
          "It was hashed; whether it is JSON is not known.", warning=True),
     # shapes
     Rule("key-missing", "seed", "Required keys are there.", _TYPED, _REWRITE),
@@ -97,10 +97,13 @@ _ALL: Final = (
     Rule("suite-differs", "seed", "`suite` is the same in every typed file.", _TYPED),
     Rule("timestamp-differs", "seed", "`timestamp` is the same in every typed file and trace line.",
          _TRACE),
+    Rule("summary-version", "seed", "`schema_version` of summary.json is 1.", _TYPED,
+         "Upgrade vestige, or validate with the tool that wrote it."),
     Rule("counts-differ", "seed", "The counts of metrics.json are those of bundle.json.", _TYPED),
     Rule("fixture-duplicate", "seed", "`fixture_ids` are unique.", "fixtures.json"),
     Rule("index-entry-unlisted", "seed", "What an index lists, the inventory lists.", _CHECKS),
     Rule("index-entry-differs", "seed", "An index has the size and hash of the inventory.", _CHECKS),
+    Rule("index-alien", "seed", "The indexes list logs and screenshots only.", _LAYOUT),
     Rule("index-incomplete", "seed", "The indexes list every log and every screenshot.", _LAYOUT),
     # the trace
     Rule("trace-schema-version", "seed", "`schema_version` of a trace line is 1 (`latest`: or 2).",
@@ -109,6 +112,9 @@ _ALL: Final = (
          "If the suite was killed, `vestige recover` finishes its bundle."),
     # later eras
     Rule("later-file-missing", "latest", "manifest.json and the scenario files are there.", _LATER),
+    Rule("later-key-missing", "latest", "manifest.json has every key of `environment` and `server_config`.", _LATER),
+    Rule("later-case", "latest", "A case of manifest.json is there once, with a known status.", _LATER),
+    Rule("later-scenario", "latest", "A scenario says where it ran, its trace, its replay and its diagnostics.", _LATER),
     Rule("later-ref-missing", "latest", "`artifacts` has `manifest` and `scenarios`.", _LATER),
     Rule("scenario-count-differs", "latest", "`scenario_count` counts the lines of scenarios.jsonl.",
          _LATER),
@@ -122,7 +128,6 @@ _ALL: Final = (
     Rule("trace-order", "strict", "suite_start is the first event, suite_end the last.", _SILENT),
     Rule("counters-fall", "strict", "The counters of a trace never fall.", _SILENT),
     Rule("summary-differs", "strict", "summary.json says what bundle.json says.", _SILENT),
-    Rule("index-alien", "strict", "The indexes list logs and screenshots only.", _SILENT),
     Rule("time-shape", "strict", "Times are RFC 3339, timestamps YYYYMMDD_HHMMSS.", _SILENT),
     # a zip of a bundle
     Rule("zip-name", "seed", "Names in an archive stay inside it, and occur once.", _ENTRY),

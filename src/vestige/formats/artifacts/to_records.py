@@ -17,7 +17,7 @@ from msgspec import UNSET
 from vestige.errors import UnreadableError
 from vestige.formats.artifacts import constants
 from vestige.formats.artifacts.file_structs import TraceEvent
-from vestige.formats.artifacts.json_parsing import NotJsonError, parse_json
+from vestige.formats.artifacts.json_files.parsing import NotJsonError, parse_json
 from vestige.formats.artifacts.read import Item, Tree, UnreadablePartError
 from vestige.formats.artifacts.trace_events import Case, Step, parse_event, tell
 from vestige.formats.protocol import Problem, Source, is_uuid4

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import UNSET
 
 from vestige.formats.artifacts.file_structs import Counts, TraceEvent
-from vestige.formats.artifacts.json_parsing import NotJsonError, parse_json
+from vestige.formats.artifacts.json_files.parsing import NotJsonError, parse_json
 from vestige.formats.timestamps import CaseOutcome, case_outcome, parse_time_ns
 
 Action = Literal["suite", "open", "event", "close", "end", "lost"]

@@ -12,9 +12,9 @@ from vestige.formats.artifacts.bundle_json import Inventory, check_time
 from vestige.formats.artifacts.constants import Part
 from vestige.formats.artifacts.file_structs import Fixtures
 from vestige.formats.artifacts.finding_report import Report
-from vestige.formats.artifacts.json_parsing import DoubledKeyError, NotJsonError, parse_json
-from vestige.formats.artifacts.json_schemas import schema_of
-from vestige.formats.artifacts.schema_check import find_faults, shown
+from vestige.formats.artifacts.json_files.json_schemas import schema_of
+from vestige.formats.artifacts.json_files.parsing import DoubledKeyError, NotJsonError, parse_json
+from vestige.formats.artifacts.json_files.schema_check import find_faults, shown
 
 _INDEXED = {
     constants.LOGS_INDEX: constants.is_log,
@@ -50,6 +50,11 @@ def check_typed(part: Part, data: bytes, inventory: Inventory, report: Report) -
     if not isinstance(value, dict):
         return {}
     check_names(value, part.path, inventory, report)
+    version = value.get("schema_version")
+    if part.path == "summary.json" and type(version) is int and version != 1:
+        report.add("summary-version", part.path, f"{version} should be 1.", "/schema_version")
+    if part.path == "manifest.json":
+        _check_later_keys(value, part.path, report)
     if part.path == "metrics.json":
         _check_counts("counts-differ", value.get("counts"), part.path, "/counts", inventory, report)
     elif part.path in _INDEXED:
@@ -103,6 +108,38 @@ def _check_counts(
             report.add(rule, path, f"{a} is {b} in bundle.json.", f"{pointer}/{name}")
 
 
+def _check_later_keys(value: dict[str, Any], path: str, report: Report) -> None:
+    """What the validators of later eras want of manifest.json, beyond its types."""
+    for name, keys in constants.MANIFEST_KEYS.items():
+        inner = value.get(name)
+        for key, kinds in keys.items():
+            if not isinstance(inner, dict) or key not in inner:
+                report.add("later-key-missing", path, "is not there.", f"/{name}/{key}")
+            elif type(inner[key]) not in kinds:
+                report.add(
+                    "later-key-missing",
+                    path,
+                    f"{shown(inner[key])} is of another type.",
+                    f"/{name}/{key}",
+                )
+    cases = value.get("cases")
+    names: set[str] = set()
+    for at, case in enumerate(cases if isinstance(cases, list) else ()):
+        own = case.get("name") if isinstance(case, dict) else None
+        if isinstance(own, str):
+            if own in names:
+                report.add("later-case", path, f"{shown(own)} is there twice.", f"/cases/{at}/name")
+            names.add(own)
+            status = case.get("status")
+            if isinstance(status, str) and status not in constants.STATUSES:
+                report.add(
+                    "later-case",
+                    path,
+                    f"{shown(status)} is none of {', '.join(constants.STATUSES)}.",
+                    f"/cases/{at}/status",
+                )
+
+
 def _check_index(value: dict[str, Any], path: str, inventory: Inventory, report: Report) -> None:
     files = value.get("files")
     for at, entry in enumerate(files if isinstance(files, list) else ()):
@@ -149,7 +186,7 @@ def find_incomplete(indexes: dict[str, Any], paths: list[str], report: Report) -
 
 def _check_strict(value: dict[str, Any], path: str, inventory: Inventory, report: Report) -> None:
     version = value.get("schema_version")
-    if type(version) is int and version != 1:
+    if type(version) is int and version != 1 and path != "summary.json":
         report.add("schema-version", path, f"{version} should be 1.", "/schema_version")
     for key in _TIMES:
         check_time(value.get(key), f"/{key}", path, report)

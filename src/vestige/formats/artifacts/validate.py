@@ -18,9 +18,10 @@ from vestige.formats.artifacts import constants
 from vestige.formats.artifacts.bundle_json import Inventory, InventoryEntry, read_inventory
 from vestige.formats.artifacts.constants import Part
 from vestige.formats.artifacts.finding_report import Report
-from vestige.formats.artifacts.jsonl import Lines, ScenarioLines, TraceLines
+from vestige.formats.artifacts.json_files.jsonl import Lines, ScenarioLines, TraceLines
+from vestige.formats.artifacts.json_files.large_json import LargeJson
+from vestige.formats.artifacts.json_files.schema_check import shown
 from vestige.formats.artifacts.read import Item, Tree, UnreadablePartError
-from vestige.formats.artifacts.schema_check import shown
 from vestige.formats.artifacts.typed_files import check_typed, check_untyped, find_incomplete
 from vestige.limits import ARTIFACT_JSON_MAX, MIB
 
@@ -88,7 +89,11 @@ class _Walk:
         if item.fault is not None:
             self.report.add(item.fault[0], path, item.fault[1])
             return
-        if item.read is None or path == constants.BUNDLE:
+        if item.read is None:
+            return
+        if path == constants.BUNDLE:
+            if listed is not None:  # a writer that lists it must know its size and hash
+                self._compare(path, listed, *self._read(item, None))
             return
         if listed is None and path not in constants.UNLISTED and self.inventory.known:
             self.report.add("file-unlisted", path, "is not in bundle.json.")
@@ -164,7 +169,7 @@ class _Walk:
                 "later-file-missing" if later else "file-missing", path, "is not there."
             )
         for path, listed in self._unseen.items():
-            if path != constants.BUNDLE:
+            if path != constants.BUNDLE:  # it was read
                 self.report.add(
                     "entry-without-file",
                     constants.BUNDLE,
@@ -194,30 +199,43 @@ def _feed(item: Item, reader: _Reader) -> int:
 
 
 class _Whole:
-    """A JSON file, held until it has ended; given up when it is too large."""
+    """A JSON file, held until it has ended. A larger one is skimmed, or given up if it is typed."""
 
     def __init__(self, path: str, part: Part | None, walk: _Walk) -> None:
         self._path = path
         self._part = part
         self._walk = walk
         self._data: bytes | None = b""
+        self._large: LargeJson | None = None
 
     def feed(self, chunk: bytes) -> None:
-        if self._data is None:
-            return
-        if len(self._data) + len(chunk) <= ARTIFACT_JSON_MAX:
-            self._data += chunk
-            return
-        self._data = None
-        rule = "json-unchecked" if self._part is None else "json-too-large"
-        self._walk.report.add(
-            rule, self._path, f"is larger than {ARTIFACT_JSON_MAX // MIB} MiB; it was not parsed."
-        )
+        if self._data is not None:
+            if len(self._data) + len(chunk) <= ARTIFACT_JSON_MAX:
+                self._data += chunk
+                return
+            if self._part is None:
+                self._large = LargeJson()
+                self._large.feed(self._data)
+            else:
+                self._walk.report.add(
+                    "json-too-large",
+                    self._path,
+                    f"is larger than {ARTIFACT_JSON_MAX // MIB} MiB; it was not parsed.",
+                )
+            self._data = None
+        if self._large is not None:
+            self._large.feed(chunk)
 
     def end(self) -> None:
-        if self._data is None:
+        if self._large is not None:
+            fault = self._large.find_fault()
+            if fault is not None:
+                self._walk.report.add("json-invalid", self._path, fault)
+            elif self._large.unchecked is not None:
+                self._walk.report.add("json-unchecked", self._path, self._large.unchecked)
+        elif self._data is None:
             return
-        if self._part is None:
+        elif self._part is None:
             check_untyped(self._path, self._data, self._walk.report)
         else:
             self._walk.take_value(self._part, self._data)

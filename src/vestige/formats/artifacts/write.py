@@ -41,6 +41,9 @@ _PARTS: Final = 128
 _FOLDERS: Final = ("diagnostics", "transcript", "logs", "screenshots", "scenarios")
 _COUNTED: Final = {"case_start": 0, "assert_pass": 1, "assert_fail": 2, "assert_skip": 3}
 
+_NO_SERVER: Final = {"port": None, "auth": "none", "storage_root": ""}
+"""What later eras tell of the server under test: a suite of ours has none."""
+
 NO_GIT: Final = Git("unknown", "unknown", False)
 
 
@@ -70,6 +73,12 @@ class SuiteFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Re-runs one case by its name; None: `command` is all there is."""
     replay_keys: Mapping[str, Any] = msgspec.field(default_factory=dict)
     """What repro.json has beyond the contract."""
+
+
+def _environment_of(runner: Mapping[str, Any]) -> dict[str, Any]:
+    """What later eras want to know of the machine: the program that ran the tests, and no Rust."""
+    own = {"os": "", "arch": "", **runner}
+    return {**own, "rust_version": "", "binary_version": str(runner.get("python", ""))}
 
 
 class TraceFile:
@@ -276,18 +285,22 @@ class _Finisher:
             )
             for case in self.last
         ]
-        self._json(
+        # Not indented: of a suite of many cases it would be larger than validators read.
+        self._bytes(
             "manifest.json",
-            file_structs.Manifest(
-                1,
-                facts.suite,
-                self.started,
-                self.ended,
-                facts.command,
-                cases,
-                dict(facts.runner),
-                {},
-            ),
+            _encode(
+                file_structs.Manifest(
+                    1,
+                    facts.suite,
+                    self.started,
+                    self.ended,
+                    facts.command,
+                    cases,
+                    _environment_of(facts.runner),
+                    dict(_NO_SERVER),
+                )
+            )
+            + b"\n",
         )
         replay = {"command": facts.command, "environment": "repro.env", "metadata": "repro.json"}
         diagnostics = {"env_redacted": "diagnostics/env_redacted.txt"}

@@ -29,6 +29,9 @@ STATUS_OF: Final = {"running": "running", "ok": "completed", "cancelled": "cance
 
 EVENTS_CUT: Final = "events_truncated_to_size_cap"
 
+NODE_ID: Final = "openwop.node_id"
+"""An attribute by which a program names the node that a span is; without it, the span's id does."""
+
 SPAN_KEYS: Final = frozenset(
     f"openwop.{name}"
     for name in (

@@ -9,11 +9,13 @@ Elsewhere: which events there are, and in which order, formats/openwop/from_reco
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 
 from vestige.errors import NotFoundError, StoreError
+from vestige.formats.openwop.constants import INTERNAL, NODE_ID
 from vestige.formats.openwop.cost_metrics import cost_of, model_of, usage_of
 from vestige.formats.openwop.host_details import HostDetails, is_private_key
 from vestige.formats.openwop.redaction_modes import DEPTH_MAX
@@ -36,6 +38,7 @@ _SAID: Final = frozenset(
         "event_id",
         "attempt",
         "cost_usd",
+        NODE_ID,
     )
 )
 """Attributes that have a field of their own."""
@@ -45,44 +48,61 @@ _decode = msgspec.json.Decoder().decode
 class Telling:
     """Payloads of one run's events."""
 
-    def __init__(self, source: RunToWrite, run_span: str, machine: HostDetails) -> None:
+    def __init__(
+        self,
+        source: RunToWrite,
+        run_span: str,
+        machine: HostDetails,
+        node_ids: Mapping[str, str] | None = None,
+    ) -> None:
+        """`node_ids`: of spans whose program gave them one, by the span's id."""
         self._source = source
+        self._node_ids = node_ids or {}
         self._run_span = run_span
         self._machine = machine
+
+    def node_id(self, span_id: str) -> str:
+        return self._node_ids.get(span_id, span_id)
 
     # --- nodes ------------------------------------------------------------------------------
 
     def started(self, span: SpanInfo) -> dict[str, Any]:
         told: dict[str, Any] = {
-            "nodeId": span.id,
+            "nodeId": self.node_id(span.id),
             "typeId": span.type or "step",
             "name": span.name,
             "component": span.component,
         }
         if span.parent_id is not None and span.parent_id != self._run_span:
-            told["parentNodeId"] = span.parent_id
+            told["parentNodeId"] = self.node_id(span.parent_id)
         attempt = span.attributes.get("attempt")
         if type(attempt) is int and attempt > 0:
             told["attempt"] = attempt - 1  # there the first is number 0
-        if span.type != "tool":
+        if _is_about_machine(span):
+            told["inputs"] = INTERNAL
+        elif span.type != "tool":
             self._put(told, "inputs", span.input)
         return told
 
     def completed(self, span: SpanInfo) -> dict[str, Any]:
-        told: dict[str, Any] = {"nodeId": span.id, **_took(span)}
+        told: dict[str, Any] = {"nodeId": self.node_id(span.id), **_took(span)}
         if span.type != "tool" and (outputs := self.object(span.output)) is not None:
             told["outputs"] = outputs
         return told | self._facts(span)
 
     def failed(self, span: SpanInfo) -> dict[str, Any]:
-        told: dict[str, Any] = {"nodeId": span.id, "error": error_of(span), **_took(span)}
+        told: dict[str, Any] = {
+            "nodeId": self.node_id(span.id),
+            "error": error_of(span),
+            **_took(span),
+        }
         self._put(told, "outputs", span.output)
         return told | self._facts(span)
 
     def cancelled(self, span: SpanInfo) -> dict[str, Any]:
         # An error's message under a name that errors do not have.
         reason = self._machine.error(error_of(span)["message"])
-        told: dict[str, Any] = {"nodeId": span.id, "reason": reason}
+        told: dict[str, Any] = {"nodeId": self.node_id(span.id), "reason": reason}
         return told | _took(span) | self._facts(span)
 
     def _facts(self, span: SpanInfo) -> dict[str, Any]:
@@ -115,7 +135,7 @@ class Telling:
             "inputTokens": read,
             "outputTokens": written,
             "totalTokens": read + written,
-            "nodeId": span.id,
+            "nodeId": self.node_id(span.id),
         }
         cached = {
             "cacheReadTokens": usage.cache_read_tokens,
@@ -131,7 +151,7 @@ class Telling:
             "message": log.message,
         }
         if log.span_id is not None and log.span_id != self._run_span:
-            told["nodeId"] = log.span_id
+            told["nodeId"] = self.node_id(log.span_id)
         fields: dict[str, Any] = {"component": log.component, **public(log.attributes)}
         for key, field in (("error.type", "type"), ("error.message", "message")):
             if key in log.attributes:
@@ -213,6 +233,14 @@ def error_from(attributes: Attributes, status: str, said: str = "") -> dict[str,
     if isinstance(stack, str) and stack:
         details["stack"] = cut(stack, STACK_MAX)
     return {**told, "details": details} if details else told
+
+
+def _is_about_machine(span: SpanInfo) -> bool:
+    """A file of a test suite's bundle that describes where it ran: its environment and command line."""
+    path = span.attributes.get("path")
+    if span.type != "file" or not isinstance(path, str):
+        return False
+    return path.startswith(("diagnostics/", "repro.")) or path.endswith((".env", "/env.txt"))
 
 
 def _took(span: SpanInfo) -> dict[str, int]:

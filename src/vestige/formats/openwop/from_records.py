@@ -19,12 +19,20 @@ Elsewhere: payloads in formats/openwop/event_payloads.py; putting it together in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, Final
 
 from vestige.formats.openwop import cost_metrics, note_mapping
-from vestige.formats.openwop.constants import FORMAT, PROTOCOL_VERSION, Mode, render_time, status_of
+from vestige.formats.openwop.constants import (
+    FORMAT,
+    NODE_ID,
+    PROTOCOL_VERSION,
+    Mode,
+    render_time,
+    status_of,
+)
 from vestige.formats.openwop.event_payloads import Telling, error_from, public
 from vestige.formats.openwop.host_details import HostDetails
 from vestige.formats.openwop.redaction_modes import Privacy
@@ -32,6 +40,7 @@ from vestige.formats.protocol import RunToWrite, derived_span_id
 from vestige.formats.run_to_records import ended_at_ns, moments_of
 from vestige.limits import NAME_MAX, OPENWOP_BUNDLE_MAX, OPENWOP_PART_MAX
 from vestige.record.coercion import cut
+from vestige.record.note import Note
 from vestige.record.run import PARTIAL, BodyRef, LogInfo, RunInfo, SpanInfo
 from vestige.record.types import OWN_COMPONENT
 
@@ -64,7 +73,8 @@ class Story:
         self.cap_bytes = cap_bytes
         self.cut: list[str] = []
         """Parts of the run itself that are too large to go out whole."""
-        self._tell = Telling(source, self.root_id, machine)
+        self._node_ids = _node_ids_of(source.run.spans)
+        self._tell = Telling(source, self.root_id, machine, self._node_ids)
         nodes: list[SpanInfo | LogInfo] = [*source.run.spans, *source.run.logs]
         if any(node.redacted for node in nodes):
             self.privacy.refuse()
@@ -220,9 +230,7 @@ class Story:
             if sequence + count > after:
                 for number, (kind, key, payload) in enumerate(self._told(node, ends), sequence + 1):
                     if number > after:
-                        yield self._event(
-                            kind, key, last_ns, number, _node_of(node, self.root_id), payload
-                        )
+                        yield self._event(kind, key, last_ns, number, self._node_of(node), payload)
             sequence += count
         if self.has_ended and sequence + 1 > after:
             ended_ns = max(last_ns, self.info.ended_ns or 0)
@@ -258,8 +266,7 @@ class Story:
     ) -> bytes:
         run_id = self.info.id
         event: dict[str, Any] = {
-            # An id that came with an imported event is kept: it says so itself.
-            "eventId": f"{run_id}.{key}" if not key.startswith("=") else key[1:],
+            "eventId": self._event_id(key),
             "runId": run_id,
             "sequence": sequence,
             "type": kind,
@@ -269,6 +276,14 @@ class Story:
             event["nodeId"] = node_id
         event["payload"] = payload()
         return self.privacy.render(event)
+
+    def _event_id(self, key: str) -> str:
+        # An id that came with an imported event is kept: it says so itself.
+        return key[1:] if key.startswith("=") else f"{self.info.id}.{key}"
+
+    def _node_of(self, node: SpanInfo | LogInfo) -> str | None:
+        span_id = node.id if isinstance(node, SpanInfo) else node.span_id
+        return None if span_id in (None, self.root_id) else self._tell.node_id(span_id)
 
     def _run_started(self) -> dict[str, Any]:
         return {"workflowId": workflow_id(self.info), "inputs": self._inputs}
@@ -284,7 +299,7 @@ class Story:
         if status == "cancelled":
             return "run.cancelled", lambda: took
         failed = self._failed_node
-        where = {} if failed is None else {"failedNodeId": failed.id}
+        where = {} if failed is None else {"failedNodeId": self._tell.node_id(failed.id)}
         return "run.failed", lambda: {"error": self._error, **where, **took}
 
     # --- spans and notes ------------------------------------------------------------------------
@@ -306,7 +321,7 @@ class Story:
             attempt = span.attributes.get("attempt")
             attributes = {
                 **shared,
-                "openwop.node_id": span.id,
+                NODE_ID: self._tell.node_id(span.id),
                 "openwop.node_type": span.type or "step",
                 "openwop.node_attempt": attempt - 1 if type(attempt) is int and attempt > 0 else 0,
                 **_spent(cost_metrics.total([span], self._source.prices)),
@@ -320,15 +335,44 @@ class Story:
 
     def annotations(self) -> Iterator[bytes]:
         for note in self._source.notes:
-            yield self.privacy.render(note_mapping.annotation_of(note))
+            yield self._annotation(note)
 
     def annotation(self, note_id: str) -> bytes:
         """The one that a note became."""
-        note = next(each for each in self._source.notes if each.id == note_id)
-        return self.privacy.render(note_mapping.annotation_of(note))
+        return self._annotation(next(each for each in self._source.notes if each.id == note_id))
 
-    def has_node(self, span_id: str) -> bool:
-        return span_id == self.root_id or any(span.id == span_id for span in self._source.run.spans)
+    def _annotation(self, note: Note) -> bytes:
+        node_id = None if note.span_id is None else self._tell.node_id(note.span_id)
+        return self.privacy.render(note_mapping.annotation_of(note, node_id))
+
+    def find_span(self, node_id: str) -> str | None:
+        """The id of the span that a node is; None: there is no such node."""
+        if node_id == self.root_id:
+            return node_id
+        return next(
+            (span.id for span in self._source.run.spans if self._tell.node_id(span.id) == node_id),
+            None,
+        )
+
+    def has_event(self, event_id: str) -> bool:
+        if event_id in (f"{self.info.id}.{self.root_id}.{when}" for when in ("started", "ended")):
+            return True
+        return any(
+            self._event_id(key) == event_id
+            for _, node, ends in self._moments
+            for _, key, _ in self._told(node, ends)
+        )
+
+
+def _node_ids_of(spans: Sequence[SpanInfo]) -> dict[str, str]:
+    """The names that a program gave its nodes, where each is one span's only."""
+    named = {span.id: span.attributes.get(NODE_ID) for span in spans}
+    counts = Counter(named.values())
+    return {
+        span_id: name
+        for span_id, name in named.items()
+        if isinstance(name, str) and 0 < len(name) <= _ID_MAX and counts[name] == 1
+    }
 
 
 def summary(info: RunInfo) -> dict[str, Any]:
@@ -364,12 +408,6 @@ def _count(node: SpanInfo | LogInfo, ends: bool) -> int:
         return 1
     count = 1 + (node.type == "tool")
     return count + (ends and cost_metrics.has_usage(node))
-
-
-def _node_of(node: SpanInfo | LogInfo, root_id: str) -> str | None:
-    if isinstance(node, SpanInfo):
-        return node.id
-    return None if node.span_id == root_id else node.span_id
 
 
 def _line_key(log: LogInfo) -> str:

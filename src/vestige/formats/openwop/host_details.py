@@ -23,7 +23,8 @@ from vestige.record.types import Attributes, Scalar
 
 _OCTET: Final = r"(?:25[0-5]|2[0-4]\d|1?\d?\d)"
 _ADDRESS: Final = (
-    rf"(?<![\w.])(?:(?:10|127)(?:\.{_OCTET}){{3}}|(?:192\.168|169\.254|172\.(?:1[6-9]|2\d|3[01]))"
+    rf"(?<![\w.])(?:(?:10|127)(?:\.{_OCTET}){{3}}"
+    r"|(?:192\.168|169\.254|172\.(?:1[6-9]|2\d|3[01])|100\.(?:6[4-9]|[7-9]\d|1[01]\d|12[0-7]))"
     rf"(?:\.{_OCTET}){{2}}|0\.0\.0\.0)(?!\.?\d)"
     r"|(?<![\w:])(?:fe80|f[cd][0-9a-fA-F]{2}):[0-9a-fA-F:]{2,40}|(?<![\w:])::1(?![\w:])"
 )
@@ -45,6 +46,7 @@ _HINTS: Final = (
     b"192.168",
     b"169.254",
     b"172.",
+    b"100.",
     b"0.0.0.0",
     b"fe80:",
     b"::1",
@@ -121,7 +123,12 @@ _PREFIXES: Final = (
 )
 _NAMED_BY: Final = ("host", "hostname", "host.name", "nodename", "environment.hostname")
 _NAME_MIN: Final = 5
-"""Characters: a shorter name of a machine is a word of the language."""
+_SHORT_MIN: Final = 2
+"""Characters. A shorter name without a digit or hyphen is also a word of the language: it is taken out
+only where an address stands (`//web`, `me@web`, `web:5432`, `host=web`)."""
+_NO_NAMES: Final = frozenset(("localhost", "localdomain", "ip6-localhost", "none", "unknown"))
+_DOMAIN: Final = r"(?:(?:\.[A-Za-z0-9][\w-]*){2,})?"
+"""What may follow a machine's name where it is written out."""
 
 
 def is_private_key(key: str) -> bool:
@@ -134,17 +141,19 @@ class HostDetails:
     """Takes out what is known of one run's machine, and what looks like any machine's inside."""
 
     def __init__(self, *told: Attributes) -> None:
-        names = {name for attributes in told for name in _names(attributes)}
-        names |= {text for text in (os.uname().nodename,) if len(text) >= _NAME_MIN}
-        names -= {"localhost", "localhost.localdomain"}
+        given = {name for attributes in told for name in _names(attributes)}
+        given.add(os.uname().nodename)
+        names = {form for name in given for form in _forms(name)}
+        words = {name for name in names if len(name) < _NAME_MIN and name.isalpha()}
+        names -= words
         folders = {text for each in told for text in _folders(each.get("cwd"))}
-        self._known = _any_of(names)
+        self._known = _any_of(names, _DOMAIN + r"(?![\w-])", re.IGNORECASE)
+        self._words = _addressed(words)
         self._folders = _any_of(folders, r"(?:/|(?![\w.-]))")
-        known = [text.encode() for text in (*names, *folders)]
-        quoted = [
-            json.dumps(text, ensure_ascii=False).encode()[1:-1] for text in (*names, *folders)
-        ]
-        self._hints = tuple(dict.fromkeys((*_HINTS, *known, *quoted)))
+        known = [text for name in (*names, *words) for text in (name, name.lower(), name.upper())]
+        quoted = [json.dumps(text, ensure_ascii=False)[1:-1] for text in (*known, *folders)]
+        hints = [text.encode(errors="replace") for text in (*known, *folders, *quoted)]
+        self._hints = tuple(dict.fromkeys((*_HINTS, *hints)))
 
     def is_in(self, raw: bytes) -> bool:
         """Whether a rendered value might hold something; never wrong when it says no."""
@@ -160,6 +169,8 @@ class HostDetails:
             text = self._folders.sub("./", text)
         if self._known is not None:
             text = self._known.sub(INTERNAL, text)
+        if self._words is not None:
+            text = self._words.sub(INTERNAL, text)
         return _SHAPES.sub(INTERNAL, text)
 
     def error(self, text: str) -> str:
@@ -178,8 +189,29 @@ def _without_folders(frame: re.Match[str]) -> str:
 def _names(attributes: Attributes) -> Iterable[str]:
     for key in _NAMED_BY:
         value = attributes.get(key)
-        if isinstance(value, str) and _NAME_MIN <= len(value) <= 255:
+        if isinstance(value, str) and len(value) <= 255:
             yield value
+
+
+def _forms(name: str) -> Iterable[str]:
+    """A machine's name as it was recorded, and without its domain."""
+    for form in (name.strip("."), name.partition(".")[0]):
+        lowered = form.lower()
+        is_local = lowered in _NO_NAMES or lowered.startswith("localhost.")
+        if len(form) >= _SHORT_MIN and not form.isdecimal() and not is_local:
+            yield form
+
+
+def _addressed(words: Iterable[str]) -> re.Pattern[str] | None:
+    """Short names, where they are part of an address."""
+    found = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
+    if not found:
+        return None
+    before = r"(?<=//)|(?<=@)|(?<=host=)|(?<=hostname=)|(?<=host: )|(?<=hostname: )"
+    end = r"(?![\w-])"
+    return re.compile(
+        rf"(?:{before})(?:{found}){end}|(?<![\w./-])(?:{found})(?=:\d{{2,5}}(?!\d))", re.IGNORECASE
+    )
 
 
 def _folders(cwd: Scalar) -> Iterable[str]:
@@ -191,7 +223,7 @@ def _folders(cwd: Scalar) -> Iterable[str]:
             yield found[0]
 
 
-def _any_of(texts: Iterable[str], after: str = r"(?![\w-])") -> re.Pattern[str] | None:
+def _any_of(texts: Iterable[str], after: str, flags: int = 0) -> re.Pattern[str] | None:
     # The longest first: one may be the beginning of another.
     found = "|".join(re.escape(text) for text in sorted(texts, key=len, reverse=True))
-    return re.compile(rf"(?<![\w.-])(?:{found}){after}") if found else None
+    return re.compile(rf"(?<![\w.-])(?:{found}){after}", flags) if found else None

@@ -20,13 +20,13 @@ LOCAL: Final = "local"
 """Who said it, where nobody is named."""
 
 
-def annotation_of(note: Note) -> dict[str, Any]:
-    """A note as annotation.schema has it."""
+def annotation_of(note: Note, node_id: str | None = None) -> dict[str, Any]:
+    """A note as annotation.schema has it. `node_id`: of the node that it is about."""
     target = {"runId": note.run_id}
     if note.event_id is not None:
         target["eventId"] = note.event_id
-    if note.span_id is not None:
-        target["nodeId"] = note.span_id
+    if node_id is not None:
+        target["nodeId"] = node_id
     signal, text = parse_text(note.text)
     told: dict[str, Any] = {
         "annotationId": note.id,

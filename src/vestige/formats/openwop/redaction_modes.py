@@ -25,7 +25,7 @@ from typing import Any, Final
 import msgspec
 
 from vestige.errors import SensitiveDataError
-from vestige.formats.openwop.constants import OMITTED, REDACTED, Mode
+from vestige.formats.openwop.constants import OMITTED, REDACTED, SPAN_KEYS, Mode
 from vestige.formats.openwop.host_details import HostDetails
 from vestige.record.coercion import clean_text
 from vestige.record.redaction.masking import MARK, unused_key
@@ -65,9 +65,49 @@ _NEEDED: Final = frozenset(
     )
 )
 """Keys whose value a schema requires: they stay, without it."""
+_FREE: Final = frozenset(
+    (
+        "inputs",
+        "outputs",
+        "outcome",
+        "variables",
+        "attributes",
+        "fields",
+        "value",
+    )
+)
+"""Keys of the document under which stands what a program recorded, with keys of its own."""
+_FIXED: Final = frozenset(
+    (
+        "type",
+        "status",
+        "level",
+        "timestamp",
+        "startedAt",
+        "endedAt",
+        "completedAt",
+        "createdAt",
+        "kind",
+        "spanId",
+        "parentSpanId",
+        "traceId",
+    )
+)
+"""Keys of the document whose values are times, or words of the specification."""
+_CREDENTIAL: Final = re.compile(
+    r"(?<![A-Za-z0-9])cred[_-](?=[\w.~:-]{0,200}[0-9A-Z])[A-Za-z0-9][\w.~:-]{5,500}", re.ASCII
+)
+"""A reference to a credential that is held elsewhere. With a capital or a digit in it: `cred_store_path`
+is the name of a variable."""
+_CREDENTIAL_HINT: Final = "cred"
+_HIDDEN: Final = (
+    (MARK, _MASKED_WHOLE, _MASKED_PART),
+    (_CREDENTIAL_HINT, _CREDENTIAL, _CREDENTIAL),
+)
+"""What never leaves: a hint of it, the expression of a text that is nothing else, and of a part."""
 _ERRORS: Final = frozenset(("stack", "message", "error.stack", "error.message"))
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder().decode
+decode = msgspec.json.Decoder().decode
 
 
 _ERROR_HINTS: Final = (b'File \\"', b"\\n    at ", b'stack"', b'message"')
@@ -84,17 +124,44 @@ def _has_paths(raw: bytes) -> bool:
     return (b"/" in raw or b"\\\\" in raw) and any(hint in raw for hint in _ERROR_HINTS)
 
 
-def _masked(value: Any, raw: bytes) -> tuple[Any, bytes]:
-    """As the recorder masks it: the text as a whole, for a key may stand far from its secret."""
-    text = raw.decode()
-    masked = redactor().text(text)
+def mask_values(value: Any, counts: dict[str, int] | None = None) -> Any:
+    """A document as the recorder would have masked it, in its values; its own keys are never touched.
+
+    What a program recorded (`_FREE`) is looked at as one text: a key may stand far from its secret.
+    """
+    counts = {} if counts is None else counts
+    if isinstance(value, list):
+        return [mask_values(item, counts) for item in value]
+    if not isinstance(value, dict):
+        return redactor().value(value, counts)
+    masked = {}
+    for name, inner in value.items():
+        if _is_free(name, inner):
+            masked[name] = _mask_whole(inner, counts)
+        elif isinstance(inner, (dict, list)):
+            masked[name] = mask_values(inner, counts)
+        else:
+            (masked[name],) = redactor().value({name: inner}, counts).values()
+    return masked
+
+
+def _is_free(name: str, value: Any) -> bool:
+    """Whether a program's own data stands under this key of the document."""
+    is_own = isinstance(value, dict) and value.keys() <= SPAN_KEYS
+    return name in _FREE and not is_own
+
+
+def _mask_whole(value: Any, counts: dict[str, int]) -> Any:
+    if not isinstance(value, (dict, list)):
+        return redactor().value(value, counts)
+    text = encode(value).decode()
+    masked = redactor().text(text, counts)
     if masked == text:
-        return value, raw
+        return value
     try:
-        return _decode(masked), masked.encode()
+        return decode(masked)
     except msgspec.DecodeError:
-        value = redactor().value(value)
-        return value, encode(value)
+        return redactor().value(value)
 
 
 class Privacy:
@@ -114,12 +181,13 @@ class Privacy:
         """A JSON value as it may leave, encoded. Most hold nothing, and are encoded once."""
         raw = encode(value)
         if redactor().suspicious(raw):
-            value, raw = _masked(value, raw)
+            value = mask_values(value)
+            raw = encode(value)
         if _MARK in raw:
             self.refuse()
-        elif not self._machine.is_in(raw) and not _has_paths(raw):
+        elif not (self._machine.is_in(raw) or _has_paths(raw) or _CREDENTIAL_HINT.encode() in raw):
             return raw
-        cleaned = self._walk(value, "", 0)
+        cleaned = self._walk(value, "", 0, free=False)
         return encode(None if cleaned is _GONE else cleaned)
 
     def refuse(self) -> None:
@@ -129,32 +197,36 @@ class Privacy:
                 "redaction: passthrough is refused: this run holds sensitive data (expected mask, omit or hash)."
             )
 
-    def _walk(self, value: Any, key: str, depth: int) -> Any:
+    def _walk(self, value: Any, key: str, depth: int, *, free: bool) -> Any:
+        """`free`: inside what a program recorded, whose keys are its own."""
         if isinstance(value, str):
-            return self._string(value, key)
+            return value if key in _FIXED and not free else self._string(value, key)
         if not isinstance(value, (dict, list)):
             return value
         if depth >= DEPTH_MAX:
             return self._string(encode(value).decode(), "")
         if isinstance(value, list):
-            items = (self._walk(item, key, depth + 1) for item in value)
+            items = (self._walk(item, key, depth + 1, free=free) for item in value)
             return [item for item in items if item is not _GONE]
         cleaned: dict[str, Any] = {}
         numbers: dict[str, int] = {}
         for name, inner in value.items():
-            new_name = self._string(name, "")
-            new = self._walk(inner, name, depth + 1)
+            new_name = self._string(name, "") if free else name
+            new = self._walk(inner, name, depth + 1, free=free or _is_free(name, inner))
             if new_name is not _GONE and new is not _GONE:
                 cleaned[unused_key(new_name, cleaned, numbers)] = new
         return cleaned
 
     def _string(self, text: str, key: str) -> Any:
-        if MARK in text:
-            if _MASKED_WHOLE.fullmatch(text):
+        for hidden, whole, part in _HIDDEN:
+            if hidden not in text or not part.search(text):
+                continue
+            self.refuse()
+            if whole.fullmatch(text):
                 if self.mode == "omit":
                     return OMITTED if key in _NEEDED else _GONE
                 return self._instead(text)
-            text = _MASKED_PART.sub(lambda found: self._instead(found[0]), text)
+            text = part.sub(lambda found: self._instead(found[0]), text)
         if key in _ERRORS or 'File "' in text or "\n    at " in text:
             text = self._machine.error(text)
         cleaned = self._machine.text(text)

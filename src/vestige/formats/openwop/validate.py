@@ -11,7 +11,7 @@ from vestige.formats.openwop import value_types
 from vestige.formats.openwop.constants import ENDED, MODES, REDACTED, TERMINAL
 from vestige.formats.openwop.host_details import HostDetails
 from vestige.formats.openwop.read import Object, list_of, load, object_of
-from vestige.formats.openwop.redaction_modes import encode, redactor
+from vestige.formats.openwop.redaction_modes import decode, encode, mask_values
 from vestige.formats.openwop.rules import RULES
 from vestige.formats.openwop.value_types import Holds, or_null
 from vestige.formats.protocol import Problem
@@ -258,11 +258,12 @@ class _Checker:
     def _leaks(self, document: Object) -> None:
         try:
             text = encode(document).decode()
+            # In our own words: what an export has masked stands where a secret stood.
+            ours = decode(text.replace(REDACTED, MARK))
         except (RecursionError, ValueError):
             return
         counts: dict[str, int] = {}
-        # In our own words: what an export has masked stands where a secret stood.
-        redactor().text(text.replace(REDACTED, MARK), counts)
+        mask_values(ours, counts)
         for rule, count in sorted(counts.items()):
             self.add("", "secret-in-clear", f"{count} that look like a secret ({rule}).")
         if HostDetails().text(text) != text:

@@ -10,12 +10,13 @@ from vestige.formats.openwop.assemble import assemble
 from vestige.formats.openwop.constants import Mode
 from vestige.formats.openwop.from_records import Story
 from vestige.formats.protocol import RunToWrite
+from vestige.record.run_id import file_name_of
 
 SUFFIX = ".openwop.json"
 
 
 def write_bundle(source: RunToWrite, target: Path, mode: Mode, key: bytes) -> Path:
-    made = place_for(target, f"{source.run.info.id}{SUFFIX}")
+    made = place_for(target, f"{file_name_of(source.run.info.id)}{SUFFIX}")
     raw = assemble(Story(source, mode, key=key), SYSTEM.now_ns())
     with new_file(made) as file:
         file.write(raw)

@@ -32,7 +32,7 @@ from vestige.formats.otlp.parse_span import (
 )
 from vestige.formats.otlp.root_span import Shape
 from vestige.formats.otlp.to_records import is_own, made_run, records_of_span
-from vestige.limits import OTLP_SPANS_MAX
+from vestige.limits import OTLP_SPANS_MAX, OTLP_TRACES_MAX
 from vestige.record.types import KnownRecord
 
 
@@ -97,6 +97,10 @@ def _take_spans(document: Any, taken: IngestCounts) -> None:
             taken.accepted += 1
             if not is_pending(span):
                 traces.setdefault(span.trace_id, []).append(span)
+                if len(traces) > OTLP_TRACES_MAX:
+                    raise UnreadableError(
+                        f"request: more than {OTLP_TRACES_MAX} traces. Send it in several."
+                    )
     for trace_id, spans in traces.items():
         shape = Shape()
         for span in spans:

@@ -24,6 +24,7 @@ from vestige.formats.protocol import RunToWrite, derived_span_id, derived_uuid
 from vestige.formats.run_to_records import ended_at_ns, moments_of
 from vestige.limits import OTLP_LINE_BYTES, OTLP_LINE_SPANS
 from vestige.record.run import BodyRef, LogInfo, SpanInfo
+from vestige.record.run_id import file_name_of
 
 SUFFIX: Final = ".otlp.jsonl"
 _CLIENTS: Final = ("llm", "http", "embedding")
@@ -32,7 +33,7 @@ _NAME_MAX: Final = 120
 
 
 def write_trace(source: RunToWrite, target: Path) -> Path:
-    made = place_for(target, f"{source.run.info.id}{SUFFIX}")
+    made = place_for(target, f"{file_name_of(source.run.info.id)}{SUFFIX}")
     if not source.run.spans:
         raise UsageError(f"run {source.run.info.id}: has no span, and a trace is made of them.")
     with new_file(made) as file:

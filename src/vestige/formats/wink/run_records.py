@@ -29,6 +29,7 @@ from vestige.limits import BUNDLE_TOTAL_MAX, KIB, LINE_MAX
 from vestige.record.codec import encode, parse_lines
 from vestige.record.coercion import inline_bytes
 from vestige.record.run import BodyRef, LinkInfo, LogInfo, Node, Run, SpanInfo, in_order
+from vestige.record.run_id import is_run_id
 from vestige.record.types import (
     VERSION,
     AnyRecord,
@@ -330,7 +331,7 @@ def find_run_id(content: ZipContent) -> str | None:
     # By stretches, for as many as are needed: a root with long attributes may fill several.
     batches = (records for records, _ in _batches(content.salvaged(RECORDS, keep=True)))
     for record in islice(chain.from_iterable(batches), HEAD):
-        if isinstance(record, Unknown):
+        if isinstance(record, Unknown) or not is_run_id(record.run_id):
             continue
         if first is None:
             first = record.run_id

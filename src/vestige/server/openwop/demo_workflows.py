@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from vestige.emit.span import Span
+from vestige.formats.openwop.constants import NODE_ID
 from vestige.home import Home
 from vestige.journal.reader import read_lines
 from vestige.record.codec import parse_lines
@@ -48,7 +49,7 @@ def _noop(run: Span, inputs: Inputs) -> Inputs:
 
 def _multi_node(run: Span, inputs: Inputs) -> Inputs:
     for name in ("a", "b", "c"):
-        with run.span(name, "step", body=inputs or None) as node:
+        with run.span(name, "step", {NODE_ID: name}, body=inputs or None) as node:
             node.log.info(f"{name} is done")
             node.end(body={"node": name})
     return {"nodes": 3}

@@ -113,7 +113,7 @@ def new_run(body: bytes) -> NewRun:
 
 def traceparent(text: str | None) -> str | None:
     """A W3C trace context that can be honoured; anything else starts a trace of its own."""
-    found = _TRACE.fullmatch(text.strip().lower()) if text else None
+    found = _TRACE.fullmatch(text.strip()) if text else None
     if (
         found is None
         or found[0].startswith("ff")

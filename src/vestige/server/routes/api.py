@@ -35,6 +35,8 @@ from vestige.server.server_state import Server
 PREFIX = "/api/v1/"
 HOME_WIDE = ("doctor", "sql", "trends")
 """Whose answers depend on more than rows and arguments: on journals, or on what time it is."""
+HEAVY = ("sql", "grep")
+"""What they compute is the client's own: a query, or an expression."""
 PAGES = {"show": SHOW_ROWS_MAX}
 """Whose data is all there is unless a limit is given: here it always is."""
 
@@ -66,7 +68,7 @@ def _door(server: Server, tool: Tool) -> GuardedRoute:
             request.headers.get("accept-encoding", ""),
             request.headers.get("if-none-match", ""),
         )
-        return await server.in_thread(_answer, server, question)
+        return await server.in_thread(_answer, server, question, heavy=tool.name in HEAVY)
 
     return GuardedRoute(
         PREFIX + tool.name, answer, scope="runs:read", operation=verb_operation(tool)

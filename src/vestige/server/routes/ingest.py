@@ -14,17 +14,21 @@ each key; who comes beyond that is told when to come again.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from vestige._runtime import clock
+from vestige.fleet.api_keys import Principal
 from vestige.fleet.compression import ENCODINGS
 from vestige.fleet.server.ingest_process import Intake, Reply
 from vestige.fleet.server.receive import JOURNAL
 from vestige.limits import (
     INGEST_BURST,
+    INGEST_KEY_REQUESTS_MAX,
+    INGEST_KEY_WAITING_MAX,
     INGEST_REQUESTS_S,
     INGEST_WAITING_MAX,
     PARCEL_PACKED_MAX,
@@ -64,6 +68,10 @@ class IngestQueue:
         self._intake = intake
         self._rates = Rates(INGEST_REQUESTS_S, INGEST_BURST)
         self._held_bytes = 0
+        self._held_of: Counter[str] = Counter()
+        """By key, in bytes."""
+        self._requests_of: Counter[str] = Counter()
+        """By key: those that are not answered yet."""
 
     async def take(self, request: Request) -> Response:
         return _answer(await self.hand_in(request))
@@ -82,7 +90,17 @@ class IngestQueue:
                 f"Content-Encoding: expected {', '.join(ENCODINGS)}.",
                 headers={"accept-encoding": ", ".join(ENCODINGS)},
             )
-        packed = await self._read(request)
+        if self._requests_of[who.key_id] >= INGEST_KEY_REQUESTS_MAX:
+            raise _later(429, "rate_limited", "Too many requests of this key wait.", 1)
+        self._requests_of[who.key_id] += 1
+        try:
+            return await self._hand_over(request, who, encoding, kind)
+        finally:
+            self._requests_of[who.key_id] -= 1
+            self._requests_of += Counter()  # without those that have none
+
+    async def _hand_over(self, request: Request, who: Principal, encoding: str, kind: str) -> Reply:
+        packed = await self._read(request, who.key_id)
         try:
             waiting = self._intake.submit(packed, encoding, who.tenant or DEFAULT_TENANT, kind)
             # Shielded: who hangs up does not take back what was handed over.
@@ -90,12 +108,18 @@ class IngestQueue:
         except OSError as error:
             raise _later(503, "unavailable", f"Nobody can write ({error.strerror}).", 1) from None
         finally:
-            self._held_bytes -= len(packed)
+            self._release(who.key_id, len(packed))
         self._count(reply, len(packed))
         refuse(reply)
         return reply
 
-    async def _read(self, request: Request) -> bytes:
+    def _release(self, key: str, size_bytes: int) -> None:
+        self._held_bytes -= size_bytes
+        self._held_of[key] -= size_bytes
+        if not self._held_of[key]:
+            del self._held_of[key]
+
+    async def _read(self, request: Request, key: str) -> bytes:
         """The whole body; its bytes count as held until the caller has done with them."""
         declared = request.headers.get("content-length", "")
         if declared.isdecimal() and int(declared[:20]) > PARCEL_PACKED_MAX:
@@ -111,13 +135,16 @@ class IngestQueue:
                     return b"".join(chunks)
                 held += len(chunk)
                 self._held_bytes += len(chunk)
+                self._held_of[key] += len(chunk)
                 if held > PARCEL_PACKED_MAX:
                     raise _too_large()
                 if self._held_bytes > INGEST_WAITING_MAX:
                     raise _later(429, "rate_limited", "The server has its hands full.", 1)
+                if self._held_of[key] > INGEST_KEY_WAITING_MAX:
+                    raise _later(429, "rate_limited", "Too much of this key waits.", 1)
                 chunks.append(chunk)
         except BaseException as problem:
-            self._held_bytes -= held
+            self._release(key, held)
             if isinstance(problem, ClientDisconnect):
                 raise ApiError(400, "disconnected", "The body did not arrive.") from None
             raise

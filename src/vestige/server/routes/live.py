@@ -41,7 +41,7 @@ from vestige.query.views.show import run_data
 from vestige.record.redaction.output_redaction import redact_values
 from vestige.server.auth import GuardedRoute, identify, principal
 from vestige.server.responses import ApiError, encode
-from vestige.server.server_state import Busy, Server
+from vestige.server.server_state import BusyError, KeyBusyError, Server
 from vestige.store.sqlite.read.change_feed import Changes, Cursor, LogChange, SpanChange
 
 PATH = "/api/v1/live"
@@ -144,7 +144,7 @@ async def _try_read(server: Server, place: _Place) -> Changes | None:
     """None: not now; the store is busy, or being replaced."""
     try:
         return await server.in_thread(_read, server, place)
-    except (Busy, StoreError):
+    except (BusyError, KeyBusyError, StoreError):
         return None
 
 

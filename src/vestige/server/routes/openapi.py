@@ -17,7 +17,7 @@ from starlette.routing import BaseRoute
 
 from vestige._version import __version__
 from vestige.server.auth import GuardedRoute
-from vestige.server.responses import PRIVATE, encode, packed
+from vestige.server.responses import PRIVATE, encode, packed, takes_gzip
 from vestige.server.server_state import Server
 
 PATH = "/v1/openapi.json"
@@ -45,15 +45,21 @@ _ERRORS = {
 
 
 def routes(server: Server) -> list[BaseRoute]:
+    # Made once: anybody may ask for it.
+    made: dict[bool, tuple[bytes, dict[str, str]]] = {}
+
     async def openapi(request: Request) -> Response:
-        body = encode(document(request.app.routes))
-        body, headers = packed(body, request.headers.get("accept-encoding", ""))
+        accepted = request.headers.get("accept-encoding", "")
+        wants_gzip = takes_gzip(accepted)
+        if wants_gzip not in made:
+            made[wants_gzip] = packed(encode(document(request.app.routes)), accepted)
+        body, headers = made[wants_gzip]
         return Response(
             body,
             headers={**headers, "content-type": "application/json", "cache-control": PRIVATE},
         )
 
-    return [GuardedRoute(PATH, openapi, operation=_OPERATION)]
+    return [GuardedRoute(PATH, openapi, public=True, operation=_OPERATION)]
 
 
 def document(routes: Sequence[BaseRoute]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
@@ -279,8 +280,13 @@ def _annotations(host: Host) -> Handler:
 def _annotate(host: Host) -> Handler:
     def work(who: Principal, note: Note) -> bytes:
         with host.story(who, note.run_id) as story:
-            if note.span_id is not None and not story.has_node(note.span_id):
-                raise ApiError(400, "validation_error", "target.nodeId: no node of this run.")
+            if note.span_id is not None:
+                span_id = story.find_span(note.span_id)
+                if span_id is None:
+                    raise ApiError(400, "validation_error", "target.nodeId: no node of this run.")
+                note = msgspec.structs.replace(note, span_id=span_id)
+            if note.event_id is not None and not story.has_event(note.event_id):
+                raise ApiError(400, "validation_error", "target.eventId: no event of this run.")
         with SqliteStore.open(host.server.home.store) as store:
             store.add_note(note, who.tenant)
         with host.story(who, note.run_id) as story:

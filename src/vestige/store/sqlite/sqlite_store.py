@@ -26,6 +26,7 @@ from vestige.record.note import Note
 from vestige.record.run import LogInfo, Run, RunInfo
 from vestige.record.tenant import DEFAULT_TENANT
 from vestige.record.types import AnyRecord, BodyInfo
+from vestige.store.cancellation import check_cancelled, on_cancel
 from vestige.store.protocol import (
     CheckResult,
     ConversationInfo,
@@ -370,6 +371,7 @@ class SqliteStore:
         return [row[0] for row in self._connection.execute("SELECT run_id FROM runs")]
 
     def load_run(self, run_id: str, *, with_lines: bool = True) -> Run:
+        check_cancelled()
         run = run_loader.find_run(self._connection, run_id, with_lines=with_lines)
         if run is None:
             where = (
@@ -382,6 +384,7 @@ class SqliteStore:
         return run_loader.read_log(self._connection, row)
 
     def read_body(self, body_id: int, start: int = 0, end: int | None = None) -> bytes:
+        check_cancelled()
         return self._bodies.read(body_id, start, end)
 
     def read_bodies(self, body_ids: Sequence[int]) -> Iterable[tuple[int, bytes]]:
@@ -421,9 +424,16 @@ class SqliteStore:
                 if self.tenant is None
                 else tenant_views.install_tenant_views(connection, self.tenant)
             )
-            return sql_sandbox.query(connection, sql, skip, limit, self.read_body, shadow, seconds)
+            with on_cancel(connection.interrupt):
+                return sql_sandbox.query(
+                    connection, sql, skip, limit, self.read_body, shadow, seconds
+                )
         finally:
             connection.close()
+
+    def interrupt(self) -> None:
+        """Stop the statement that this connection executes; any thread may."""
+        self._connection.interrupt()
 
     def notes(self, run_id: str) -> Sequence[Note]:
         return notes.read_notes(self._connection, run_id)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-import resource
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -22,6 +22,7 @@ import msgspec
 
 from vestige.errors import StoreError, UsageError
 from vestige.limits import EXPRESSION_S
+from vestige.store.cancellation import check_cancelled, on_cancel
 from vestige.store.protocol import Rows, Searched, SearchQuery
 from vestige.store.sqlite.read import sql_sandbox
 
@@ -41,6 +42,7 @@ class _Asked(msgspec.Struct, frozen=True):
     parts: tuple[str, ...]
     after: str | None
     limit: int
+    seconds: float
 
 
 def search(
@@ -55,8 +57,9 @@ def search(
         wanted.parts,
         after,
         limit,
+        EXPRESSION_S,
     )
-    told = _run(run_isolated_search, _encode(asked), EXPRESSION_S)
+    told = _run(run_isolated_search, _encode(asked), EXPRESSION_S + START_S)
     if told is None:
         raise UsageError(
             f"grep: this expression takes longer than {EXPRESSION_S:g} s. Make it simpler (no repeat"
@@ -76,8 +79,8 @@ def run_isolated_search() -> None:
     """The child: a question from stdin, its answer to stdout."""
     from vestige.store.sqlite.sqlite_store import SqliteStore
 
-    _end_after(EXPRESSION_S)
     asked = msgspec.convert(json.load(sys.stdin.buffer), _Asked)
+    _end_after(asked.seconds)
     pattern = re.compile(asked.pattern, asked.flags)
     wanted = SearchQuery(pattern, (), bool(asked.flags), asked.run_id, asked.parts)
     found: object
@@ -131,7 +134,7 @@ def answer_query() -> None:
     from vestige.store.sqlite.sqlite_store import SqliteStore
 
     asked = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=_Query)
-    _end_after(asked.seconds)
+    _end_after(asked.seconds + _GRACE_S)
     try:
         with SqliteStore.open(Path(asked.path), readonly=True, tenant=asked.tenant) as store:
             told = _Told(store.query_here(asked.sql, asked.skip, asked.limit, asked.seconds))
@@ -148,21 +151,32 @@ def answer_query() -> None:
 def _run(work: Callable[[], None], question: bytes, seconds: float) -> bytes | int | None:
     """What the child said; a number: how it broke off; None: it took too long."""
     command = [sys.executable, "-I", "-c", _START.format(work.__name__), *sys.path]
-    try:
-        done = subprocess.run(
-            command, input=question, capture_output=True, timeout=seconds, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return None
-    return done.returncode or done.stdout
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL) as child:
+        try:
+            with on_cancel(child.kill):
+                said, _ = child.communicate(question, seconds)
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            child.kill()  # also when this thread is interrupted; does nothing to one that ended
+    check_cancelled()
+    return None if child.returncode == -signal.SIGALRM else child.returncode or said
+
+
+_GRACE_S = 0.5
+"""A query notices its own deadline between two steps; a single long step is ended this much later."""
 
 
 def _end_after(seconds: float) -> None:
-    """Should whoever asked be gone: nobody else would end us."""
-    _, most = resource.getrlimit(resource.RLIMIT_CPU)
-    bound = int(seconds) + 5
-    if most == resource.RLIM_INFINITY or most > bound:
-        resource.setrlimit(resource.RLIMIT_CPU, (bound, most))
+    """Let the kernel end this process after `seconds`, even inside one long call into C.
+
+    The parent kills it too, but only later, since it cannot know when the child began; and a
+    parent that was killed ends nothing.
+    """
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGALRM,))
+    signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
 def _encode(value: object) -> bytes:

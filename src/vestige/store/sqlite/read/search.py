@@ -26,6 +26,7 @@ from vestige.limits import MIB
 from vestige.record.finding import Finding
 from vestige.record.redaction.stream_redaction import spell
 from vestige.record.run import RunInfo
+from vestige.store.cancellation import check_cancelled
 from vestige.store.protocol import CheckResult, Hit, Searched, SearchQuery, SpanRef
 from vestige.store.sqlite.bodies.compression import decompress
 from vestige.store.sqlite.bodies.packed_bodies import TINY_MAX, OpenSheet, find_time, find_tiny
@@ -156,6 +157,7 @@ def search(
     for part in wanted.parts[wanted.parts.index(phase) :]:
         scan = looking.bodies if part == "bodies" else looking.rows
         for cursor, hit in scan(part, last if part == phase else None):
+            check_cancelled()
             if hit is not None:
                 hits.append(hit)
                 if len(hits) >= limit:

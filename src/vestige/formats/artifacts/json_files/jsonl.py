@@ -17,9 +17,10 @@ from vestige.formats.artifacts import constants
 from vestige.formats.artifacts.bundle_json import Inventory, check_time
 from vestige.formats.artifacts.file_structs import Counts, Scenario, TraceEvent
 from vestige.formats.artifacts.finding_report import Report
-from vestige.formats.artifacts.json_parsing import DoubledKeyError, NotJsonError, parse_json
-from vestige.formats.artifacts.json_schemas import Schema, schema_of, trace_schema
-from vestige.formats.artifacts.schema_check import find_faults, shown
+from vestige.formats.artifacts.json_files.json_schemas import Schema, schema_of, trace_schema
+from vestige.formats.artifacts.json_files.large_json import LargeJson
+from vestige.formats.artifacts.json_files.parsing import DoubledKeyError, NotJsonError, parse_json
+from vestige.formats.artifacts.json_files.schema_check import find_faults, shown
 from vestige.limits import ARTIFACT_LINE_MAX, MIB
 
 _quick = msgspec.json.Decoder().decode
@@ -40,7 +41,8 @@ def _check_text(lines: list[bytes]) -> None:
 class Lines:
     """Any `*.jsonl` or `*.ndjson`."""
 
-    too_large = "json-unchecked"
+    too_large: str | None = None
+    """The rule that a line breaks which is too long to be held; None: it is skimmed."""
 
     def __init__(self, path: str, report: Report) -> None:
         self.path = path
@@ -50,8 +52,15 @@ class Lines:
         self._line = 0
         self._rest = b""
         self._skipping = False
+        self._large: LargeJson | None = None
 
     def feed(self, chunk: bytes) -> None:
+        if self._large is not None:
+            part, newline, chunk = chunk.partition(b"\n")
+            self._large.feed(part)
+            if not newline:
+                return
+            self._end_large()
         # Not `split`, which looks at bytes one by one: most of what validating a trace took.
         lines = BytesIO(self._rest + chunk).readlines()
         rest = lines.pop() if lines and not lines[-1].endswith(b"\n") else b""
@@ -65,15 +74,32 @@ class Lines:
             else:
                 self._take(line[:-1])
         self._rest = b"" if self._skipping else rest
-        if len(self._rest) > ARTIFACT_LINE_MAX:
+        if len(self._rest) > ARTIFACT_LINE_MAX and self.too_large is None:
+            self._large = LargeJson()
+            self._large.feed(self._rest)
+            self._rest = b""
+        elif len(self._rest) > ARTIFACT_LINE_MAX and self.too_large is not None:
             message = f"a line is longer than {ARTIFACT_LINE_MAX // MIB} MiB; it was not read."
             self.report.add(self.too_large, self.path, message, f"line {self._line + 1}")
             self._rest, self._skipping = b"", True
 
     def end(self) -> None:
+        if self._large is not None:
+            self._end_large()
         if self._rest:
             self._line += 1
             self._take(self._rest)
+
+    def _end_large(self) -> None:
+        assert self._large is not None
+        self._line += 1
+        self.count += 1
+        large, self._large = self._large, None
+        fault = large.find_fault()
+        if fault is not None:
+            self.tell("jsonl-invalid", fault)
+        elif large.unchecked is not None:
+            self.tell("json-unchecked", large.unchecked)
 
     def _take(self, line: bytes) -> None:
         if line and not line.isspace():
@@ -164,11 +190,30 @@ class TypedLines(Lines):
             self.tell(rule, f"{shown(own)} is {shown(wanted)} in bundle.json.", pointer)
 
 
+_SCENARIO_KEYS = (
+    ("artifact_dir",),
+    ("trace", "events"),
+    ("replay", "command"),
+    ("replay", "environment"),
+    ("replay", "metadata"),
+    ("diagnostics", "env_redacted"),
+)
+"""What the validators of later eras look for in each scenario."""
+
+
 class ScenarioLines(TypedLines):
     """`scenarios/scenarios.jsonl`, for the profile `latest`."""
 
     def __init__(self, path: str, inventory: Inventory, report: Report) -> None:
         super().__init__(path, inventory, report, partial(schema_of, Scenario))
+
+    def check_value(self, value: dict[str, Any]) -> None:
+        for keys in _SCENARIO_KEYS:
+            inner: Any = value
+            for key in keys:
+                inner = inner.get(key) if isinstance(inner, dict) else None
+            if not isinstance(inner, str):
+                self.tell("later-scenario", "is not there, or not a text.", "/" + "/".join(keys))
 
 
 class TraceLines(TypedLines):

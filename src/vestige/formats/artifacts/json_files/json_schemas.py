@@ -1,4 +1,4 @@
-"""JSON Schemas of the typed files, made from their structs: for other tools, and for formats/artifacts/schema_check.py.
+"""JSON Schemas of the typed files, made from their structs: for other tools, and for formats/artifacts/json_files/schema_check.py.
 
     schema_of(Summary)             as it is published in schemas/artifacts/summary.schema.json
     bundle_schema()                `bundle.json`: with the references that it must have

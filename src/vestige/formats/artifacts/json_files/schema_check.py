@@ -2,7 +2,7 @@
 
     for fault in find_faults(value, schema): fault.pointer, fault.rule, fault.message
 
-Knows what our own schemas use (formats/artifacts/json_schemas.py), and is stricter than JSON Schema in one point: an
+Knows what our own schemas use (formats/artifacts/json_files/json_schemas.py), and is stricter than JSON Schema in one point: an
 integer is one that was written as one, so `1.0` is none.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from vestige.formats.artifacts import constants
-from vestige.formats.artifacts.json_schemas import Schema
+from vestige.formats.artifacts.json_files.json_schemas import Schema
 
 SHOWN_MAX = 80
 """Characters of a wrong value in a message."""

@@ -1,0 +1,1 @@
+"""JSON files of an artifact bundle: parsing, line-delimited files, schemas."""

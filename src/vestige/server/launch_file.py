@@ -1,0 +1,88 @@
+"""Open the viewer in a browser without its token on a command line.
+
+    code = server.launches.add("#/run/r7")
+    with launch_file(f"http://127.0.0.1:8642/?launch={code}") as path:
+        webbrowser.open(path.as_uri())
+
+The argument of a browser can be read by every user of the machine (ps). So the browser gets the
+path of a file that only its owner can read, which leads to a URL with a code. The server takes the
+code once, and for a short while, in exchange for the cookie.
+"""
+
+from __future__ import annotations
+
+import hmac
+import html
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from starlette.responses import Response
+
+from vestige._runtime import clock
+from vestige.server.responses import NO_STORE
+
+LAUNCH_S: Final = 300.0
+"""A browser that was not running may take its time to start."""
+_PAGE: Final = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="referrer" content="no-referrer">
+<meta http-equiv="refresh" content="0;url={url}">
+<title>Vestige</title>
+<p><a href="{url}">Open the viewer</a></p>
+</html>
+"""
+
+
+class LaunchCodes:
+    """Codes that each let one browser in."""
+
+    def __init__(self) -> None:
+        self._anchors: dict[str, tuple[float, str]] = {}
+
+    def add(self, anchor: str) -> str:
+        """A code that leads to this place of the viewer (its URL's hash)."""
+        code = clock.random_bytes(24).hex()
+        self._anchors[code] = (clock.monotonic() + LAUNCH_S, anchor)
+        return code
+
+    def redeem(self, given: str) -> str | None:
+        """The place that it leads to; None: it is not known, used already, or too old."""
+        for code, (until, anchor) in [*self._anchors.items()]:
+            if hmac.compare_digest(given.encode("utf-8", "replace"), code.encode()):
+                del self._anchors[code]
+                return anchor if clock.monotonic() <= until else None
+        return None
+
+
+def landing(anchor: str) -> Response:
+    """A page that leads to the viewer.
+
+    Not a redirect: the browser came from a file, and would not send a strict cookie along a chain
+    that began elsewhere. This page is the server's own.
+    """
+    page = _PAGE.format(url=html.escape(f"/{anchor}"))
+    headers = {
+        "cache-control": NO_STORE,
+        "content-security-policy": "default-src 'none'; base-uri 'none'; frame-ancestors 'none'",
+        "content-type": "text/html; charset=utf-8",
+    }
+    return Response(page, headers=headers)
+
+
+@contextmanager
+def launch_file(url: str) -> Iterator[Path]:
+    """A file that leads to this URL, for the owner's eyes only; deleted at the end."""
+    folder = Path(tempfile.mkdtemp(prefix="vestige-ui-"))
+    try:
+        path = folder / "open.html"
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(_PAGE.format(url=html.escape(url)))
+        yield path
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
