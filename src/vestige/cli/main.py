@@ -1,6 +1,6 @@
-"""`vestige`: the group of all commands, and what happens to an error.
+"""`vestige`: the group of all commands, and how errors are printed.
 
-A command's module is imported when it is asked for, and what it needs when it runs.
+A command's module is imported when it is called, and what the command needs when it runs.
 """
 
 from __future__ import annotations
@@ -14,92 +14,99 @@ from typing import Any, ClassVar, Final
 import click
 
 from vestige._version import __version__
-from vestige.cli.options import Examples
 from vestige.errors import VestigeError
 
 SECTIONS: Final = {
     "Record": {
         "run": "vestige.cli.record.run:run",
-    },
-    "Look": {
-        "list": "vestige.cli.view.read:list_runs",
-        "show": "vestige.cli.view.read:show",
-        "follow": "vestige.cli.view.follow:follow",
-        "transcript": "vestige.cli.view.more_views:transcript",
-        "overview": "vestige.cli.view.read:overview",
-        "outline": "vestige.cli.view.more_views:outline",
-        "state": "vestige.cli.view.more_views:state",
-        "files": "vestige.cli.view.more_views:files",
-        "ui": "vestige.cli.view.ui:ui",
-    },
-    "Find the cause": {
-        "check": "vestige.cli.diagnose.ask:check",
-        "why": "vestige.cli.diagnose.ask:why",
-        "stacks": "vestige.cli.diagnose.stacks:stacks",
-        "span": "vestige.cli.view.read:span",
-        "body": "vestige.cli.view.read:body",
-        "segments": "vestige.cli.view.more_views:segments",
-        "grep": "vestige.cli.diagnose.ask:grep",
-        "diff": "vestige.cli.diagnose.ask:diff",
-        "compare": "vestige.cli.diagnose.ask:compare",
         "replay": "vestige.cli.record.replay:replay",
     },
-    "Ask all runs": {
-        "stats": "vestige.cli.diagnose.ask:stats",
-        "trends": "vestige.cli.view.more_views:trends",
-        "sql": "vestige.cli.diagnose.ask:sql",
-        "schema": "vestige.cli.diagnose.ask:schema",
+    "View": {
+        "list": "vestige.cli.view.list:list_runs",
+        "show": "vestige.cli.view.show:show",
+        "span": "vestige.cli.view.span:span",
+        "body": "vestige.cli.view.body:body",
+        "ui": "vestige.cli.view.ui:ui",
     },
-    "Keep": {
+    "Diagnose": {
+        "check": "vestige.cli.diagnose.check:check",
+        "why": "vestige.cli.diagnose.why:why",
+        "diff": "vestige.cli.diagnose.diff:diff",
+        "compare": "vestige.cli.diagnose.compare:compare",
+        "grep": "vestige.cli.diagnose.grep:grep",
+        "stacks": "vestige.cli.diagnose.stacks:stacks",
+    },
+    "Analyze": {
+        "stats": "vestige.cli.analyze.stats:stats",
+        "sql": "vestige.cli.analyze.sql:sql",
+    },
+    "Manage": {
         "doctor": "vestige.cli.manage.collect:doctor",
-        "collect": "vestige.cli.manage.collect:collect",
-        "recover": "vestige.cli.manage.recover:recover",
         "note": "vestige.cli.manage.note:note",
-        "notes": "vestige.cli.manage.note:notes",
-        "pin": "vestige.cli.manage.prune:pin",
-        "unpin": "vestige.cli.manage.prune:unpin",
-        "prune": "vestige.cli.manage.prune:prune",
-    },
-    "Files and other tools": {
         "import": "vestige.cli.manage.transfer:import_runs",
         "export": "vestige.cli.manage.transfer:export",
-        "debug": "vestige.cli.view.debug:debug",
         "validate": "vestige.cli.manage.validate:validate",
-        "artifacts": "vestige.cli.manage.artifacts:artifacts",
-        "repro": "vestige.cli.diagnose.repro:repro",
+        "bundle": "vestige.cli.manage.groups:bundle",
+        "store": "vestige.cli.manage.groups:store",
     },
-    "For others": {
-        "serve": "vestige.cli.serve.serve:serve",
-        "keys": "vestige.cli.serve.keys:keys",
+    "Serve & integrate": {
+        "server": "vestige.cli.manage.groups:server",
         "ship": "vestige.cli.serve.ship:ship",
         "mcp": "vestige.cli.serve.mcp:mcp",
         "skill": "vestige.cli.diagnose.skill:skill",
-        "help": "vestige.cli.diagnose.skill:help_component",
     },
 }
 """Every command with its module and function, in the order in which a newcomer needs them."""
 
+ALIASES: Final = {
+    "overview": "vestige.cli.view.overview:overview",
+    "transcript": "vestige.cli.view.transcript:transcript",
+    "outline": "vestige.cli.view.outline:outline",
+    "state": "vestige.cli.view.state:state",
+    "files": "vestige.cli.view.files:files",
+    "notes": "vestige.cli.manage.note:notes",
+    "follow": "vestige.cli.view.follow:follow",
+    "segments": "vestige.cli.view.span:segments",
+    "trends": "vestige.cli.analyze.stats:trends",
+    "schema": "vestige.cli.analyze.sql:schema",
+    "collect": "vestige.cli.manage.collect:collect",
+    "recover": "vestige.cli.manage.recover:recover",
+    "pin": "vestige.cli.manage.prune:pin",
+    "unpin": "vestige.cli.manage.prune:unpin",
+    "prune": "vestige.cli.manage.prune:prune",
+    "debug": "vestige.cli.view.debug:debug",
+    "artifacts": "vestige.cli.manage.artifacts:artifacts",
+    "repro": "vestige.cli.diagnose.repro:repro",
+    "serve": "vestige.cli.serve.serve:serve",
+    "keys": "vestige.cli.serve.keys:keys",
+    "help": "vestige.cli.diagnose.skill:help_component",
+}
+"""Commands that work and are not listed: each is a view, or an entry of a group, by itself."""
+
 
 class Commands(Mapping[str, click.Command]):
-    """The commands by name, each imported when it is asked for: most calls need only one."""
+    """Commands by name, each imported on first use: most calls need only one."""
 
-    _modules: Final = {name: where for part in SECTIONS.values() for name, where in part.items()}
+    def __init__(self, paths: Mapping[str, str]) -> None:
+        self._paths = paths
 
     def __getitem__(self, name: str) -> click.Command:
-        module, _, function = self._modules[name].partition(":")
-        found = getattr(import_module(module), function)
-        assert isinstance(found, Examples), f"{name}: every help text has examples"
-        return found
+        module, _, function = self._paths[name].partition(":")
+        command: click.Command = getattr(import_module(module), function)
+        return command
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._modules)
+        return iter(self._paths)
 
     def __len__(self) -> int:
-        return len(self._modules)
+        return len(self._paths)
+
+
+LISTED: Final = {name: path for section in SECTIONS.values() for name, path in section.items()}
 
 
 class Root(click.Group):
-    """Turns our errors into one line and an exit code, and never shows a traceback."""
+    """Print an error of ours as one line, and exit with its code; never show a traceback."""
 
     sections: ClassVar[Mapping[str, Iterable[str]]] = SECTIONS
 
@@ -124,7 +131,7 @@ class Root(click.Group):
         return list(self.commands)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        widest = max(map(len, self.commands))
+        widest = max(len(name) for names in self.sections.values() for name in names)
         room = formatter.width - widest - _BESIDE_HELP
         for section, names in self.sections.items():
             with formatter.section(section):
@@ -152,9 +159,13 @@ def shorten(help: str, room: int) -> str:
 
 @click.group(
     cls=Root,
-    commands=Commands(),
+    commands=Commands({**LISTED, **ALIASES}),
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="A first session: vestige run -- python agent.py, then vestige list, then vestige show.",
+    epilog="""\b
+Quick start:
+  vestige run -- python agent.py
+  vestige list
+  vestige show""",
 )
 @click.version_option(__version__, prog_name="vestige")
 def cli() -> None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from vestige.cli.answers import open_debugger, print_json, styled_line
 from vestige.cli.options import DURATION, Examples, Home, home_option, json_option
-from vestige.cli.view.read import open_debugger, print_json, styled_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

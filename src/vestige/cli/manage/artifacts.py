@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+from functools import partial
 from pathlib import Path
 
 import click
@@ -44,3 +46,17 @@ def artifacts(action: str, bundles: tuple[Path, ...], target: Path, suite: str |
         if not bundle.is_dir():
             raise NotFoundError(f"{bundle}: no such bundle (expected a directory).")
     click.echo(str(merge_bundles(bundles, target, suite)))
+
+
+def _without_action(command: Examples) -> Examples:
+    """Return the command as an entry of `vestige bundle`, where its name is the action."""
+    merging = copy(command)
+    merging.name = "merge"
+    merging.params = [param for param in command.params if param.name != "action"]
+    assert command.callback is not None
+    merging.callback = partial(command.callback, "merge")
+    merging.examples = command.examples.replace("vestige artifacts merge", "vestige bundle merge")
+    return merging
+
+
+merge = _without_action(artifacts)

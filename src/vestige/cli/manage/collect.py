@@ -7,8 +7,8 @@ import threading
 
 import click
 
+from vestige.cli.answers import answer_options, open_debugger, print_answer
 from vestige.cli.options import Examples, Home, home_option
-from vestige.cli.view.read import answer_options, open_debugger, print_answer
 
 
 @click.command(

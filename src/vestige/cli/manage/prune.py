@@ -59,7 +59,7 @@ def prune(
     if keep is not None or max_bytes is not None:
         raise click.UsageError("--keep and --max-bytes go with --bundles DIR.")
     from vestige._runtime.clock import SYSTEM
-    from vestige.cli.view.read import opened
+    from vestige.cli.answers import opened
     from vestige.query import formatting
     from vestige.settings import read_settings
     from vestige.store.protocol import RetentionPolicy
@@ -129,7 +129,7 @@ def unpin(run: str, home: Home) -> None:
 
 
 def _set_pinned(home: Home, text: str, pinned: bool) -> None:
-    from vestige.cli.view.read import opened
+    from vestige.cli.answers import opened
     from vestige.query.ids.resolve import find_run
 
     with opened(home, readonly=False) as store:

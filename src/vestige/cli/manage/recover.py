@@ -150,7 +150,7 @@ def _recover_foreign(path: Path) -> None:
 
 
 def _finish_runs(home: Home) -> None:
-    from vestige.cli.view.read import opened
+    from vestige.cli.answers import opened
     from vestige.store.protocol import RunFilter
     from vestige.store.sqlite.sqlite_store import SqliteStore
 

@@ -159,7 +159,7 @@ def export(id: str, format: str, target: Path | None, redaction: str | None, hom
     one. Nothing is left half written. Secrets are masked: a request's script takes them from
     environment variables.
     """
-    from vestige.cli.view.read import open_debugger
+    from vestige.cli.answers import open_debugger
     from vestige.transfer import export_run, hash_key
 
     if format not in REQUEST_FORMATS and target is None:

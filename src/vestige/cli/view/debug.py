@@ -110,7 +110,7 @@ def debug(
     if not as_json and budget is None and sys.stdout.isatty():
         _page(answer)
         return
-    from vestige.cli.view.read import print_answer
+    from vestige.cli.answers import print_answer
 
     print_answer(answer, as_json, budget)
 
@@ -134,7 +134,7 @@ def _page(answer: BundleAnswer) -> None:
     """All of it; through a pager where it is longer than the screen."""
     import shutil
 
-    from vestige.cli.view.read import styled_line
+    from vestige.cli.answers import styled_line
 
     lines = [styled_line(text, mood) for text, mood in answer.all_lines()]
     if len(lines) < shutil.get_terminal_size().lines:

@@ -1,0 +1,1 @@
+"""Commands that aggregate over runs."""

@@ -1,0 +1,74 @@
+"""`vestige sql`, `schema`: read-only SQL over the store."""
+
+from __future__ import annotations
+
+import click
+
+from vestige.cli.answers import answer_options, open_debugger, print_answer
+from vestige.cli.options import Examples, Home
+
+
+@click.command(
+    "sql",
+    cls=Examples,
+    examples="""
+  vestige sql --schema spans
+  vestige sql "SELECT name, count(*) FROM spans GROUP BY name"
+  vestige sql "SELECT * FROM runs WHERE outcome = 'error'" --json
+  vestige sql --on x.wink "SELECT snapshot, slice_type, item_count FROM slices"
+""",
+    exits="0 shown (also when there is nothing), 2 bad query or no such home, 3 unreadable store",
+)
+@click.argument("query", required=False)
+@click.option("--schema", "show_schema", is_flag=True, help="Show the tables, or the one named.")
+@click.option("--after", default=0, type=click.IntRange(0), metavar="N", help="Pass over N rows.")
+@click.option("--on", metavar="PATH", help="Ask a bundle or another file instead of the home.")
+@answer_options
+def sql(
+    query: str | None,
+    show_schema: bool,
+    after: int,
+    on: str | None,
+    home: Home,
+    as_json: bool,
+    budget: int | None,
+) -> None:
+    """Run a read-only SQL query.
+
+    Time, rows and text are limited. `vestige sql --schema` shows the tables, with examples.
+    """
+    from vestige.errors import NotFoundError
+    from vestige.query.search.sql_view import schema_answer
+    from vestige.query.text_layout import shell_word
+    from vestige.transfer import is_source
+
+    if show_schema:
+        print_answer(schema_answer(query), as_json, budget)
+        return
+    if query is None:
+        raise click.UsageError("QUERY is missing. For the tables: vestige sql --schema.")
+    if on is not None and not is_source(on):
+        raise NotFoundError(f"{on}: nothing there that can be opened.")
+    with open_debugger(home, on) as (debugger, _):
+        if on is not None:
+            debugger.at = f"--on {shell_word(on)}"
+        answer = debugger.sql(query, after=after)
+    print_answer(answer, as_json, budget)
+
+
+@click.command(
+    "schema",
+    cls=Examples,
+    examples="""
+  vestige schema             tables, their columns, and queries to begin with
+  vestige schema spans       one table, with what each column means
+""",
+    exits="0 shown, 2 no such table",
+)
+@click.argument("table", required=False)
+@answer_options
+def schema(table: str | None, home: Home, as_json: bool, budget: int | None) -> None:
+    """Show the store's tables, for `vestige sql`."""
+    from vestige.query.search.sql_view import schema_answer
+
+    print_answer(schema_answer(table), as_json, budget)

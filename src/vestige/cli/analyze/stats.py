@@ -1,0 +1,65 @@
+"""`vestige stats`, `trends`: statistics over all runs."""
+
+from __future__ import annotations
+
+import click
+
+from vestige.cli.answers import answer_options, open_debugger, print_answer
+from vestige.cli.options import DURATION, Examples, Home
+
+
+@click.command(
+    "stats",
+    cls=Examples,
+    examples="""
+  vestige stats                        by name: counts, durations, tokens, error rates
+  vestige stats --by model --since 7d  what each model took this week
+  vestige stats --by tool              prompt cost of each tool against its use
+  vestige stats --trends --since 7d    runs, failures, tokens and cost over time
+""",
+    exits="0 shown, 2 bad argument or no such home, 3 unreadable store",
+)
+@click.option(
+    "--by",
+    metavar="WHAT",
+    help="One line for each name (default), model, tool, component, type or day.",
+)
+@click.option("--since", type=DURATION, metavar="AGE", help="Only this young: 12h, 7d; whole days.")
+@click.option("--trends", "over_time", is_flag=True, help="By day or hour instead.")
+@answer_options
+def stats(
+    by: str | None,
+    since: float | None,
+    over_time: bool,
+    home: Home,
+    as_json: bool,
+    budget: int | None,
+) -> None:
+    """Aggregate statistics: counts, durations, tokens, failures."""
+    with open_debugger(home) as (debugger, _):
+        if over_time:
+            answer = debugger.trends(since=since, by=by)
+        else:
+            answer = debugger.stats(by=by or "name", since=since)
+    print_answer(answer, as_json, budget)
+
+
+@click.command(
+    "trends",
+    cls=Examples,
+    examples="""
+  vestige trends                     the last 30 days: runs, failures, durations, tokens, cost
+  vestige trends --since 1d          by the hour
+""",
+    exits="0 shown, 2 bad argument or no such home, 3 unreadable store",
+)
+@click.option("--since", type=DURATION, metavar="AGE", help="Only this young: 12h, 30d.")
+@click.option("--by", metavar="STEP", help="day or hour; up to three days by the hour.")
+@answer_options
+def trends(
+    since: float | None, by: str | None, home: Home, as_json: bool, budget: int | None
+) -> None:
+    """Show how it went over time: runs, failures, durations, tokens and cost by day or hour."""
+    with open_debugger(home) as (debugger, _):
+        answer = debugger.trends(since=since, by=by)
+    print_answer(answer, as_json, budget)
