@@ -43,7 +43,7 @@ class Trace(msgspec.Struct, frozen=True, gc=False):
     """What a secret leaves in an encoded line."""
 
     literal: bytes
-    """Lower case. Without it the expression cannot match."""
+    """Lower case. Without it the expression cannot match. Empty: it is searched for by itself."""
     expression: bytes
     spelled: bytes = b""
     """The literal as it must be spelled, where case matters: random ids are full of `acca`."""
@@ -130,6 +130,7 @@ _WORDS = (
     *("passw", "passphrase", "passcode", "secret", "credential", "authorization", "cookie"),
     *("bearer", "connstr"),
     *sorted(word for word in WORDS if word.endswith("token") and word != "token"),
+    "passwort",
 )
 
 # Where a whole word may end, in the spellings that mask.py splits. `tokens` goes on, and is counted.
@@ -148,6 +149,7 @@ _PWD = (
     rb"(?:" + _WORD + rb"pwd|(?:^|[^A-Z])PWD|Pwd)[^A-Za-z]*(?:[\"'\\:=\s]|$)",
     _STRETCH + rb"[Pp][Ww][Dd][0-9]*[^A-Za-z0-9]",
 )
+_PSK = (rb"(?i)psk[\"'\\\s]{0,8}[:=]",)
 _TOKEN = (rb"token[^a-z]", rb"Token[^a-z]", rb"TOKEN[^A-Za-z]", rb"TOKEN[A-Z][a-z]")
 
 
@@ -168,12 +170,16 @@ def all_traces() -> Iterable[Trace]:
     # Three letters stand in every image in base64: these say where whole words of a key may be.
     for expression in _JWT:
         yield Trace(b"jwt", expression)
+    for expression in _PSK:
+        yield Trace(b"psk", expression)
     for expression in _PWD:
         yield Trace(b"pwd", expression)
     # A body in base64 hides what it holds: always look.
     yield _literal('"encoding":"base64"')
     yield _literal('"base64:')
     for rule in RULES:
+        if not rule.hints:
+            yield Trace(b"", (rule.trace or rule.expression).encode())
         for hint in rule.hints:
             if rule.trace:
                 spelled = "" if rule.trace.startswith("(?i)") else hint
@@ -265,6 +271,8 @@ def hints(traces: Iterable[Trace]) -> list[bytes]:
 
 
 def _hint(trace: Trace) -> bytes:
+    if not trace.literal:
+        return trace.expression
     if trace.spelled:
         return re.escape(trace.spelled)
     return trace.expression if trace.plain else _any_case(trace.literal)
@@ -304,7 +312,7 @@ def _stop(*_: object) -> bool:
 def _ahocorasick(traces: tuple[Trace, ...], use: Use, whole: bool, kept_in: Path | None) -> None:
     import ahocorasick_rs
 
-    by_literal = _by_literal(traces)
+    by_literal, loose = _by_literal(traces), _loose(traces)
     find = ahocorasick_rs.BytesAhoCorasick(
         list(by_literal), implementation=ahocorasick_rs.Implementation.DFA
     ).find_matches_as_indexes
@@ -314,13 +322,13 @@ def _ahocorasick(traces: tuple[Trace, ...], use: Use, whole: bool, kept_in: Path
         for which, start, _ in find(line.lower(), overlapping=True):
             if confirm[which](line, start):
                 return True
-        return False
+        return any(search(line) for search in loose)
 
     use(suspicious)
 
 
 def _standard(traces: tuple[Trace, ...], use: Use, whole: bool, kept_in: Path | None) -> None:
-    by_literal = list(_by_literal(traces).items())
+    by_literal, loose = list(_by_literal(traces).items()), _loose(traces)
 
     def suspicious(line: bytes) -> bool:
         lowered = line.lower()
@@ -330,7 +338,7 @@ def _standard(traces: tuple[Trace, ...], use: Use, whole: bool, kept_in: Path | 
                 if confirm(line, start):
                     return True
                 start = lowered.find(literal, start + 1)
-        return False
+        return any(search(line) for search in loose)
 
     use(suspicious)
 
@@ -342,10 +350,15 @@ _REACH_AFTER = 80
 """How far from its literal an expression without `*`, `+` or `{n,}` may match: a look there, not at the whole line."""
 
 
+def _loose(traces: tuple[Trace, ...]) -> list[Callable[[bytes], object]]:
+    """Searches for the traces that have no literal."""
+    return [re.compile(trace.expression, re.DOTALL).search for trace in traces if not trace.literal]
+
+
 def _by_literal(traces: tuple[Trace, ...]) -> dict[bytes, Confirm]:
     """For each literal, whether a place where it stands is really suspicious."""
     grouped: dict[bytes, list[bytes]] = {}
-    for trace in traces:
+    for trace in filter(lambda trace: trace.literal, traces):
         grouped.setdefault(trace.literal, []).append(trace.expression)
     return {literal: _confirm(literal, found) for literal, found in grouped.items()}
 
