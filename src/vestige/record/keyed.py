@@ -110,6 +110,8 @@ _UNDECODED = re.compile(r"[\udc80-\udcff]")
 _NO_TEXT = re.compile(f"{_CONTROL.pattern}|{_UNDECODED.pattern}")
 _AROUND = 16
 _TEXT_MIN = 4
+_PART = 1024
+"""Characters that are judged together to be source code, or not."""
 
 CONTAINERS = {"cookie", "cookies", "credential", "credentials", "secret", "secrets"}
 DESCRIBING = {
@@ -138,6 +140,7 @@ def find_keyed(text: str, find_word: FindWord, stems: tuple[str, ...]) -> Iterat
     if len(lowered) != len(text):
         lowered = text.translate(_ASCII_LOWER)
     position = 0
+    known: dict[int, bool] = {}
     while match := search(lowered, position):
         start, end = _key_around(text, match.start(), match.end())
         position = max(match.end(), position + 1)
@@ -146,7 +149,7 @@ def find_keyed(text: str, find_word: FindWord, stems: tuple[str, ...]) -> Iterat
         doubtful = None if word else doubtful_word(key)
         if word is None and doubtful is None:
             continue
-        for hit in _values(_Place(text, start, end, word or doubtful or "", word is None)):
+        for hit in _values(_Place(text, start, end, word or doubtful or "", word is None, known)):
             position = max(position, hit.high)
             yield _as_text(text, hit) if hit.new is not None and _is_amid_bytes(text, hit) else hit
 
@@ -221,21 +224,25 @@ def _key_around(text: str, low: int, high: int) -> tuple[int, int]:
 class _Place:
     """A key in a text, and what is around it."""
 
-    __slots__ = ("_is_code", "doubtful", "end", "key", "rule", "start", "text", "word")
+    __slots__ = ("_known", "doubtful", "end", "key", "rule", "start", "text", "word")
 
-    def __init__(self, text: str, start: int, end: int, word: str, doubtful: bool) -> None:
+    def __init__(
+        self, text: str, start: int, end: int, word: str, doubtful: bool, known: dict[int, bool]
+    ) -> None:
         self.text, self.start, self.end = text, start, end
         self.word, self.doubtful = word, doubtful
         self.key = text[start:end]
         self.rule = f"key:{word}"
-        self._is_code: bool | None = None
+        self._known = known
+        """Which parts of the text are source code, as far as was asked."""
 
     @property
     def is_code(self) -> bool:
         """Whether this is in source code."""
-        if self._is_code is None:
-            self._is_code = is_code_around(self.text, self.start)
-        return self._is_code
+        part = self.start // _PART
+        if part not in self._known:
+            self._known[part] = is_code_around(self.text, part * _PART + _PART // 2)
+        return self._known[part]
 
     @property
     def begins_line(self) -> bool:
@@ -541,34 +548,43 @@ def _line_value(place: _Place, at: int, lowest: int) -> Iterator[Hit]:
         yield place.hit(at, high, lowest)
 
 
+_COOKIE = re.compile(r"[\w!#$%&'*+.^`|~-]{1,128}=(?P<v>[^\s;]{0,256})")
+_SCHEME_VALUE = re.compile(
+    r"(?i)(?:bearer|basic|digest|token|apikey|api-key|key|negotiate|bot|ssws|geniekey|oauth"
+    r"|aws4-hmac-sha256|hawk|ntlm)[ \t]{1,4}(?P<v>[^\s\"'\\]{1,4096})"
+)
+_ONE_WORD = re.compile(r"""[^\s"'\\]{1,4096}+(?=[ \t]{0,8}(?:[\n\r"'\\]|\Z))""")
+_CALL = re.compile(r"[\w.]{0,64}[({\[<]")
+
+
 def _header(place: _Place, low: int) -> Iterator[Hit]:
-    """A header: a scheme and a value, cookies, or one word."""
-    value = _HEADER_VALUE.match(place.text, low)
-    if value is None or _TYPE.match(value[0]):
+    """A header: a scheme and a value, cookies, or one word. Anything else is prose or code.
+    Its beginning decides: a line that is no header must not be read to its end, again and again."""
+    text, name = place.text, place.key.lower()
+    if _TYPE.match(text, low):
         return
-    secret = value[0].rstrip()
-    name = place.key.lower()
-    words = secret.split()
-    if not words:
-        return
-    high = low + len(secret)
     if "cookie" in name:
-        is_cookie = re.match(r"[\w!#$%&'*+.^`|~-]{1,128}=", secret) is not None
-        if is_cookie and not is_template(secret.partition("=")[2].partition(";")[0]):
-            yield place.hit(low, high, CODE)
+        cookie = _COOKIE.match(text, low)
+        if cookie and not is_template(cookie["v"]) and (value := _HEADER_VALUE.match(text, low)):
+            yield place.hit(low, low + len(value[0].rstrip()))
         return
-    if "authorization" in name:
-        scheme = re.match(
-            r"(?i)(?:bearer|basic|digest|token|apikey|api-key|key|negotiate|bot|ssws|geniekey|oauth|aws4-hmac-sha256|hawk|ntlm)[ \t]",
-            secret,
-        )
-        if scheme and not is_template(secret) and not is_placeholder(words[1]):
-            lowest = WEAK if place.is_code or len(words) > 2 else CODE
-            if len(words) == 2 or grade(words[1]) >= WEAK:
-                yield place.hit(low, high, lowest if len(words) == 2 else CODE)
-        elif len(words) == 1:
-            yield place.hit(low, high, STRONG if place.is_code else WEAK)
+    if "authorization" in name and (scheme := _SCHEME_VALUE.match(text, low)):
+        secret = scheme["v"]
+        if is_placeholder(secret) or is_template(secret):
+            return
+        value = _HEADER_VALUE.match(text, low)
+        if value is None:
+            return
+        high = low + len(value[0].rstrip())
+        is_alone = high == scheme.end()
+        if is_alone:
+            yield place.hit(low, high, WEAK if place.is_code else CODE)
+        elif grade(secret) >= WEAK or "=" in secret:
+            yield place.hit(low, high)
+        else:
+            yield Hit(place.start, low, scheme.end(), None, place.rule)
         return
-    if len(words) == 1 and place.text[high : high + 1] not in "({[":
-        if re.match(r"[\w.]*[({\[<]", secret) is None:
-            yield place.hit(low, high, STRONG if place.is_code else CODE)
+    if word := _ONE_WORD.match(text, low):
+        if _CALL.match(word[0]) is None:
+            lowest = WEAK if "authorization" in name else CODE
+            yield place.hit(*word.span(), STRONG if place.is_code else lowest)

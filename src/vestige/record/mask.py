@@ -188,6 +188,8 @@ def _secret_in(word: str, after: list[str]) -> str | None:
                 return end
             plain = all(each in _PLAIN_AFTER_TOKEN or each.isdigit() for each in after)
             return None if not plain or _ends_in_counted(before) else end
+        if end in ("token", "pwd"):
+            continue
         if word.startswith(end) and word[len(end) :] in _PLAIN_AFTER_TOKEN:
             return end
     return None

@@ -148,6 +148,8 @@ _PWD = (
     # The last word of its key, or all of a stretch: only then it holds a password.
     rb"(?:" + _WORD + rb"pwd|(?:^|[^A-Z])PWD|Pwd)[^A-Za-z]*(?:[\"'\\:=\s]|$)",
     _STRETCH + rb"[Pp][Ww][Dd][0-9]*[^A-Za-z0-9]",
+    # The end of a word that is several: dbpwd.
+    rb"(?i)[a-z]pwd[0-9]*[\"'\\:=\s]",
 )
 _PSK = (rb"(?i)psk[\"'\\\s]{0,8}[:=]",)
 _TOKEN = (rb"token[^a-z]", rb"Token[^a-z]", rb"TOKEN[^A-Za-z]", rb"TOKEN[A-Z][a-z]")
