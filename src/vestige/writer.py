@@ -22,6 +22,7 @@ from vestige.emit.emitter import Emitter
 from vestige.emit.own_voice import OwnVoice, Written
 from vestige.emit.span import Span
 from vestige.home import Home
+from vestige.record.environment import secrets_in_environment
 from vestige.record.redact import Redactor
 from vestige.record.types import OWN_COMPONENT, Link
 
@@ -226,10 +227,19 @@ def join(home: Home, clock: Clock, open_journal: OpenJournal, private: bool = Fa
         writer = _alive.get(home)
         if writer is None:
             writer = Writer(home, clock, open_journal, private)
+            _learn_environment(writer.redactor)
             for other in _alive.values():
                 writer.redactor.learn_from(other.redactor)
             _alive[home] = writer
         return writer
+
+
+def _learn_environment(redactor: Redactor) -> None:
+    """Teach a redactor the secrets that this process was started with."""
+    try:
+        redactor.add_secrets(secrets_in_environment(os.environ))
+    except Exception:  # noqa: BLE001  # a test may have put something else in the environment's place
+        return
 
 
 def learn_secret(value: str, knows: Redactor) -> None:
@@ -243,6 +253,7 @@ def learn_secret(value: str, knows: Redactor) -> None:
 def make_redactor() -> Redactor:
     """One for what goes to no home: it masks what this process was told to, now and later."""
     redactor = Redactor()
+    _learn_environment(redactor)
     with _alive_lock:
         for writer in _alive.values():
             redactor.learn_from(writer.redactor)

@@ -64,7 +64,7 @@ _CLOSED = re.compile(r"""(?P<q>\\*["'`])[ \t]{0,4}\]?""")
 _ASSIGNS = re.compile(r"\s{0,8}(?:=>|:=|:|=(?![=~>]))\s{0,8}")
 _NEXT_ITEM = re.compile(r"""\s{0,8},\s{0,8}b?(?=\\*["'])""")
 _VALUE_KEY = re.compile(r"""\\*["'][Vv]alue\\*["']\s{0,8}:\s{0,8}""")
-_VALUE_ATTRIBUTE = re.compile(r"""\s{1,8}[Vv]alue\s{0,2}=\s{0,2}(?=\\*["'])""")
+_VALUE_ATTRIBUTE = re.compile(r"""\s{0,8}[Vv]alue\s{0,2}=\s{0,2}(?=\\*["'])""")
 _VALUE_LINE = re.compile(r"""["']?(?:\n|\\n)[ \t]{0,32}value:[ \t]{1,4}""")
 _FORM_FIELD = re.compile(
     r"""\\*"(?:;[^\r\n\\]{0,120})?(?:\r?\n|\\+r\\+n|\\+n){1,1}"""
@@ -386,7 +386,7 @@ def _second_of_pair(place: _Place, after: int) -> int | None:
     if named:
         return named.end()
     before = text[max(0, place.start - 24) : place.start].rstrip("\"'\\b")
-    if before.endswith("define("):
+    if before.rstrip().endswith(("define(", "define (")):
         return comma.end()
     opens = _OPENS.match(text, comma.end())
     if opens is None:

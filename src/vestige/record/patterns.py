@@ -429,6 +429,25 @@ _TEXTUAL: Final = (
         rf"define ?\(\s{{0,4}}['\"][A-Z_]{{2,40}}(?:KEY|SALT)['\"]\s{{0,4}},\s{{0,8}}['\"](?P<secret>[^'\n]{{16,256}})['\"]",
     ),
     Rule(
+        "directive",
+        ("requirepass", "masterauth", "bindpw", "rootpw", "password ", "passphrase "),
+        r"(?m)(?:^|(?<=\\n))[ \t]*(?:requirepass|masterauth|(?:olc)?rootpw|bindpw|password|passphrase)[ \t]{1,8}"
+        r"(?P<secret>[^\s\"'\\:=]{4,256})[ \t]*(?=$|\\)",
+        None,
+        _is_graded,
+    ),
+    Rule(
+        "auth-user-pass",
+        ("<auth-user-pass>",),
+        r"<auth-user-pass>(?:\s|\\[nr])*[^\s\\]{1,128}(?:\s|\\[nr])+(?P<secret>[^\s\\<]{1,128})",
+    ),
+    Rule(
+        "pass-element",
+        ("<pass", "<Pass", "<PASS"),
+        r"(?i:<pass)(?:\s[^<>]{0,80})?>\s{0,8}(?P<secret>[^<>\s]{4,512})\s{0,8}</",
+        r"(?i)<pass[\s>]",
+    ),
+    Rule(
         "doubtful-key",
         (),
         rf"(?<![\w-])(?P<name>[\w.-]{{0,64}}[_.-](?i:pass|pw|pat|key)|(?i:pass))(?:{_QUOTE})?[ \t]{{0,8}}[:=](?![=~])"
@@ -550,3 +569,23 @@ def find_shaped(text: str) -> Iterator[Hit]:
     hinted = [rule for hint, rule in _BY_HINT if hint in text]
     for rule in dict.fromkeys((*hinted, *_UNHINTED)):
         yield from rule.find(text)
+
+
+_ENCODED_STEMS: Final = (
+    *("password", "passwd", "secret", "token", "api_key", "apikey", "PRIVATE KEY", "Authorization"),
+    *("sk-ant-", "sk-proj", "ghp_", "github_pat", "glpat-", "AKIA", "xoxb-", "AIza"),
+)
+
+
+@cache
+def base64_fragments() -> tuple[str, ...]:
+    """What base64 makes of the stems of keys and shapes, wherever they are in what was encoded."""
+    import base64
+
+    found: list[str] = []
+    for stem in _ENCODED_STEMS:
+        for shift in (0, 1, 2):
+            coded = base64.b64encode(bytes(shift) + stem.encode()).decode()
+            whole = (shift + len(stem)) * 8 // 6
+            found.append(coded[(shift * 8 + 5) // 6 : whole])
+    return tuple(dict.fromkeys(found))

@@ -427,6 +427,9 @@ class Redactor:
         if self._hits_in is None:
             self._hits_in = _finder(self._word, self._extra)
         hits = self._hits_in(text)
+        if "%" in text:
+            hits += _percent_encoded(text, self._hits_in)
+        hits += _base64_encoded(text, self._hits_in)
         if self._needles:
             hits += _registered(text, self._needles)
         return hits
@@ -537,6 +540,57 @@ def _replace(text: str, hits: list[Hit], counts: Counts | None) -> str:
 
 def _count(counts: Counts, rule: str) -> None:
     counts[rule] = counts.get(rule, 0) + 1
+
+
+_PERCENT_RUN = r"""[^\s"'<>\\%]{0,512}%[0-9A-Fa-f]{2}[^\s"'<>\\]{0,8192}"""
+_BASE64_RUN = r"[A-Za-z0-9+/_-]{24,}={0,2}"
+
+
+def _percent_encoded(text: str, find: Callable[[str], list[Hit]]) -> list[Hit]:
+    """The secrets in what a URL encodes, at the places where they are written."""
+    import re
+
+    from vestige.record.patterns import Hit
+
+    hits: list[Hit] = []
+    for run in re.finditer(_PERCENT_RUN, text):
+        places: list[int] = []
+        characters: list[str] = []
+        for part in re.finditer(r"%([0-7][0-9A-Fa-f])|.", run[0], re.DOTALL):
+            places.append(run.start() + part.start())
+            characters.append(chr(int(part[1], 16)) if part[1] else part[0])
+        places.append(run.end())
+        for hit in find("".join(characters)):
+            if hit.new is not None:
+                low, high = places[hit.low], places[hit.high]
+                hits.append(Hit(places[hit.start], low, high, hit.new, hit.rule))
+    return hits
+
+
+def _base64_encoded(text: str, find: Callable[[str], list[Hit]]) -> list[Hit]:
+    """Stretches of base64 that hold a secret: they are masked whole."""
+    from vestige.record.patterns import Hit, base64_fragments
+
+    fragments = [fragment for fragment in base64_fragments() if fragment in text]
+    if not fragments:
+        return []
+    import base64
+    import re
+
+    hits: list[Hit] = []
+    for run in re.finditer(_BASE64_RUN, text):
+        if not any(fragment in run[0] for fragment in fragments):
+            continue
+        raw = run[0].rstrip("=").replace("-", "+").replace("_", "/")
+        decoded = base64.b64decode(raw[: len(raw) // 4 * 4] + _padded(raw)).decode(errors="replace")
+        if any(hit.new is not None for hit in find(decoded)):
+            hits.append(Hit(run.start(), *run.span(), mask_escaped(run[0]), "base64"))
+    return hits
+
+
+def _padded(raw: str) -> str:
+    rest = raw[len(raw) // 4 * 4 :]
+    return "" if len(rest) < 2 else rest + "=" * (4 - len(rest))
 
 
 def _registered(text: str, needles: tuple[str, ...]) -> list[Hit]:

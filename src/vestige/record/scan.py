@@ -157,7 +157,7 @@ _TOKEN = (rb"token[^a-z]", rb"Token[^a-z]", rb"TOKEN[^A-Za-z]", rb"TOKEN[A-Z][a-
 
 def all_traces() -> Iterable[Trace]:
     # Not at import: the table is only needed once a scanner is.
-    from vestige.record.patterns import RULES
+    from vestige.record.patterns import RULES, base64_fragments
 
     for word in _WORDS:
         yield _literal(word)
@@ -179,6 +179,8 @@ def all_traces() -> Iterable[Trace]:
     # A body in base64 hides what it holds: always look.
     yield _literal('"encoding":"base64"')
     yield _literal('"base64:')
+    for fragment in base64_fragments():
+        yield Trace(fragment.lower().encode(), re.escape(fragment.encode()), fragment.encode())
     for rule in RULES:
         if not rule.hints:
             yield Trace(b"", (rule.trace or rule.expression).encode())
