@@ -71,10 +71,11 @@ _FORM_FIELD = re.compile(
     r"""(?:[A-Za-z-]{1,40}: [^\r\n\\]{1,80}(?:\r?\n|\\+r\\+n|\\+n)){0,3}(?:\r?\n|\\+r\\+n|\\+n)"""
     r"(?P<v>[^\r\n\\]{1,4096})"
 )
-_ELEMENT = re.compile(r"""(?:\\*["'][^<>]{0,80}|\s[^<>]{0,80})?>\s{0,8}(?P<v>[^<>]{1,4096})<""")
+_ELEMENT = re.compile(r"""(?:\\*["'][^<>]{0,80}|\s[^<>]{0,80})?>\s{0,8}(?P<v>[^<>]{1,4096})</""")
 _PLIST = re.compile(r"</key>\s{0,16}<string>(?P<v>[^<>]{1,4096})<")
 _DEFAULT = re.compile(r"""\\*"\s{0,4}\{[^{}]{0,300}?\bdefault\s{0,8}=\s{0,4}(?=\\*")""")
 _NEXT_WORD = re.compile(r"""[ \t]{1,4}(?P<v>[^\s"'\\]{1,256})""")
+_NETRC = re.compile(r"\b(?:login|machine|default|account)(?:\s+[^\s\\]+)?(?:\s|\\n)+\Z")
 _OPENS = re.compile(r"""[bfruBFRU]{0,2}(?P<q>\\*["'`])""")
 _CLOSING = re.compile(r"""\s{0,8}(?:[,}\]:;)\n\\]|\Z)""")
 _QUOTE_OR_LINE = re.compile(r"""(\\*)(["'`\n])""")
@@ -161,15 +162,20 @@ def is_secret_value(word: str, value: str) -> bool:
 
 def is_doubtful_secret(word: str, value: str) -> bool:
     """Whether a value under a doubtful key (`pass`, `stripe_key`) is a secret."""
-    if is_placeholder(value) or is_template(value) or value[:1] in "/~<^(" or "://" in value:
+    if is_placeholder(value) or is_template(value) or value[:1] in "/~<^(":
         return False
+    if "://" in value or "`" in value:
+        return False
+    if word.endswith("_key") and re.fullmatch(r"[0-9a-fA-F-]{36}", value):
+        return False  # an id
     if word in ("pass", "pw"):
         return grade(value) >= WEAK
     if word == "pat":
         return len(value) >= 16 and grade(value) >= WEAK
     if len(value) < 16 or " " in value.strip():
         return False
-    return grade(value) == STRONG and value.replace("-", "").replace("_", "").isalnum() is not None
+    longest = max(re.split(r"[-_.]", value), key=len)
+    return len(longest) >= 12 and grade(value) == STRONG
 
 
 def _is_amid_bytes(text: str, hit: Hit) -> bool:
@@ -341,7 +347,7 @@ def _not_assigned(place: _Place, closed: re.Match[str] | None) -> Iterator[Hit]:
         yield from _option(place)
     elif value := _VALUE_LINE.match(text, end):
         yield from _line_value(place, value.end(), CODE)
-    elif "login " in before or "machine " in before or before.rstrip().endswith("default"):
+    elif _NETRC.search(before):
         if word := _NEXT_WORD.match(text, end):
             yield place.hit(*word.span("v"))
     elif place.word in ("password", "passphrase") and (

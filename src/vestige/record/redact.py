@@ -542,7 +542,8 @@ def _count(counts: Counts, rule: str) -> None:
     counts[rule] = counts.get(rule, 0) + 1
 
 
-_PERCENT_RUN = r"""[^\s"'<>\\%]{0,512}%[0-9A-Fa-f]{2}[^\s"'<>\\]{0,8192}"""
+_PERCENT_BEFORE = 512
+_PERCENT_REST = r"""[^\s"'<>\\]{0,8192}"""
 _BASE64_RUN = r"[A-Za-z0-9+/_-]{24,}={0,2}"
 
 
@@ -553,13 +554,21 @@ def _percent_encoded(text: str, find: Callable[[str], list[Hit]]) -> list[Hit]:
     from vestige.record.patterns import Hit
 
     hits: list[Hit] = []
-    for run in re.finditer(_PERCENT_RUN, text):
+    rest = re.compile(_PERCENT_REST)
+    done = 0
+    for escape in re.finditer(r"%[2-7][0-9A-Fa-f]", text):
+        if escape.start() < done:
+            continue
+        before = text[max(done, escape.start() - _PERCENT_BEFORE) : escape.start()]
+        begin = escape.start() - len(re.split(r"""[\s"'<>\\]""", before)[-1])
+        found = rest.match(text, escape.start())
+        done = found.end() if found else escape.end()
         places: list[int] = []
         characters: list[str] = []
-        for part in re.finditer(r"%([0-7][0-9A-Fa-f])|.", run[0], re.DOTALL):
-            places.append(run.start() + part.start())
+        for part in re.finditer(r"%([0-7][0-9A-Fa-f])|.", text[begin:done], re.DOTALL):
+            places.append(begin + part.start())
             characters.append(chr(int(part[1], 16)) if part[1] else part[0])
-        places.append(run.end())
+        places.append(done)
         for hit in find("".join(characters)):
             if hit.new is not None:
                 low, high = places[hit.low], places[hit.high]

@@ -349,7 +349,7 @@ def _standard(traces: tuple[Trace, ...], use: Use, whole: bool, kept_in: Path | 
 
 Confirm = Callable[[bytes, int], bool]
 
-_REACH_BEFORE = 16
+_REACH_BEFORE = 48
 _REACH_AFTER = 80
 """How far from its literal an expression without `*`, `+` or `{n,}` may match: a look there, not at the whole line."""
 

@@ -34,11 +34,11 @@ def _compiled(expression: str) -> re.Pattern[str]:
 _PLACEHOLDER: Final = (
     r"(?i:none|null|nil|true|false|undefined|\*+|\.{2,}|…|x{3,}|-+|_+|\[?_*redacted_*\]?|n/a|\[?filtered\]?"
     r"|(?:insert|enter|put|replace|change)[-_ ](?:me|with|your|the|in|it)\b.{0,60}|your[-_ ].{0,60}"
-    r"|my[-_ ](?:api[-_ ]?key|secret|token|password)|(?:env|vault|op|ssm|secretsmanager|sops|keyring|file)://?\S*)"
+    r"|(?:my|your)(?:token|api_?key|secret|password)[0-9]?|my[-_ ](?:api[-_ ]?key|secret|token|password)|(?:env|vault|op|ssm|secretsmanager|sops|keyring|file)://?\S*)"
     r"|\$\{[^}]*\}|\$\{\{.*\}\}|\$\([^)]*\)|\$[A-Za-z_]\w*|%[A-Z_]\w*%|#\{[^}]*\}|@@?\w+@@?"
     r"|\{\{?[^{}]{0,80}\}?\}|<%?[^<>]{0,80}>|%\(?\w*\)?[sdr]|`[^`]*`|:\w+"
 )
-_INTERPOLATION: Final = r"\$?\{[A-Za-z_$][^{}\s]{0,80}\}|\$\{\{[^{}]{0,80}\}\}|\$[A-Z_]{3,}|%\(\w+\)s|%s"
+_INTERPOLATION: Final = r"\{\}|\$?\{[A-Za-z_$][^{}\s]{0,80}\}|\$\{\{[^{}]{0,80}\}\}|\$[A-Z_]{3,}|%\(\w+\)s|%s"
 
 _SCHEME: Final = (
     r"(?i:bearer|basic|token|digest|apikey|api-key|key|negotiate|bot|ssws|geniekey|oauth)[ \t]+"
@@ -69,7 +69,7 @@ def is_template(value: str) -> bool:
 _EXPRESSION: Final = (
     r"[&*!]?[A-Za-z_$][\w$]*(?:(?:\.|::|->|\?\.)[A-Za-z_$][\w$]*)+[!?]?"  # a dotted name
     r"|[&*!]?[A-Za-z_$][\w$.:]*[(\[{].*"  # a call, a subscript, a generic type
-    r"|\$[A-Za-z_]\w*.*|[\[({].*"
+    r"|\$[A-Za-z_]\w*.*|[\[({].*|[A-Za-z_][\w.]*<.*|(?:null|undefined|string|number|None)\|.*"
 )
 _IDENTIFIER: Final = r"[A-Za-z_$][\w$]*"
 _LETTERS: Final = r"[^\W\d_]+"
