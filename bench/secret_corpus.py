@@ -93,7 +93,10 @@ def shapes(m: Maker) -> Iterator[tuple[str, str]]:
     yield "asana", "1" + "/" + m.of("123456789", 16) + ":" + m.of(HEX, 32)
     yield "hubspot", "pa" + "t-na1-" + m.uuid()
     yield "plaid", "access" + "-production-" + m.uuid()
-    yield "braintree", "access" + "_token$production$" + m.of(LOWER + DIGITS, 16) + "$" + m.of(HEX, 32)
+    yield (
+        "braintree",
+        "access" + "_token$production$" + m.of(LOWER + DIGITS, 16) + "$" + m.of(HEX, 32),
+    )
     yield "circleci", "CCI" + "PAT_" + m.of(ALNUM, 22) + "_" + m.of(HEX, 40)
     yield "azure ad", m.of(ALNUM, 3) + "8" + "Q~" + m.of(ALNUM, 34)
     yield "1password service", "op" + "s_eyJ" + m.of(ALNUM, 120)

@@ -112,7 +112,8 @@ class _Edits:
     def apply(self) -> str:
         if not self.found:
             return self.text
-        parts, done = [], 0
+        parts: list[str] = []
+        done = 0
         for low, high, new in sorted(self.found):
             parts += (self.text[done:low], new)
             done = high
@@ -211,7 +212,11 @@ def _secret_under(
     if word is not None:
         if word == "pwd" and value[0] in "/~":
             return None
-        if word == "token" and len(value) <= 64 and text[high + 1 :].lstrip(", \n").startswith('"logprob'):
+        if (
+            word == "token"
+            and len(value) <= 64
+            and text[high + 1 :].lstrip(", \n").startswith('"logprob')
+        ):
             return None
         return word if is_secret_value(word, value) else None
     doubtful = doubtful_word(key)
@@ -245,9 +250,7 @@ def _second_word(
     return word if is_pair or grade(value) >= WEAK else None
 
 
-def _redact_named(
-    edits: _Edits, frame: _Frame, redactor: Redactor, counts: Counts | None
-) -> None:
+def _redact_named(edits: _Edits, frame: _Frame, redactor: Redactor, counts: Counts | None) -> None:
     """`{"name": "API_KEY", "value": "x"}`, in either order."""
     if frame.named is None or frame.value is None or redactor.find_word is None:
         return

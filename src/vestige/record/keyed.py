@@ -350,9 +350,7 @@ def _not_assigned(place: _Place, closed: re.Match[str] | None) -> Iterator[Hit]:
     elif _NETRC.search(before):
         if word := _NEXT_WORD.match(text, end):
             yield place.hit(*word.span("v"))
-    elif place.word in ("password", "passphrase") and (
-        quoted := _QUOTED_ARGUMENT.match(text, end)
-    ):
+    elif place.word in ("password", "passphrase") and (quoted := _QUOTED_ARGUMENT.match(text, end)):
         # SQL: CREATE ROLE a PASSWORD 'x'
         if place.key.isupper() or re.search(r"(?i)\b(?:role|user|with|encrypted)\b", before):
             yield from _quoted(place, quoted.end(), CODE)

@@ -23,9 +23,15 @@ import msgspec
 
 from vestige.limits import SECRET_LENGTH_MAX
 from vestige.record.mask import mask_escaped
-from vestige.record.secret_values import STRONG, WEAK, grade, is_code_around, is_example
+from vestige.record.secret_values import (
+    STRONG,
+    WEAK,
+    grade,
+    is_code_around,
+    is_example,
+    is_template,
+)
 from vestige.record.secret_values import is_placeholder as is_placeholder
-from vestige.record.secret_values import is_template
 
 
 class Hit(msgspec.Struct, frozen=True, gc=False):
@@ -132,14 +138,26 @@ _PROVIDERS: Final = (
     ),
     ("alibaba", "LTAI", _START + r"LTAI[A-Za-z0-9]{12,24}" + _END),
     ("tencent", "AKID", _START + r"AKID[A-Za-z0-9]{28,40}" + _END),
-    ("yandex", "AQVN t1.9eu", _START + r"(?:AQVN[\w-]{35,38}|t1\.9eu[\w-]{20,}={0,2}\.[\w-]{86}={0,2})"),
+    (
+        "yandex",
+        "AQVN t1.9eu",
+        _START + r"(?:AQVN[\w-]{35,38}|t1\.9eu[\w-]{20,}={0,2}\.[\w-]{86}={0,2})",
+    ),
     ("digitalocean", "_v1_", r"do[oprt]_v1_[a-f0-9]{32,}"),
     ("heroku", "HRKU-", r"HRKU-[\w-]{20,}"),
     ("render", "rnd_", _START + r"rnd_[A-Za-z0-9]{20,}"),
-    ("vercel", "vcp_ vca_ vck_ vercel_blob_rw_", _START + r"(?:vc[pack]_[A-Za-z0-9]{24,}|vercel_blob_rw_\w{20,})"),
+    (
+        "vercel",
+        "vcp_ vca_ vck_ vercel_blob_rw_",
+        _START + r"(?:vc[pack]_[A-Za-z0-9]{24,}|vercel_blob_rw_\w{20,})",
+    ),
     ("netlify", "nfp_ nfc_ nfo_ nfu_", _START + r"nf[pcou]_[A-Za-z0-9]{30,}"),
     ("fly", "fo1_ fm1 fm2_ FlyV1", r"(?:\bfo1_[\w-]{40,}|\bfm[12][ar]?_[A-Za-z0-9+/,_=-]{40,})"),
-    ("cloudflare", "v1.0- cfut_ cfat_ cfk_", _START + r"(?:v1\.0-[a-f0-9]{24}-[a-f0-9]{140,}|cf(?:ut|at|k)_[\w-]{36,})"),
+    (
+        "cloudflare",
+        "v1.0- cfut_ cfat_ cfk_",
+        _START + r"(?:v1\.0-[a-f0-9]{24}-[a-f0-9]{140,}|cf(?:ut|at|k)_[\w-]{36,})",
+    ),
     ("supabase", "sbp_ sb_secret_", r"(?:sbp_[a-f0-9]{32,}|sb_secret_[\w-]{16,})"),
     ("planetscale", "pscale_", r"pscale_(?:tkn|pw|oauth)_[\w.=-]{16,}"),
     ("neon", "napi_", _START + r"napi_[A-Za-z0-9]{40,}"),
@@ -148,13 +166,22 @@ _PROVIDERS: Final = (
     ("scalingo", "tk-us-", r"tk-us-[\w-]{40,}"),
     ("tailscale", "tskey-", r"tskey-[a-z]{1,16}-[\w-]{12,}"),
     ("vault", "hvs. hvb. hvr.", _START + r"hv[sbr]\.[\w-]{20,}"),
-    ("vault-legacy", "s.", r"(?<![\w.-])s\.(?=[A-Za-z]{0,24}[0-9])(?=[a-z0-9]{0,24}[A-Z])[A-Za-z0-9]{24}(?![\w.(])"),
+    (
+        "vault-legacy",
+        "s.",
+        r"(?<![\w.-])s\.(?=[A-Za-z]{0,24}[0-9])(?=[a-z0-9]{0,24}[A-Z])[A-Za-z0-9]{24}(?![\w.(])",
+    ),
     ("terraform", ".atlasv1.", r"[A-Za-z0-9]{0,20}\.atlasv1\.[\w-]{40,}"),
     ("pulumi", "pul-", _START + r"pul-[a-f0-9]{40}" + _END),
     ("doppler", "dp.", _START + r"dp\.(?:pt|st|ct|sa|scim|audit)\.[\w.-]{30,}"),
     ("infracost", "ico-", _START + r"ico-[A-Za-z0-9]{32}" + _END),
     ("prefect", "pnu_ pnb_", _START + r"pn[ub]_[A-Za-z0-9]{36}" + _END),
-    ("1password", "ops_eyJ A3-", _START + r"(?:ops_eyJ[\w+/=-]{40,}|A3-[A-Z0-9]{6}-(?:[A-Z0-9]{11}|[A-Z0-9]{6}-[A-Z0-9]{5})(?:-[A-Z0-9]{5}){3})"),
+    (
+        "1password",
+        "ops_eyJ A3-",
+        _START
+        + r"(?:ops_eyJ[\w+/=-]{40,}|A3-[A-Z0-9]{6}-(?:[A-Z0-9]{11}|[A-Z0-9]{6}-[A-Z0-9]{5})(?:-[A-Z0-9]{5}){3})",
+    ),
     # Code and packages
     ("github", "ghp_ gho_ ghu_ ghs_ ghr_", r"gh[pousr]_[A-Za-z0-9]{20,}"),
     ("github", "github_pat_", r"github_pat_\w{20,}"),
@@ -168,7 +195,11 @@ _PROVIDERS: Final = (
     ("npm", "npm_", r"npm_[A-Za-z0-9]{30,}"),
     ("pypi", "pypi-A", r"pypi-A[\w-]{30,}"),
     ("rubygems", "rubygems_", r"rubygems_[a-f0-9]{40,}"),
-    ("crates", "cio", _START + r"cio(?=[a-z]{0,32}[A-Z0-9])(?=[A-Za-z]{0,32}[0-9])[A-Za-z0-9]{32}" + _END),
+    (
+        "crates",
+        "cio",
+        _START + r"cio(?=[a-z]{0,32}[A-Z0-9])(?=[A-Za-z]{0,32}[0-9])[A-Za-z0-9]{32}" + _END,
+    ),
     ("clojars", "CLOJARS_", r"CLOJARS_[A-Za-z0-9]{40,}"),
     ("nuget", "oy2", _START + r"oy2[a-z0-9]{43}" + _END),
     ("docker", "dckr_", r"dckr_(?:pat|oat)_[\w-]{20,}"),
@@ -181,20 +212,40 @@ _PROVIDERS: Final = (
     ("readme", "rdme_", _START + r"rdme_[a-z0-9]{60,}"),
     ("harness", "pat.", _START + r"[ps]at\.[\w-]{22}\.[A-Za-z0-9]{24}\.[A-Za-z0-9]{20}" + _END),
     # Watching
-    ("grafana", "glc_ glsa_ eyJrIjoi", r"(?:gl(?:c|sa)_[\w=+/]{20,}|\beyJrIjoi[A-Za-z0-9+/]{60,}={0,2})"),
+    (
+        "grafana",
+        "glc_ glsa_ eyJrIjoi",
+        r"(?:gl(?:c|sa)_[\w=+/]{20,}|\beyJrIjoi[A-Za-z0-9+/]{60,}={0,2})",
+    ),
     ("sentry", "sntrys_ sntryu_", r"sntry[su]_[\w=+/]{20,}"),
-    ("newrelic", "NRAK- NRII- NRJS- NRRA- NRBR- NRAL", r"(?:NR(?:AK|II|JS|RA|BR)-[\w-]{16,}|\b[a-f0-9]{36}NRAL\b)"),
-    ("honeycomb", "hcaik_ hcbik_ hcxik_ hcalk_ hcamk_", _START + r"hc(?:aik|bik|xik|alk|amk)_[a-z0-9]{20,}"),
+    (
+        "newrelic",
+        "NRAK- NRII- NRJS- NRRA- NRBR- NRAL",
+        r"(?:NR(?:AK|II|JS|RA|BR)-[\w-]{16,}|\b[a-f0-9]{36}NRAL\b)",
+    ),
+    (
+        "honeycomb",
+        "hcaik_ hcbik_ hcxik_ hcalk_ hcamk_",
+        _START + r"hc(?:aik|bik|xik|alk|amk)_[a-z0-9]{20,}",
+    ),
     ("dynatrace", "dt0", _START + r"dt0[a-z][0-9]{2}\.[A-Z0-9]{24}\.[A-Z0-9]{64}"),
     ("datadog", "ddapp_ ddpat_", _START + r"dd(?:app|pat)_[A-Za-z0-9]{30,}"),
     ("posthog", "phx_ phs_", _START + r"ph[xs]_[A-Za-z0-9]{30,}"),
     # Messages
-    ("slack", "xoxa- xoxb- xoxc- xoxd- xoxe- xoxo- xoxp- xoxr- xoxs-", r"xox[abcdeoprs]-[A-Za-z0-9%+/-]{10,}"),
+    (
+        "slack",
+        "xoxa- xoxb- xoxc- xoxd- xoxe- xoxo- xoxp- xoxr- xoxs-",
+        r"xox[abcdeoprs]-[A-Za-z0-9%+/-]{10,}",
+    ),
     ("slack", "xoxe.xox xapp- xwfp-", r"(?:xoxe\.xox[bp]|xapp|xwfp)-[A-Za-z0-9-]{10,}"),
     ("slack-webhook", "hooks.slack.com/", r"hooks\.slack\.com/\w{1,16}/(?P<secret>[\w/]{16,})"),
     ("discord-webhook", "/api/webhooks/", r"/api/webhooks/[0-9]{15,21}/(?P<secret>[\w-]{50,})"),
     ("teams-webhook", ".webhook.office.com/", r"\.webhook\.office\.com/(?P<secret>[\w@/-]{30,})"),
-    ("zapier-webhook", "hooks.zapier.com/", r"hooks\.zapier\.com/hooks/catch/(?P<secret>[\w/]{8,})"),
+    (
+        "zapier-webhook",
+        "hooks.zapier.com/",
+        r"hooks\.zapier\.com/hooks/catch/(?P<secret>[\w/]{8,})",
+    ),
     ("telegram", ":AA", r"\b[0-9]{8,10}:AA[\w-]{32,}"),
     ("sendgrid", "SG.", _START + r"SG\.[\w-]{16,64}\.[\w-]{16,}"),
     ("brevo", "xkeysib- xsmtpsib-", r"x(?:key|smtp)sib-[a-f0-9]{40,}(?:-[A-Za-z0-9]{8,})?"),
@@ -212,16 +263,32 @@ _PROVIDERS: Final = (
     # Money
     ("stripe", "k_live_ k_test_ k_prod_", r"[sr]k_(?:live|test|prod)_[A-Za-z0-9]{10,}"),
     ("stripe-webhook", "whsec_", r"whsec_[A-Za-z0-9+/=]{16,}"),
-    ("square", "sq0atp- sq0csp- sq0idp- EAAA", _START + r"(?:sq0(?:atp|csp|idp)-[\w-]{20,}|EAAA[\w-]{56,})"),
-    ("braintree", "access_token$", r"access_token\$(?:production|sandbox)\$[a-z0-9]{16}\$[a-f0-9]{32}"),
-    ("plaid", "access-sandbox- access-production- access-development-", rf"access-(?:sandbox|production|development)-{_HEX_ID}"),
+    (
+        "square",
+        "sq0atp- sq0csp- sq0idp- EAAA",
+        _START + r"(?:sq0(?:atp|csp|idp)-[\w-]{20,}|EAAA[\w-]{56,})",
+    ),
+    (
+        "braintree",
+        "access_token$",
+        r"access_token\$(?:production|sandbox)\$[a-z0-9]{16}\$[a-f0-9]{32}",
+    ),
+    (
+        "plaid",
+        "access-sandbox- access-production- access-development-",
+        rf"access-(?:sandbox|production|development)-{_HEX_ID}",
+    ),
     ("shopify", "shpat_ shpca_ shppa_ shpss_", r"shp(?:at|ca|pa|ss)_[a-fA-F0-9]{20,}"),
     ("flutterwave", "FLWSECK", r"FLWSECK(?:_TEST)?-[A-Za-z0-9]{12,}(?:-X)?"),
     ("razorpay", "rzp_live_ rzp_test_", r"rzp_(?:live|test)_[A-Za-z0-9]{14,}"),
     ("adyen", "AQE", _START + r"AQE(?=[A-Za-z]{0,40}[0-9])[\w+/-]{90,}={0,2}"),
     # Others
     ("twilio", "SK", _START + r"SK[0-9a-f]{32}(?![A-Za-z0-9])"),
-    ("twilio-auth", "AC", r"\bAC[0-9a-f]{32}[\s:,;\"'|\\]{1,6}(?P<secret>[0-9a-f]{32})(?![0-9a-f])"),
+    (
+        "twilio-auth",
+        "AC",
+        r"\bAC[0-9a-f]{32}[\s:,;\"'|\\]{1,6}(?P<secret>[0-9a-f]{32})(?![0-9a-f])",
+    ),
     ("linear", "lin_", r"lin_(?:api|oauth|wh)_[A-Za-z0-9]{20,}"),
     ("notion", "ntn_ secret_", _START + r"(?:ntn_[A-Za-z0-9]{20,}|secret_[A-Za-z0-9]{40,})"),
     ("airtable", "pat", _START + r"pat[A-Za-z0-9]{14}\.[a-f0-9]{64}"),
@@ -280,8 +347,8 @@ def _is_credential(match: re.Match[str]) -> bool:
     return grade(secret) >= WEAK and not is_template(secret) and not is_example(secret)
 
 
-_URL_WORDS = frozenset("pass password passwd pwd pw secret passw0rd mypassword".split())
-_URL_USERS = frozenset("user username usr name u foo login someuser myuser me joe".split())
+_URL_WORDS = frozenset(("pass", "password", "passwd", "pwd", "pw", "secret", "mypassword"))
+_URL_USERS = frozenset(("user", "username", "usr", "name", "u", "foo", "login", "me", "joe"))
 
 
 def _is_url_password(match: re.Match[str]) -> bool:
@@ -305,7 +372,9 @@ def _is_basic(match: re.Match[str]) -> bool:
         return False
 
 
-_ORDERS = r"(?i)(?:order|invoice|item|product|ticket|article|sku|number|nr|no|ref|batch|serial)\W{0,3}\Z"
+_ORDERS = (
+    r"(?i)(?:order|invoice|item|product|ticket|article|sku|number|nr|no|ref|batch|serial)\W{0,3}\Z"
+)
 
 
 def _is_no_order(match: re.Match[str]) -> bool:
@@ -380,7 +449,19 @@ _TEXTUAL: Final = (
     ),
     Rule(
         "password-hash",
-        ("$apr1$", "$2a$", "$2b$", "$2y$", "$6$", "$5$", "$1$", "$y$", "$argon2", "$7$", "$scrypt$"),
+        (
+            "$apr1$",
+            "$2a$",
+            "$2b$",
+            "$2y$",
+            "$6$",
+            "$5$",
+            "$1$",
+            "$y$",
+            "$argon2",
+            "$7$",
+            "$scrypt$",
+        ),
         r"(?P<secret>\$(?:apr1|2[aby]|[1567y]|argon2i?d?|scrypt)\$[\w./$=,+-]{20,})",
     ),
     Rule(
@@ -401,7 +482,17 @@ _TEXTUAL: Final = (
     ),
     Rule(
         "cli-password",
-        ("sshpass", "mysql", "redis-cli", "docker login", "mongo", "smbclient", "7z ", "unzip ", "zip "),
+        (
+            "sshpass",
+            "mysql",
+            "redis-cli",
+            "docker login",
+            "mongo",
+            "smbclient",
+            "7z ",
+            "unzip ",
+            "zip ",
+        ),
         rf"\b(?:sshpass[ \t]{{1,4}}-p|(?:mysql|mysqldump|mysqladmin|mariadb)\b[^\n|;&\\]{{0,120}}?[ \t]-p"
         rf"|redis-cli\b[^\n|;&\\]{{0,80}}?[ \t](?:-a|--pass)[ \t]{{1,4}}"
         rf"|docker[ \t]{{1,4}}login\b[^\n|;&\\]{{0,120}}?[ \t]-p[ \t]{{0,4}}"
@@ -426,7 +517,7 @@ _TEXTUAL: Final = (
     Rule(
         "wp-config",
         ("define(", "define ("),
-        rf"define ?\(\s{{0,4}}['\"][A-Z_]{{2,40}}(?:KEY|SALT)['\"]\s{{0,4}},\s{{0,8}}['\"](?P<secret>[^'\n]{{16,256}})['\"]",
+        r"define ?\(\s{0,4}['\"][A-Z_]{2,40}(?:KEY|SALT)['\"]\s{0,4},\s{0,8}['\"](?P<secret>[^'\n]{16,256})['\"]",
     ),
     Rule(
         "directive",
@@ -453,7 +544,7 @@ _TEXTUAL: Final = (
         rf"(?<![\w-])(?P<name>[\w.-]{{0,64}}[_.-](?i:pass|pw|pat|key)|(?i:pass))(?:{_QUOTE})?[ \t]{{0,8}}[:=](?![=~])"
         rf"[ \t]{{0,8}}(?:{_QUOTE})?(?P<secret>[^\s\"'\\,;&<>(){{}}]{{4,512}})",
         r"(?i)(?:pass|[_.-]pw|[_.-]pat|[_.-]key)[\\\"']{0,8}[ \t]{0,8}[:=][ \t]{0,8}[\\\"']{0,8}[^\s\"'\\,;&<>(){}]{4}",
-        lambda match: _is_doubtful(match),
+        lambda match: _is_doubtful(match),  # defined below
     ),
 )
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from itertools import islice
 from typing import Final
 
 CODE: Final = 0
@@ -23,6 +24,10 @@ WEAK: Final = 2
 STRONG: Final = 3
 
 _ARROW = r"->|=>|::|\(\)|\|\||&&|=="
+
+
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
 
 
 @cache
@@ -38,7 +43,9 @@ _PLACEHOLDER: Final = (
     r"|\$\{[^}]*\}|\$\{\{.*\}\}|\$\([^)]*\)|\$[A-Za-z_]\w*|%[A-Z_]\w*%|#\{[^}]*\}|@@?\w+@@?"
     r"|\{\{?[^{}]{0,80}\}?\}|<%?[^<>]{0,80}>|%\(?\w*\)?[sdr]|`[^`]*`|:\w+"
 )
-_INTERPOLATION: Final = r"\{\}|\$?\{[A-Za-z_$][^{}\s]{0,80}\}|\$\{\{[^{}]{0,80}\}\}|\$[A-Z_]{3,}|%\(\w+\)s|%s"
+_INTERPOLATION: Final = (
+    r"\{\}|\$?\{[A-Za-z_$][^{}\s]{0,80}\}|\$\{\{[^{}]{0,80}\}\}|\$[A-Z_]{3,}|%\(\w+\)s|%s"
+)
 
 _SCHEME: Final = (
     r"(?i:bearer|basic|token|digest|apikey|api-key|key|negotiate|bot|ssws|geniekey|oauth)[ \t]+"
@@ -52,9 +59,7 @@ def is_placeholder(value: str) -> bool:
     if _compiled(_PLACEHOLDER).fullmatch(value) is not None:
         return True
     scheme = _compiled(_SCHEME).match(value)
-    return (
-        scheme is not None and _compiled(_PLACEHOLDER).fullmatch(value, scheme.end()) is not None
-    )
+    return scheme is not None and _compiled(_PLACEHOLDER).fullmatch(value, scheme.end()) is not None
 
 
 def is_template(value: str) -> bool:
@@ -181,12 +186,12 @@ def _is_wordlike(value: str) -> bool:
     return vowels * 6 >= len(lowered) and _compiled("[^aeiouy]{6}").search(lowered) is None
 
 
-_WORD_NAMES: Final = frozenset(
+_WORD_NAMES: Final = _set(
     "test tests testing fake dummy example examples sample mock my your some any the a an key keys api "
     "token tokens secret secrets password passwd pass user username name here value string foo bar baz "
     "custom default placeholder change changeme me insert replace invalid wrong bad good valid new old "
     "access auth refresh client server service account private public session cookie id basic bearer "
-    "not needed required none empty unused local dev development hello world demo stub".split()
+    "not needed required none empty unused local dev development hello world demo stub"
 )
 
 
@@ -214,9 +219,5 @@ _MARKS_MIN = 4
 def is_code_around(text: str, place: int) -> bool:
     """Whether the text around a place is source code: several marks of it within a screen."""
     window = text[max(0, place - _AROUND) : place + _AROUND]
-    count = 0
-    for _ in _compiled(_CODE_MARKS).finditer(window):
-        count += 1
-        if count >= _MARKS_MIN:
-            return True
-    return False
+    marks = islice(_compiled(_CODE_MARKS).finditer(window), _MARKS_MIN)
+    return sum(1 for _ in marks) == _MARKS_MIN
