@@ -75,6 +75,8 @@ _ELEMENT = re.compile(r"""(?:\\*["'][^<>]{0,80}|\s[^<>]{0,80})?>\s{0,8}(?P<v>[^<
 _PLIST = re.compile(r"</key>\s{0,16}<string>(?P<v>[^<>]{1,4096})<")
 _DEFAULT = re.compile(r"""\\*"\s{0,4}\{[^{}]{0,300}?\bdefault\s{0,8}=\s{0,4}(?=\\*")""")
 _NEXT_WORD = re.compile(r"""[ \t]{1,4}(?P<v>[^\s"'\\]{1,256})""")
+_SQL = re.compile(r"(?i)\b(?:role|user|with|encrypted)\b")
+"""Before the password in `CREATE ROLE a PASSWORD 'x'`."""
 _NETRC = re.compile(r"\b(?:login|machine|default|account)(?:\s+[^\s\\]+)?(?:\s|\\n)+\Z")
 _OPENS = re.compile(r"""[bfruBFRU]{0,2}(?P<q>\\*["'`])""")
 _CLOSING = re.compile(r"""\s{0,8}(?:[,}\]:;)\n\\]|\Z)""")
@@ -350,10 +352,12 @@ def _not_assigned(place: _Place, closed: re.Match[str] | None) -> Iterator[Hit]:
     elif _NETRC.search(before):
         if word := _NEXT_WORD.match(text, end):
             yield place.hit(*word.span("v"))
-    elif place.word in ("password", "passphrase") and (quoted := _QUOTED_ARGUMENT.match(text, end)):
-        # SQL: CREATE ROLE a PASSWORD 'x'
-        if place.key.isupper() or re.search(r"(?i)\b(?:role|user|with|encrypted)\b", before):
-            yield from _quoted(place, quoted.end(), CODE)
+    elif (
+        place.word in ("password", "passphrase")
+        and (quoted := _QUOTED_ARGUMENT.match(text, end))
+        and (place.key.isupper() or _SQL.search(before))
+    ):
+        yield from _quoted(place, quoted.end(), CODE)
 
 
 def _stripped(place: _Place, element: re.Match[str], lowest: int = CODE) -> Hit:
@@ -588,7 +592,6 @@ def _header(place: _Place, low: int) -> Iterator[Hit]:
         else:
             yield Hit(place.start, low, scheme.end(), None, place.rule)
         return
-    if word := _ONE_WORD.match(text, low):
-        if _CALL.match(word[0]) is None:
-            lowest = WEAK if "authorization" in name else CODE
-            yield place.hit(*word.span(), STRONG if place.is_code else lowest)
+    if (word := _ONE_WORD.match(text, low)) and _CALL.match(word[0]) is None:
+        lowest = WEAK if "authorization" in name else CODE
+        yield place.hit(*word.span(), STRONG if place.is_code else lowest)

@@ -85,6 +85,8 @@ _START = r"(?:(?<![A-Za-z0-9])|(?<=\\[bfnrt])|(?<=%[0-9A-Fa-f]{2})|(?<=\\u00[0-9
 _HEX_ID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _END = r"(?![A-Za-z0-9])"
 
+_ASANA_HINTS = " ".join(f"{first}/{digit}" for first in "012" for digit in "0123456789")
+
 _PROVIDERS: Final = (
     # name, hints, expression. The more exact of two that share a beginning comes first.
     # Models
@@ -250,14 +252,14 @@ _PROVIDERS: Final = (
     ("sendgrid", "SG.", _START + r"SG\.[\w-]{16,64}\.[\w-]{16,}"),
     ("brevo", "xkeysib- xsmtpsib-", r"x(?:key|smtp)sib-[a-f0-9]{40,}(?:-[A-Za-z0-9]{8,})?"),
     ("mailgun", "key-", _START + r"(?:pub)?key-[a-f0-9]{32}" + _END),
-    ("mailgun", "-", r"(?<![\w-])[a-f0-9]{32}-[a-f0-9]{8}-[a-f0-9]{8}(?![\w-])"),
+    ("mailgun-new", "-", r"(?<![\w-])[a-f0-9]{32}-[a-f0-9]{8}-[a-f0-9]{8}(?![\w-])"),
     ("mailchimp", "-us", r"(?<![\w-])[a-f0-9]{32}-us[0-9]{1,2}(?![\w-])"),
     ("mandrill", "md-", _START + r"md-[\w-]{22}(?![\w-])"),
     ("resend", "re_", _START + r"re_[A-Za-z0-9]{7,10}_[A-Za-z0-9]{20,30}" + _END),
     ("intercom", "dG9rO", _START + r"dG9rO[A-Za-z0-9+/]{20,}={0,2}"),
     ("hubspot", "pat-na pat-eu pat-ap", _START + rf"pat-(?:na|eu|ap)[0-9]-{_HEX_ID}"),
     ("facebook", "EAA", _START + r"EAA(?=[A-Za-z]{0,60}[0-9])[A-Za-z0-9]{40,}"),
-    ("facebook-app", "|", r"(?<![\w|])[0-9]{13,17}\|(?=[\w-]{0,20}[A-Za-z])[\w-]{27}(?![\w|-])"),
+    ("facebook-app", "||", r"(?<![\w|])[0-9]{13,17}\|(?=[\w-]{0,20}[A-Za-z])[\w-]{27}(?![\w|-])"),
     ("twitter", "AAAAAAAAAA", _START + r"A{18,24}[\w%]{30,}"),
     ("firebase", ":APA91b", r"AAAA[\w-]{7}:APA91b[\w-]{100,}"),
     # Money
@@ -286,7 +288,7 @@ _PROVIDERS: Final = (
     ("twilio", "SK", _START + r"SK[0-9a-f]{32}(?![A-Za-z0-9])"),
     (
         "twilio-auth",
-        "AC",
+        " ".join(f"AC{digit}" for digit in "0123456789abcdef"),
         r"\bAC[0-9a-f]{32}[\s:,;\"'|\\]{1,6}(?P<secret>[0-9a-f]{32})(?![0-9a-f])",
     ),
     ("linear", "lin_", r"lin_(?:api|oauth|wh)_[A-Za-z0-9]{20,}"),
@@ -294,7 +296,7 @@ _PROVIDERS: Final = (
     ("airtable", "pat", _START + r"pat[A-Za-z0-9]{14}\.[a-f0-9]{64}"),
     ("figma", "figd_ figo_ figu_", _START + r"fig[dou]_[\w-]{20,}"),
     ("dropbox", "sl.", _START + r"sl\.(?:u\.|B|[A-Z])(?=[\w-]{0,60}[0-9])[\w-]{60,}"),
-    ("asana", "/", r"(?<![\w/.])[012]/[0-9]{10,20}(?:/[0-9]{10,20})?:[a-f0-9]{32}" + _END),
+    ("asana", _ASANA_HINTS, r"(?<![\w/.])[012]/[0-9]{10,20}(?:/[0-9]{10,20})?:[a-f0-9]{32}" + _END),
     ("okta", "SSWS ", r"SSWS\s{1,4}(?P<secret>[\w-]{20,})"),
     ("contentful", "CFPAT-", r"CFPAT-[\w-]{30,}"),
     ("typeform", "tfp_", _START + r"tfp_[\w.=-]{30,}"),
@@ -391,6 +393,11 @@ def _is_strong(match: re.Match[str]) -> bool:
     return grade(match["secret"]) == STRONG and not is_template(match["secret"])
 
 
+_DOUBTFUL_HINTS: Final = tuple(
+    spelled
+    for word in ("pass", "_pw", "-pw", ".pw", "_pat", "-pat", ".pat", "_key", "-key", ".key")
+    for spelled in dict.fromkeys((word, word.upper(), word.title()))
+)
 _QUOTE = r"""\\*["']"""
 
 _TEXTUAL: Final = (
@@ -467,9 +474,9 @@ _TEXTUAL: Final = (
     Rule(
         "pgpass",
         (),
-        r"(?m)(?:^|(?<=\\n)|(?<=[\"' ]))[\w.*-]{1,253}:(?:[0-9]{2,5}|\*):[\w*.-]{1,64}:[\w*.-]{1,64}:"
+        r"(?m)(?:^|(?<=\\n)|(?<=[\"' ]))[\w.*-]{1,253}:(?:[0-9]{4,5}|\*):[\w*.-]{1,64}:[\w*.-]{1,64}:"
         r"(?P<secret>[^\s:\"'\\]{4,128})(?=$|\s|\\|[\"'])",
-        r":(?:[0-9]{2,5}|\*):[\w*.-]{1,64}:[\w*.-]{1,64}:[^\s:\"'\\]",
+        r":(?:[0-9]{4,5}|\*):[\w*.-]",
         _is_graded,
     ),
     Rule(
@@ -484,22 +491,18 @@ _TEXTUAL: Final = (
         "cli-password",
         (
             "sshpass",
-            "mysql",
-            "redis-cli",
-            "docker login",
-            "mongo",
-            "smbclient",
-            "7z ",
-            "unzip ",
-            "zip ",
+            *("mysql ", "mysqldump ", "mysqladmin ", "mariadb ", "redis-cli ", "docker login "),
+            *("mongo ", "mongosh ", "mongodump ", "mongorestore ", "mongoimport ", "mongoexport "),
         ),
         rf"\b(?:sshpass[ \t]{{1,4}}-p|(?:mysql|mysqldump|mysqladmin|mariadb)\b[^\n|;&\\]{{0,120}}?[ \t]-p"
         rf"|redis-cli\b[^\n|;&\\]{{0,80}}?[ \t](?:-a|--pass)[ \t]{{1,4}}"
         rf"|docker[ \t]{{1,4}}login\b[^\n|;&\\]{{0,120}}?[ \t]-p[ \t]{{0,4}}"
         rf"|mongo(?:sh|dump|restore|import|export)?\b[^\n|;&\\]{{0,120}}?[ \t]-p[ \t]{{1,4}})"
         rf"[ \t]{{0,4}}(?:{_QUOTE})?(?P<secret>[^\s\"'\\-][^\s\"'\\]{{2,128}})",
-        r"(?:sshpass|mysql|mariadb|redis-cli|mongo|docker login)[^\n]{0,160}[ \t]-(?:p|a|-pass)",
-        lambda match: match["secret"][:1] not in "$<{" and match["secret"] != "assword",
+        None,
+        lambda match: (
+            match["secret"][:1] not in "$<{" and not match["secret"].startswith("assword")
+        ),
     ),
     Rule(
         "sql-password",
@@ -540,7 +543,7 @@ _TEXTUAL: Final = (
     ),
     Rule(
         "doubtful-key",
-        (),
+        _DOUBTFUL_HINTS,
         rf"(?<![\w-])(?P<name>[\w.-]{{0,64}}[_.-](?i:pass|pw|pat|key)|(?i:pass))(?:{_QUOTE})?[ \t]{{0,8}}[:=](?![=~])"
         rf"[ \t]{{0,8}}(?:{_QUOTE})?(?P<secret>[^\s\"'\\,;&<>(){{}}]{{4,512}})",
         r"(?i)(?:pass|[_.-]pw|[_.-]pat|[_.-]key)[\\\"']{0,8}[ \t]{0,8}[:=][ \t]{0,8}[\\\"']{0,8}[^\s\"'\\,;&<>(){}]{4}",
@@ -597,7 +600,7 @@ _TRACES: Final = {
     "azure-key": r"(?:\+ASt|AzFu|\+AEh|ACDb|AzSe|AZDO|\+ARm)[A-Za-z0-9+/_-]{4}",
     "voyage": r"pa-[\w-]{40}",
     "runpod": r"rpa_[A-Z0-9]{16}",
-    "vault-legacy": r"[^\w.-]s\.[A-Za-z0-9]{24}",
+    "vault-legacy": r"s\.[A-Za-z0-9]{24}",
     "1password": r"(?:ops_eyJ|A3-[A-Z0-9]{6}-)",
     "harness": r"[ps]at\.[\w-]{22}\.",
     "pulumi": r"pul-[a-f0-9]{40}",
@@ -609,7 +612,8 @@ _TRACES: Final = {
     "cloudflare": r"(?:v1\.0-[a-f0-9]{24}|cf(?:ut|at|k)_[\w-]{8})",
     "render": r"rnd_[A-Za-z0-9]{16}",
     "dynatrace": r"dt0[a-z][0-9]{2}\.",
-    "mailgun": r"(?:key-[a-f0-9]{32}|[a-f0-9]{32}-[a-f0-9]{8}-[a-f0-9]{8})",
+    "mailgun": r"key-[a-f0-9]{32}",
+    "mailgun-new": r"-[a-f0-9]{8}-[a-f0-9]{8}[^a-f0-9-]",
     "mailchimp": r"[a-f0-9]{32}-us[0-9]",
     "mandrill": r"md-[\w-]{22}",
     "resend": r"re_[A-Za-z0-9]{7,10}_[A-Za-z0-9]{8}",
@@ -638,13 +642,17 @@ _TRACES: Final = {
 }
 
 
+_LOOSE: Final = ("mailgun-new", "vault-legacy")
+"""Rules of which no literal is rare. Their traces begin with one, which makes the search quick."""
+
+
 def _rules() -> Iterator[Rule]:
     yield from _TEXTUAL
     for name, hints, expression in _PROVIDERS:
         if "(?P<secret>" not in expression:
             expression = f"(?P<secret>{expression})"
-        # A hint of one character is in every line: the trace is searched for by itself.
-        literals = tuple(hint for hint in hints.split() if len(hint) > 1)
+        # Hints that are in every line: the trace is searched for by itself.
+        literals = () if name in _LOOSE else tuple(hints.replace("||", "|").split())
         yield Rule(name, literals, expression, _TRACES.get(name), _CHECKS.get(name))
 
 
