@@ -130,7 +130,7 @@ _HARMLESS = {
 }
 """Words that are settings, not secrets, beside these keys."""
 
-_DOUBTFUL = r"(?<![a-z])(?:pass|pw|pat|auth|salt)(?![a-z])"
+_DOUBTFUL = r"(?<![a-z])(?:pass|pw|pat)(?![a-z])"
 
 
 def find_keyed(text: str, find_word: FindWord, stems: tuple[str, ...]) -> Iterator[Hit]:
@@ -349,9 +349,10 @@ def _not_assigned(place: _Place, closed: re.Match[str] | None) -> Iterator[Hit]:
         yield from _option(place)
     elif value := _VALUE_LINE.match(text, end):
         yield from _line_value(place, value.end(), CODE)
-    elif _NETRC.search(before):
+    elif netrc := _NETRC.search(before):
         if word := _NEXT_WORD.match(text, end):
-            yield place.hit(*word.span("v"))
+            # Prose has "the default password for" too.
+            yield place.hit(*word.span("v"), WORD if netrc[0].startswith("login") else WEAK)
     elif (
         place.word in ("password", "passphrase")
         and (quoted := _QUOTED_ARGUMENT.match(text, end))

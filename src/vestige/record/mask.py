@@ -203,7 +203,9 @@ def _is_about(rest: str) -> bool:
     return any(match[0].lower() in _ABOUT for match in _WORD.finditer(rest))
 
 
-_DOUBTFUL_LAST: Final = _set("pass pw pat auth salt")
+_DOUBTFUL_LAST: Final = _set("pass pw pat")
+_APART: Final = re.compile(r"(?i)(?:[_.-](?:key|pw|pat)|pass)(?:[_.-]data)?[0-9]*\Z")
+"""How such a key ends: the scanner knows no other way to write it."""
 _KEY_NAMES: Final = _set(
     "primary foreign cache sort partition public idempotency dedup row hash index object registry "
     "hot translation group order lookup map dict json config feature flag message event routing "
@@ -218,6 +220,8 @@ _KEY_NAMES: Final = _set(
 def doubtful_word(key: str) -> str | None:
     """The last word of a key that often holds something else: `pass`, `pat`, `stripe_key`.
     Its value is a secret only if it looks like one."""
+    if _APART.search(key) is None:
+        return None
     words = words_of(key)
     while words and words[-1].isdigit():
         words = words[:-1]

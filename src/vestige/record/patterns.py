@@ -393,11 +393,6 @@ def _is_strong(match: re.Match[str]) -> bool:
     return grade(match["secret"]) == STRONG and not is_template(match["secret"])
 
 
-_DOUBTFUL_HINTS: Final = tuple(
-    spelled
-    for word in ("pass", "_pw", "-pw", ".pw", "_pat", "-pat", ".pat", "_key", "-key", ".key")
-    for spelled in dict.fromkeys((word, word.upper(), word.title()))
-)
 _QUOTE = r"""\\*["']"""
 
 _TEXTUAL: Final = (
@@ -541,26 +536,7 @@ _TEXTUAL: Final = (
         r"(?i:<pass)(?:\s[^<>]{0,80})?>\s{0,8}(?P<secret>[^<>\s]{4,512})\s{0,8}</",
         r"(?i)<pass[\s>]",
     ),
-    Rule(
-        "doubtful-key",
-        _DOUBTFUL_HINTS,
-        rf"(?<![\w-])(?P<name>[\w.-]{{0,64}}[_.-](?i:pass|pw|pat|key)|(?i:pass))(?:{_QUOTE})?[ \t]{{0,8}}[:=](?![=~])"
-        rf"[ \t]{{0,8}}(?:{_QUOTE})?(?P<secret>[^\s\"'\\,;&<>(){{}}]{{4,512}})",
-        r"(?i)(?:pass|[_.-]pw|[_.-]pat|[_.-]key)[\\\"']{0,8}[ \t]{0,8}[:=][ \t]{0,8}[\\\"']{0,8}[^\s\"'\\,;&<>(){}]{4}",
-        lambda match: _is_doubtful(match),  # defined below
-    ),
 )
-
-
-def _is_doubtful(match: re.Match[str]) -> bool:
-    """Whether a value beside `pass`, `pat` or `stripe_key` looks like a secret."""
-    from vestige.record.keyed import is_doubtful_secret
-    from vestige.record.mask import doubtful_word
-
-    word = doubtful_word(match["name"])
-    if word is None or not is_doubtful_secret(word, match["secret"]):
-        return False
-    return grade(match["secret"]) == STRONG or not is_code_around(match.string, match.start())
 
 
 _CHECKS: Final = {
@@ -666,7 +642,9 @@ _UNHINTED: Final = tuple(rule for rule in RULES if not rule.hints)
 def find_shaped(text: str) -> Iterator[Hit]:
     """Every secret in a text that is known by its shape."""
     hinted = [rule for hint, rule in _BY_HINT if hint in text]
-    for rule in dict.fromkeys((*hinted, *_UNHINTED)):
+    # Of a rule without hints the trace says quickly whether it is worth asking.
+    unhinted = [rule for rule in _UNHINTED if _compiled(rule.trace or "").search(text)]
+    for rule in dict.fromkeys((*hinted, *unhinted)):
         yield from rule.find(text)
 
 

@@ -514,7 +514,7 @@ def _finder(
 
 
 def _may_have_doubtful(lowered: str) -> bool:
-    return any(each in lowered for each in ("pass", "pw", "pat", "auth", "salt"))
+    return any(each in lowered for each in ("pass", "pw", "pat"))
 
 
 def _replace(text: str, hits: list[Hit], counts: Counts | None) -> str:

@@ -152,6 +152,12 @@ _PWD = (
     rb"(?i)[a-z]pwd[0-9]*[\"'\\:=\s]",
 )
 _PSK = (rb"(?i)psk[\"'\\\s]{0,8}[:=]",)
+# Keys that hold a secret only if their value looks like one (mask.doubtful_word).
+_DOUBTFUL = (
+    rb"(?i)(?:pass|[_.-]pw|[_.-]pat|[_.-]key)(?:[_.-]data)?[0-9]{0,4}[\\\"']{0,8}[ \t]{0,8}[:=][ \t]{0,8}[\\\"']{0,8}"
+    rb"[^\s\"'\\,;&<>(){}]{4}"
+)
+_DOUBTFUL_LITERALS = ("pass", "_pw", "-pw", ".pw", "_pat", "-pat", ".pat", "_key", "-key", ".key")
 _TOKEN = (rb"token[^a-z]", rb"Token[^a-z]", rb"TOKEN[^A-Za-z]", rb"TOKEN[A-Z][a-z]")
 
 
@@ -179,6 +185,8 @@ def all_traces() -> Iterable[Trace]:
     # A body in base64 hides what it holds: always look.
     yield _literal('"encoding":"base64"')
     yield _literal('"base64:')
+    for literal in _DOUBTFUL_LITERALS:
+        yield Trace(literal.encode(), _DOUBTFUL)
     for fragment in base64_fragments():
         yield Trace(fragment.lower().encode(), re.escape(fragment.encode()), fragment.encode())
     for rule in RULES:
