@@ -30,6 +30,7 @@ from vestige.record.keyed import (
     is_secret_value,
 )
 from vestige.record.mask import MARK, doubtful_word, mask, masks_numbers
+from vestige.record.patterns import is_basic
 from vestige.record.secret_values import WEAK, grade, is_placeholder
 
 if TYPE_CHECKING:
@@ -219,6 +220,8 @@ def _secret_under(
         ):
             return None
         return word if is_secret_value(word, value) else None
+    if key == "auth" and is_basic(value):
+        return "auth"
     doubtful = doubtful_word(key)
     if doubtful and is_doubtful_secret(doubtful, value):
         return doubtful

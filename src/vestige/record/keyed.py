@@ -75,6 +75,9 @@ _ELEMENT = re.compile(r"""(?:\\*["'][^<>]{0,80}|\s[^<>]{0,80})?>\s{0,8}(?P<v>[^<
 _PLIST = re.compile(r"</key>\s{0,16}<string>(?P<v>[^<>]{1,4096})<")
 _DEFAULT = re.compile(r"""\\*"\s{0,4}\{[^{}]{0,300}?\bdefault\s{0,8}=\s{0,4}(?=\\*")""")
 _NEXT_WORD = re.compile(r"""[ \t]{1,4}(?P<v>[^\s"'\\]{1,256})""")
+_RAISED = re.compile(
+    r"(?:^|\n|\\n)[\w.]{1,80}(?:Error|Exception|Warning|Exit|Timeout): [^\n]{0,240}\Z"
+)
 _SQL = re.compile(r"(?i)\b(?:role|user|with|encrypted)\b")
 """Before the password in `CREATE ROLE a PASSWORD 'x'`."""
 _NETRC = re.compile(r"\b(?:login|machine|default|account)(?:\s+[^\s\\]+)?(?:\s|\\n)+\Z")
@@ -247,6 +250,8 @@ class _Place:
     @property
     def is_code(self) -> bool:
         """Whether this is in source code."""
+        if _RAISED.search(self.text, max(0, self.start - 300), self.start):
+            return False  # an exception's message, after the code that raised it
         part = self.start // _PART
         if part not in self._known:
             self._known[part] = is_code_around(self.text, part * _PART + _PART // 2)
@@ -497,7 +502,10 @@ def _unquoted(place: _Place, assigns: re.Match[str]) -> Iterator[Hit]:
             lowest = STRONG if place.is_code else WORD
             yield place.hit(*value.span(), lowest)
         elif place.is_code or is_call:
-            yield place.hit(*value.span(), STRONG)
+            # What has a dash in it is hardly an expression, and no argument of a call.
+            is_name = place.is_argument or value[0].replace("-", "_").isidentifier()
+            is_plain = is_name and "-" not in value[0]
+            yield place.hit(*value.span(), STRONG if is_call or is_plain else WORD)
         elif place.begins_line and place.key.isupper():
             yield from _line_value(place, at, WORD)
         else:
@@ -574,7 +582,11 @@ def _header(place: _Place, low: int) -> Iterator[Hit]:
         return
     if "cookie" in name:
         cookie = _COOKIE.match(text, low)
-        if cookie and not is_template(cookie["v"]) and (value := _HEADER_VALUE.match(text, low)):
+        if cookie is None or is_template(cookie["v"]):
+            return
+        if place.is_code and (len(cookie["v"]) < 12 or grade(cookie["v"]) < STRONG):
+            return
+        if value := _HEADER_VALUE.match(text, low):
             yield place.hit(low, low + len(value[0].rstrip()))
         return
     if "authorization" in name and (scheme := _SCHEME_VALUE.match(text, low)):

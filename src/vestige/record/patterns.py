@@ -363,13 +363,12 @@ def _is_url_password(match: re.Match[str]) -> bool:
     return True
 
 
-def _is_basic(match: re.Match[str]) -> bool:
-    """Whether base64 is `user:password`, as Docker's `auth` writes it."""
+def is_basic(secret: str) -> bool:
+    """Whether a text is the base64 of `user:password`, as Docker's `auth` writes it."""
     import base64
 
-    secret = match["secret"]
     try:
-        return b":" in base64.b64decode(secret + "=" * (-len(secret) % 4))
+        return b":" in base64.b64decode(secret + "=" * (-len(secret) % 4), validate=True)
     except ValueError:
         return False
 
@@ -510,7 +509,7 @@ _TEXTUAL: Final = (
         ("auth",),
         rf"(?:{_QUOTE}auth{_QUOTE}\s{{0,8}}:\s{{0,8}}{_QUOTE}|(?<![\w.])_auth\s{{0,4}}=\s{{0,4}}\"?)(?P<secret>[A-Za-z0-9+/]{{8,4096}}={{0,2}})",
         r"auth[\\\"']{0,8}\s{0,8}[:=]\s{0,8}[\\\"']{0,8}[A-Za-z0-9+/]{8}",
-        _is_basic,
+        lambda match: is_basic(match["secret"]),
     ),
     Rule(
         "wp-config",
