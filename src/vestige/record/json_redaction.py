@@ -31,7 +31,7 @@ from vestige.record.keyed import (
 )
 from vestige.record.mask import MARK, doubtful_word, mask, masks_numbers
 from vestige.record.patterns import is_basic
-from vestige.record.secret_values import WEAK, grade, is_placeholder
+from vestige.record.secret_values import WEAK, WORD, grade, is_placeholder
 
 if TYPE_CHECKING:
     from vestige.record.redact import Counts, Redactor
@@ -226,7 +226,7 @@ def _secret_under(
     if doubtful and is_doubtful_secret(doubtful, value):
         return doubtful
     if frame.word in CONTAINERS and key.lower().strip("$") not in DESCRIBING:
-        least = 0 if "cookie" in frame.word else WEAK
+        least = WORD if "cookie" in frame.word else WEAK
         return frame.word if _fits(frame.word, value) and grade(value) >= least else None
     return None
 

@@ -122,7 +122,21 @@ _PART = 1024
 CONTAINERS = {"cookie", "cookies", "credential", "credentials", "secret", "secrets"}
 DESCRIBING = {
     *("name", "domain", "path", "samesite", "type", "description", "title", "format", "enum"),
-    *("required", "id", "expires", "url", "ref", "provider", "scope", "key", "created", "updated"),
+    *(
+        "items",
+        "properties",
+        "urls",
+        "required",
+        "id",
+        "expires",
+        "url",
+        "ref",
+        "provider",
+        "scope",
+        "key",
+        "created",
+        "updated",
+    ),
 }
 """Keys inside such a container whose values describe it: a cookie's domain, a schema's types."""
 
@@ -132,6 +146,11 @@ _HARMLESS = {
     "cookie": {"lax", "strict", "secure", "httponly"},
 }
 """Words that are settings, not secrets, beside these keys."""
+
+_TYPE_NAME = re.compile(
+    r"(?:string|boolean|bool|number|integer|binary|array|object|any|int|float|str|bytes)(?:\[\]|\?){0,2}"
+)
+"""Schemas write the type of a secret beside its key."""
 
 _DOUBTFUL = r"(?<![a-z])(?:pass|pw|pat)(?![a-z])"
 
@@ -162,6 +181,8 @@ def find_keyed(text: str, find_word: FindWord, stems: tuple[str, ...]) -> Iterat
 
 def is_secret_value(word: str, value: str) -> bool:
     """Whether a value under a key with this word is a secret: unless it is a mere setting."""
+    if len(value) <= 16 and _TYPE_NAME.fullmatch(value):
+        return False
     return value.lower() not in _HARMLESS.get(word, ())
 
 
@@ -473,7 +494,8 @@ def _container(place: _Place, at: int, lowest: int) -> Iterator[Hit]:
         if _COLON.match(text, at):
             key = value.lower().strip("$")
         elif key not in DESCRIBING:
-            least = lowest if (is_list and depth == 1) or "cookie" in place.word else WEAK
+            is_direct = is_list and depth == 1
+            least = lowest if is_direct else max(lowest, WORD if "cookie" in place.word else WEAK)
             yield place.hit(low, high, least, True)
     # What was read here is not read again: containers in containers would take forever.
     yield Hit(place.start, at, at, None, place.rule)
