@@ -84,7 +84,6 @@ def shapes(m: Maker) -> Iterator[tuple[str, str]]:
         yield name, prefix + m.of(alphabet, length)
     yield "sendgrid whole", "S" + "G." + m.of(URL, 22) + "." + m.of(URL, 43)
     yield "mailchimp", m.of(HEX, 32) + "-us" + m.of("12345678", 1)
-    yield "mailgun new", m.of(HEX, 32) + "-" + m.of(HEX, 8) + "-" + m.of(HEX, 8)
     yield "resend", "r" + "e_" + m.of(ALNUM, 8) + "_" + m.of(ALNUM, 24)
     yield "airtable", "pa" + "t" + m.of(ALNUM, 14) + "." + m.of(HEX, 64)
     yield "discord bot", "MT" + m.of(ALNUM, 24) + "." + m.of(URL, 6) + "." + m.of(URL, 38)

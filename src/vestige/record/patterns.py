@@ -252,7 +252,6 @@ _PROVIDERS: Final = (
     ("sendgrid", "SG.", _START + r"SG\.[\w-]{16,64}\.[\w-]{16,}"),
     ("brevo", "xkeysib- xsmtpsib-", r"x(?:key|smtp)sib-[a-f0-9]{40,}(?:-[A-Za-z0-9]{8,})?"),
     ("mailgun", "key-", _START + r"(?:pub)?key-[a-f0-9]{32}" + _END),
-    ("mailgun-new", "-", r"(?<![\w-])[a-f0-9]{32}-[a-f0-9]{8}-[a-f0-9]{8}(?![\w-])"),
     ("mailchimp", "-us", r"(?<![\w-])[a-f0-9]{32}-us[0-9]{1,2}(?![\w-])"),
     ("mandrill", "md-", _START + r"md-[\w-]{22}(?![\w-])"),
     ("resend", "re_", _START + r"re_[A-Za-z0-9]{7,10}_[A-Za-z0-9]{20,30}" + _END),
@@ -446,7 +445,7 @@ _TEXTUAL: Final = (
         (),
         r"(?<![\w.-])(?P<secret>[MNO][\w-]{22,28}\.[\w-]{6}\.[\w-]{27,45})(?![\w.-])",
         r"\.[\w-]{6}\.[\w-]{27}",
-        _is_graded,
+        lambda match: any(each.isdigit() for each in match["secret"]),
     ),
     Rule(
         "password-hash",
@@ -467,10 +466,10 @@ _TEXTUAL: Final = (
     ),
     Rule(
         "pgpass",
-        (),
-        r"(?m)(?:^|(?<=\\n)|(?<=[\"' ]))[\w.*-]{1,253}:(?:[0-9]{4,5}|\*):[\w*.-]{1,64}:[\w*.-]{1,64}:"
+        (":5432:", ":5433:", ":6432:", ":3306:", ":*:"),
+        r"(?m)(?:^|(?<=\\n)|(?<=[\"' ]))[\w.*-]{1,253}:(?:5432|5433|6432|3306|\*):[\w*.-]{1,64}:[\w*.-]{1,64}:"
         r"(?P<secret>[^\s:\"'\\]{4,128})(?=$|\s|\\|[\"'])",
-        r":(?:[0-9]{4,5}|\*):[\w*.-]",
+        None,
         _is_graded,
     ),
     Rule(
@@ -588,7 +587,6 @@ _TRACES: Final = {
     "render": r"rnd_[A-Za-z0-9]{16}",
     "dynatrace": r"dt0[a-z][0-9]{2}\.",
     "mailgun": r"key-[a-f0-9]{32}",
-    "mailgun-new": r"-[a-f0-9]{8}-[a-f0-9]{8}[^a-f0-9-]",
     "mailchimp": r"[a-f0-9]{32}-us[0-9]",
     "mandrill": r"md-[\w-]{22}",
     "resend": r"re_[A-Za-z0-9]{7,10}_[A-Za-z0-9]{8}",
@@ -617,7 +615,7 @@ _TRACES: Final = {
 }
 
 
-_LOOSE: Final = ("mailgun-new", "vault-legacy")
+_LOOSE: Final = ("vault-legacy",)
 """Rules of which no literal is rare. Their traces begin with one, which makes the search quick."""
 
 

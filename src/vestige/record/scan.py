@@ -266,9 +266,10 @@ def _hyperscan(traces: tuple[Trace, ...], use: Use, whole: bool, kept_in: Path |
         use(_compiled(expressions, kept_in))
         return
     has_literal = _compiled(literals, kept_in)
+    loose = _loose(traces)
 
     def first(line: bytes) -> bool:
-        if not has_literal(line):
+        if not has_literal(line) and not any(search(line) for search in loose):
             return False
         exact = _compiled(expressions, kept_in)
         use(exact, first)  # unless more was learned meanwhile, in another thread
@@ -278,13 +279,11 @@ def _hyperscan(traces: tuple[Trace, ...], use: Use, whole: bool, kept_in: Path |
 
 
 def hints(traces: Iterable[Trace]) -> list[bytes]:
-    """Plain literals, as expressions: a line without any of them has no trace."""
-    return list(dict.fromkeys(map(_hint, traces)))
+    """Plain literals, as expressions: a line without any of them has no trace but a loose one."""
+    return list(dict.fromkeys(_hint(trace) for trace in traces if trace.literal))
 
 
 def _hint(trace: Trace) -> bytes:
-    if not trace.literal:
-        return trace.expression
     if trace.spelled:
         return re.escape(trace.spelled)
     return trace.expression if trace.plain else _any_case(trace.literal)
