@@ -23,6 +23,7 @@ from vestige.emit.hooks import thread_context
 from vestige.emit.process.self_reporting import JournalStats, SelfReporter
 from vestige.emit.span import Span
 from vestige.home import Home
+from vestige.record.redaction.environment_secrets import secrets_in_environment
 from vestige.record.redaction.redactor import Redactor
 from vestige.record.types import OWN_COMPONENT, Link
 
@@ -273,10 +274,19 @@ def get_process_writer(
         writer = _alive.get(home)
         if writer is None:
             writer = Writer(home, clock, open_journal, private)
+            _learn_environment(writer.redactor)
             for other in _alive.values():
                 writer.redactor.learn_from(other.redactor)
             _alive[home] = writer
         return writer
+
+
+def _learn_environment(redactor: Redactor) -> None:
+    """Teach a redactor the secrets that this process was started with."""
+    try:
+        redactor.add_secrets(secrets_in_environment(os.environ))
+    except Exception:  # noqa: BLE001  # a test may have put something else in the environment's place
+        return
 
 
 def register_secret(value: str, knows: Redactor) -> None:
@@ -290,6 +300,7 @@ def register_secret(value: str, knows: Redactor) -> None:
 def make_redactor() -> Redactor:
     """One for what goes to no home: it masks what this process was told to, now and later."""
     redactor = Redactor()
+    _learn_environment(redactor)
     with _alive_lock:
         for writer in _alive.values():
             redactor.learn_from(writer.redactor)

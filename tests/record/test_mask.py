@@ -14,13 +14,16 @@ SECRET_KEYS = (
     "client_secret clientSecret token access_token accessToken refresh_token auth_token id_token "
     "x-amz-security-token credential credentials private_key access_key AWS_SECRET_ACCESS_KEY "
     "secret_key session_key bearer jwt connection_string db.password DB_PASSWORD_PROD token2 "
-    "X-Goog-Api-Key AccountKey llm.headers.authorization api_key_1"
+    "X-Goog-Api-Key AccountKey llm.headers.authorization api_key_1 dbpassword adminpassword "
+    "smtppassword keystorepassword mypassword appsecret jwtsecret webhooksecret sharedsecret "
+    "bottoken slacktoken npmtoken cookiestring sessioncookie PGPASSWORD DBPASSWORD PresharedKey"
 ).strip()
 OTHER_KEYS = (
     "prompt_tokens max_tokens completion_tokens token_count cache_read_tokens token_type "
     "token_limit tokens total_tokens max_token tokenizer secret_name key keys inputTokens maxTokens "
     "primary_key cache_key cookie_policy authorization_url api_key_name page_token tokenization "
-    "passwordless secretary monkey token_budget first_token_ms keyboard"
+    "passwordless secretary monkey token_budget first_token_ms keyboard author maxtoken nexttoken "
+    "cookiecutter SecretArn password_field prompttokens"
 ).strip()
 
 
@@ -76,3 +79,11 @@ def test_an_added_key_is_known_in_every_spelling() -> None:
 
     assert rule.find("employeeNumber") == rule.find("X-Employee-Number") == "employee_number"
     assert rule.find("employee") is None
+
+
+def test_an_added_key_matches_inside_a_key_and_spares_counters() -> None:
+    rule = KeyRule(["password", "ssn", "token"])
+
+    assert rule.find("mypassword") == "password"
+    assert rule.find("userssn") == rule.find("ssn2") == "ssn"
+    assert [rule.find(key) for key in ("prompt_tokens", "max_tokens", "tokenizer")] == [None] * 3

@@ -7,8 +7,8 @@ and the hidden middle has one width, so that a mask does not tell a length:
     mask("Bearer abcdefghij")           'Bearer a…redacted…j'
     mask("hunter2")                     '…redacted…'
 
-A key is judged by its whole words, never by a part of one: `refreshToken` holds
-a secret, `prompt_tokens` and `tokenizer` are what usage and cost are made of.
+A key is judged by its words, also where they are written without a gap (`dbpassword`): `refreshToken`
+holds a secret, `prompt_tokens` and `tokenizer` are what usage and cost are made of.
 
 Elsewhere: secrets known by their own shape in record/redaction/secret_patterns.py; both rules put
 to work on text in record/redaction/key_value_secrets.py, on records in record/redaction/redactor.py.
@@ -17,7 +17,7 @@ to work on text in record/redaction/key_value_secrets.py, on records in record/r
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from functools import lru_cache
 from typing import Final
 
@@ -74,7 +74,7 @@ _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
 WORDS: Final = _set(
     "authorization cookie cookies password passwords passwd pwd passphrase passphrases passcode "
-    "secret secrets token credential credentials bearer jwt "
+    "secret secrets token credential credentials bearer jwt psk passwort "
     # written as one word
     "apikey apikeys accesskey secretkey privatekey sessionkey accountkey authkey signingkey "
     "accesstoken authtoken refreshtoken idtoken apitoken bearertoken sessiontoken csrftoken "
@@ -82,9 +82,17 @@ WORDS: Final = _set(
 )
 """Words that make a key a secret's."""
 
+COMPOUND_ENDS: Final = (
+    *("password", "passwords", "passwd", "passphrase", "passcode", "passwort", "pwd"),
+    *("secret", "secrets", "token", "cookie", "cookies", "credential", "credentials"),
+    *("apikey", "apikeys", "accesskey", "secretkey", "privatekey", "authkey", "signingkey"),
+    *("accountkey", "sessionkey", "masterkey", "encryptionkey", "presharedkey", "sharedkey"),
+)
+"""Ends of a word that make it a secret's when words are written without a gap: `dbpassword`."""
+
 KEY_OWNERS: Final = _set(
     "api access private secret session signing encryption decryption master account subscription "
-    "auth ssh storage admin webhook"
+    "auth ssh storage admin webhook preshared shared hmac deploy license licence"
 )
 """Words that make the word `key` (or `keys`) after them a secret's. A bare `key` is any key."""
 
@@ -96,24 +104,37 @@ PAIR_GAPS: Final = ("", "_", "-", ".", " ", "__")
 
 STEMS: Final = (
     *("passw", "passphrase", "passcode", "pwd", "secret", "token", "credential", "jwt", "bearer"),
-    *("authorization", "cookie", "connstr", "connection", "key"),
+    *("authorization", "cookie", "connstr", "connection", "key", "psk"),
 )
 """In lower case. Every secret's key has one of these in it."""
 
 _COUNTED_BEFORE_TOKEN = _set(
     "max min num n per first last stop eos bos pad unk sep cls mask special start end begin next "
     "page continuation input output prompt completion total cached reasoning new prev previous "
-    "count image audio text each single word sub by of cost price"
+    "count image audio text each single word sub by of cost price stopping ending pagination sync "
+    "resume resumption cursor non de un"
 )
 _PLAIN_AFTER_TOKEN = _set(
-    "value values secret key string str raw header env old new current default plain hash"
+    "value values secret key string str raw header env old new current default plain hash text "
+    "base b prod production staging dev development live test main data"
 )
 _ABOUT = _set(
     "name names count counts type types limit limits id ids url uri urls endpoint path paths file "
     "filename dir directory length len size policy provider manager format field fields label "
-    "prompt hint required enabled expires expiry expiration ttl at age domain consent banner jar "
-    "error errors status source store version schema index regex pattern rules page form input "
-    "reset strength usage callback description scope scopes server servers method methods"
+    "prompt hint required enabled disabled expires expire expiry expiration ttl at age domain consent "
+    "banner jar error errors status source sources store version schema index regex pattern patterns "
+    "rule rules page form input reset strength usage callback description scope scopes server servers "
+    "method methods arn config configs configuration settings setting options option class handler "
+    "handlers helper util utils service client request requests response responses exception "
+    "generator factory resolver mixin model list map dict validator validation validity "
+    "property properties days minutes seconds last used uses attachment target resource resources "
+    "rotation rotated rotate created updated date time timestamp algorithm alg issuer audience "
+    "encoder decoder parser reader writer loader getter setter func function fn callable builder "
+    "retries attempts min max repr exists present changed visible masked context ctx info state "
+    "strategy mode kind lockers locker group groups role roles user users owner email supported "
+    "middleware plugin module package lib fixture endpoints entry entries item items "
+    "prefix suffix separator char chars re spec template tag tags title placeholder "
+    "less free hasher fingerprint checksum"
 )
 """Words after a secret's word that make the key speak about the secret instead of holding it."""
 
@@ -134,7 +155,8 @@ def secret_word(key: str) -> str | None:
     for place, (word, start, end) in enumerate(words):
         before, _, before_end = words[place - 1] if place else ("", 0, 0)
         owner = before if key[before_end:start] in PAIR_GAPS else ""
-        found = _secret_at(word, before, owner, [after for after, _, _ in words[place + 1 :]])
+        after = [each for each, _, _ in words[place + 1 :]]
+        found = _secret_at(word, before, owner, after) or _secret_in(word, after)
         if found and not (found != "token" and _is_about(key[end:])):
             return found
     return None
@@ -155,8 +177,64 @@ def _secret_at(word: str, before: str, owner: str, after: list[str]) -> str | No
     return word if word in WORDS else None
 
 
+def _secret_in(word: str, after: list[str]) -> str | None:
+    """The secret's word inside a word that is several, written without a gap."""
+    if len(word) < 6 or word in WORDS:
+        return None
+    for end in COMPOUND_ENDS:
+        if word.endswith(end):
+            before = word[: -len(end)]
+            if end != "token":
+                return end
+            plain = all(each in _PLAIN_AFTER_TOKEN or each.isdigit() for each in after)
+            return None if not plain or _ends_in_counted(before) else end
+        if end in ("token", "pwd"):
+            continue
+        if word.startswith(end) and word[len(end) :] in _PLAIN_AFTER_TOKEN:
+            return end
+    return None
+
+
+def _ends_in_counted(word: str) -> bool:
+    return any(word.endswith(each) for each in _COUNTED_BEFORE_TOKEN if len(each) > 2)
+
+
 def _is_about(rest: str) -> bool:
     return any(match[0].lower() in _ABOUT for match in _WORD.finditer(rest))
+
+
+_DOUBTFUL_LAST: Final = _set("pass pw pat")
+_APART: Final = re.compile(r"(?i)(?:[_.-](?:key|pw|pat)|pass)(?:[_.-]data)?[0-9]*\Z")
+"""How such a key ends: the scanner knows no other way to write it."""
+_KEY_NAMES: Final = _set(
+    "primary foreign cache sort partition public idempotency dedup row hash index object registry "
+    "hot translation group order lookup map dict json config feature flag message event routing "
+    "unique composite natural surrogate candidate publishable range item cookie storage_object key "
+    "dictionary query search param parameter header column field attribute label metric series "
+    "resource bucket file path prefix shard span trace run request session_object tag license_id "
+    "lock state context answer response result node edge vertex tool message job task queue topic"
+)
+
+
+@lru_cache(maxsize=4096)
+def doubtful_word(key: str) -> str | None:
+    """The last word of a key that often holds something else: `pass`, `pat`, `stripe_key`.
+    Its value is a secret only if it looks like one."""
+    if _APART.search(key) is None:
+        return None
+    words = words_of(key)
+    while words and words[-1].isdigit():
+        words = words[:-1]
+    if words[-2:] == ("key", "data"):
+        words = words[:-1]
+    if not words:
+        return None
+    last = words[-1]
+    if last in _DOUBTFUL_LAST:
+        return last
+    if last == "key" and len(words) > 1 and words[-2] not in _KEY_NAMES:
+        return f"{words[-2]}_key"
+    return None
 
 
 def masks_numbers(word: str) -> bool:
@@ -169,18 +247,28 @@ def words_of(key: str) -> tuple[str, ...]:
     return tuple(match[0].lower() for match in _WORD.finditer(key))
 
 
+_COUNTS_TOKENS: Final = re.compile(
+    r"(?i)tokens(?![a-z])|tokeni[sz]|token[_-]?(?:count|type|limit|budget|usage)"
+)
+
+
 class KeyRule:
-    """`secret_word`, and the keys that a user added to it."""
+    """`secret_word`, and the keys that a user added to it.
+
+    An added key matches as a part of a key, in any case and with any separators: `password` covers
+    `mypassword`. Counters of tokens are not covered by `token`: they are what usage is made of."""
 
     def __init__(self, extra: Iterable[str] = ()) -> None:
-        self._extra = tuple(filter(None, map(words_of, extra)))
+        self._extra = tuple(
+            ("".join(words), "_".join(words)) for words in map(words_of, extra) if words
+        )
         self.find = lru_cache(maxsize=4096)(self._find) if self._extra else secret_word
 
     def _find(self, key: str) -> str | None:
-        words = words_of(key)
-        for wanted in self._extra:
-            if any(part == wanted for part in _runs(words, len(wanted))):
-                return "_".join(wanted)
+        joined = "".join(words_of(key))
+        for wanted, name in self._extra:
+            if wanted in joined and not (wanted in "tokens" and _COUNTS_TOKENS.search(key)):
+                return name
         return secret_word(key)
 
 
@@ -192,8 +280,3 @@ def unused_key(key: str, taken: Collection[str], numbers: dict[str, int]) -> str
         numbers[key] = numbers.get(key, 1) + 1
         candidate = f"{key} ({numbers[key]})"
     return candidate
-
-
-def _runs(words: tuple[str, ...], length: int) -> Iterator[tuple[str, ...]]:
-    for start in range(len(words) - length + 1):
-        yield words[start : start + length]

@@ -10,7 +10,8 @@ only a suspicious line is taken apart:
         line = render_line(redactor.record(record))
 
 What surrounds a secret stays byte for byte, every hit is counted by its rule, and
-redacting twice gives what redacting once gave.
+redacting twice gives what redacting once gave. Of a JSON document only strings change, never keys or
+structure (record/redaction/json_redaction.py).
 
 Elsewhere: keys in record/redaction/masking.py and record/redaction/key_value_secrets.py, shapes in record/redaction/secret_patterns.py, forms of a
 registered value in record/redaction/secret_encodings.py, the scanner in record/redaction/secret_scanner.py. All but the first load when they are needed.
@@ -31,6 +32,7 @@ from vestige.record.redaction.masking import (
     MARK,
     STEMS,
     KeyRule,
+    doubtful_word,
     mask,
     mask_escaped,
     masks_numbers,
@@ -58,6 +60,7 @@ _STRETCH = 50
 """Short texts that are looked at together."""
 _HELD_MAX = 4 * BODY_CHUNK
 _SAFE_CUTS = "\n ,;{}"
+_JSON_STARTS = ("{", "[", " ", "\n", "\t", "\r")
 _TEXTS = ("component", "type", "name", "message", "level", "status", "conversation_id")
 
 
@@ -197,7 +200,7 @@ class Redactor:
 
     def _scalar(self, key: str, value: Scalar, counts: Counts) -> Scalar:
         if isinstance(value, str):
-            word = self._word(key) if self._word and value else None
+            word = self._word_for(key, value) if self._word and value else None
             return self.text(value, counts) if word is None else self._masked(word, value, counts)
         if type(value) is int and self._word:
             word = self._word(key)
@@ -205,11 +208,24 @@ class Redactor:
                 return self._masked(word, str(value), counts)
         return value
 
+    def _word_for(self, key: str, value: str) -> str | None:
+        """The word of a key that makes this value a secret."""
+        assert self._word is not None
+        if word := self._word(key):
+            return word
+        if doubtful := doubtful_word(key):
+            from vestige.record.redaction.key_value_secrets import is_doubtful_secret
+
+            return doubtful if is_doubtful_secret(doubtful, value) else None
+        return None
+
     def _masked(self, word: str, value: str, counts: Counts) -> str:
-        from vestige.record.redaction.secret_patterns import is_placeholder
+        from vestige.record.redaction.key_value_secrets import is_secret_value
+        from vestige.record.redaction.secret_values import is_placeholder
 
         masked = mask(value)
-        if masked == value or is_placeholder(value) or (word == "pwd" and value[0] in "/~"):
+        is_path = word == "pwd" and value[0] in "/~"
+        if masked == value or is_placeholder(value) or is_path or not is_secret_value(word, value):
             return self.text(value, counts)
         _count(counts, f"key:{word}")
         # The ends that a mask shows may themselves be a short registered secret.
@@ -284,7 +300,35 @@ class Redactor:
             return text if cleaned == text else cleaned
         return text if self.is_clean(text) else self._exact(text, counts)
 
+    @property
+    def find_word(self) -> Callable[[str], str | None] | None:
+        """The rule of keys; None if keys do not count."""
+        return self._word
+
+    @staticmethod
+    def count(counts: Counts | None, rule: str) -> None:
+        """Count one hit of a rule."""
+        if counts is not None:
+            _count(counts, rule)
+
+    def shaped(self, text: str, counts: Counts | None) -> str:
+        """A text with what is a secret by its own shape, or registered, masked."""
+        if len(text) < _TEXT_MIN:
+            return text
+        from vestige.record.redaction.secret_patterns import find_shaped
+
+        hits = [*find_shaped(text), *_registered(text, self._needles)]
+        return _replace(text, hits, counts) if hits else text
+
     def _exact(self, text: str, counts: Counts | None) -> str:
+        if text.startswith(_JSON_STARTS):
+            from vestige.record.redaction.json_redaction import is_json, redact_json
+
+            if is_json(text):
+                return redact_json(text, self, counts)
+        return self._exact_text(text, counts)
+
+    def _exact_text(self, text: str, counts: Counts | None) -> str:
         # Again until nothing changes: where two hits overlap, their union may end elsewhere
         # than either did, and a second look must not find more than the first masked.
         for _ in range(_ROUNDS_MAX):
@@ -297,10 +341,26 @@ class Redactor:
     def stream(self, pieces: Iterable[str], counts: Counts | None = None) -> Iterator[str]:
         """A long text that arrives in pieces, redacted as one: a secret may lie across two."""
         held = ""
+        is_json: bool | None = None
+        tried = 0
         for piece in pieces:
             held += piece
-            if len(held) <= _WINDOW:
+            if len(held) <= _WINDOW or len(held) - tried < _WINDOW // 2:
                 continue
+            tried = 0
+            if is_json is None:
+                is_json = _begins_json(held)
+            if is_json:
+                cut = _json_cut(held)
+                if cut > 0:
+                    yield self._json_part(held[:cut], counts)
+                    held = held[cut:]
+                    continue
+                # One long string: wait for its end, as far as memory allows.
+                is_json = cut == 0 and len(held) <= _HELD_MAX
+                if is_json:
+                    tried = len(held)
+                    continue
             hits = self._find(held) if self._may_hold_secrets(held) else []
             cut = _safe_cut(held, hits)
             if not any(hit.new for hit in hits):
@@ -315,7 +375,13 @@ class Redactor:
             if cut:
                 yield self._exact(held[:cut], counts)
                 held = held[cut:]
-        if held:
+        if held and is_json:
+            cut = max(0, _json_cut(held))
+            yield self._json_part(held[:cut], counts)
+            held = held[cut:]
+            if held:
+                yield self._exact_text(held, counts)
+        elif held:
             yield self._exact(held, counts)
 
     def streamed(self, body: bytes | bytearray, *, is_partial: bool = False) -> bytes | bytearray:
@@ -341,6 +407,14 @@ class Redactor:
         if block >= 0 and "-----END" not in text[block:end]:
             end = block
         return min(end, self.across(text, end)[0])
+
+    def _json_part(self, text: str, counts: Counts | None) -> str:
+        """Whole tokens of a document."""
+        if not text or not self._may_hold_secrets(text):
+            return text
+        from vestige.record.redaction.json_redaction import redact_json
+
+        return redact_json(text, self, counts)
 
     def across(self, text: str, place: int) -> tuple[int, int]:
         """Where a secret that lies across this place begins, its key included, and ends."""
@@ -382,6 +456,9 @@ class Redactor:
         if self._hits_in is None:
             self._hits_in = _finder(self._word, self._extra)
         hits = self._hits_in(text)
+        if "%" in text:
+            hits += _percent_encoded(text, self._hits_in)
+        hits += _base64_encoded(text, self._hits_in)
         if self._needles:
             hits += _registered(text, self._needles)
         return hits
@@ -415,6 +492,20 @@ class Redactor:
         return self.suspicious(msgspec.json.encode(clean))
 
 
+def _begins_json(text: str) -> bool:
+    if not text.startswith(_JSON_STARTS):
+        return False
+    from vestige.record.redaction.json_redaction import begins_json
+
+    return begins_json(text)
+
+
+def _json_cut(text: str) -> int:
+    from vestige.record.redaction.json_redaction import last_gap
+
+    return last_gap(text)
+
+
 def _safe_cut(text: str, hits: list[Hit]) -> int:
     """A place at least SECRET_LENGTH_MAX from the end where no secret, nor its key, lies across."""
     # Where no rule looks at the character before: else a cut could make a word of half a one.
@@ -441,7 +532,7 @@ def _finder(
     def find(text: str) -> list[Hit]:
         lowered = text.lower()
         hits: list[Hit] = []
-        if word and any(stem in lowered for stem in stems):
+        if word and (any(stem in lowered for stem in stems) or _may_have_doubtful(lowered)):
             from vestige.record.redaction.key_value_secrets import (
                 find_keyed,  # compiled once there is something to find
             )
@@ -451,6 +542,10 @@ def _finder(
         return hits
 
     return find
+
+
+def _may_have_doubtful(lowered: str) -> bool:
+    return any(each in lowered for each in ("pass", "pw", "pat"))
 
 
 def _replace(text: str, hits: list[Hit], counts: Counts | None) -> str:
@@ -476,6 +571,66 @@ def _replace(text: str, hits: list[Hit], counts: Counts | None) -> str:
 
 def _count(counts: Counts, rule: str) -> None:
     counts[rule] = counts.get(rule, 0) + 1
+
+
+_PERCENT_BEFORE = 512
+_PERCENT_REST = r"""[^\s"'<>\\]{0,8192}"""
+_BASE64_RUN = r"[A-Za-z0-9+/_-]{24,}={0,2}"
+
+
+def _percent_encoded(text: str, find: Callable[[str], list[Hit]]) -> list[Hit]:
+    """The secrets in what a URL encodes, at the places where they are written."""
+    import re
+
+    from vestige.record.redaction.secret_patterns import Hit
+
+    hits: list[Hit] = []
+    rest = re.compile(_PERCENT_REST)
+    done = 0
+    for escape in re.finditer(r"%[2-7][0-9A-Fa-f]", text):
+        if escape.start() < done:
+            continue
+        before = text[max(done, escape.start() - _PERCENT_BEFORE) : escape.start()]
+        begin = escape.start() - len(re.split(r"""[\s"'<>\\]""", before)[-1])
+        found = rest.match(text, escape.start())
+        done = found.end() if found else escape.end()
+        places: list[int] = []
+        characters: list[str] = []
+        for part in re.finditer(r"%([0-7][0-9A-Fa-f])|.", text[begin:done], re.DOTALL):
+            places.append(begin + part.start())
+            characters.append(chr(int(part[1], 16)) if part[1] else part[0])
+        places.append(done)
+        for hit in find("".join(characters)):
+            if hit.new is not None:
+                low, high = places[hit.low], places[hit.high]
+                hits.append(Hit(places[hit.start], low, high, hit.new, hit.rule))
+    return hits
+
+
+def _base64_encoded(text: str, find: Callable[[str], list[Hit]]) -> list[Hit]:
+    """Stretches of base64 that hold a secret: they are masked whole."""
+    from vestige.record.redaction.secret_patterns import Hit, base64_fragments
+
+    fragments = [fragment for fragment in base64_fragments() if fragment in text]
+    if not fragments:
+        return []
+    import base64
+    import re
+
+    hits: list[Hit] = []
+    for run in re.finditer(_BASE64_RUN, text):
+        if not any(fragment in run[0] for fragment in fragments):
+            continue
+        raw = run[0].rstrip("=").replace("-", "+").replace("_", "/")
+        decoded = base64.b64decode(raw[: len(raw) // 4 * 4] + _padded(raw)).decode(errors="replace")
+        if any(hit.new is not None for hit in find(decoded)):
+            hits.append(Hit(run.start(), *run.span(), mask_escaped(run[0]), "base64"))
+    return hits
+
+
+def _padded(raw: str) -> str:
+    rest = raw[len(raw) // 4 * 4 :]
+    return "" if len(rest) < 2 else rest + "=" * (4 - len(rest))
 
 
 def _registered(text: str, needles: tuple[str, ...]) -> list[Hit]:

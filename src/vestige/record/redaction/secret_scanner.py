@@ -43,7 +43,7 @@ class Trace(msgspec.Struct, frozen=True, gc=False):
     """What a secret leaves in an encoded line."""
 
     literal: bytes
-    """Lower case. Without it the expression cannot match."""
+    """Lower case. Without it the expression cannot match. Empty: it is searched for by itself."""
     expression: bytes
     spelled: bytes = b""
     """The literal as it must be spelled, where case matters: random ids are full of `acca`."""
@@ -130,6 +130,7 @@ _WORDS = (
     *("passw", "passphrase", "passcode", "secret", "credential", "authorization", "cookie"),
     *("bearer", "connstr"),
     *sorted(word for word in WORDS if word.endswith("token") and word != "token"),
+    "passwort",
 )
 
 # Where a whole word may end, in the spellings that record/redaction/masking.py splits. `tokens` goes on, and is counted.
@@ -150,13 +151,22 @@ _PWD = (
     # The last word of its key, or all of a stretch: only then it holds a password.
     rb"(?:" + _WORD + rb"pwd|(?:^|[^A-Z])PWD|Pwd)[^A-Za-z]*(?:[\"'\\:=\s]|$)",
     _STRETCH + rb"[Pp][Ww][Dd][0-9]*[^A-Za-z0-9]",
+    # The end of a word that is several: dbpwd.
+    rb"(?i)[a-z]pwd[0-9]*[\"'\\:=\s]",
 )
+_PSK = (rb"(?i)psk[\"'\\\s]{0,8}[:=]",)
+# Keys that hold a secret only if their value looks like one (mask.doubtful_word).
+_DOUBTFUL = (
+    rb"(?i)(?:pass|[_.-]pw|[_.-]pat|[_.-]key)(?:[_.-]data)?[0-9]{0,4}[\\\"']{0,8}[ \t]{0,8}[:=][ \t]{0,8}[\\\"']{0,8}"
+    rb"[^\s\"'\\,;&<>(){}]{4}"
+)
+_DOUBTFUL_LITERALS = ("pass", "_pw", "-pw", ".pw", "_pat", "-pat", ".pat", "_key", "-key", ".key")
 _TOKEN = (rb"token[^a-z]", rb"Token[^a-z]", rb"TOKEN[^A-Za-z]", rb"TOKEN[A-Z][a-z]")
 
 
 def all_traces() -> Iterable[Trace]:
     # Not at import: the table is only needed once a scanner is.
-    from vestige.record.redaction.secret_patterns import RULES
+    from vestige.record.redaction.secret_patterns import RULES, base64_fragments
 
     for word in _WORDS:
         yield _literal(word)
@@ -171,12 +181,20 @@ def all_traces() -> Iterable[Trace]:
     # Three letters stand in every image in base64: these say where whole words of a key may be.
     for expression in _JWT:
         yield Trace(b"jwt", expression)
+    for expression in _PSK:
+        yield Trace(b"psk", expression)
     for expression in _PWD:
         yield Trace(b"pwd", expression)
     # A body in base64 hides what it holds: always look.
     yield _literal('"encoding":"base64"')
     yield _literal('"base64:')
+    for literal in _DOUBTFUL_LITERALS:
+        yield Trace(literal.encode(), _DOUBTFUL)
+    for fragment in base64_fragments():
+        yield Trace(fragment.lower().encode(), re.escape(fragment.encode()), fragment.encode())
     for rule in RULES:
+        if not rule.hints:
+            yield Trace(b"", (rule.trace or rule.expression).encode())
         for hint in rule.hints:
             if rule.trace:
                 spelled = "" if rule.trace.startswith("(?i)") else hint
@@ -251,9 +269,10 @@ def _hyperscan(traces: tuple[Trace, ...], use: Use, whole: bool, kept_in: Path |
         use(_compiled(expressions, kept_in))
         return
     has_literal = _compiled(literals, kept_in)
+    loose = _loose(traces)
 
     def first(line: bytes) -> bool:
-        if not has_literal(line):
+        if not has_literal(line) and not any(search(line) for search in loose):
             return False
         exact = _compiled(expressions, kept_in)
         use(exact, first)  # unless more was learned meanwhile, in another thread
@@ -263,8 +282,8 @@ def _hyperscan(traces: tuple[Trace, ...], use: Use, whole: bool, kept_in: Path |
 
 
 def hints(traces: Iterable[Trace]) -> list[bytes]:
-    """Plain literals, as expressions: a line without any of them has no trace."""
-    return list(dict.fromkeys(map(_hint, traces)))
+    """Plain literals, as expressions: a line without any of them has no trace but a loose one."""
+    return list(dict.fromkeys(_hint(trace) for trace in traces if trace.literal))
 
 
 def _hint(trace: Trace) -> bytes:
@@ -307,7 +326,7 @@ def _stop(*_: object) -> bool:
 def _ahocorasick(traces: tuple[Trace, ...], use: Use, whole: bool, kept_in: Path | None) -> None:
     import ahocorasick_rs
 
-    by_literal = _by_literal(traces)
+    by_literal, loose = _by_literal(traces), _loose(traces)
     find = ahocorasick_rs.BytesAhoCorasick(
         list(by_literal), implementation=ahocorasick_rs.Implementation.DFA
     ).find_matches_as_indexes
@@ -317,13 +336,13 @@ def _ahocorasick(traces: tuple[Trace, ...], use: Use, whole: bool, kept_in: Path
         for which, start, _ in find(line.lower(), overlapping=True):
             if confirm[which](line, start):
                 return True
-        return False
+        return any(search(line) for search in loose)
 
     use(suspicious)
 
 
 def _standard(traces: tuple[Trace, ...], use: Use, whole: bool, kept_in: Path | None) -> None:
-    by_literal = list(_by_literal(traces).items())
+    by_literal, loose = list(_by_literal(traces).items()), _loose(traces)
 
     def suspicious(line: bytes) -> bool:
         lowered = line.lower()
@@ -333,22 +352,27 @@ def _standard(traces: tuple[Trace, ...], use: Use, whole: bool, kept_in: Path | 
                 if confirm(line, start):
                     return True
                 start = lowered.find(literal, start + 1)
-        return False
+        return any(search(line) for search in loose)
 
     use(suspicious)
 
 
 Confirm = Callable[[bytes, int], bool]
 
-_REACH_BEFORE = 16
+_REACH_BEFORE = 48
 _REACH_AFTER = 80
 """How far from its literal an expression without `*`, `+` or `{n,}` may match: a look there, not at the whole line."""
+
+
+def _loose(traces: tuple[Trace, ...]) -> list[Callable[[bytes], object]]:
+    """Searches for the traces that have no literal."""
+    return [re.compile(trace.expression, re.DOTALL).search for trace in traces if not trace.literal]
 
 
 def _by_literal(traces: tuple[Trace, ...]) -> dict[bytes, Confirm]:
     """For each literal, whether a place where it stands is really suspicious."""
     grouped: dict[bytes, list[bytes]] = {}
-    for trace in traces:
+    for trace in filter(lambda trace: trace.literal, traces):
         grouped.setdefault(trace.literal, []).append(trace.expression)
     return {literal: _confirm(literal, found) for literal, found in grouped.items()}
 

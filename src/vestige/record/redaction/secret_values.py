@@ -1,0 +1,223 @@
+r"""Judge a value: a placeholder, an expression, a word, or something that only a secret looks like.
+
+A key says that a secret is meant. Whether the value beside it is one depends on the value and on
+where it is: `password = hunter` is a password in a configuration file and a variable in source code.
+
+    grade("encrypted_token")      CODE     an identifier, a dotted name, a call
+    grade("hunter")               WORD     a word, or several
+    grade("hunter2")              WEAK     a word and a number, as people choose passwords
+    grade("Tr0ub4dor&3")          STRONG   nothing that a person would write for another reason
+
+Elsewhere: the contexts, and which grade each asks for, in record/redaction/key_value_secrets.py.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from itertools import islice
+from typing import Final
+
+CODE: Final = 0
+WORD: Final = 1
+WEAK: Final = 2
+STRONG: Final = 3
+
+_ARROW = r"->|=>|::|\(\)|\|\||&&|=="
+
+
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+@cache
+def _compiled(expression: str) -> re.Pattern[str]:
+    # Not at import: most processes never judge a value.
+    return re.compile(expression)
+
+
+_PLACEHOLDER: Final = (
+    r"(?i:none|null|nil|true|false|undefined|\*+|\.{2,}|…|x{3,}|-+|_+|\[?_*redacted_*\]?|n/a|\[?filtered\]?"
+    r"|(?:insert|enter|put|replace|change)[-_ ](?:me|with|your|the|in|it)\b.{0,60}|your[-_ ].{0,60}"
+    r"|(?:my|your)(?:token|api_?key|secret|password)[0-9]?|my[-_ ](?:api[-_ ]?key|secret|token|password)|(?:env|vault|op|ssm|secretsmanager|sops|keyring|file)://?\S*)"
+    r"|\$\{[^}]*\}|\$\{\{.*\}\}|\$\([^)]*\)|\$[A-Za-z_]\w*|%[A-Z_]\w*%|#\{[^}]*\}|@@?\w+@@?"
+    r"|\{\{?[^{}]{0,80}\}?\}|<%?[^<>]{0,80}>|%\(?\w*\)?[sdr]|`[^`]*`|:\w+"
+)
+_INTERPOLATION: Final = (
+    r"\{\}|\$?\{[A-Za-z_$][^{}\s]{0,80}\}|\$\{\{[^{}]{0,80}\}\}|\$[A-Z_]{3,}|%\(\w+\)s|%s"
+)
+
+_SCHEME: Final = (
+    r"(?i:bearer|basic|token|digest|apikey|api-key|key|negotiate|bot|ssws|geniekey|oauth)[ \t]+"
+)
+
+
+def is_placeholder(value: str) -> bool:
+    """Whether a value only represents a secret: nothing, `${NAME}`, `<token>`, `****`."""
+    if not value or value.isspace():
+        return True
+    if _compiled(_PLACEHOLDER).fullmatch(value) is not None:
+        return True
+    scheme = _compiled(_SCHEME).match(value)
+    return scheme is not None and _compiled(_PLACEHOLDER).fullmatch(value, scheme.end()) is not None
+
+
+def is_template(value: str) -> bool:
+    """Whether a value is put together from names: `Bearer {token}`, `{id}-auth-token`."""
+    found = _compiled(_INTERPOLATION).search(value)
+    if found is None:
+        return False
+    rest = _compiled(_INTERPOLATION).sub("", value)
+    return grade(rest) < WEAK if rest else True
+
+
+_EXPRESSION: Final = (
+    r"[&*!]?[A-Za-z_$][\w$]*(?:(?:\.|::|->|\?\.)[A-Za-z_$][\w$]*)+[!?]?"  # a dotted name
+    r"|[&*!]?[A-Za-z_$][\w$.:]*[(\[{].*"  # a call, a subscript, a generic type
+    r"|\$[A-Za-z_]\w*.*|[\[({].*|[A-Za-z_][\w.]*<.*|(?:null|undefined|string|number|None)\|.*"
+)
+_IDENTIFIER: Final = r"[A-Za-z_$][\w$]*"
+_LETTERS: Final = r"[^\W\d_]+"
+_PIECE: Final = r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+"
+_PROSE_PIECE: Final = r"[^\W_]+"
+_DIGIT_INSIDE: Final = r"[A-Za-z][0-9]+[A-Za-z]"
+_KNOWN_NUMBERED: Final = (
+    r"(?i)(?:sha|md|utf|base|oauth|http|ipv|v|x|s|ec|k|es|rs|hs|ps|p|i|u|int|uint|float|aes|rsa|ed|log|id)"
+    r"-?[0-9]{1,4}"
+)
+
+
+def grade(value: str) -> int:
+    """How much a value looks like a secret."""
+    value = value.strip()
+    if not value.isascii():
+        return WORD if value.replace(" ", "").isalpha() else STRONG
+    if " " in value or "\t" in value:
+        return max((grade(each) for each in value.split()[:8]), default=WORD) and _prose(value)
+    if _compiled(_EXPRESSION).fullmatch(value):
+        return CODE
+    if _compiled(_IDENTIFIER).fullmatch(value):
+        return STRONG if len(value) >= 20 and _is_mixed(value) else _grade_identifier(value)
+    if len(value) >= 20 and _is_mixed(value):
+        return STRONG
+    pieces = _compiled(r"[-_./:,;@+=~]+").split(value)
+    if all(piece.isalpha() or not piece for piece in pieces):
+        # Words joined by dashes, slashes, dots: a name, a path, a passphrase.
+        return max((_grade_letters(piece) for piece in pieces if piece), default=WORD)
+    if value.replace(".", "").replace("-", "").replace(":", "").isdigit():
+        return WEAK
+    grades = [_grade_identifier(piece) for piece in pieces if piece and not piece.isdigit()]
+    if "".join(pieces).isalnum() and max(grades, default=WORD) < STRONG:
+        return WEAK if any(piece.isdigit() for piece in pieces) else max(grades, default=WORD)
+    return STRONG if len(value) >= 6 else WEAK
+
+
+def _is_mixed(value: str) -> bool:
+    """Whether lower case, upper case and digits alternate as they do in base64 or base62."""
+    changes = len(_compiled(r"[a-z]+|[A-Z]+|[0-9]+").findall(value))
+    return changes * 5 >= 2 * len(value) and _compiled("[0-9]").search(value) is not None
+
+
+def _prose(value: str) -> int:
+    """Several words: a sentence, or a passphrase that holds something random."""
+    words = value.split()
+    if len(words) == 2 and _compiled(_SCHEME).match(value):
+        return grade(words[1])
+    random = sum(grade(word) == STRONG for word in words)
+    return STRONG if random and len(words) <= 4 else WORD
+
+
+def _grade_identifier(value: str) -> int:
+    plain = value.strip("_$")
+    if not plain:
+        return CODE
+    if plain.isalpha():
+        if plain.islower() or plain.isupper() or plain.istitle():
+            return _grade_letters(plain)
+        parts = _compiled(_PIECE).findall(plain)
+        if len(plain) >= 16 and len(parts) * 3 > len(plain):
+            return STRONG  # letters of both cases, as base64 mixes them
+        return CODE
+    if not any(character.isdigit() for character in plain):
+        parts = [part for part in plain.split("_") if part]
+        return CODE if all(map(_is_wordlike, parts)) or len(plain) < 20 else STRONG
+    if plain.isdigit():
+        return WEAK
+    return _grade_numbered(plain)
+
+
+def _grade_numbered(plain: str) -> int:
+    """Letters and digits: `hunter2`, `aes256_key`, `8f7a6b5c4d3e`."""
+    if _compiled(_KNOWN_NUMBERED).fullmatch(plain):
+        return CODE
+    parts = [part for part in plain.split("_") if part]
+    inside = any(
+        _compiled(_DIGIT_INSIDE).search(part) and not _compiled(_KNOWN_NUMBERED).match(part)
+        for part in parts
+    )
+    if inside and len(plain) >= 6:
+        words = [part for part in _compiled(_PIECE).findall(plain) if part.isalpha()]
+        if len(words) <= 3 and all(len(word) >= 4 and _is_wordlike(word) for word in words):
+            return WEAK if len(parts) == 1 else CODE  # `oauth2client`, `s3Bucket2Key`
+        return STRONG
+    if len(parts) > 1:
+        return CODE if all(_is_plain_part(part) for part in parts) else STRONG
+    digits = sum(character.isdigit() for character in plain)
+    if plain[0].isdigit() or digits >= 4 or len(plain) >= 20:
+        return STRONG if len(plain) >= 8 else WEAK
+    return WEAK if len(plain) >= 5 else CODE
+
+
+def _is_plain_part(part: str) -> bool:
+    letters = part.rstrip("0123456789")
+    return (letters.isalpha() and _is_wordlike(letters)) or (part.isdigit() and len(part) <= 4)
+
+
+def _grade_letters(value: str) -> int:
+    return WORD if _is_wordlike(value) or len(value) < 12 else STRONG
+
+
+def _is_wordlike(value: str) -> bool:
+    """Whether letters could be a word: vowels among them, and no long run of consonants."""
+    if len(value) <= 4:
+        return True
+    lowered = value.lower()
+    vowels = sum(letter in "aeiouy" for letter in lowered)
+    return vowels * 6 >= len(lowered) and _compiled("[^aeiouy]{6}").search(lowered) is None
+
+
+_WORD_NAMES: Final = _set(
+    "test tests testing fake dummy example examples sample mock my your some any the a an key keys api "
+    "token tokens secret secrets password passwd pass user username name here value string foo bar baz "
+    "custom default placeholder change changeme me insert replace invalid wrong bad good valid new old "
+    "access auth refresh client server service account private public session cookie id basic bearer "
+    "not needed required none empty unused local dev development hello world demo stub"
+)
+
+
+def is_example(value: str) -> bool:
+    """Whether a value is made of words that documentation and tests use: `test-api-key`."""
+    words = [word.lower() for word in _compiled(r"[A-Za-z]+").findall(value)]
+    return bool(words) and all(word in _WORD_NAMES for word in words) and len(value) <= 48
+
+
+# --- source code ---------------------------------------------------------------------------
+
+_LINE = r"(?:^|\n|\\n)[ \t]*"
+_CODE_MARKS: Final = (
+    rf"{_LINE}(?:def |class \w+[:({{]|import [\w{{*]|from [\w.]+ import|async def|return\b|if .{{1,80}}:\s*$"
+    r"|for \w+.{0,40} in |while |elif |else:|try:|except\b|raise |assert |@\w+[\n(]|const |let |var |function\b"
+    r"|export (?:default|const|function|class|type|interface)|(?:public|private|protected|static) \w+"
+    r"|fn \w|pub |impl |func |package \w|\#include|\#define|\#ifn?def|struct |typedef |namespace |using \w|>>> |\"\"\"|///? )"
+    r"|=>\s{0,2}[{(\w]|\bself\.|\bthis\.|\) ?\{|\);|\)\:|\)\s?->|===|!==|function ?\(|&&|\|\||\"\"\"|: (?:str|int|bool|Any)\b"
+    r"|\.\.\. |\breturn |\.[a-z]\w*\("
+)
+_AROUND = 1200
+_MARKS_MIN = 4
+
+
+def is_code_around(text: str, place: int) -> bool:
+    """Whether the text around a place is source code: several marks of it within a screen."""
+    window = text[max(0, place - _AROUND) : place + _AROUND]
+    marks = islice(_compiled(_CODE_MARKS).finditer(window), _MARKS_MIN)
+    return sum(1 for _ in marks) == _MARKS_MIN

@@ -1,0 +1,102 @@
+"""Redaction of JSON documents: strings change, keys and structure never do."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_patterns import SHAPES
+
+from vestige.limits import SECRET_LENGTH_MAX
+from vestige.record.redaction.masking import MARK
+from vestige.record.redaction.redactor import Redactor
+
+REDACTOR = Redactor()
+SCANNING = Redactor()
+SCANNING.suspicious(b"")
+
+words = st.sampled_from(
+    [
+        *("refresh-token", "x-api-key", "authorization", "Cookie", "status", "name", "value"),
+        *("password", "token=", "Password:", "it's token='", "secrets", "--token", "a", ""),
+        *("Bearer abcdef1234567890", "Authorization: ", "cookies", '{"password": "hunter2"}'),
+    ]
+)
+texts = words | st.text(max_size=8) | st.lists(words, max_size=3).map("".join)
+# A key that is itself a secret is the one that may change.
+keys = texts.filter(lambda text: "Bearer" not in text)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-99, 9999) | texts,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(keys, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+def assert_same_shape(before: Any, after: Any) -> None:
+    if isinstance(before, dict):
+        assert isinstance(after, dict)
+        assert list(before) == list(after)
+        for key in before:
+            assert_same_shape(before[key], after[key])
+    elif isinstance(before, list):
+        assert isinstance(after, list)
+        assert len(before) == len(after)
+        for one, other in zip(before, after, strict=True):
+            assert_same_shape(one, other)
+    elif before != after:
+        assert isinstance(after, str)
+        assert MARK in after
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(values, max_size=3) | st.dictionaries(keys, values, max_size=4), st.booleans())
+def test_a_redacted_document_has_the_same_keys_and_shape(value: Any, ascii_only: bool) -> None:
+    text = json.dumps(value, ensure_ascii=ascii_only)
+
+    for redactor in (REDACTOR, SCANNING):
+        assert_same_shape(value, json.loads(redactor.text(text)))
+        nested = json.dumps({"body": text})
+        assert_same_shape(value, json.loads(json.loads(redactor.text(nested))["body"]))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.dictionaries(keys, values, min_size=1, max_size=4), st.integers(100, 5000))
+def test_a_long_document_in_pieces_keeps_its_keys_and_shape(value: Any, step: int) -> None:
+    document = [value, "x" * SECRET_LENGTH_MAX, value, {"text": "y " * SECRET_LENGTH_MAX}, value]
+    text = json.dumps(document)
+
+    pieces = (text[at : at + step] for at in range(0, len(text), step))
+
+    assert_same_shape(document, json.loads("".join(SCANNING.stream(pieces))))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"workflow":"refresh-token","status":"done"}',
+        '{"in":"header","name":"x-api-key","required":true}',
+        '["Accept","Authorization","Content-Type"]',
+        '{"label": "Password:", "next": "x"}',
+        '{"prompt_tokens": 12, "token_count": 3, "tokenizer": "cl100k", "author": "me"}',
+    ],
+)
+def test_a_value_that_looks_like_a_header_or_a_label_changes_nothing(text: str) -> None:
+    assert REDACTOR.text(text) == text
+    assert SCANNING.text(json.dumps({"body": text})) == json.dumps({"body": text})
+
+
+def test_a_key_is_masked_only_if_it_is_itself_a_secret() -> None:
+    secret = SHAPES["openai"]
+
+    found = json.loads(REDACTOR.text(json.dumps({secret: 1, "password": "correct-horse"})))
+
+    assert list(found) == [secret[:3] + MARK + secret[-3:], "password"]
+
+
+def test_the_rest_of_a_document_stays_byte_for_byte() -> None:
+    text = '{ "a" : 1.50,\n "password": "hunter2hunter2",\t"b":"\\u00e9\\/", "c": [ ] }'
+
+    assert REDACTOR.text(text) == text.replace("hunter2hunter2", f"hun{MARK}er2")
