@@ -36,7 +36,7 @@ from vestige.limits import BATCH_BYTES
 from vestige.record.codec import decode_known
 from vestige.record.redaction.bulk_redaction import masked_lines
 from vestige.record.types import KnownRecord, SpanOpen
-from vestige.store.span_batches import SpanBatch, SpanBatchBuilder, decode_spans, find_blocks
+from vestige.store.span_batches import SpanBatch, SpanBatchBuilder, decode_spans, iter_batches
 
 if TYPE_CHECKING:
     from vestige.formats.protocol import Problem, Source
@@ -180,7 +180,7 @@ class _Sender:
             return
         records = [*self._opened, *records]
         self._opened = [records.pop()] if isinstance(records[-1], SpanOpen) else []
-        for some, found in find_blocks(records):
+        for some, found in iter_batches(records):
             if found is None or not self._send_block(found, size):
                 self._send_lines(some, size)
             size = 0  # it was that of all
@@ -197,7 +197,7 @@ class _Sender:
             return False
         if self._redactor.suspicious(spans) or self._redactor.suspicious(others):
             return False
-        block = (found.writer, found.run_id, spans, found.make_sheets())
+        block = (found.writer, found.run_id, spans, found.pack_bodies())
         self._pipe.send(_BLOCK, marshal.dumps(block), 2 * len(found.spans), size)
         return True
 

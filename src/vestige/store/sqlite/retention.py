@@ -66,7 +66,7 @@ def prune(
             unused = [row[0] for row in connection.execute(query)]
             # An array, not a list: a large store has millions, and 8 bytes each are enough.
             used = array("q", (row[0] for row in connection.execute(f"{_REFERENCED} ORDER BY 1")))
-            forgotten = bodies.forget([*unused, *bodies.find_unused_sheets(used)])
+            forgotten = bodies.delete([*unused, *bodies.find_unused_packs(used)])
             gone, freed = forgotten.count, forgotten.freed_bytes
             connection.execute(
                 "DELETE FROM writers WHERE ended IS NOT NULL AND last_ns < ?"

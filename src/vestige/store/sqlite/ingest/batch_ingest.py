@@ -34,7 +34,7 @@ from vestige.record.types import (
     SpanUpdate,
     Unknown,
 )
-from vestige.store.span_batches import Held, SpanBatch
+from vestige.store.span_batches import BatchBody, SpanBatch
 from vestige.store.sqlite.bodies.body_store import Bodies
 from vestige.store.sqlite.ingest.external_spans import ExternalSpanMerger
 from vestige.store.sqlite.ingest.nested_calls import NestedCalls
@@ -141,7 +141,7 @@ class Ingest:
             block.writer, run_id, first.time_ns
         )
         run = self._runs.get(run_id) or self._load_run(run_id, first.time_ns)
-        texts = self._bodies.add_sheets(block.sheets, self._tenant_id) if block.sheets else 0
+        texts = self._bodies.put_packs(block.packs, self._tenant_id) if block.packs else 0
         seen = writer.seen
         opened = closed = seen.add_next(first.seq, spans[-1].seq + 1)
         all_new = opened
@@ -182,7 +182,7 @@ class Ingest:
                 self._join(known, span, run, writer)
             self._tell_time(run, writer, started_ns + duration_ns)
 
-    def _held(self, body: Held, texts: int, time_ns: int) -> BodyColumns:
+    def _held(self, body: BatchBody, texts: int, time_ns: int) -> BodyColumns:
         if body is None:
             return NO_BODY
         if isinstance(body, str):

@@ -21,7 +21,7 @@ from vestige.record.run import BodyRef, LinkInfo, LogInfo, Run, RunInfo, SpanInf
 from vestige.record.tenant import DEFAULT_TENANT
 from vestige.record.types import OWN_COMPONENT
 from vestige.store.protocol import ConversationInfo, RunFilter, RunPage, Term
-from vestige.store.sqlite.bodies.packed_bodies import TINY_MAX, FirstIds
+from vestige.store.sqlite.bodies.packed_bodies import TINY_MAX, CanonicalIds
 from vestige.store.sqlite.read import filter_sql
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
@@ -118,7 +118,7 @@ def find_run(connection: sqlite3.Connection, run_id: str, *, with_lines: bool = 
 def _span_infos(
     connection: sqlite3.Connection, run: str, number: int, writers: Mapping[int, str]
 ) -> Iterator[SpanInfo]:
-    ids = FirstIds(connection)
+    ids = CanonicalIds(connection)
     cursor = connection.execute(_SPANS, (number,))
     while rows := cursor.fetchmany(_ROWS_AT_ONCE):
         # Only those that are tiny: a longer one may be as old as the store, and all sheets since would be

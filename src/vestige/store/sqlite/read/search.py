@@ -27,7 +27,7 @@ from vestige.record.finding import Finding
 from vestige.record.run import RunInfo
 from vestige.store.protocol import CheckResult, Hit, Searched, SearchQuery, SpanRef
 from vestige.store.sqlite.bodies.compression import decompress
-from vestige.store.sqlite.bodies.packed_bodies import TINY_MAX, OpenSheet, find_time, find_tiny
+from vestige.store.sqlite.bodies.packed_bodies import TINY_MAX, PackReader, find_packed, find_time
 
 AROUND = 60
 """Characters shown on each side of a match."""
@@ -236,7 +236,7 @@ class _Looking:
         if self.run is not None:
             rows = self.connection.execute(_BODIES_OF_RUN, {"run": self.run})
             self.own = frozenset(row[0] for row in rows if row[0] is not None)
-        sheet = OpenSheet(self.connection)
+        sheet = PackReader(self.connection)
         for ids in self._piece_steps(last):
             marks = ",".join("?" * len(ids))
             rows = self.connection.execute(_TEXTS.format(marks), (*ids, *ids))
@@ -271,7 +271,7 @@ class _Looking:
         if self.run is not None:
             rows = self.connection.execute(_PIECES_OF_RUN, {"run": self.run, "last": last or 0})
             given = self.connection.execute(_TINY_OF_RUN, {"run": self.run})
-            tiny = find_tiny(self.connection, [row[0] for row in given])
+            tiny = find_packed(self.connection, [row[0] for row in given])
             ids = sorted(
                 (*(row[0] for row in rows), *(each for each in tiny if each > (last or 0)))
             )
