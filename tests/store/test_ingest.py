@@ -157,7 +157,7 @@ def test_whole_spans_give_the_same_rows_as_their_records(data: st.DataObject) ->
         store._connection.execute("PRAGMA synchronous = OFF")
         taken = 0
         for batch in batches:
-            taken += store.append_pieces(pieces_of(batch) if data.draw(st.booleans()) else [batch])
+            taken += store.append_batches(pieces_of(batch) if data.draw(st.booleans()) else [batch])
         found = contents(store)
         numbers = [row[0] for row in store._connection.execute("SELECT number FROM spans")]
 

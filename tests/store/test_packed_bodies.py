@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from vestige.errors import NotFoundError, StoreError
 from vestige.record.types import AnyRecord, Log, SpanClose, SpanOpen
-from vestige.store.protocol import RetentionPolicy, Searched, SearchQuery
+from vestige.store.protocol import RetentionPolicy, SearchQuery, SearchResult
 from vestige.store.sqlite import schema
 from vestige.store.sqlite.bodies.body_store import Bodies
 from vestige.store.sqlite.bodies.packed_bodies import PACK_BYTES, TEXTS_MAX, TINY_MAX
@@ -271,7 +271,7 @@ def test_a_long_body_from_long_ago_makes_nobody_look_at_all_sheets_since(
 
 def look(
     store: SqliteStore, text: str, run: str | None = None, after: str | None = None, limit: int = 10
-) -> Searched:
+) -> SearchResult:
     wanted = SearchQuery(re.compile(re.escape(text)), (text,), False, run, ("bodies",))
     return store.search(wanted, after, limit)
 
@@ -287,7 +287,7 @@ def test_a_tiny_text_is_found_once_wherever_it_is_repeated(store: SqliteStore) -
         "needle 2",
     ]
     here = look(store, "needle", RUN).hits
-    assert [(hit.place.run_id, hit.part, hit.start_byte) for hit in here] == [(RUN, "input", 0)]
+    assert [(hit.span_ref.run_id, hit.part, hit.start_byte) for hit in here] == [(RUN, "input", 0)]
 
 
 @pytest.mark.parametrize("run", [None, RUN])

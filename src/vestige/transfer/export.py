@@ -32,7 +32,7 @@ def export_run(
     writer = get_format(format)
     # A bundle of limited size holds few of a long run's lines.
     source = run_to_write(
-        store, run_id, with_lines=format != "openwop" or redaction == "passthrough"
+        store, run_id, with_logs=format != "openwop" or redaction == "passthrough"
     )
     if redaction is None:
         return writer.write_run(source, target)
@@ -47,10 +47,10 @@ def export_run(
     return openwop.write_run(source, target, redaction, key)
 
 
-def run_to_write(store: Store, run_id: str, *, with_lines: bool = True) -> RunToWrite:
+def run_to_write(store: Store, run_id: str, *, with_logs: bool = True) -> RunToWrite:
     """A stored run with all that travels with it. Without lines, they are read one at a time."""
-    run = store.load_run(run_id, with_lines=with_lines)
-    told = _process(store, run.info), store.notes(run_id), None if with_lines else store.read_log
+    run = store.load_run(run_id, with_logs=with_logs)
+    told = _process(store, run.info), store.notes(run_id), None if with_logs else store.read_log
     return RunToWrite(run, store.read_body, *told, prices=own_prices(store))
 
 

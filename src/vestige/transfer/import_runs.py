@@ -144,7 +144,7 @@ class _Importing:
         if not held:
             return
         records = [record for _, _, own in held for record in own]
-        with pause_gc(), self._store.together():
+        with pause_gc(), self._store.transaction():
             self._store.append(masked(records, self._redactor))
             _settle(self._store, {one.writer for one in records}, {one.run_id for one in records})
         for place, source, own in held:
@@ -210,8 +210,8 @@ def take_source(store: Store, source: Source, redactor: Redactor, tell: Tell | N
     with pause_gc(), closing(_masked_batches(source, redactor, in_blocks)) as batches:
         for batch in batches:
             seen = _Seen()
-            with store.together():
-                taken += store.append_pieces(seen.passing(batch))
+            with store.transaction():
+                taken += store.append_batches(seen.passing(batch))
                 # At once: a collector that looks between two batches would take it for dead.
                 for writer in seen.writers:
                     store.end_writer(writer, "imported")

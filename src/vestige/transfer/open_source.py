@@ -242,9 +242,9 @@ def _can_write(home: Home) -> bool:
 
 def _is_worth_a_copy(home: Home) -> bool:
     """Is there more than its store can tell, and the store not too large?"""
-    from vestige.store.sqlite.database_file import unwritten_bytes
+    from vestige.store.sqlite.database_file import get_log_bytes
 
-    more = unwritten_bytes(home.store) or any(_size(path) for _, _, path in home.journal_files())
+    more = get_log_bytes(home.store) or any(_size(path) for _, _, path in home.journal_files())
     return bool(more) and _size(home.store) <= COPY_MAX
 
 

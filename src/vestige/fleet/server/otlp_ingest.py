@@ -91,7 +91,7 @@ def _count(records: list[KnownRecord]) -> int:
 
 
 def _keep_run(store: SqliteStore, run_id: str, records: list[KnownRecord], tenant: str) -> int:
-    with store.together():
+    with store.transaction():
         new = store.append(records, tenant=tenant)
         if new:
             for writer in {record.writer for record in records}:

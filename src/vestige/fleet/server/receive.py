@@ -95,7 +95,7 @@ class Receiver:
             self._store = self._open_store()
         with pause_gc():
             opened = [self._open(delivery) for delivery in deliveries]
-            with self._store.together():
+            with self._store.transaction():
                 outcomes = [
                     found if isinstance(found, ParcelError) else self._keep(found, delivery.tenant)
                     for delivery, found in zip(deliveries, opened, strict=True)

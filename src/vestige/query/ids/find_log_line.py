@@ -31,7 +31,7 @@ def places_of_line(store: Store, text: str) -> list[SpanRef]:
     for part in _parts(text):
         options = GrepOptions(parts=("logs",))
         hits = store.search(wanted(part, options), None, HITS_MAX).hits
-        said = [hit.place for hit in hits if hit.part == "log"]
+        said = [hit.span_ref for hit in hits if hit.part == "log"]
         if said:
             return list({(place.run_id, place.span_id): place for place in said}.values())
     return []

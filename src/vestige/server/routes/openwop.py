@@ -101,7 +101,7 @@ class Host:
             try:
                 if not store.has_run(run_id):
                     raise _no_run()
-                source = run_to_write(store, run_id, with_lines=self.mode == "passthrough")
+                source = run_to_write(store, run_id, with_logs=self.mode == "passthrough")
                 yield Story(source, self.mode, key=self.key, cap_bytes=self.cap_bytes)
             except NotFoundError:
                 raise _no_run() from None

@@ -77,7 +77,7 @@ CREATE TABLE IF NOT EXISTS bodies (
 ROWS = """
 -- A short text of one piece is stored in the row of its body, without node and piece.
 ALTER TABLE bodies ADD COLUMN stored_bytes INTEGER; -- of data
-ALTER TABLE bodies ADD COLUMN codec INTEGER; -- as in pieces; NULL: see the node with this id
+ALTER TABLE bodies ADD COLUMN codec INTEGER; -- as in pieces, or NULL: see the node with this id
 ALTER TABLE bodies ADD COLUMN hash BLOB; -- as in pieces
 ALTER TABLE bodies ADD COLUMN data BLOB; -- the text
 CREATE UNIQUE INDEX bodies_by_hash ON bodies (hash, tenant, stored_bytes) WHERE hash IS NOT NULL;
