@@ -588,16 +588,7 @@ def _decode_base64(text: str) -> bytes:
         return text.encode()
 
 
-_OPENING_FIELDS = (
-    "writer",
-    "seq",
-    "parent_id",
-    "started_ns",
-    "type",
-    "name",
-    "component",
-    "input",
-)
+_OPENING_FIELDS = ("writer", "seq", "parent_id", "started_ns", "type", "name", "component", "input")
 
 
 def _add_counts(span: SpanRow, counts: dict[str, int]) -> None:

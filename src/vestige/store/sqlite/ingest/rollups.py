@@ -140,13 +140,7 @@ class Rollups:
     ) -> None:
         """Add the tokens of a span, without its count and duration; `times` -1 subtracts them."""
         model = attributes.get("model")
-        key = (
-            ended_ns // _DAY_NS,
-            component,
-            type,
-            name,
-            model if isinstance(model, str) else "",
-        )
+        key = (ended_ns // _DAY_NS, component, type, name, model if isinstance(model, str) else "")
         self._sums.setdefault(key, Sums()).add_tokens(attributes, times)
 
     def write(self, connection: sqlite3.Connection) -> None:
