@@ -537,7 +537,7 @@ def test_a_path_that_cannot_be_opened_is_said_to_be_one(
 
     said = "runs/crash.wink: no such file or directory, and no such run."
     assert (missing.exit_code, missing.stderr) == (2, f"vestige: {said}\n")
-    assert foreign.stderr.startswith("vestige: agent.py: no such run, and nothing that can be")
+    assert foreign.stderr.startswith("vestige: agent.py: not a run id, and cannot be opened")
     assert "crash.wink: no such file or directory" in homeless.stderr
 
 
@@ -548,7 +548,7 @@ def test_a_folder_with_the_name_of_an_id_does_not_hide_what_is_missing(
     Path("c-9").mkdir()
     result = vestige("body", "c-9", "--path", "$.nowhere")
 
-    assert result.exit_code == 2 and "nothing that can be opened" not in result.stderr
+    assert result.exit_code == 2 and "cannot be opened" not in result.stderr
 
 
 def test_a_span_that_a_run_has_not_leads_to_those_that_it_has(recorded: Home) -> None:

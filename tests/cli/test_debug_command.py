@@ -269,7 +269,7 @@ def test_what_is_there_stays(bundle: Path, tmp_path: Path) -> None:
     result = run("debug", bundle, "--export-files", files)
 
     assert result.exit_code == 1
-    assert "workspace/.env: exists already; not written" in result.stderr
+    assert "workspace/.env: already exists; not written" in result.stderr
     assert (files / "workspace" / ".env").read_text() == "mine"
     assert (files / "artifacts" / "empty").read_bytes() == b""
     assert run("debug", bundle, "--export-logs", logs).exit_code == 2
@@ -282,7 +282,7 @@ def test_a_file_where_a_folder_should_be_is_in_the_way(bundle: Path, tmp_path: P
     logs = run("debug", bundle, "--export-logs", tmp_path / "taken" / "logs.jsonl")
 
     assert (files.exit_code, logs.exit_code) == (2, 2)
-    assert "a file is in the way" in files.stderr
+    assert "not a folder" in files.stderr
     assert (tmp_path / "taken").read_text() == "mine"
 
 
@@ -294,7 +294,7 @@ def test_a_link_in_the_folder_does_not_lead_out_of_it(bundle: Path, tmp_path: Pa
     result = run("debug", bundle, "--export-files", files)
 
     assert result.exit_code == 1
-    assert "a link is on the way" in result.stderr
+    assert "its folder is a symbolic link" in result.stderr
     assert list(outside.iterdir()) == []
 
 

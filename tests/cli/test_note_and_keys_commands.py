@@ -77,7 +77,7 @@ def test_a_note_is_written_and_read_by_every_door(recorded: Home) -> None:
     ("arguments", "told"),
     [
         (("note", "r999", "x"), "no such run"),
-        (("note", "r1", "  "), "nothing is said"),
+        (("note", "r1", "  "), "text is empty"),
         (("note", "r1", "x" * 20_000), "20000 characters"),
         (("notes", "r999"), "no such run"),
     ],

@@ -15,7 +15,7 @@ from vestige.formats.openwop.assemble import assemble
 from vestige.formats.openwop.from_records import Story
 from vestige.home import Home
 from vestige.store.sqlite.sqlite_store import SqliteStore
-from vestige.transfer import run_to_write
+from vestige.transfer import load_run_to_write
 
 
 def vestige(home: Home, *words: str) -> subprocess.CompletedProcess[str]:
@@ -86,8 +86,8 @@ def test_lines_that_are_read_one_at_a_time_make_the_same_bundle(home: Home) -> N
     run_id = record_everything(home, fails=True)
     with SqliteStore.open(home.store, readonly=True) as store:
         whole, places = [
-            assemble(Story(run_to_write(store, run_id, with_lines=with_lines)), 1)
-            for with_lines in (True, False)
+            assemble(Story(load_run_to_write(store, run_id, with_logs=with_logs)), 1)
+            for with_logs in (True, False)
         ]
 
     assert whole == places

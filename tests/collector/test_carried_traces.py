@@ -54,7 +54,7 @@ def request(*spans: dict[str, Any]) -> bytes:
 
 
 def keep(store: SqliteStore, *spans: dict[str, Any]) -> IngestResult:
-    with store.together():
+    with store.transaction():
         return keep_spans(
             store, open_spans(request(*spans), "otlp-traces-json", REDACTOR), "default"
         )
@@ -283,7 +283,7 @@ def test_lines_of_a_trace_have_its_writer_and_are_known_by_what_they_say(
     body = json.dumps({"resourceLogs": [{"scopeLogs": [{"logRecords": lines + lines[:1]}]}]})
     new = []
     for _ in range(2):
-        with store.together():
+        with store.transaction():
             told = open_spans(body.encode(), "otlp-logs-json", REDACTOR)
             new.append(keep_spans(store, told, "default").new)
     run = store.load_run(run_of(TRACE))

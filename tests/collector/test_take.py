@@ -275,7 +275,7 @@ def test_a_spilled_body_that_is_gone_or_changed_is_said_to_be_lost(
     bodies = [span.input for span in loaded.spans if span.input]
 
     assert [(body.id, body.size_bytes, body.cut) for body in bodies] == [
-        (None, len(text), "its file is gone")
+        (None, len(text), "its file is missing")
     ] * 2
 
 

@@ -19,7 +19,7 @@ from vestige.record.types import KnownRecord, Log, SpanClose, SpanOpen
 from vestige.recorder import Recorder
 from vestige.store.sqlite.sqlite_store import SqliteStore
 from vestige.transfer import export_run, import_path
-from vestige.transfer.import_runs import take_source
+from vestige.transfer.import_runs import import_source
 
 SCHEMAS = Path(__file__).parent.parent / "data" / "agentdbg" / "schemas"
 REAL = Path(__file__).parent.parent / "data" / "agentdbg" / "runs"
@@ -324,7 +324,7 @@ def test_any_run_is_written_validly_and_read_back_as_it_was(
     with SqliteStore.open(folder / "b.db") as store:
         source = agentdbg.read_run(made)
         unmasked = _NoMasking()
-        take_source(store, source, unmasked)  # type: ignore[arg-type]  # a run of ours is masked
+        import_source(store, source, unmasked)  # type: ignore[arg-type]  # a run of ours is masked
         after = facts(store.load_run(run_id), store)
 
     assert after == before

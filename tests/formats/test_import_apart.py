@@ -57,7 +57,7 @@ from vestige.record.redaction.redactor import Redactor
 from vestige.record.types import VERSION, Log, SpanOpen
 from vestige.store.sqlite.sqlite_store import SqliteStore
 from vestige.transfer import import_path
-from vestige.transfer.import_runs import take_source
+from vestige.transfer.import_runs import import_source
 
 home, path = Path(sys.argv[1]), Path(sys.argv[2])
 home.mkdir(exist_ok=True)
@@ -75,7 +75,7 @@ with SqliteStore.open(home / "store.db") as store:
     told = []
     found = [
         [one.run_id, one.records, one.known, [str(problem) for problem in one.problems]]
-        for one in import_path(store, path, tell=told.append)
+        for one in import_path(store, path, on_progress=told.append)
     ]
 tell(found, told=told)
 """
@@ -240,7 +240,7 @@ def records():
     source.notes.append(Note(id="n", run_id="r", text="well", created_ns=1))
 source.records = records()
 with SqliteStore.open(home / "store.db") as store:
-    taken = take_source(store, source, Redactor())
+    taken = import_source(store, source, Redactor())
     notes = [note.text for note in store.notes("r")]
 tell(taken, problems=[ascii(str(one)) for one in source.problems], notes=notes)
 """
@@ -274,7 +274,7 @@ def records():
 source.records = records()
 with SqliteStore.open(home / "store.db") as store:
     try:
-        take_source(store, source, Redactor())
+        import_source(store, source, Redactor())
     except Exception as raised:
         same = raised
     kept = len(store.load_run("r").logs)
@@ -318,7 +318,7 @@ def kill(_):
         os.kill(int(one), signal.SIGKILL)
 with SqliteStore.open(home / "store.db") as store:
     try:
-        list(import_path(store, path, tell=kill))
+        list(import_path(store, path, on_progress=kill))
     except BrokenOffError as error:
         said = str(error)
     (kept,) = store.find_runs("")
@@ -329,7 +329,7 @@ tell(kept.span_count, said=said)
 
     assert killed["said"] == (
         f"run {RUN}: the process that read it ended too soon (signal 9)."
-        " Try again: an import goes on from what is stored."
+        " Repeat the import: it continues after the stored records."
     )
     assert (killed["forks"], killed["children"]) == (1, [])
     assert 1 < killed["found"] < 12_001

@@ -22,7 +22,7 @@ from vestige.store.protocol import RunFilter
 from vestige.store.sqlite.retention import DEFAULT_RETENTION
 from vestige.store.sqlite.sqlite_store import SqliteStore
 from vestige.transfer import import_path
-from vestige.transfer.import_runs import take_source
+from vestige.transfer.import_runs import import_source
 
 SECRET = "sk-ant-api03-" + "q9Zr7Lk2" * 8
 
@@ -152,7 +152,7 @@ def test_a_collector_that_looks_between_two_batches_takes_an_import_for_no_dead_
             yield Log(VERSION, writer, seq, 10 + seq, own, "c", "info", f"line {seq}", root)
 
     with SqliteStore.open(home.store) as store:
-        taken = take_source(store, Source(own, writer, records()), Redactor())
+        taken = import_source(store, Source(own, writer, records()), Redactor())
         last = store.load_run(own).logs[-1]
 
     assert (stamped, taken) == ([0], IMPORT_BATCH + 3)

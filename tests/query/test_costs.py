@@ -16,7 +16,7 @@ from vestige.query.stats.costs import Cost, span_costs
 from vestige.record.types import SpanClose, SpanOpen
 from vestige.recorder import Recorder
 from vestige.store.sqlite.sqlite_store import SqliteStore
-from vestige.transfer import run_to_write
+from vestige.transfer import load_run_to_write
 
 TOKENS = {"input_tokens": 1_000_000, "output_tokens": 1_000_000}
 
@@ -62,7 +62,7 @@ def test_a_model_has_the_price_that_config_toml_gives_it_wherever_costs_are_told
         trends = debugger.trends(since="1d").data()
         span = debugger.span(f"{runs.runs[0].short_id}.s2").data()
         diff = debugger.diff(runs.runs[0].short_id, runs.runs[1].short_id).data()
-        bundle = run_to_write(debugger.store, runs.runs[0].id)
+        bundle = load_run_to_write(debugger.store, runs.runs[0].id)
     costs = runs.costs or {}
     deltas = {each["name"]: each["a"] for each in diff["deltas"]}
 

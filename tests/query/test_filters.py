@@ -79,7 +79,7 @@ def test_any_text_is_terms_or_a_usage_error(text: str) -> None:
     except UsageError as refused:
         assert "\n" not in str(refused)
     else:
-        assert all(filter_sql.condition(term) for term in terms if term.key != "cost")
+        assert all(filter_sql.build_condition(term) for term in terms if term.key != "cost")
 
 
 @given(
@@ -236,7 +236,7 @@ def test_a_look_into_runs_stops_after_so_many_and_says_so(
 ) -> None:
     """Pages that may be empty; put together they are all that there is."""
     whole = [run.short_id for run in many.list("tool:search", limit=1000).runs]
-    monkeypatch.setattr(filter_sql, "RUNS_LOOKED_AT_MAX", 4)
+    monkeypatch.setattr(filter_sql, "RUNS_SEARCHED_MAX", 4)
     first = many.list("tool:search")
     pages: list[str] = []
     after: str | None = None
@@ -255,7 +255,7 @@ def test_a_look_into_runs_stops_after_so_many_and_says_so(
 def test_the_rows_of_long_runs_bound_a_look_too(
     many: Debugger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(filter_sql, "ROWS_LOOKED_AT_MAX", 10)
+    monkeypatch.setattr(filter_sql, "ROWS_SEARCHED_MAX", 10)
 
     answer = many.list("web_search")
 

@@ -169,7 +169,7 @@ def test_a_search_in_a_large_store_stops_at_a_bound_and_goes_on_from_its_cursor(
 ) -> None:
     """Bounded by what was looked at, not by time: the pages together hold every hit, once."""
     monkeypatch.setattr("vestige.store.sqlite.read.search.SEARCH_ROWS_MAX", 300)
-    monkeypatch.setattr("vestige.store.sqlite.read.search._ROWS_A_STEP", 100)
+    monkeypatch.setattr("vestige.store.sqlite.read.search._ROWS_PER_STEP", 100)
     with Recorder(home, last_words=False) as recorder, recorder.run("agent") as run:
         for number in range(1000):
             word = "needle" if number % 250 == 7 else "hay"
@@ -179,7 +179,7 @@ def test_a_search_in_a_large_store_stops_at_a_bound_and_goes_on_from_its_cursor(
     with vestige.open(home.root) as debugger:
         while True:
             searched = debugger.grep("needle", where="attrs", after=after).searched
-            found += [hit.place.short_id for hit in searched.hits]
+            found += [hit.span_ref.short_id for hit in searched.hits]
             pages, after = pages + 1, searched.cursor
             if after is None:
                 break
@@ -200,7 +200,7 @@ def test_what_a_kept_run_says_is_found_though_the_first_that_said_it_is_gone(hom
         searched = Debugger(store).grep("needle").searched
 
     assert pruned.runs >= 1
-    assert [hit.place.run_id for hit in searched.hits] == [last.id]
+    assert [hit.span_ref.run_id for hit in searched.hits] == [last.id]
 
 
 def test_a_text_that_many_runs_share_is_found_in_each_of_them(home: Home) -> None:
@@ -215,7 +215,7 @@ def test_a_text_that_many_runs_share_is_found_in_each_of_them(home: Home) -> Non
         newest = debugger.list().runs[0]
         searched = debugger.grep("needle", newest.short_id).searched
 
-    assert [hit.place.run_id for hit in searched.hits] == [newest.id]
+    assert [hit.span_ref.run_id for hit in searched.hits] == [newest.id]
 
 
 def test_an_expression_that_would_take_for_ever_is_ended(
@@ -229,11 +229,11 @@ def test_an_expression_that_would_take_for_ever_is_ended(
             soon.setattr("vestige.store.sqlite.read.isolated_query.EXPRESSION_S", 2.0)
             with pytest.raises(UsageError, match="takes longer than 2 s"):
                 debugger.grep("(a+)+$", regex=True)
-        with pytest.raises(UsageError, match="no cursor of this search"):
+        with pytest.raises(UsageError, match="not a cursor of this search"):
             debugger.grep("a+", regex=True, after="elsewhere:1")
         (hit,) = debugger.grep("NEE.LE", regex=True, ignore_case=True).searched.hits
 
-    assert (hit.before, hit.match, hit.place.name) == ("a\udcff ", "needle", "search")
+    assert (hit.before, hit.match, hit.span_ref.name) == ("a\udcff ", "needle", "search")
 
 
 def test_an_argument_with_bytes_that_are_no_text_is_a_question_like_any_other(home: Home) -> None:
@@ -250,4 +250,4 @@ def test_an_argument_with_bytes_that_are_no_text_is_a_question_like_any_other(ho
         (hit,) = debugger.grep("\udcff\udcfe").searched.hits
 
     assert all(text.encode() for text in nothing)
-    assert hit.place.name == "search"
+    assert hit.span_ref.name == "search"

@@ -125,7 +125,7 @@ def test_rows_are_capped_and_the_rest_is_one_command_away(debugger: Debugger) ->
         ("SELECT * FROM span", "Tables: bodies, closes, facts, findings"),
         ("SELEC 1", "vestige schema"),
         ("SELECT 1; SELECT 2", "one statement"),
-        ("", "no question in it"),
+        ("", "not a query"),
         ("SELECT '\x00'", "sql: "),
     ],
 )

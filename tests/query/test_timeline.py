@@ -110,7 +110,7 @@ def test_everything_worth_knowing_stands_in_the_line() -> None:
         "call",
         type="llm",
         input=BodyRef(1, 2_000),
-        output=BodyRef(2, 14, "cut from 99 bytes"),
+        output=BodyRef(2, 14, "truncated from 99 bytes"),
         attributes={
             "model": "m-1",
             "input_tokens": 7,
@@ -125,7 +125,7 @@ def test_everything_worth_knowing_stands_in_the_line() -> None:
     (text,) = told(timeline(run(call)))
 
     assert text == (
-        "ai call [m-1] thought 1.0ms → ok (in 2.0k, out 14B cut from 99 bytes) 7+? tokens"
+        "ai call [m-1] thought 1.0ms → ok (in 2.0k, out 14B truncated from 99 bytes) 7+? tokens"
         " attempt=1 a=1 b=true c=null +1 more"
     )
 

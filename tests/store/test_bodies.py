@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from vestige.errors import NotFoundError, StoreError
 from vestige.limits import KIB, MIB
 from vestige.store.sqlite import schema
-from vestige.store.sqlite.bodies.body_reader import hash_of
+from vestige.store.sqlite.bodies.body_reader import hash_text
 from vestige.store.sqlite.bodies.body_store import PIECE_MAX, ROWS, Bodies
-from vestige.store.sqlite.bodies.body_writer import ASKED_AT_ONCE
+from vestige.store.sqlite.bodies.body_writer import HASHES_PER_QUERY
 from vestige.store.sqlite.bodies.compression import RAW, ZSTD, compress, decompress
 from vestige.store.sqlite.bodies.packed_bodies import TINY_MAX
 
@@ -46,7 +46,7 @@ def bodies(db: sqlite3.Connection) -> Bodies:
 
 
 def short(text: bytes) -> bytes:
-    """Longer than what stands on a sheet (test_sheets.py), shorter than what is cut."""
+    """Return a text too long for a pack (test_packed_bodies.py), too short to be split."""
     return text + b"." * TINY_MAX
 
 
@@ -187,7 +187,7 @@ def test_many_at_once_are_the_same_rows_as_one_by_one(picks: list[int], at: int)
 
 def test_pieces_that_are_only_in_the_table_are_found(db: sqlite3.Connection) -> None:
     """More hashes than one statement asks for, none of them remembered: none is stored twice."""
-    given_ = [(short(b"number %d" % n), NOW_NS) for n in range(2 * ASKED_AT_ONCE + 3)]
+    given_ = [(short(b"number %d" % n), NOW_NS) for n in range(2 * HASHES_PER_QUERY + 3)]
     ids = Bodies(db).put_many(given_)
 
     assert Bodies(db).put_many(given_[::-1]) == ids[::-1]
@@ -279,7 +279,7 @@ def test_ids_are_forgotten_when_another_connection_has_pruned(tmp_path: Path) ->
     body_id = bodies.put(requests[0], NOW_NS)
     ours.execute("COMMIT")
     theirs.execute("BEGIN IMMEDIATE")
-    pruner.forget([body_id])
+    pruner.delete([body_id])
     pruner.put(b"takes the place of what went", NOW_NS)
     theirs.execute("COMMIT")
 
@@ -356,7 +356,7 @@ def test_any_order_of_letting_go_leaves_the_rest_readable_and_no_garbage(seed: i
         if kept and rng.random() < 0.5:
             body_id = rng.choice(list(kept))
             del kept[body_id]
-            bodies.evict([body_id], step) if rng.random() < 0.5 else bodies.forget([body_id])
+            bodies.evict([body_id], step) if rng.random() < 0.5 else bodies.delete([body_id])
         else:
             text = rng.choice(texts)
             kept[bodies.put(text, step)] = text
@@ -364,7 +364,7 @@ def test_any_order_of_letting_go_leaves_the_rest_readable_and_no_garbage(seed: i
     assert dict(bodies.read_many([*kept, 10**9])) == kept
 
     freed = bodies.stored_bytes()
-    assert bodies.forget(list(kept)).freed_bytes == freed
+    assert bodies.delete(list(kept)).freed_bytes == freed
     assert (count(db, "nodes"), count(db, "pieces"), bodies.stored_bytes()) == (0, 0, 0)
 
 
@@ -402,9 +402,9 @@ def test_an_evicted_body_that_is_sent_again_is_kept_again(bodies: Bodies) -> Non
 def test_a_body_that_never_was_is_not_found(bodies: Bodies) -> None:
     """Nor can it be let go twice."""
     body_id = bodies.put(b"x", NOW_NS)
-    assert bodies.forget([body_id]).count == 1
+    assert bodies.delete([body_id]).count == 1
 
-    assert bodies.forget([body_id]).count == 0
+    assert bodies.delete([body_id]).count == 0
     for ask in (bodies.read, bodies.size, bodies.state):
         with pytest.raises(NotFoundError, match="no such body"):
             ask(body_id)
@@ -480,7 +480,7 @@ def test_letting_go_of_a_damaged_body_ends(db: sqlite3.Connection, bodies: Bodie
     db.execute("UPDATE nodes SET parent = id + 1")
     db.execute("DELETE FROM pieces WHERE id = 3")
 
-    assert bodies.forget([body_id]).count == 1
+    assert bodies.delete([body_id]).count == 1
 
 
 # --- compression --------------------------------------------------------------------------
@@ -514,7 +514,7 @@ def test_bodies_of_before_short_ones_were_rows_stay_and_can_go(tmp_path: Path) -
         db.executescript(step)
     texts = {1: b"kept", 2: b"to be evicted", 3: b"evicted before"}
     for number, text in texts.items():
-        digest = hash_of(text)
+        digest = hash_text(text)
         db.execute(
             "INSERT INTO pieces VALUES (?, ?, ?, ?, 0, ?)",
             (number, digest, len(text), len(text), text),

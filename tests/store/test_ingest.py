@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from vestige.record.codec import parse_line
 from vestige.record.types import AnyRecord, Link, Log, SpanClose, SpanOpen, SpanUpdate, Unknown
 from vestige.store.protocol import CheckResult
-from vestige.store.span_batches import SpanBatch, find_blocks
+from vestige.store.span_batches import SpanBatch, iter_batches
 from vestige.store.sqlite.ingest.batch_ingest import Ingest
 from vestige.store.sqlite.sqlite_store import SqliteStore
 
@@ -157,7 +157,7 @@ def test_whole_spans_give_the_same_rows_as_their_records(data: st.DataObject) ->
         store._connection.execute("PRAGMA synchronous = OFF")
         taken = 0
         for batch in batches:
-            taken += store.append_pieces(pieces_of(batch) if data.draw(st.booleans()) else [batch])
+            taken += store.append_batches(pieces_of(batch) if data.draw(st.booleans()) else [batch])
         found = contents(store)
         numbers = [row[0] for row in store._connection.execute("SELECT number FROM spans")]
 
@@ -201,13 +201,13 @@ def call(seq: int, span_id: str, status: str = "ok", **more: Any) -> list[AnyRec
 
 def pieces_of(records: Sequence[AnyRecord]) -> list[Sequence[AnyRecord] | SpanBatch]:
     pieces: list[Sequence[AnyRecord] | SpanBatch] = []
-    for some, found in find_blocks(
+    for some, found in iter_batches(
         [record for record in records if not isinstance(record, Unknown)]
     ):
         if found is None:
             pieces.append(some)
         else:
-            pieces.append(SpanBatch(found.writer, found.run_id, found.spans, found.make_sheets()))
+            pieces.append(SpanBatch(found.writer, found.run_id, found.spans, found.pack_bodies()))
     return pieces
 
 

@@ -69,7 +69,7 @@ def test_a_note_is_bounded_and_of_plain_text(store: SqliteStore) -> None:
     assert len(long.text) == NOTE_MAX and len(long.id) == NAME_MAX
     assert len(long.author or "") == NAME_MAX
     assert odd.created_ns == 0 and "\udcff" not in odd.text
-    with pytest.raises(UsageError, match="nothing is said"):
+    with pytest.raises(UsageError, match="text is empty"):
         store.add_note(note("n3", " \n"))
 
 
@@ -82,7 +82,7 @@ def test_one_run_has_so_many_notes_at_most(
 
     with pytest.raises(UsageError, match="has 3 notes"):
         store.add_note(note("4"))
-    assert store.forget_note(RUN, "1") and not store.forget_note(RUN, "1")
+    assert store.delete_note(RUN, "1") and not store.delete_note(RUN, "1")
     assert store.add_note(note("4"))
 
 
@@ -96,8 +96,8 @@ def test_a_tenant_writes_only_about_its_own_runs(store: SqliteStore) -> None:
         store.add_note(unheard, "other")
     assert str(foreign.value).replace(RUN, "") == str(missing.value).replace(unheard.run_id, "")
     assert store.add_note(note(), "acme")
-    assert not store.forget_note(RUN, "n1", "other")
-    assert store.forget_note(RUN, "n1", "acme")
+    assert not store.delete_note(RUN, "n1", "other")
+    assert store.delete_note(RUN, "n1", "acme")
 
 
 def test_notes_go_with_their_run(store: SqliteStore) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from vestige.errors import NotFoundError
 from vestige.record.types import AnyRecord, Log, SpanClose, SpanOpen, Unknown
-from vestige.store.protocol import Pruned, RetentionPolicy, RunFilter
+from vestige.store.protocol import PruneResult, RetentionPolicy, RunFilter
 from vestige.store.sqlite.sqlite_store import SqliteStore
 
 DAY_NS = 86_400 * 10**9
@@ -170,10 +170,10 @@ def test_a_dry_run_changes_nothing_and_predicts_exactly(
 
     predicted = store.prune(policy, NOW_NS, dry_run=True)
 
-    assert predicted != Pruned(0, 0, 0, 0)
+    assert predicted != PruneResult(0, 0, 0, 0)
     assert everything(store) == before
     assert store.prune(policy, NOW_NS) == predicted
-    assert store.prune(policy, NOW_NS) == Pruned(0, 0, 0, 0)
+    assert store.prune(policy, NOW_NS) == PruneResult(0, 0, 0, 0)
 
 
 def test_daily_sums_outlive_what_they_were_made_of(store: SqliteStore) -> None:

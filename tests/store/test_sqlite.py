@@ -177,7 +177,7 @@ def test_positions_are_told_and_forgotten(tmp_path: Path) -> None:
     with SqliteStore.open(tmp_path / "store.db") as store:
         fill(store)
         told = dict(store.positions())
-        store.forget_position(WRITER, 1)
+        store.delete_position(WRITER, 1)
         left = dict(store.positions())
 
     assert (told, left) == ({(WRITER, 1): 1000}, {})

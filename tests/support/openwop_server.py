@@ -17,7 +17,7 @@ from vestige.collector.loop import catch_up
 from vestige.formats.protocol import RunToWrite
 from vestige.home import Home
 from vestige.store.sqlite.sqlite_store import SqliteStore
-from vestige.transfer import run_to_write
+from vestige.transfer import load_run_to_write
 
 SCHEMAS = Path(__file__).parent.parent / "data" / "openwop"
 MODES = ("mask", "omit", "hash")
@@ -137,4 +137,4 @@ def _call_tool(step: Any) -> None:
 
 def source_of(home: Home, run_id: str) -> RunToWrite:
     """A stored run, on its way out. Its store stays open for as long as the test runs."""
-    return run_to_write(SqliteStore.open(home.store, readonly=True), run_id)
+    return load_run_to_write(SqliteStore.open(home.store, readonly=True), run_id)

@@ -94,7 +94,9 @@ def signal_number(name: str) -> int:
 def stamp_dead(home: Home, store: Store) -> int:
     """Stamp every writer that died; how many."""
     # What other machines run is theirs to watch: until they say so, nobody is dead there.
-    unfinished = {writer for writer, _, _ in home.journal_files()} | store.remote_alive()
+    unfinished = {
+        writer for writer, _, _ in home.journal_files()
+    } | store.find_running_remote_writers()
     stamped = 0
     for writer in store.writers(unfinished=True):
         if writer.writer in unfinished:
@@ -121,10 +123,10 @@ def stamp_dead(home: Home, store: Store) -> int:
 def stamp_silent(store: Store, now_ns: int) -> int:
     """Close what writers of other machines left open that were not heard of for long; how many."""
     before_ns = now_ns - int(REMOTE_SILENT_S * 1e9)
-    if not store.remote_silent(before_ns):
+    if not store.find_silent_remote_writers(before_ns):
         return 0
-    with store.together():  # a parcel may come at any moment: it is before all this, or after it
-        silent = store.remote_silent(before_ns)
+    with store.transaction():  # a parcel may come at any moment: it is before all this, or after it
+        silent = store.find_silent_remote_writers(before_ns)
         for writer in store.writers(unfinished=True):
             if writer.writer in silent:
                 ours = msgspec.structs.replace(

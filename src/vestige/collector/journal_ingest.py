@@ -46,7 +46,7 @@ def ingest_journals(home: Home, store: Store) -> IngestCounts:
     files = home.journal_files()
     for writer, generation in positions.keys() - {(file[0], file[1]) for file in files}:
         # Deleted by a pass that was killed before it could say so.
-        store.forget_position(writer, generation)
+        store.delete_position(writer, generation)
     failed: OSError | None = None
     for writer, generation, path in files:
         offset = positions.get((writer, generation), 0)
@@ -109,7 +109,7 @@ def _finish(home: Home, store: Store, position: Position, path: Path, taken: Ing
         taken.malformed += 1
     store.sync()
     delete_or_outbox(home, path)
-    store.forget_position(position.writer, position.generation)
+    store.delete_position(position.writer, position.generation)
     taken.files_done += 1
 
 

@@ -10,22 +10,22 @@ from vestige.formats.otlp.constants import FORMAT, MADE, made_id_of
 from vestige.limits import REMOTE_SILENT_S
 from vestige.record.external_seq import STAND_IN, seq_of
 from vestige.record.types import VERSION, KnownRecord, SpanClose, SpanOpen
-from vestige.store.protocol import Headless, Store
+from vestige.store.protocol import RootlessTrace, Store
 
 
 def stamp_rootless(store: Store, now_ns: int) -> int:
     """Give traces whose first span never came a run that was interrupted; how many."""
     before_ns = now_ns - int(REMOTE_SILENT_S * 1e9)
-    if not store.headless(before_ns):
+    if not store.find_rootless_traces(before_ns):
         return 0
-    with store.together():
-        headless = store.headless(before_ns)
+    with store.transaction():
+        headless = store.find_rootless_traces(before_ns)
         for trace in headless:
             store.append(_stand_in(trace), tenant=trace.tenant)
     return len(headless)
 
 
-def _stand_in(trace: Headless) -> list[KnownRecord]:
+def _stand_in(trace: RootlessTrace) -> list[KnownRecord]:
     span_id = made_id_of(trace.run_id)
     component = trace.component or FORMAT
     return [

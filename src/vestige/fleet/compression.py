@@ -14,7 +14,8 @@ from typing import Protocol
 
 from vestige.errors import ParcelError, ParcelTooLargeError
 from vestige.limits import MIB, PARCEL_FRAMES_MAX, PARCEL_MAX, PARCEL_PACKED_MAX
-from vestige.store.sqlite.bodies.compression import Unpacker, pack
+from vestige.store.sqlite.bodies.compression import FrameDecompressor
+from vestige.store.sqlite.bodies.compression import compress_frame as pack
 
 ENCODINGS = ("zstd", "gzip", "identity")
 """As `Content-Encoding` names them."""
@@ -79,7 +80,7 @@ def unpack(data: bytes, encoding: str, length_max: int = PARCEL_MAX) -> bytes:
             raise ParcelError(
                 f"parcel: joined from more than {PARCEL_FRAMES_MAX} {encoding} frames. Pack it as one."
             )
-        frame: _Frame = Unpacker() if encoding == "zstd" else _Gzip()
+        frame: _Frame = FrameDecompressor() if encoding == "zstd" else _Gzip()
         for part in _unfold(frame, data, encoding):
             total += len(part)
             if total > length_max:

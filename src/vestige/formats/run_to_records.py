@@ -107,7 +107,7 @@ def _body(source: RunToWrite, ref: BodyRef | None) -> tuple[str | None, BodyInfo
 
 def _original_bytes(cut: str) -> int | None:
     words = cut.split()
-    return int(words[2]) if cut.startswith("cut from ") and words[2].isdecimal() else None
+    return int(words[2]) if cut.startswith("truncated from ") and words[2].isdecimal() else None
 
 
 def moments_of(source: RunToWrite) -> list[Moment]:

@@ -1,1 +1,1 @@
-"""Where records rest."""
+"""The store of records: its interface, and its engine in sqlite/."""

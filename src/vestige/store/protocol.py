@@ -1,4 +1,7 @@
-"""What a store can do: the narrow protocol, so that another engine can serve it too."""
+"""The interface of a store, and the types of its arguments and results.
+
+Code outside store/ calls only this interface, so another engine can replace SQLite.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Position(msgspec.Struct, frozen=True):
-    """How far a journal file has been taken in."""
+    """The offset up to which a journal file has been stored."""
 
     writer: str
     generation: int
@@ -28,7 +31,7 @@ class Position(msgspec.Struct, frozen=True):
 
 
 class WriterInfo(msgspec.Struct, frozen=True):
-    """One process's journal, as far as it was taken in."""
+    """A process that writes a journal, as far as its records were stored."""
 
     writer: str
     pid: int | None
@@ -37,7 +40,7 @@ class WriterInfo(msgspec.Struct, frozen=True):
     last_ns: int
     last_seq: int
     missing: int
-    """Records that should have been there: numbers never seen before the last one."""
+    """Seqs below `last_seq` that were never seen."""
     malformed: int
     dropped: int
     ended: str | None
@@ -45,7 +48,7 @@ class WriterInfo(msgspec.Struct, frozen=True):
 
 
 class OpenSpan(msgspec.Struct, frozen=True):
-    """A span without an end, and what a crash stamp needs of it."""
+    """A span without an end, with the fields that crash detection needs."""
 
     run_id: str
     span_id: str
@@ -56,7 +59,7 @@ class OpenSpan(msgspec.Struct, frozen=True):
 
 
 class SupervisedEnd(msgspec.Struct, frozen=True):
-    """How a supervised run ended: its root's attributes, and when."""
+    """The end of a supervised run: the attributes of its root span, and the time."""
 
     attributes: Attributes
     at_ns: int
@@ -66,7 +69,7 @@ Op = Literal[":", ">", "<", ">=", "<=", "="]
 
 
 class Term(msgspec.Struct, frozen=True):
-    """One condition on runs (query/search/filters.py has the language)."""
+    """A condition on runs. Its language is in query/search/filters.py."""
 
     key: str
     op: Op
@@ -77,44 +80,43 @@ class Term(msgspec.Struct, frozen=True):
 
 
 class RunFilter(msgspec.Struct, frozen=True):
-    """Which runs to list."""
+    """A selection of runs. All conditions must hold."""
 
     failed: bool = False
     since_ns: int | None = None
     name: str | None = None
-    """Contained in the run's name."""
+    """A part of the run's name."""
     conversation_id: str | None = None
     like: str | None = None
-    """Contained in its name, a span's name or attributes, or a log line."""
+    """A part of the run's name, a span's name or attributes, or a log message."""
     tenant_of: str | None = None
-    """A run's id: only runs of the same tenant."""
+    """A run id: select only runs of the same tenant."""
     of_process: str | None = None
-    """A run's id: only it, and the runs that its process opened."""
+    """A run id: select only this run, and the runs that its process opened."""
     name_is: str | None = None
     outcome: str | None = None
     before_ns: int | None = None
     after: str | None = None
-    """A run's short id: those that a list has after it."""
+    """The short id of a run: select only runs that follow it in the list."""
     with_implicit: bool = False
     limit: int | None = None
     terms: tuple[Term, ...] = ()
-    """All must hold."""
     newest_of_conversation: bool = False
-    """Of each conversation only the newest run that is wanted."""
+    """Select only the newest matching run of each conversation."""
 
 
 class RunPage(msgspec.Struct, frozen=True):
-    """Runs; and how far one looked for them, where that has a bound."""
+    """Runs that match a filter, and where the search stopped if it reached its bound."""
 
     runs: Sequence[RunInfo]
     looked_at: int | None = None
-    """So many runs were looked into, and there are more."""
+    """The number of runs that were searched, if there are more."""
     last: str | None = None
-    """The short id of the last of them."""
+    """The short id of the last run that was searched."""
 
 
 class ConversationInfo(msgspec.Struct, frozen=True):
-    """What the runs of one conversation add up to."""
+    """The sums over the runs of one conversation."""
 
     conversation_id: str
     runs: int
@@ -125,14 +127,14 @@ class ConversationInfo(msgspec.Struct, frozen=True):
 
 
 class RetentionPolicy(msgspec.Struct, frozen=True):
-    """What to keep. None: without bound."""
+    """The limits of a retention pass. None means no limit."""
 
     age_max_s: float | None
     body_bytes_max: int | None
 
 
-class Pruned(msgspec.Struct, frozen=True):
-    """What a retention pass removed, or would remove."""
+class PruneResult(msgspec.Struct, frozen=True):
+    """The counts that a retention pass removed, or would remove."""
 
     runs: int
     spans: int
@@ -140,21 +142,21 @@ class Pruned(msgspec.Struct, frozen=True):
     freed_bytes: int
 
 
-class Headless(msgspec.Struct, frozen=True):
-    """A trace of which nothing came for long, and never its first span."""
+class RootlessTrace(msgspec.Struct, frozen=True):
+    """A trace from an external exporter whose root span has not arrived."""
 
     run_id: str
     writer: str
     tenant: str
     name: str | None
-    """Of its earliest span; None: only lines came."""
+    """The name of its earliest span. None: it has only log records."""
     component: str | None
     started_ns: int
     last_ns: int
 
 
 class SpanRef(msgspec.Struct, frozen=True):
-    """Where something was found: a span of a run; or the run itself, span_id None."""
+    """A reference to a span, or to a run if `span_id` is None."""
 
     run_id: str
     span_id: str | None
@@ -164,7 +166,7 @@ class SpanRef(msgspec.Struct, frozen=True):
 
 
 class CheckResult(msgspec.Struct, frozen=True):
-    """What one check said of a run; nothing: it passed."""
+    """The findings of one check on a run. The check passed if there are none."""
 
     name: str
     version: int
@@ -172,51 +174,51 @@ class CheckResult(msgspec.Struct, frozen=True):
 
 
 class SearchQuery(msgspec.Struct, frozen=True):
-    """What to search for, and where."""
+    """A full-text search: its pattern and its scope."""
 
     pattern: re.Pattern[str]
-    """Matches the text as it was meant, and as JSON writes it."""
+    """Matches the text both plain and as it is escaped in JSON."""
     literals: tuple[str, ...]
-    """One of these is part of every match in a name, a message or attributes; none: not known."""
+    """Every match in a name, message or attribute contains one of these. Empty: unknown."""
     ignore_case: bool
-    """Whether a literal may be in upper or lower case (of ASCII: others have none here)."""
+    """True if literals match in any case. It applies to ASCII letters only."""
     run_id: str | None
     parts: tuple[str, ...]
-    """Of `attrs`, `logs`, `bodies`: searched in this order."""
+    """Any of `attrs`, `logs` and `bodies`, in the order of the search."""
     expression: bool = False
-    """The pattern is the user's own: nobody knows how long it takes."""
+    """True if the user wrote the pattern, so matching may take arbitrarily long."""
 
 
 class Hit(msgspec.Struct, frozen=True):
-    """One stretch of text in which something was found, told once wherever it is repeated."""
+    """A text that matches. A text that occurs in several bodies is one hit."""
 
     cursor: str
-    """To go on after it."""
-    place: SpanRef
+    """The cursor to continue the search after this hit."""
+    span_ref: SpanRef
     part: str
     """`attrs`, `log`, `input`, `output`, `log body`."""
     before: str
     match: str
     after: str
     start_byte: int | None
-    """Of the match in its body."""
+    """The offset of the match in its body."""
     count: int
-    """Matches in this stretch."""
+    """The number of matches in this text."""
     bodies: int
-    """Bodies that contain this stretch."""
+    """The number of bodies that contain this text."""
 
 
-class Searched(msgspec.Struct, frozen=True):
-    """Hits; and where the search stopped early, if it did."""
+class SearchResult(msgspec.Struct, frozen=True):
+    """Hits, and the cursor at which the search stopped if it is not complete."""
 
     hits: Sequence[Hit]
     cursor: str | None
     stopped: str
-    """Why it stopped: words for the reader; empty when all was searched."""
+    """The reason why it stopped, for people to read; empty if the search is complete."""
 
 
-class Rows(msgspec.Struct, frozen=True):
-    """What a query of the user's gave."""
+class QueryRows(msgspec.Struct, frozen=True):
+    """The result of a user's SQL query."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[object]]
@@ -224,9 +226,9 @@ class Rows(msgspec.Struct, frozen=True):
 
 
 class Store(Protocol):
-    """Where records rest."""
+    """The operations of a store."""
 
-    # --- the collector's side --------------------------------------------------------------
+    # --- writing -----------------------------------------------------------------------------
 
     def append(
         self,
@@ -235,41 +237,43 @@ class Store(Protocol):
         malformed: int = 0,
         tenant: str = DEFAULT_TENANT,
     ) -> int:
-        """Take records in, and the position with them, in one transaction. How many were new.
+        """Store records and the journal position in one transaction. Return how many were new.
 
-        A new run is the tenant's. ForeignRunError: a record is for a run, or of a writer, that is
-        another's; then none of them is kept.
+        A new run belongs to `tenant`. Raise ForeignRunError, and store nothing, if a record's
+        run or writer belongs to another tenant.
         """
 
-    def append_pieces(self, pieces: Iterable[Sequence[AnyRecord] | SpanBatch]) -> int:
-        """The same of records that come some at a time, or as whole spans; each piece is asked for when the
-        one before it is taken in."""
+    def append_batches(self, batches: Iterable[Sequence[AnyRecord] | SpanBatch]) -> int:
+        """Store batches of records or of complete spans in one transaction.
 
-    def remote_alive(self) -> set[str]:
-        """Writers of other machines that may still write: only those machines know."""
+        Return how many records were new. Each batch is requested after the previous one was
+        added, so batches can be made on demand.
+        """
 
-    def remote_silent(self, before_ns: int) -> set[str]:
-        """Of them, those with open spans of which nothing came since."""
+    def find_running_remote_writers(self) -> set[str]:
+        """Return writers on other machines whose end was not reported."""
 
-    def headless(self, before_ns: int) -> Sequence[Headless]:
-        """Carried traces whose first span has not come, and nothing else since."""
+    def find_silent_remote_writers(self, before_ns: int) -> set[str]:
+        """Return those that have open spans, and of which nothing arrived since `before_ns`."""
+
+    def find_rootless_traces(self, before_ns: int) -> Sequence[RootlessTrace]:
+        """Return traces without a root span, of which nothing arrived since `before_ns`."""
 
     def find_remote_fault(self, writer: str) -> str | None:
-        """What faulthandler left on another machine."""
+        """Return the output of faulthandler that another machine sent for a writer."""
 
     def positions(self) -> Mapping[tuple[str, int], int]: ...
 
-    def forget_position(self, writer: str, generation: int) -> None: ...
+    def delete_position(self, writer: str, generation: int) -> None: ...
 
     def sync(self) -> None:
-        """What was committed survives a power cut from here on: before anything that it was read
-        from is deleted."""
+        """Flush committed data to disk. Call it before the source of the data is deleted."""
 
     def writers(self, unfinished: bool = False) -> Sequence[WriterInfo]:
-        """All writers, or only those without an end or with spans still open."""
+        """Return all writers, or only those without an end or with open spans."""
 
     def find_supervised_end(self, writer: str) -> SupervisedEnd | None:
-        """The end of the run that this writer's process span stands in, once that is known."""
+        """Return the end of the run that contains the writer's process span, once it is known."""
 
     def open_spans(self, writer: str) -> Sequence[OpenSpan]: ...
 
@@ -277,77 +281,87 @@ class Store(Protocol):
 
     def has_run(self, run_id: str) -> bool: ...
 
-    def end_writer(self, writer: str, how: str) -> None: ...
+    def end_writer(self, writer: str, outcome: str) -> None: ...
 
     def mark_imported(self, run_ids: Iterable[str], at_ns: int) -> None:
-        """These came from a file: their age counts from then."""
+        """Mark runs as imported. Retention counts their age from `at_ns`."""
 
-    def together(self) -> AbstractContextManager[None]:
-        """What is appended inside is committed at the end, all at once."""
+    def transaction(self) -> AbstractContextManager[None]:
+        """Commit all writes inside the block at its end. A write that fails is undone alone."""
 
-    def prune(self, policy: RetentionPolicy, now_ns: int, dry_run: bool = False) -> Pruned: ...
+    def prune(self, policy: RetentionPolicy, now_ns: int, dry_run: bool = False) -> PruneResult: ...
 
     def pin(self, run_id: str, pinned: bool = True) -> None: ...
 
     def store_findings(self, run: RunInfo, results: Sequence[CheckResult]) -> None:
-        """Keep what checks said of a finished run, unless it has grown since it was read."""
+        """Store the results of checks on a finished run, unless it changed after it was read."""
 
     def add_note(self, note: Note, tenant: str | None = None) -> bool:
-        """Keep a note, masked; False: one with this id is there. NotFoundError: no such run, or,
-        with a tenant, none of its own."""
+        """Store a redacted note. Return False if a note with this id exists.
 
-    def forget_note(self, run_id: str, note_id: str, tenant: str | None = None) -> bool:
-        """False: there was none."""
+        Raise NotFoundError if there is no such run, or if it is not one of `tenant`.
+        """
 
-    # --- the query side ----------------------------------------------------------------------
+    def delete_note(self, run_id: str, note_id: str, tenant: str | None = None) -> bool:
+        """Delete a note. Return False if there is no such note."""
 
-    def list_runs(self, wanted: RunFilter) -> Sequence[RunInfo]: ...
+    # --- reading -----------------------------------------------------------------------------
 
-    def look_for_runs(self, wanted: RunFilter) -> RunPage:
-        """As `list_runs`; terms that look into runs are asked of so many only."""
+    def list_runs(self, run_filter: RunFilter) -> Sequence[RunInfo]: ...
+
+    def search_runs(self, run_filter: RunFilter) -> RunPage:
+        """Return the runs that match, like `list_runs`, but search a bounded number of them.
+
+        The bound applies to terms that need the spans, log records or findings of runs.
+        """
 
     def conversations(self, run_ids: Sequence[str]) -> Mapping[str, ConversationInfo]:
-        """Of each run that is part of one: all its runs, of the same tenant. Two tenants may call
-        theirs alike."""
+        """Return the conversation of each run that has one, with sums over all its runs.
+
+        Only runs of the same tenant count, because tenants may use equal conversation ids.
+        """
 
     def find_runs(self, id_or_prefix: str) -> Sequence[RunInfo]: ...
 
-    def load_run(self, run_id: str, *, with_lines: bool = True) -> Run:
-        """Its skeleton. Without lines: for who reads few of them, one by one (`read_log`)."""
+    def load_run(self, run_id: str, *, with_logs: bool = True) -> Run:
+        """Return a run without its bodies.
+
+        Without logs, log records are references that `read_log` resolves one by one.
+        """
 
     def read_log(self, row: int) -> LogInfo:
-        """A line of a run that was loaded without them."""
+        """Return a log record of a run that was loaded without logs."""
 
     def read_body(self, body_id: int, start: int = 0, end: int | None = None) -> bytes: ...
 
     def read_bodies(self, body_ids: Sequence[int]) -> Iterable[tuple[int, bytes]]:
-        """Whole bodies with their ids, all at once; those that are gone or damaged are left out."""
+        """Return complete bodies with their ids, without those that are missing or damaged."""
 
     def run_ids(self) -> Sequence[str]: ...
 
     def find_spans(self, id_or_prefix: str) -> Sequence[SpanRef]:
-        """Spans with this id, short id, or an id that begins so (at least 4 characters)."""
+        """Return spans by id, short id, or a prefix of an id of at least 4 characters."""
 
     def find_attribute(self, value: str, limit: int = 20) -> Sequence[SpanRef]:
-        """Spans (or runs, for a line outside any span) that hold exactly this value."""
+        """Return spans that have exactly this attribute value, or runs for a log outside spans."""
 
     def links_to(self, run_id: str, span_id: str) -> Sequence[tuple[SpanRef, str | None]]:
-        """Who points at a span, and the reason given."""
+        """Return the spans that link to a span, with the reasons of the links."""
 
     def search(
-        self, wanted: SearchQuery, after: str | None = None, limit: int = 100
-    ) -> Searched: ...
+        self, query: SearchQuery, after: str | None = None, limit: int = 100
+    ) -> SearchResult: ...
 
-    def query(self, sql: str, skip: int, limit: int) -> Rows:
-        """A read-only query of the user's, bounded in time and rows."""
+    def query(self, sql: str, skip: int, limit: int) -> QueryRows:
+        """Run a user's read-only query, bounded in time and rows."""
 
     def notes(self, run_id: str) -> Sequence[Note]:
-        """What was said about a run, oldest first."""
+        """Return the notes on a run, oldest first."""
 
     def check_results(self, run_ids: Sequence[str]) -> Mapping[str, Sequence[CheckResult]]:
-        """What was stored by `store_findings`, by run id."""
+        """Return the results that `store_findings` stored, by run id."""
 
     def close(self) -> None: ...
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Close; an engine's own errors, met while reading, become a StoreError."""
+        """Close the store, and convert an error of the engine to a StoreError."""

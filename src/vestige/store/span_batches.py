@@ -1,13 +1,14 @@
-"""Spans that are told from beginning to end at once, many of one run: a block.
+"""Batches of complete spans: both ends of each span in one value.
 
-A file of another tool mostly has both ends of a span next to each other, and so have the records that
-are made of it. Told as one, with what is the same for all said once, they are half the bytes to send and
-half the work to take in; and their tiny bodies can be put on sheets (store/sqlite/bodies/packed_bodies.py) by whoever has the time.
+Files of other tools mostly have both ends of a span next to each other, and so do the records
+that are made from them. One value per span, with the run and writer once per batch, is half the
+bytes to send and half the work to ingest. The sending process can also pack the tiny bodies
+(store/sqlite/bodies/packed_bodies.py), so that the writer of the store does not have to.
 
-    for some, spans in find_blocks(records):        # all of them, in their order
-        spans                                       # None: `some` are no whole spans
+    for part, batch in iter_batches(records):       # all records, in their order
+        batch                                       # None: `part` is not complete spans
 
-Elsewhere: who sends them, transfer/import_worker.py; who takes them in, store/sqlite/ingest/batch_ingest.py.
+Elsewhere: sent by transfer/import_worker.py, stored by store/sqlite/ingest/batch_ingest.py.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from typing import NamedTuple
 import msgspec
 
 from vestige.record.types import Attributes, KnownRecord, SpanClose, SpanOpen
-from vestige.store.sqlite.bodies.packed_bodies import TINY_MAX, NewSheet, make_sheets
+from vestige.store.sqlite.bodies.packed_bodies import TINY_MAX, NewPack, pack_texts
 from vestige.store.sqlite.ingest.rows import OWN_TYPES
 
-Held = str | tuple[int, int] | None
-"""A body: its text; or the number of one on the block's sheets, and its size."""
+BatchBody = str | tuple[int, int] | None
+"""The text of a body; or its number in the batch's packs, and its size."""
 
 
 class CompleteSpan(msgspec.Struct, array_like=True, gc=False):
-    """An opening and the close that follows it, which has the next number."""
+    """A span-open record and its span-close, which has the next seq."""
 
     seq: int
     time_ns: int
@@ -36,11 +37,11 @@ class CompleteSpan(msgspec.Struct, array_like=True, gc=False):
     type: str
     name: str
     attributes: Attributes
-    """What both say; the close has the last word."""
+    """Merged from both records. A value of the span-close wins."""
     status: str
     duration_ns: int
-    input: Held
-    output: Held
+    input: BatchBody
+    output: BatchBody
 
 
 _encode = msgspec.json.Encoder().encode
@@ -48,41 +49,44 @@ decode_spans = msgspec.json.Decoder(list[CompleteSpan]).decode
 
 
 class SpanBatch(NamedTuple):
-    """Spans of one run by one writer. Their numbers count up without a gap, two for each."""
+    """Spans of one run by one writer. Their seqs are consecutive, two for each span."""
 
     writer: str
     run_id: str
     spans: Sequence[CompleteSpan]
-    sheets: Sequence[NewSheet]
+    packs: Sequence[NewPack]
 
 
 class SpanBatchBuilder:
-    """Spans of a block to be: their tiny texts are not on sheets yet, as somebody may want to look at them."""
+    """Collect the spans of a batch.
+
+    The tiny texts are packed last (`pack_bodies`), so that the redactor can scan them before.
+    """
 
     def __init__(self, first: KnownRecord) -> None:
         self.writer = first.writer
         self.run_id = first.run_id
         self.spans: list[CompleteSpan] = []
-        self._next = first.seq
+        self._next_seq = first.seq
         self._numbers: dict[str, int] = {}
         self._times: list[int] = []
 
     def encode(self) -> tuple[bytes, bytes]:
-        """The spans, for `decode_spans`; and all that they leave out, so that it can be looked at."""
+        """Return the spans for `decode_spans`, and every other text, for the redactor to scan."""
         return _encode(self.spans), _encode((self.run_id, list(self._numbers)))
 
-    def make_sheets(self) -> list[NewSheet]:
-        return make_sheets([text.encode() for text in self._numbers], self._times)
+    def pack_bodies(self) -> list[NewPack]:
+        return pack_texts([text.encode() for text in self._numbers], self._times)
 
     def add(self, opening: SpanOpen, close: SpanClose) -> bool:
-        """False: it is not of this run and writer, or not the next one."""
+        """Add a span. Return False if it is not the next one of this run and writer."""
         if (
-            opening.seq != self._next
+            opening.seq != self._next_seq
             or opening.writer != self.writer
             or opening.run_id != self.run_id
         ):
             return False
-        self._next += 2
+        self._next_seq += 2
         attributes = opening.attributes
         if close.attributes:
             attributes = {**attributes, **close.attributes}
@@ -98,16 +102,16 @@ class SpanBatchBuilder:
                 attributes,
                 close.status,
                 close.duration_ns,
-                self._hold(opening.body, opening.time_ns),
-                self._hold(close.body, close.time_ns),
+                self._add_body(opening.body, opening.time_ns),
+                self._add_body(close.body, close.time_ns),
             )
         )
         return True
 
-    def _hold(self, text: str | None, time_ns: int) -> Held:
+    def _add_body(self, text: str | None, time_ns: int) -> BatchBody:
         if text is None:
             return None
-        # Half a character is for the one who encodes it to find.
+        # A lone surrogate passes here and raises when the text is encoded to be stored.
         size = len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
         if size >= TINY_MAX:
             return text
@@ -118,26 +122,28 @@ class SpanBatchBuilder:
         return number, size
 
 
-def find_blocks(
+def iter_batches(
     records: Sequence[KnownRecord],
 ) -> Iterator[tuple[Sequence[KnownRecord], SpanBatchBuilder | None]]:
-    """All records in their order, some at a time; with the spans that they are, if they are whole ones."""
+    """Yield all records in their order, with a batch if they are complete spans."""
     at = 0
     while at < len(records):
         begin = at
-        found = SpanBatchBuilder(records[at])
-        while (pair := _find_whole(records, at)) and found.add(*pair):
+        batch = SpanBatchBuilder(records[at])
+        while (pair := _find_complete_span(records, at)) and batch.add(*pair):
             at += 2
-        if found.spans:
-            yield records[begin:at], found
+        if batch.spans:
+            yield records[begin:at], batch
             continue
-        while at < len(records) and not _find_whole(records, at):
+        while at < len(records) and not _find_complete_span(records, at):
             at += 1
         yield records[begin:at], None
 
 
-def _find_whole(records: Sequence[KnownRecord], at: int) -> tuple[SpanOpen, SpanClose] | None:
-    """The two ends of one span, if they are here and say nothing that only a record can say."""
+def _find_complete_span(
+    records: Sequence[KnownRecord], at: int
+) -> tuple[SpanOpen, SpanClose] | None:
+    """Return both ends of a span, if they are adjacent and a CompleteSpan has all their fields."""
     if at + 1 >= len(records):
         return None
     opening, close = records[at], records[at + 1]

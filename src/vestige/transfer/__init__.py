@@ -1,4 +1,4 @@
-"""Where formats and stores meet: open anything that holds runs, take runs in, hand them out."""
+"""Open anything that contains runs; import, export and validate runs in all formats."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from vestige._runtime.import_hooks import names_in
 
 if TYPE_CHECKING:
-    from vestige.transfer.export import export_run, hash_key, run_to_write
+    from vestige.transfer.export import export_run, load_run_to_write, read_hash_key
     from vestige.transfer.import_runs import ImportResult, check_source, import_path, recover_source
     from vestige.transfer.notes import add_note
     from vestige.transfer.open_source import (
@@ -23,18 +23,18 @@ __all__ = [
     "add_note",
     "check_source",
     "export_run",
-    "hash_key",
     "import_path",
     "is_source",
+    "load_run_to_write",
     "open_ids",
     "open_path",
     "open_tenant",
+    "read_hash_key",
     "recover_source",
-    "run_to_write",
     "split_source",
 ]
 
-# To open something is to load all that answers questions about it.
+# Lazy, because these modules import the query package, which loads slowly.
 __getattr__ = names_in(
     __name__,
     {
@@ -42,14 +42,14 @@ __getattr__ = names_in(
         "add_note": "vestige.transfer.notes",
         "check_source": "vestige.transfer.import_runs",
         "export_run": "vestige.transfer.export",
-        "hash_key": "vestige.transfer.export",
+        "read_hash_key": "vestige.transfer.export",
         "import_path": "vestige.transfer.import_runs",
         "is_source": "vestige.transfer.open_source",
         "open_ids": "vestige.transfer.open_source",
         "open_path": "vestige.transfer.open_source",
         "open_tenant": "vestige.transfer.open_source",
         "recover_source": "vestige.transfer.import_runs",
-        "run_to_write": "vestige.transfer.export",
+        "load_run_to_write": "vestige.transfer.export",
         "split_source": "vestige.transfer.open_source",
     },
 )

@@ -1,8 +1,8 @@
-"""Folders of bundles, and bundles as files: which is the latest, what goes, what is taken out.
+"""Find, prune and unpack bundles in folders.
 
-latest_bundle(Path("debug"))
-prune_bundles(Path("debug"), keep=10, age_max_s=7 * 86400, dry_run=True)
-export_files(content, Path("out"))        # never outside of it, never over what is there
+find_bundle(Path("debug"))                # the latest
+prune_bundles(Path("debug"), now_ns, keep=10, age_max_s=7 * 86400, dry_run=True)
+export_files(content, Path("out"))        # never outside of it, never over existing files
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from vestige.formats.wink.to_records import open_content
 from vestige.formats.wink.write import SUFFIX, write_bundle
 
 PART_AGE_S = 24 * 3600
-"""What a killed export left behind is no export any more after this."""
+"""A partial file of this age belongs to a killed export."""
 
 
 def find_bundle(path: Path) -> Path:
-    """The bundle that a path means: itself, or the most recent in a folder."""
+    """Return the bundle at a path, or the most recent bundle in a folder."""
     if path.is_dir():
         latest = find_latest(path)
         if latest is None:
@@ -49,12 +49,12 @@ def find_bundle(path: Path) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class PrunedBundles:
-    """What was removed from a folder, or would be, and what is left."""
+    """The bundles that were removed from a folder, or would be, and the sizes of the others."""
 
     removed: Sequence[tuple[Path, int]]
-    """Each with its size."""
-    kept: int
-    kept_bytes: int
+    """The path and size of each."""
+    left: int
+    left_bytes: int
 
     @property
     def freed_bytes(self) -> int:
@@ -70,25 +70,27 @@ def prune_bundles(
     bytes_max: int | None = None,
     dry_run: bool = False,
 ) -> PrunedBundles:
-    """Remove `.wink` files of a folder and bundles of suites below it, oldest first, until every bound holds."""
+    """Remove `.wink` files in a folder and suite bundles below it, until every limit holds.
+
+    The oldest are removed first.
+    """
     if not folder.is_dir():
         raise NotFoundError(f"{folder}: no such folder.")
     if keep is None and age_max_s is None and bytes_max is None:
-        raise UsageError("prune: say what to keep: --keep, --max-age or --max-bytes.")
-    found, parts = _bundles(folder)
-    found += _suites(folder)
-    kept: list[tuple[int, Path, int]] = []
+        raise UsageError("prune: a limit is required: --keep, --max-age or --max-bytes.")
+    found, parts = _find_wink_files(folder)
+    found += _find_suites(folder)
     removed: list[tuple[Path, int]] = []
-    total = 0
+    left = total = 0
     for modified_ns, path, size in sorted(found, reverse=True):  # newest first
         old = age_max_s is not None and now_ns - modified_ns > age_max_s * 1e9
-        many = keep is not None and len(kept) >= keep
+        many = keep is not None and left >= keep
         large = bytes_max is not None and total + size > bytes_max
-        # Once one is too many, all older ones are: else a small old one would outlive newer ones.
+        # After the first one, all older ones go, or a small old one could outlive newer ones.
         if old or many or large or removed:
             removed.append((path, size))
         else:
-            kept.append((modified_ns, path, size))
+            left += 1
             total += size
     removed += [
         (path, size) for modified_ns, path, size in parts if now_ns - modified_ns > PART_AGE_S * 1e9
@@ -99,53 +101,53 @@ def prune_bundles(
                 _remove_suite(path, folder)
             else:
                 path.unlink(missing_ok=True)
-    return PrunedBundles(removed, len(kept), total)
+    return PrunedBundles(removed, left, total)
 
 
-def _bundles(
+def _find_wink_files(
     folder: Path,
 ) -> tuple[list[tuple[int, Path, int]], list[tuple[int, Path, int]]]:
-    """Bundles, and what is left of exports that were killed."""
+    """Return the bundles, and the partial files of killed exports."""
     found, parts = [], []
     with os.scandir(folder) as entries:
         for entry in entries:
             if not entry.is_file(follow_symlinks=False):
                 continue
-            told = entry.stat(follow_symlinks=False)
-            each = (told.st_mtime_ns, Path(entry.path), told.st_size)
+            stat = entry.stat(follow_symlinks=False)
+            item = (stat.st_mtime_ns, Path(entry.path), stat.st_size)
             if entry.name.endswith(SUFFIX):
-                found.append(each)
+                found.append(item)
             elif entry.name.startswith(".") and entry.name.endswith(PART):
-                parts.append(each)
+                parts.append(item)
     return found, parts
 
 
-def _suites(folder: Path) -> list[tuple[int, Path, int]]:
-    """Bundles of test suites, `<suite>/<timestamp>`. One that still runs is none yet."""
+def _find_suites(folder: Path) -> list[tuple[int, Path, int]]:
+    """Return the bundles of finished test suites, `<suite>/<timestamp>`."""
     found = []
-    for place in find_places(folder).bundles:
-        if place == folder or not SEED_TIMESTAMP.fullmatch(place.name) or not is_bundle(place):
-            continue  # somebody's folder that only looks like one
-        if is_held(place / TRACE):
-            continue
-        end = place / BUNDLE if (place / BUNDLE).is_file() else place / TRACE
+    for path in find_places(folder).bundles:
+        if path == folder or not SEED_TIMESTAMP.fullmatch(path.name) or not is_bundle(path):
+            continue  # a folder that only resembles a bundle
+        if is_held(path / TRACE):
+            continue  # the suite is still running
+        end = path / BUNDLE if (path / BUNDLE).is_file() else path / TRACE
         size = sum(
             os.lstat(os.path.join(root, name)).st_size
-            for root, _, names in os.walk(place)
+            for root, _, names in os.walk(path)
             for name in names
         )
-        found.append((end.stat().st_mtime_ns, place, size))
+        found.append((end.stat().st_mtime_ns, path, size))
     return found
 
 
 def _remove_suite(path: Path, root: Path) -> None:
-    """Out of sight first: what is half removed must not look like a bundle that is wrong."""
+    """Rename, then delete, so that a partly deleted bundle does not look like a damaged one."""
     hidden = path.with_name(f".{path.name}.removed")
-    shutil.rmtree(hidden, ignore_errors=True)  # of a prune that was killed
+    shutil.rmtree(hidden, ignore_errors=True)  # left by a prune that was killed
     path.rename(hidden)
     shutil.rmtree(hidden)
     if path.parent != root:
-        with suppress(OSError):  # it has others
+        with suppress(OSError):  # the suite has other bundles
             path.parent.rmdir()
 
 
@@ -173,21 +175,21 @@ def salvage_bundle(path: Path, folder: Path) -> SalvagedBundle:
     return SalvagedBundle(written, problems)
 
 
-# --- taking parts out -------------------------------------------------------------------------
+# --- unpacking --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class ExportedFiles:
-    """What was written, and what was not."""
+    """The count and size of written files, and the files that were refused."""
 
     written: int
     size_bytes: int
     refused: Sequence[tuple[str, str]]
-    """Path, and why."""
+    """Path and reason."""
 
 
 def export_logs(content: BundleContent, target: Path) -> int:
-    """Write the log as JSON lines; how many. A file that is there stays."""
+    """Write the log as JSON lines to a new file. Return the number of lines."""
     _make_folder(target.parent)
     count = 0
     try:
@@ -196,7 +198,7 @@ def export_logs(content: BundleContent, target: Path) -> int:
                 file.write(line.encode(errors="surrogateescape") + b"\n")
                 count += 1
     except FileExistsError:
-        raise UsageError(f"{target}: exists already. Give another name.") from None
+        raise UsageError(f"{target}: already exists. Choose another name.") from None
     return count
 
 
@@ -204,12 +206,12 @@ def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
-        raise UsageError(f"{folder}: a file is in the way. Give another name.") from None
+        raise UsageError(f"{folder}: not a folder. Choose another name.") from None
 
 
 @contextmanager
 def _new_file(target: Path) -> Iterator[BinaryIO]:
-    """A file that was not there, and is not there either if not all of it could be written."""
+    """Open a new file, which is deleted again if writing to it fails."""
     file = target.open("xb")
     try:
         with file:
@@ -217,34 +219,34 @@ def _new_file(target: Path) -> Iterator[BinaryIO]:
     except BaseException as error:
         target.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.filename is None:
-            error.filename = str(target)  # a full disk does not say where
+            error.filename = str(target)  # the error of a full disk has no file name
         raise
 
 
 def export_files(content: BundleContent, folder: Path) -> ExportedFiles:
-    """Write the files into a folder: never outside of it, never over what is there."""
+    """Write the files of a bundle into a folder, never outside of it or over existing files."""
     _make_folder(folder)
     root = folder.resolve()
     written = size = 0
     refused: list[tuple[str, str]] = []
     for file in content.files():
-        fault = find_fault(file.path)
-        if fault is None:
+        reason = find_fault(file.path)
+        if reason is None:
             target = root.joinpath(*file.path.split("/"))
-            fault = _prepare(root, target)
-        if fault is not None:
-            refused.append((file.path, fault))
+            reason = _prepare(root, target)
+        if reason is not None:
+            refused.append((file.path, reason))
             continue
         try:
             with _new_file(target) as out, file.open() as source:
                 shutil.copyfileobj(source, out)
         except FileExistsError:
-            refused.append((file.path, "exists already"))
+            refused.append((file.path, "already exists"))
             continue
         except BundleCorruptedError as error:
             refused.append((file.path, f"damaged ({_reason(error, file.path)})"))
             continue
-        except OSError as error:  # a name that this file system does not take
+        except OSError as error:  # a name that this file system does not support
             refused.append((file.path, error.strerror or str(error)))
             continue
         written += 1
@@ -258,16 +260,16 @@ def _reason(error: BundleCorruptedError, path: str) -> str:
 
 
 def _prepare(root: Path, target: Path) -> str | None:
-    """Make the folder of a file; why not, if not."""
+    """Create the folder of a file. Return the reason if that is refused."""
     try:
         if target.is_symlink():
-            return "exists already"
-        # Each step looked at before it is made: a link on the way would lead out.
+            return "already exists"
+        # Each folder is checked before it is created, because a link could lead outside.
         for parent in reversed(target.relative_to(root).parents[:-1]):
             step = root / parent
             if step.is_symlink():
-                return "a link is on the way"
+                return "its folder is a symbolic link"
             step.mkdir(exist_ok=True)
-    except OSError as error:  # also of looking: a name longer than this file system takes
+    except OSError as error:  # also from is_symlink, for names that are too long
         return error.strerror or str(error)
     return None

@@ -1,4 +1,4 @@
-"""Hand a run out in another format: read from the store, written all or nothing."""
+"""Export a stored run to another format, completely or not at all."""
 
 from __future__ import annotations
 
@@ -26,32 +26,32 @@ def export_run(
     redaction: str | None = None,
     key: bytes = b"",
 ) -> Path:
-    """Write a stored run to, or into, a path; the path that was made.
+    """Write a stored run to a file or folder. Return the path that was created.
 
-    `redaction`: how masked secrets are written, for a format that has several ways. `key`: of hashes.
+    `redaction`: how redacted secrets are written, for formats that have several ways.
+    `key`: the key of hashed secrets.
     """
     writer = get_format(format)
-    # A bundle of limited size holds few of a long run's lines.
-    source = run_to_write(
-        store, run_id, with_lines=format != "openwop" or redaction == "passthrough"
-    )
+    # An openwop bundle has a limited size and contains few logs of a long run.
+    with_logs = format != "openwop" or redaction == "passthrough"
+    source = load_run_to_write(store, run_id, with_logs=with_logs)
     if redaction is None:
         return writer.write_run(source, target)
     if format != "openwop":
-        raise UsageError(
-            f"--redaction: {format} has one way to write masked secrets. Leave it out."
-        )
+        raise UsageError(f"--redaction: not available for {format}. Leave it out.")
     if redaction not in openwop.MODES:
         raise UsageError(
-            f"--redaction: {redaction!r} is not known (expected {', '.join(openwop.MODES)})."
+            f"--redaction: {redaction!r} is unknown (expected {', '.join(openwop.MODES)})."
         )
     return openwop.write_run(source, target, redaction, key)
 
 
-def run_to_write(store: Store, run_id: str, *, with_lines: bool = True) -> RunToWrite:
-    """A stored run with all that travels with it. Without lines, they are read one at a time.
-    All of it has passed the last redaction, so formats hash what they write."""
-    run = redact_run(store.load_run(run_id, with_lines=with_lines))
+def load_run_to_write(store: Store, run_id: str, *, with_logs: bool = True) -> RunToWrite:
+    """Load a run with its notes, process and prices. Without logs, each is read when needed.
+
+    Everything passes the last redaction here, so formats hash what they write.
+    """
+    run = redact_run(store.load_run(run_id, with_logs=with_logs))
 
     def read_body(body_id: int) -> bytes:
         return redact_body(store.read_body(body_id))
@@ -59,12 +59,18 @@ def run_to_write(store: Store, run_id: str, *, with_lines: bool = True) -> RunTo
     def read_log(row: int) -> LogInfo:
         return redact_log(store.read_log(row))
 
-    told = _process(store, run.info), store.notes(run_id), None if with_lines else read_log
-    return RunToWrite(run, read_body, *told, prices=own_prices(store))
+    return RunToWrite(
+        run,
+        read_body,
+        _read_process(store, run.info),
+        store.notes(run_id),
+        None if with_logs else read_log,
+        prices=own_prices(store),
+    )
 
 
-def _process(store: Store, run: RunInfo) -> Attributes:
-    """The process that recorded a run describes itself in a run of its own."""
+def _read_process(store: Store, run: RunInfo) -> Attributes:
+    """Return the attributes of the process that recorded a run, from the run of the process."""
     if run.process_run is None or not store.has_run(run.process_run):
         return {}
     for span in store.load_run(run.process_run).spans:
@@ -73,23 +79,26 @@ def _process(store: Store, run: RunInfo) -> Attributes:
     return {}
 
 
-def hash_key(home: Home) -> bytes:
-    """The key of a home's hashes, made when it is first needed: the same secret hashes the same in
-    all that a home gives out, and nobody else can test a guess."""
+def read_hash_key(home: Home) -> bytes:
+    """Return the key for hashed secrets of a home, which is created when it is first needed.
+
+    A secret has the same hash in all exports of a home, and nobody else can verify a guess.
+    """
     path = home.hash_key
     try:
         if not path.exists():
-            half = path.with_name(f".{path.name}.{os.getpid()}.{SYSTEM.writer_id()}")
-            with open(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            partial = path.with_name(f".{path.name}.{os.getpid()}.{SYSTEM.writer_id()}")
+            with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
                 file.write(os.urandom(32))
-            with contextlib.suppress(FileExistsError):
-                os.link(half, path)  # whoever is first: there is one key
-            half.unlink()
+            with contextlib.suppress(FileExistsError):  # another process was first
+                os.link(partial, path)
+            partial.unlink()
         key = path.read_bytes()
     except OSError as error:
         raise UnreadableError(
-            f"{path}: cannot be read or made ({error.strerror}). Mend its folder, or use mask."
+            f"{path}: cannot be read or created ({error.strerror})."
+            " Make its folder writable, or use the mode mask."
         ) from None
     if len(key) < 16:
-        raise UnreadableError(f"{path}: too short for a key. Remove it; a new one is made.")
+        raise UnreadableError(f"{path}: too short for a key. Delete it to create a new key.")
     return key

@@ -1,12 +1,12 @@
-"""Take runs of other formats into a store: masked, in batches, as often as one likes.
+"""Import runs of other formats into a store, redacted and in batches.
 
-    for imported in import_path(store, Path("~/.agentdbg")):
-        print(imported)
+    for result in import_path(store, Path("~/.agentdbg")):
+        print(result)
 
-An imported record has an identity that derives from its source. So importing twice
-changes nothing, importing again what has grown adds the rest, and a kill in between
-costs nothing. A run that was recorded here is never changed by a file that claims its id:
-what a bundle has beyond it becomes a run beside it, of the same conversation.
+The identity of an imported record derives from its source. So importing a file again
+changes nothing, or adds the records that are new, and a killed import can be repeated.
+A file never changes a run that was recorded here: additional content of a bundle becomes
+a separate run of the same conversation.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ImportResult:
-    """What became of one run."""
+    """The result of importing one run."""
 
     path: Path
     run_id: str | None
-    """None: it could not be read; the problem says why."""
+    """None: the run could not be read. The last problem is the reason."""
     records: int
-    """How many were new."""
+    """The number of new records."""
     known: bool
-    """It was here before: imported earlier, or recorded here."""
+    """True if the run was imported earlier, or recorded here."""
     problems: Sequence[Problem]
 
 
 def find_format(path: Path) -> tuple[str, Format] | None:
-    """The format of what is at a path, if one knows it."""
+    """Return the name and the module of the format of a path."""
     for name in NAMES:
         known = get_format(name)
         if known.is_readable(path):
@@ -59,14 +59,14 @@ def find_format(path: Path) -> tuple[str, Format] | None:
     return None
 
 
-Tell = Callable[[int], None]
-"""Called now and then, with how many records have been read since the last time."""
+OnProgress = Callable[[int], None]
+"""Called with the number of records that were read since the last call."""
 
 
 def import_path(
-    store: Store, path: Path, format: str | None = None, tell: Tell | None = None
+    store: Store, path: Path, format: str | None = None, on_progress: OnProgress | None = None
 ) -> Iterator[ImportResult]:
-    """Take in every run at a path, one after the other."""
+    """Import every run at a path, one after the other."""
     if not path.exists():
         raise NotFoundError(f"{path}: no such file or directory.")
     if format is not None:
@@ -75,18 +75,18 @@ def import_path(
         found = find_format(path)
         if found is None:
             raise UnreadableError(
-                f"{path}: nothing that can be imported (expected one of: {', '.join(NAMES)})."
+                f"{path}: unsupported format (expected one of: {', '.join(NAMES)})."
             )
         reader = found[1]
-    importing = _Importing(store, reader, _redactor(), tell)
-    for place in reader.find_runs(path):
-        yield from importing.take(place)
-    yield from importing.flush()
+    importer = _Importer(store, reader, _redactor(), on_progress)
+    for run_path in reader.find_runs(path):
+        yield from importer.add(run_path)
+    yield from importer.flush()
 
 
 @cache
 def _redactor() -> Redactor:
-    """One for the process: making its scanner takes longer than a small import."""
+    """Return the redactor of this process, because creating its scanner is slow."""
     from vestige.home import get_home
     from vestige.record.redaction.redactor import Redactor
 
@@ -94,203 +94,210 @@ def _redactor() -> Redactor:
 
 
 _SMALL_MAX = 1_000
-"""Records of a run that is taken in together with others."""
+"""Records of a run that is imported together with others."""
 _SMALL_BYTES_MAX = BATCH_BYTES // 64
-_HELD_MAX = 64
-"""So many of them are one batch's bytes at most."""
+_PENDING_MAX = 64
+"""Small runs of one transaction, which are at most BATCH_BYTES together."""
 
 
-class _Importing:
-    """Runs one after the other; small ones together, for a transaction costs more than their records."""
+class _Importer:
+    """Import runs in order; small ones together, because a transaction costs more than they do."""
 
-    def __init__(self, store: Store, reader: Format, redactor: Redactor, tell: Tell | None) -> None:
+    def __init__(
+        self, store: Store, reader: Format, redactor: Redactor, on_progress: OnProgress | None
+    ) -> None:
         self._store = store
         self._reader = reader
         self._redactor = redactor
-        self._tell = tell
-        self._held: list[tuple[Path, Source, list[KnownRecord]]] = []
-        self._held_runs: set[str] = set()
+        self._on_progress = on_progress
+        self._pending: list[tuple[Path, Source, list[KnownRecord]]] = []
+        self._pending_runs: set[str] = set()
         self._count = 0
 
-    def take(self, place: Path) -> Iterator[ImportResult]:
-        """Read a run; those that are done with it, in their order."""
+    def add(self, path: Path) -> Iterator[ImportResult]:
+        """Read a run. Yield the results of the runs that are complete, in their order."""
         source: Source | None = None
         try:
-            source = self._reader.read_run(place)
-            beginning, _, small = _up_to(source.records, _SMALL_MAX, _SMALL_BYTES_MAX)
-        except _UNREAD as error:
+            source = self._reader.read_run(path)
+            head, _, is_small = _read_up_to(source.records, _SMALL_MAX, _SMALL_BYTES_MAX)
+        except _READ_ERRORS as error:
             yield from self.flush()
-            yield _unread(place, error, source.problems if source is not None else [])
+            yield _build_failure(path, error, source.problems if source is not None else [])
             return
-        if source.run_id in self._held_runs:
-            yield from self.flush()  # the same run in two places: the second adds nothing
-        if small and not self._is_known(source):
-            self._held.append((place, source, beginning))
-            self._held_runs.add(source.run_id)
-            self._count += len(beginning)
-            if self._count >= IMPORT_BATCH or len(self._held) >= _HELD_MAX:
+        if source.run_id in self._pending_runs:
+            yield from self.flush()  # two files with the same run: the second adds nothing
+        if is_small and not self._is_known(source):
+            self._pending.append((path, source, head))
+            self._pending_runs.add(source.run_id)
+            self._count += len(head)
+            if self._count >= IMPORT_BATCH or len(self._pending) >= _PENDING_MAX:
                 yield from self.flush()
             return
         yield from self.flush()
-        source.records = chain(beginning, source.records)
-        yield _import_one(self._store, source, place, self._redactor, self._tell)
+        source.records = chain(head, source.records)
+        yield _import_one(self._store, source, path, self._redactor, self._on_progress)
 
     def _is_known(self, source: Source) -> bool:
         return self._store.has_run(source.run_id) or self._store.has_seen(source.writer, 1)
 
     def flush(self) -> Iterator[ImportResult]:
-        """Take in what is held, all or nothing."""
-        held, self._held, self._held_runs, self._count = self._held, [], set(), 0
-        if not held:
+        """Import the pending runs in one transaction."""
+        pending, self._pending, self._pending_runs, self._count = self._pending, [], set(), 0
+        if not pending:
             return
-        records = [record for _, _, own in held for record in own]
-        with pause_gc(), self._store.together():
+        records = [record for _, _, of_run in pending for record in of_run]
+        with pause_gc(), self._store.transaction():
             self._store.append(masked(records, self._redactor))
-            _settle(self._store, {one.writer for one in records}, {one.run_id for one in records})
-        for place, source, own in held:
-            _take_notes(self._store, source)
-            if self._tell is not None:
-                self._tell(len(own))
-            yield ImportResult(place, source.run_id, len(own), False, source.problems)
+            _mark_imported(self._store, set(map(_writer_of, records)), set(map(_run_of, records)))
+        for path, source, of_run in pending:
+            _import_notes(self._store, source)
+            if self._on_progress is not None:
+                self._on_progress(len(of_run))
+            yield ImportResult(path, source.run_id, len(of_run), False, source.problems)
 
 
 def _import_one(
-    store: Store, source: Source, place: Path, redactor: Redactor, tell: Tell | None
+    store: Store, source: Source, path: Path, redactor: Redactor, on_progress: OnProgress | None
 ) -> ImportResult:
     known = store.has_run(source.run_id)
     if known and not source.adds and not store.has_seen(source.writer, 1):
-        # Recorded here, or come by another way: the one that is here stands. What somebody
-        # elsewhere said about it is no part of it, and is taken.
-        _take_notes(store, source)
+        # The run was recorded here, or imported from another format. It is not changed, but
+        # notes are not a part of it and are imported.
+        _import_notes(store, source)
         if source.beside is None:
-            return ImportResult(place, source.run_id, 0, True, [])
+            return ImportResult(path, source.run_id, 0, True, [])
         source = source.beside
         known = store.has_run(source.run_id)
     try:
-        taken = take_source(store, source, redactor, tell)
-    except _UNREAD as error:
-        return _unread(place, error, source.problems)
-    return ImportResult(place, source.run_id, taken, known, source.problems)
+        count = import_source(store, source, redactor, on_progress)
+    except _READ_ERRORS as error:
+        return _build_failure(path, error, source.problems)
+    return ImportResult(path, source.run_id, count, known, source.problems)
 
 
-_UNREAD = (UnreadableError, NotFoundError, OSError)
-"""Of one file of many: it may be gone since they were found, or not be ours to read."""
+_READ_ERRORS = (UnreadableError, NotFoundError, OSError)
+"""Errors of one file that do not stop the import of others: it may be deleted or unreadable."""
 
 
-def _unread(place: Path, error: Exception, before: Sequence[Problem]) -> ImportResult:
-    message = str(error).removeprefix(f"{place}: ")
+def _build_failure(path: Path, error: Exception, earlier: Sequence[Problem]) -> ImportResult:
+    message = str(error).removeprefix(f"{path}: ")
     if isinstance(error, OSError) and error.strerror:
         message = f"{error.strerror}."
-    problem = Problem(str(place), "", "unreadable", message)
-    return ImportResult(place, None, 0, False, [*before, problem])
+    problem = Problem(str(path), "", "unreadable", message)
+    return ImportResult(path, None, 0, False, [*earlier, problem])
 
 
 def check_source(path: Path) -> tuple[str, Sequence[Problem]] | None:
-    """What is wrong with what is at a path, by the rules of its format; None: it has none."""
+    """Return the format of a path and the problems by its rules, or None without a format."""
     found = find_format(path)
     return None if found is None else (found[0], found[1].validate_run(path))
 
 
 def recover_source(path: Path) -> Iterator[tuple[Path, str]]:
-    """Finish on disk the runs at a path whose program died: each, and why it is left alone."""
+    """Finalize, on disk, the runs of crashed programs at a path.
+
+    Yield the path of each, and the reason if it is left unchanged.
+    """
     found = find_format(path)
     recover = getattr(found[1], "recover_runs", None) if found is not None else None
     if recover is None:
-        raise UnreadableError(f"{path}: nothing here that can be recovered (no journal/ in it).")
+        raise UnreadableError(f"{path}: cannot be recovered (expected a folder with journal/).")
     yield from recover(path)
 
 
-def take_source(store: Store, source: Source, redactor: Redactor, tell: Tell | None = None) -> int:
-    """All records of a source, masked; how many were new."""
-    taken = 0
+def import_source(
+    store: Store, source: Source, redactor: Redactor, on_progress: OnProgress | None = None
+) -> int:
+    """Import all records of a source, redacted. Return the number of new records."""
+    new_count = 0
     writers: set[str] = set()
     runs: set[str] = set()
-    # Of one that is here spans may be known, and nobody would refer to the bodies that came with them.
-    in_blocks = not store.has_run(source.run_id)
-    with pause_gc(), closing(_masked_batches(source, redactor, in_blocks)) as batches:
+    # If the run exists, some spans may be known, and their packed bodies would be orphans.
+    as_spans = not store.has_run(source.run_id)
+    with pause_gc(), closing(_iter_batches(source, redactor, as_spans)) as batches:
         for batch in batches:
-            seen = _Seen()
-            with store.together():
-                taken += store.append_pieces(seen.passing(batch))
-                # At once: a collector that looks between two batches would take it for dead.
-                for writer in seen.writers:
+            stats = _BatchStats()
+            with store.transaction():
+                new_count += store.append_batches(stats.count_records(batch))
+                # In each transaction, or a collector would take the writer for a crashed process.
+                for writer in stats.writers:
                     store.end_writer(writer, "imported")
-            writers |= seen.writers
-            runs |= seen.runs
-            if tell is not None:
-                tell(seen.count)
-    _take_notes(store, source)
-    _settle(store, writers, runs)
-    return taken
+            writers |= stats.writers
+            runs |= stats.runs
+            if on_progress is not None:
+                on_progress(stats.count)
+    _import_notes(store, source)
+    _mark_imported(store, writers, runs)
+    return new_count
 
 
 _writer_of, _run_of = attrgetter("writer"), attrgetter("run_id")
 
 
-class _Seen:
-    """Whose records went by, of which runs, and how many."""
+class _BatchStats:
+    """The writers, runs and number of the records of a batch."""
 
     def __init__(self) -> None:
         self.writers: set[str] = set()
         self.runs: set[str] = set()
         self.count = 0
 
-    def passing(self, batch: Batch) -> Batch:
-        for piece in batch:
-            if isinstance(piece, SpanBatch):
-                self.count += 2 * len(piece.spans)
-                self.writers.add(piece.writer)
-                self.runs.add(piece.run_id)
+    def count_records(self, batch: Batch) -> Batch:
+        """Yield the parts of a batch and count their records."""
+        for part in batch:
+            if isinstance(part, SpanBatch):
+                self.count += 2 * len(part.spans)
+                self.writers.add(part.writer)
+                self.runs.add(part.run_id)
             else:
-                self.count += len(piece)
-                self.writers.update(map(_writer_of, piece))
-                self.runs.update(map(_run_of, piece))
-            yield piece
+                self.count += len(part)
+                self.writers.update(map(_writer_of, part))
+                self.runs.update(map(_run_of, part))
+            yield part
 
 
-def _settle(store: Store, writers: Iterable[str], runs: Iterable[str]) -> None:
-    """No process of ours: nobody may wait for its end, or stamp it. And its age counts from now."""
+def _mark_imported(store: Store, writers: Iterable[str], runs: Iterable[str]) -> None:
+    """Exclude the writers from crash detection, and count the age of the runs from now."""
     for writer in writers:
         store.end_writer(writer, "imported")
     store.mark_imported(runs, SYSTEM.now_ns())
 
 
-def _take_notes(store: Store, source: Source) -> None:
+def _import_notes(store: Store, source: Source) -> None:
     for note in source.notes:
         if not note.text.strip():
-            continue  # somebody's annotation that says nothing
+            continue
         try:
             store.add_note(note)
-        except (UsageError, NotFoundError) as error:  # too many
+        except (UsageError, NotFoundError) as error:  # the run has too many notes
             problem = Problem("notes", "", "note-not-taken", str(error), severity="warning")
             source.problems.append(problem)
             return
 
 
-def _masked_batches(source: Source, redactor: Redactor, in_blocks: bool) -> Generator[Batch]:
-    """Bounded in number and in bytes: a body may be large. A long source has a process that reads it."""
+def _iter_batches(source: Source, redactor: Redactor, as_spans: bool) -> Generator[Batch]:
+    """Yield redacted batches, bounded in records and bytes. A process reads a long source."""
     records = source.records
-    counts = _batch_counts()
+    counts = _iter_batch_counts()
     if source.apart:
-        beginning, _, short = _up_to(records, _SHORT_MAX, _SHORT_BYTES_MAX)
-        records = chain(beginning, records)
-        if not short:
-            pieces = _pieces(records, _PIECE, _PIECE_BYTES)
-            batches = read_in_worker(source, pieces, redactor, counts, in_blocks)
+        head, _, is_short = _read_up_to(records, _SHORT_MAX, _SHORT_BYTES_MAX)
+        records = chain(head, records)
+        if not is_short:
+            parts = _iter_parts(records, _PART_RECORDS, _PART_BYTES)
+            batches = read_in_worker(source, parts, redactor, counts, as_spans)
             if batches is not None:
                 with closing(batches):
                     yield from batches
                 return
-    over = False
-    while not over:
-        batch, _, over = _up_to(records, next(counts), BATCH_BYTES)
+    is_last = False
+    while not is_last:
+        batch, _, is_last = _read_up_to(records, next(counts), BATCH_BYTES)
         if batch:
             yield [masked(batch, redactor)]
 
 
-def _batch_counts() -> Iterator[int]:
-    """Records of one batch after the other. The first are small: storing is not to wait long for
-    the reader."""
+def _iter_batch_counts() -> Iterator[int]:
+    """Yield the numbers of records per batch. The first are small, so that storing starts soon."""
     count = IMPORT_BATCH // 8
     while True:
         yield count
@@ -298,40 +305,36 @@ def _batch_counts() -> Iterator[int]:
 
 
 _SHORT_MAX = 2_000
-"""Records that are read before a process is started for the rest, which takes some milliseconds."""
+"""Longer sources are read by a process, which takes some milliseconds to start."""
 _SHORT_BYTES_MAX = BATCH_BYTES // 8
-_PIECE = 500
-"""Records that are sent at once: some milliseconds' work."""
-_PIECE_BYTES = BATCH_BYTES // 8
+_PART_RECORDS = 500
+"""Records that the process sends at once, a few milliseconds of work."""
+_PART_BYTES = BATCH_BYTES // 8
 
 
-def _pieces(
+def _iter_parts(
     records: Iterator[KnownRecord], count_max: int, bytes_max: int
 ) -> Iterator[tuple[list[KnownRecord], int]]:
-    """All records, so many at a time; and how large their bodies are."""
-    over = False
-    while not over:
-        piece, size, over = _up_to(records, count_max, bytes_max)
-        if piece:
-            yield piece, size
+    """Yield all records in bounded parts, with the size of their bodies."""
+    is_last = False
+    while not is_last:
+        part, size, is_last = _read_up_to(records, count_max, bytes_max)
+        if part:
+            yield part, size
 
 
-def _up_to(
+def _read_up_to(
     records: Iterator[KnownRecord], count_max: int, bytes_max: int
 ) -> tuple[list[KnownRecord], int, bool]:
-    """The next records, up to a bound; the size of their bodies; and whether these are the last."""
-    found: list[KnownRecord] = []
+    """Return the next records, the size of their bodies, and whether they are the last ones."""
+    part: list[KnownRecord] = []
     size = 0
     for record in records:
-        found.append(record)
-        size += _size(record)
-        if len(found) >= count_max or size >= bytes_max:
-            return found, size, False
-    return found, size, True
-
-
-def _size(record: KnownRecord) -> int:
-    return len(getattr(record, "body", None) or "")
+        part.append(record)
+        size += len(getattr(record, "body", None) or "")
+        if len(part) >= count_max or size >= bytes_max:
+            return part, size, False
+    return part, size, True
 
 
 __all__ = [
@@ -339,6 +342,6 @@ __all__ = [
     "check_source",
     "find_format",
     "import_path",
+    "import_source",
     "recover_source",
-    "take_source",
 ]

@@ -1,18 +1,17 @@
-"""Read a long source in a process of its own, while this one stores what it has read.
+"""Read a long source in a forked process, while this process stores the records.
 
-    records = read_in_worker(source, pieces, redactor, counts)     # None: it has to be read here
-    for batch in records: ...                                  # masked, in order; pieces of a batch
+    batches = read_in_worker(source, parts, redactor, counts)     # None: read it in this process
+    for batch in batches: ...                                     # redacted, in order
 
-Reading and storing take about as long, and neither waits for the other but by the pipe between
-them: the reader is a fork, masks what it reads and sends it as journal lines; of a run that is new here
-also in blocks (store/span_batches.py), as storing takes longer. It runs a batch or two ahead and no
-further, so memory stays bounded.
+Reading and storing take about the same time. The worker reads and redacts records, and sends them
+through a pipe as journal lines, or as span batches (store/span_batches.py) if the run is new,
+which are faster to store. The worker is at most a batch or two ahead, so memory is bounded.
 
-The one hard fact: a fork has all that we have, the store's connection too, and must leave it alone.
-So it only reads its source, frees nothing that was there before it, and ends by `os._exit`, past
-everybody's last words. Should we be gone, its next write fails, and it ends as well.
+The one hard fact: a fork inherits everything, including the connection to the store, and must
+not touch it. So the worker only reads its source, frees no earlier objects, and ends with
+`os._exit`, which runs no exit handlers. If this process dies, the worker's next write fails.
 
-Elsewhere: what a batch is, and what becomes of it, transfer/import_runs.py.
+Elsewhere: the batches are stored by transfer/import_runs.py.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from vestige.limits import BATCH_BYTES
 from vestige.record.codec import decode_known
 from vestige.record.redaction.bulk_redaction import masked_lines
 from vestige.record.types import KnownRecord, SpanOpen
-from vestige.store.span_batches import SpanBatch, SpanBatchBuilder, decode_spans, find_blocks
+from vestige.store.span_batches import SpanBatch, SpanBatchBuilder, decode_spans, iter_batches
 
 if TYPE_CHECKING:
     from vestige.formats.protocol import Problem, Source
@@ -45,92 +44,92 @@ if TYPE_CHECKING:
 
 
 Batch = Iterable[Sequence[KnownRecord] | SpanBatch]
-"""What is stored at once, in pieces. Each is made when it is wanted: what was just made is stored before it
-is cold."""
+"""The records of one transaction, in parts. Each part is decoded just before it is stored."""
 
-Piece = tuple[Sequence[KnownRecord], int]
-"""Records, and how large their bodies are: a small part of a batch, so that the pipe is looked at often."""
+Part = tuple[Sequence[KnownRecord], int]
+"""Records, and the size of their bodies. Parts are small, so that the pipe is served often."""
 
 _AHEAD_MAX = BATCH_BYTES
-"""What waits in the reader for room in the pipe, and as much here: while a batch is stored, the next one
-is made."""
+"""The size of the buffers on both sides, so that a batch is read while another is stored."""
 
 _PIPE_BYTES = 1024 * 1024
-"""As much as Linux lets anybody ask for."""
+"""The limit of Linux for unprivileged processes."""
 
 _HEAD = struct.Struct("<cIII")
-"""Before each message: which kind, its length, how many records, how large the bodies in it are."""
-_LINES, _BLOCK, _END = b"l", b"b", b"e"
+"""The header of a message: kind, length, number of records, size of their bodies."""
+_LINES, _SPANS, _END = b"l", b"b", b"e"
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Handlers of these are the program's own, and not for the reader."""
+"""Signals whose handlers belong to the program, and must not run in the worker."""
 
 
 def read_in_worker(
     source: Source,
-    pieces: Iterable[Piece],
+    parts: Iterable[Part],
     redactor: Redactor,
     counts: Iterator[int],
-    in_blocks: bool = False,
+    as_spans: bool = False,
 ) -> Generator[Batch] | None:
-    """Batches of the pieces' records, masked; `source` gets its problems and notes when they are over.
-    `counts`: how many records each batch is to have. `in_blocks`: whole spans may come as such."""
-    if not _is_possible():
+    """Return redacted batches of the records in `parts`, or None if a fork is not possible.
+
+    The problems and notes of `source` are set when the batches end. `counts` has the number
+    of records of each batch. `as_spans`: send complete spans as span batches.
+    """
+    if not _can_fork():
         return None
     try:
         receiving, sending = os.pipe()
-    except OSError:  # so many files are open
+    except OSError:  # too many open files
         return None
-    # Until somebody cares for the child, and in the child until it has no handlers any more.
+    # Blocked until the parent can clean up the child, and the child has reset its handlers.
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
         pid = os.fork()
-    except OSError:  # no room for another process: one is enough
+    except OSError:  # too many processes, or not enough memory
         pid = -1
     if pid == 0:
-        _be_the_reader(
-            receiving, blocked, lambda: _send(sending, source, pieces, redactor, in_blocks)
+        _run_worker(
+            receiving, blocked, lambda: _send_parts(sending, source, parts, redactor, as_spans)
         )
     os.close(sending)
     if pid < 0:
         os.close(receiving)
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         return None
-    batches = _batches(pid, _Incoming(receiving), source, counts, blocked)
-    next(batches)  # from here on, closing it ends the child
+    batches = _iter_batches(pid, _PipeReader(receiving), source, counts, blocked)
+    next(batches)  # from here on, closing the generator ends the child
     return batches
 
 
-def _is_possible() -> bool:
-    """Is there another CPU for it, and nobody but us who could hold a lock that a fork never lets go?"""
-    cpus = getattr(
-        os, "sched_getaffinity", None
-    )  # Linux: elsewhere a fork may break what others loaded
-    if cpus is None or len(cpus(0)) < 2 or threading.active_count() > 1:
+def _can_fork() -> bool:
+    """Return whether there is a second CPU, and no other thread that could hold a lock."""
+    # Only Linux has it. On other systems, a fork may break system libraries.
+    get_cpus = getattr(os, "sched_getaffinity", None)
+    if get_cpus is None or len(get_cpus(0)) < 2 or threading.active_count() > 1:
         return False
     if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
-        return False  # how it ended, nobody would be told
+        return False  # the exit code of the worker would not be available
     try:
-        return len(os.listdir("/proc/self/task")) == 1  # threads that Python does not know of
+        return len(os.listdir("/proc/self/task")) == 1  # includes threads unknown to Python
     except OSError:
         return False
 
 
-# --- the reader ----------------------------------------------------------------------------------
+# --- the worker ----------------------------------------------------------------------------------
 
 
-def _be_the_reader(
+def _run_worker(
     receiving: int, blocked: set[int | signal.Signals], work: Callable[[], None]
 ) -> None:
-    """Never returns, whatever happens: what is above us on the stack is the other process's."""
+    """Run the worker, and never return, because the callers belong to the parent process."""
     status = 1
     try:
         os.close(receiving)
-        gc.freeze()  # garbage of before the fork may be a connection, which is not ours to close
+        gc.freeze()  # garbage from before the fork may be a connection, which must not be closed
         for number in _SIGNALS:
             if callable(signal.getsignal(number)):
                 signal.signal(number, signal.SIG_DFL)
-        # Ctrl-C is for both: the other one hears it, and ends us.
+        # Ctrl-C reaches both processes. The parent handles it and kills the worker.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         work()
@@ -139,66 +138,66 @@ def _be_the_reader(
         os._exit(status)
 
 
-def _send(
+def _send_parts(
     sending: int,
     source: Source,
-    pieces: Iterable[Piece],
+    parts: Iterable[Part],
     redactor: Redactor,
-    in_blocks: bool,
+    as_spans: bool,
 ) -> None:
-    pipe = _Pipe(sending)
-    sender = _Sender(pipe, redactor, in_blocks)
+    pipe = _PipeWriter(sending)
+    sender = _RecordSender(pipe, redactor, as_spans)
     error: Exception | None = None
     try:
         try:
-            for records, size in pieces:
+            for records, size in parts:
                 sender.send(records, size)
         finally:
             sender.finish()
     except BrokenPipeError:
-        raise  # nobody is there to be told
-    except Exception as raised:  # noqa: BLE001  # raised where the records are wanted
+        raise  # the parent has ended
+    except Exception as raised:  # noqa: BLE001  # the parent raises it
         error = raised
-    # Pickled: paths may be bytes that are no text, and an error may be of any kind.
-    pipe.send(_END, _pickled((source.problems, source.notes, error)), 0, 0)
+    # Pickled, because paths may be invalid text and an error may have any type.
+    pipe.send(_END, _pickle_end(source.problems, source.notes, error), 0, 0)
     pipe.finish()
 
 
-class _Sender:
-    """Sends records masked: as lines, or in blocks."""
+class _RecordSender:
+    """Send redacted records, as journal lines or span batches."""
 
-    def __init__(self, pipe: _Pipe, redactor: Redactor, in_blocks: bool) -> None:
+    def __init__(self, pipe: _PipeWriter, redactor: Redactor, as_spans: bool) -> None:
         self._pipe = pipe
         self._redactor = redactor
-        self._in_blocks = in_blocks
+        self._as_spans = as_spans
         self._opened: list[KnownRecord] = []
-        """An opening at the end of a piece: its close may be the next record."""
+        """The opening at the end of a part, because its close may be the next record."""
 
     def send(self, records: Sequence[KnownRecord], size: int) -> None:
-        if not self._in_blocks:
+        if not self._as_spans:
             self._send_lines(records, size)
             return
         records = [*self._opened, *records]
         self._opened = [records.pop()] if isinstance(records[-1], SpanOpen) else []
-        for some, found in find_blocks(records):
-            if found is None or not self._send_block(found, size):
+        for some, batch in iter_batches(records):
+            if batch is None or not self._send_spans(batch, size):
                 self._send_lines(some, size)
-            size = 0  # it was that of all
+            size = 0  # the first message has the size of all bodies
 
     def finish(self) -> None:
         if self._opened:
             self._send_lines(self._opened, 0)
 
-    def _send_block(self, found: SpanBatchBuilder, size: int) -> bool:
-        """False: there is something to be masked, record by record."""
+    def _send_spans(self, batch: SpanBatchBuilder, size: int) -> bool:
+        """Send a batch. Return False if its records have to be redacted one by one."""
         try:
-            spans, others = found.encode()
-        except Exception:  # noqa: BLE001  # lone surrogates: a file may hold them escaped
+            spans, other_texts = batch.encode()
+        except Exception:  # noqa: BLE001  # lone surrogates, which a file may contain escaped
             return False
-        if self._redactor.suspicious(spans) or self._redactor.suspicious(others):
+        if self._redactor.suspicious(spans) or self._redactor.suspicious(other_texts):
             return False
-        block = (found.writer, found.run_id, spans, found.make_sheets())
-        self._pipe.send(_BLOCK, marshal.dumps(block), 2 * len(found.spans), size)
+        message = (batch.writer, batch.run_id, spans, batch.pack_bodies())
+        self._pipe.send(_SPANS, marshal.dumps(message), 2 * len(batch.spans), size)
         return True
 
     def _send_lines(self, records: Sequence[KnownRecord], size: int) -> None:
@@ -206,56 +205,54 @@ class _Sender:
         self._pipe.send(_LINES, lines, len(records), size)
 
 
-def _pickled(told: tuple[list[Problem], list[Note], Exception | None]) -> bytes:
-    problems, notes, error = told
+def _pickle_end(problems: list[Problem], notes: list[Note], error: Exception | None) -> bytes:
     if error is not None and not isinstance(error, (VestigeError, OSError)):
-        error.add_note(
-            "".join(traceback.format_exception(error))
-        )  # a fault of ours, from over here
+        # A bug. The traceback of the worker would be missing in the parent.
+        error.add_note("".join(traceback.format_exception(error)))
     data = pickle.dumps((problems, notes, error))
     try:
         pickle.loads(data)
-    except Exception:  # noqa: BLE001  # an error whose arguments are not what it is made from
+    except Exception:  # noqa: BLE001  # an error type whose constructor has other arguments
         data = pickle.dumps((problems, notes, RuntimeError(f"{type(error).__name__}: {error}")))
     return data
 
 
-class _Pipe:
-    """Writes as much as there is room for, and keeps the rest; waits only when that is much."""
+class _PipeWriter:
+    """Write to a pipe without blocking. It waits only while its buffer is full."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
-        self._waiting = bytearray()
+        self._buffer = bytearray()
         self._room = select.poll()
         self._room.register(fd, select.POLLOUT)
         os.set_blocking(fd, False)
-        with suppress(OSError, AttributeError):  # smaller ones do as well
+        with suppress(OSError, AttributeError):  # a smaller pipe works too
             fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
     def send(self, kind: bytes, data: bytes, count: int, size: int) -> None:
-        self._waiting += _HEAD.pack(kind, len(data), count, size)
-        self._waiting += data
+        self._buffer += _HEAD.pack(kind, len(data), count, size)
+        self._buffer += data
         self._write(_AHEAD_MAX)
 
     def finish(self) -> None:
         self._write(0)
 
-    def _write(self, waiting_max: int) -> None:
-        while self._waiting:
+    def _write(self, buffer_max: int) -> None:
+        while self._buffer:
             try:
-                del self._waiting[: os.write(self._fd, self._waiting)]
+                del self._buffer[: os.write(self._fd, self._buffer)]
             except BlockingIOError:
-                if len(self._waiting) <= waiting_max:
+                if len(self._buffer) <= buffer_max:
                     return
                 self._room.poll()
 
 
-# --- the one who stores --------------------------------------------------------------------------
+# --- the parent ----------------------------------------------------------------------------------
 
 
-def _batches(
+def _iter_batches(
     pid: int,
-    pipe: _Incoming,
+    pipe: _PipeReader,
     source: Source,
     counts: Iterator[int],
     blocked: set[int | signal.Signals],
@@ -267,63 +264,63 @@ def _batches(
     finally:
         pipe.close()
         with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)  # if it is still there, nobody wants more of it
-        how = _reap(pid)
+            os.kill(pid, signal.SIGKILL)  # no more records are needed
+        status = _reap(pid)
     if not complete:
         raise BrokenOffError(
-            f"run {source.run_id}: the process that read it ended too soon ({how})."
-            " Try again: an import goes on from what is stored."
+            f"run {source.run_id}: the process that read it ended too soon ({status})."
+            " Repeat the import: it continues after the stored records."
         )
 
 
 def _receive(
-    pipe: _Incoming, source: Source, counts: Iterator[int]
+    pipe: _PipeReader, source: Source, counts: Iterator[int]
 ) -> Generator[Batch, None, bool]:
-    """False: there was no end."""
+    """Yield batches. Return False if the end message is missing."""
     batch: list[tuple[bytes, bytes]] = []
     count = size = 0
-    wanted = next(counts)
-    for kind, data, more, more_bytes in pipe.messages():
+    count_max = next(counts)
+    for kind, data, more, more_bytes in pipe.iter_messages():
         if kind == _END:
             source.problems[:], source.notes[:], error = pickle.loads(data)
             if error is not None:
                 raise error
             if batch:
-                yield _pieces_of(batch, pipe)
+                yield _decode(batch, pipe)
             return True
         batch.append((kind, data))
         count += more
         size += more_bytes
-        if count >= wanted or size >= BATCH_BYTES:
-            yield _pieces_of(batch, pipe)
+        if count >= count_max or size >= BATCH_BYTES:
+            yield _decode(batch, pipe)
             batch, count, size = [], 0, 0
-            wanted = next(counts)
+            count_max = next(counts)
     return False
 
 
-def _pieces_of(batch: Sequence[tuple[bytes, bytes]], pipe: _Incoming) -> Batch:
+def _decode(batch: Sequence[tuple[bytes, bytes]], pipe: _PipeReader) -> Batch:
     for kind, data in batch:
         if kind == _LINES:
             yield decode_known(data)
         else:
-            writer, run_id, spans, sheets = marshal.loads(data)
-            yield SpanBatch(writer, run_id, decode_spans(spans), sheets)
-        pipe.take_more()
+            writer, run_id, spans, packs = marshal.loads(data)
+            yield SpanBatch(writer, run_id, decode_spans(spans), packs)
+        pipe.read_available()
 
 
-class _Incoming:
-    """The pipe's end here. What is in it is taken out now and then, so that the reader can go on."""
+class _PipeReader:
+    """Read from the pipe into a buffer, often, so that the worker can continue."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._data = bytearray()
-        self._over = False
+        self._is_over = False
         os.set_blocking(fd, False)
         self._ready = select.poll()
         self._ready.register(fd, select.POLLIN)
 
-    def messages(self) -> Iterator[tuple[bytes, bytes, int, int]]:
-        """All that come, as they are wanted; a last one that is not whole is left out."""
+    def iter_messages(self) -> Iterator[tuple[bytes, bytes, int, int]]:
+        """Yield the messages. An incomplete last message is left out."""
         while True:
             while len(self._data) >= _HEAD.size:
                 kind, length, count, size = _HEAD.unpack_from(self._data)
@@ -333,20 +330,20 @@ class _Incoming:
                 message = bytes(memoryview(self._data)[_HEAD.size : end])
                 del self._data[:end]
                 yield kind, message, count, size
-            if self._over:
+            if self._is_over:
                 return
-            if not self.take_more():
+            if not self.read_available():
                 self._ready.poll()
 
-    def take_more(self) -> bool:
-        """What is there, without waiting for it. False: nothing is."""
+    def read_available(self) -> bool:
+        """Read without blocking. Return False if no data is available, or the buffer is full."""
         if len(self._data) > _AHEAD_MAX:
             return False
         try:
             data = os.read(self._fd, _PIPE_BYTES)
         except BlockingIOError:
             return False
-        self._over = not data
+        self._is_over = not data
         self._data += data
         return True
 
@@ -355,10 +352,10 @@ class _Incoming:
 
 
 def _reap(pid: int) -> str:
-    """Wait for it, and how it ended."""
+    """Wait for a child. Return how it ended."""
     try:
         _, status = os.waitpid(pid, 0)
-    except ChildProcessError:  # the program waits for all children that it has
-        return "nobody knows how"
+    except ChildProcessError:  # the program itself waits for all of its children
+        return "unknown exit code"
     code = os.waitstatus_to_exitcode(status)
     return f"signal {-code}" if code < 0 else f"exit code {code}"

@@ -1,6 +1,6 @@
-"""Write a note about something in a home: found like any id, kept in a short transaction of its own.
+"""Add a note to a run or span of a home, in a short transaction of its own.
 
-A collector that takes records in holds the store for moments; a note waits for that, and no longer.
+A note waits for the current transaction of a collector, which takes moments.
 """
 
 from __future__ import annotations
@@ -28,12 +28,14 @@ def add_note(
     event_id: str | None = None,
     clock: clock.Clock = clock.SYSTEM,
 ) -> Note:
-    """A note about what `id` means to this debugger, as it is kept: masked. `debugger` is one over
-    the store of `home`; where it is a tenant's, what it cannot see cannot be written to."""
+    """Add a note to the run or span with an id, and return it as stored, redacted.
+
+    `debugger` reads the store of `home`. If it is restricted to a tenant, so is the note.
+    """
     if not text.strip():
-        raise UsageError("note: nothing is said in it. Give a text.")
+        raise UsageError("note: the text is empty. Enter a text.")
     if len(text) > NOTE_MAX:
-        raise UsageError(f"note: {len(text)} characters (at most {NOTE_MAX}). Say it in fewer.")
+        raise UsageError(f"note: {len(text)} characters (at most {NOTE_MAX}). Shorten the text.")
     target = debugger.resolve(id)
     note = Note(
         id=clock.run_id(),
@@ -46,7 +48,7 @@ def add_note(
     )
     with SqliteStore.open(home.store) as store:
         store.add_note(note, getattr(debugger.store, "tenant", None))
-        kept = [each for each in store.notes(note.run_id) if each.id == note.id]
-    if not kept:
-        raise NotFoundError(f"{target.run.short_id}: went while the note was written.")
-    return kept[0]
+        stored = [each for each in store.notes(note.run_id) if each.id == note.id]
+    if not stored:
+        raise NotFoundError(f"{target.run.short_id}: was deleted while the note was written.")
+    return stored[0]

@@ -1,14 +1,14 @@
-"""Open anything that holds runs: a home, a store, a journal file, a run in another format.
+"""Open anything that contains runs: a home, a store, a journal file, a run in another format.
 
     with open_path() as debugger: ...                       # the default home
-    with open_path("spool/x") as debugger: ...              # a home elsewhere
+    with open_path("spool/x") as debugger: ...              # another home
     with open_path("8f3c.000001.ndjson") as debugger: ...   # a journal, read into a temporary store
     with open_path("runs/3d1957bd-...") as debugger: ...    # an AgentDbg run, likewise
-    with open_ids(home, "a.wink#3", "b.wink") as ...        # what is named in place of ids
+    with open_ids(home, "a.wink#3", "b.wink") as ...        # paths in place of ids
 
-A home is first brought up to its journals, then opened read-only.
+The journals of a home are ingested before it is opened read-only.
 
-Elsewhere: files are read into stores of their own in transfer/temp_store.py.
+Elsewhere: files are loaded into temporary stores in transfer/temp_store.py.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,11 +31,11 @@ from vestige.query.formatting import single_line
 from vestige.transfer.import_runs import find_format
 from vestige.transfer.temp_store import (
     TempStore,
-    of_beginning,
-    of_copy,
-    of_journal,
-    of_runs,
-    of_several,
+    load_copy,
+    load_head,
+    load_journal,
+    load_runs,
+    load_several,
 )
 
 if TYPE_CHECKING:
@@ -44,10 +45,10 @@ if TYPE_CHECKING:
 STORE_SUFFIX = ".db"
 
 _SUFFIXES = (STORE_SUFFIX, JOURNAL_SUFFIX, ".wink", ".json", ".jsonl", ".xml", ".zip", ".html")
-"""Of what people open: a name that ends so is no id."""
+"""Suffixes of files that can be opened. A text with one of these is meant as a path."""
 
-_NOTHING = (
-    f"nothing that can be opened (expected a home, a {STORE_SUFFIX} store,"
+_UNSUPPORTED = (
+    f"cannot be opened (expected a home, a {STORE_SUFFIX} store,"
     f" a {JOURNAL_SUFFIX} journal, or one of: {', '.join(NAMES)})."
 )
 
@@ -55,27 +56,27 @@ _NOTHING = (
 def open_path(
     path: str | os.PathLike[str] | Home | None = None, *, glance: bool = False
 ) -> Debugger:
-    """The verbs over whatever is there; the default home without a path.
+    """Return a debugger for a path, or for the default home without one.
 
-    `glance`: of a long run in another format its beginning is enough, for now.
+    `glance`: read only the first events of a long run in another format.
     """
     home = get_home(path)
     if home.root.is_file():
         return _open_file(home.root)
     if home.root.is_dir() and not _is_home(home.root) and find_format(home.root) is not None:
-        beginning = of_beginning(home.root) if glance else None
-        if beginning is None:
-            return _over(home.root, of_runs(home.root))
-        debugger = _over(home.root, beginning[0])
-        debugger.unread = beginning[1]
+        head = load_head(home.root) if glance else None
+        if head is None:
+            return _debug_store(home.root, load_runs(home.root))
+        debugger = _debug_store(home.root, head[0])
+        debugger.unread = head[1]
         return debugger
     return _open_home(home)
 
 
 def is_source(text: str) -> bool:
-    """Is this the path of something that can be opened, rather than an id?
+    """Return whether a text is a path that can be opened, and not an id.
 
-    `PATH#3` is: the snapshot 3 of what is at PATH.
+    `PATH#3` is the snapshot 3 of the run at PATH.
     """
     if not text or "\0" in text or len(text) > 4096:
         return False
@@ -89,7 +90,7 @@ def is_source(text: str) -> bool:
 
 
 def split_source(text: str) -> tuple[str, str]:
-    """`x.wink#3` as its path and `#3`; a file whose very name ends so is itself."""
+    """Split `x.wink#3` into its path and `#3`, unless a file has that name."""
     path, mark, number = text.rpartition("#")
     if mark and path and number.isdecimal() and not os.path.exists(text):
         return path, f"#{number}"
@@ -97,9 +98,8 @@ def split_source(text: str) -> tuple[str, str]:
 
 
 @contextmanager
-def as_home(text: str) -> Iterator[tuple[Home, bool]]:
-    """What is at a path as a home that can be served, and whether it lasts: else it is read into
-    a temporary one."""
+def open_as_home(text: str) -> Iterator[tuple[Home, bool]]:
+    """Yield a home with the runs at a path, for the server, and whether it is permanent."""
     path = Path(split_source(text)[0])
     if path.is_dir() and _is_home(path):
         yield get_home(path), True
@@ -117,80 +117,81 @@ def as_home(text: str) -> Iterator[tuple[Home, bool]]:
 
 
 @contextmanager
-def as_written(home: Home) -> Iterator[tuple[Home, bool, str | None]]:
-    """The home, whether it lasts, and what is to be said of it: where nothing can be written to it,
-    a copy is served, which has what its journals hold."""
+def open_home_or_copy(home: Home) -> Iterator[tuple[Home, bool, str | None]]:
+    """Yield a home, or a temporary copy if it cannot be written.
+
+    Yield also whether it is permanent, and a notice for the user if it is a copy.
+    """
     if _can_write(home):
         yield home, True, None
         return
     with open_path(home) as debugger:
-        place = Home(Path(debugger.store.path).parent)  # type: ignore[attr-defined]  # a file
-        yield place, place.root == home.root, debugger.notice
+        opened = Home(Path(debugger.store.path).parent)  # type: ignore[attr-defined]  # a file
+        yield opened, opened.root == home.root, debugger.notice
 
 
 @contextmanager
 def open_ids(
     home: Home, *ids: str | None, glance: bool = False
 ) -> Iterator[tuple[Debugger, list[str | None]]]:
-    """The verbs over a home; or, where ids are paths, over what is there, with its own ids."""
-    named = [each if each is not None and is_source(each) else None for each in ids]
-    paths = list(dict.fromkeys(split_source(each)[0] for each in named if each is not None))
+    """Yield a debugger for a home, or for the files if the ids are paths, and the ids in it."""
+    sources = [each if each is not None and is_source(each) else None for each in ids]
+    paths = list(dict.fromkeys(split_source(each)[0] for each in sources if each is not None))
     if not paths:
         try:
             with open_path(home, glance=glance and not any(ids)) as debugger:
                 yield debugger, list(ids)
         except NotFoundError as error:
-            raise _no_path(home, ids, error) from None
+            raise _explain_path(home, ids, error) from None
         return
-    if any(name is None and each is not None for name, each in zip(named, ids, strict=True)):
+    if any(source is None and each is not None for source, each in zip(sources, ids, strict=True)):
         raise UsageError(
-            f"{paths[0]} is a path, and another of these is an id of the home. Take the file in"
-            f" first: `vestige import {shlex.quote(paths[0])}`."
+            f"{paths[0]}: a path cannot be combined with an id of the home. Import the file first:"
+            f" `vestige import {shlex.quote(paths[0])}`."
         )
     if len(paths) == 1:
         with open_path(paths[0], glance=glance) as debugger:
-            yield debugger, [None if not each else split_source(each)[1] or None for each in named]
+            snapshots = [split_source(each)[1] or None if each else None for each in sources]
+            yield debugger, snapshots
         return
-    temporary, runs = of_several([Path(path) for path in paths])
-    with _over(Path(paths[0]), temporary) as debugger:
-        yield debugger, [_inside(runs, each) for each in named]
+    temporary, runs = load_several([Path(path) for path in paths])
+    with _debug_store(Path(paths[0]), temporary) as debugger:
+        yield debugger, [_find_id(runs, each) for each in sources]
 
 
-def _no_path(home: Home, ids: Sequence[str | None], error: NotFoundError) -> NotFoundError:
-    """An id that leads nowhere may have been meant as a path: then that is what to say."""
+def _explain_path(home: Home, ids: Sequence[str | None], error: NotFoundError) -> NotFoundError:
+    """Return an error about a path, if an id that was not found looks like one."""
     for text in ids:
-        # Other things than an id may be missing, too: a part of a body, say.
-        refused = not home.root.is_dir() or f"{single_line(text or '', 80)!r}: no such" in str(
-            error
-        )
-        if not text or "\0" in text or not refused:
+        # The error may be about something else, such as a body.
+        not_found = f"{single_line(text or '', 80)!r}: no such"
+        if not text or "\0" in text or (home.root.is_dir() and not_found not in str(error)):
             continue
         path = Path(split_source(text)[0])
         if os.path.exists(path):
-            return NotFoundError(f"{path}: no such run, and {_NOTHING}")
+            return NotFoundError(f"{path}: not a run id, and {_UNSUPPORTED}")
         if (os.sep in text or path.suffix in _SUFFIXES) and not re.search(r"\s|://", text):
             return NotFoundError(f"{text}: no such file or directory, and no such run.")
     return error
 
 
-def _inside(runs: dict[str, str], text: str | None) -> str | None:
+def _find_id(runs: dict[str, str], text: str | None) -> str | None:
     if text is None:
         return None
     path, snapshot = split_source(text)
-    return runs[str(Path(path))] + snapshot  # `./x` is `x`
+    return runs[str(Path(path))] + snapshot  # Path normalizes `./x` to `x`
 
 
 def _is_home(path: Path) -> bool:
     return (path / "journal").is_dir() or (path / "store.db").is_file()
 
 
-def _elsewhere(path: str) -> Debugger:
+def _open_source(path: str) -> Debugger:
     if not is_source(path):
-        raise NotFoundError(f"{path}: nothing there that can be opened.")
+        raise NotFoundError(f"{path}: cannot be opened.")
     return open_path(split_source(path)[0])
 
 
-def _at(path: Path) -> str:
+def _format_home_option(path: Path) -> str:
     return f"--home {shlex.quote(str(path))}"
 
 
@@ -203,29 +204,30 @@ def _open_home(home: Home) -> Debugger:
         raise NotFoundError(
             f"{home.root}: no such home. Record something first: `vestige run -- COMMAND`."
         )
-    behind = catch_up(home)
-    at = "" if is_default(home) else _at(home.root)
-    if behind is not None and not behind.can_write and _is_worth_a_copy(home):
-        copy = of_copy(home)
+    lag = catch_up(home)
+    at = "" if is_default(home) else _format_home_option(home.root)
+    if lag is not None and not lag.can_write and _should_copy(home):
+        copy = load_copy(home)
         debugger = Debugger(
             copy.store,
             health=lambda: examine(home, copy.store),
             at=at,
             close=copy.close,
-            elsewhere=_elsewhere,
+            elsewhere=_open_source,
         )
-        debugger.notice = f"{home.root}: cannot be written ({behind.reason}). Asked is a copy."
+        debugger.notice = f"{home.root}: cannot be written ({lag.reason}). Showing a copy."
         return debugger
-
-    def keep(run: RunInfo, results: Sequence[CheckResult]) -> None:
-        _keep_findings(home.store, run, results)
 
     store = SqliteStore.open(home.store, readonly=True)
     debugger = Debugger(
-        store, keep=keep, health=lambda: examine(home, store), at=at, elsewhere=_elsewhere
+        store,
+        keep=partial(_store_findings, home.store),
+        health=lambda: examine(home, store),
+        at=at,
+        elsewhere=_open_source,
     )
-    if behind is not None and home.journal_files():
-        debugger.notice = f"{home.root}: not all of it could be taken in ({behind.reason})."
+    if lag is not None and home.journal_files():
+        debugger.notice = f"{home.root}: some records could not be imported ({lag.reason})."
     return debugger
 
 
@@ -240,38 +242,34 @@ def _can_write(home: Home) -> bool:
         return False
 
 
-def _is_worth_a_copy(home: Home) -> bool:
-    """Is there more than its store can tell, and the store not too large?"""
-    from vestige.store.sqlite.database_file import unwritten_bytes
+def _should_copy(home: Home) -> bool:
+    """Return whether a home has records outside its store, and its store is small enough."""
+    from vestige.store.sqlite.database_file import get_log_bytes
 
-    more = unwritten_bytes(home.store) or any(_size(path) for _, _, path in home.journal_files())
-    return bool(more) and _size(home.store) <= COPY_MAX
+    pending = get_log_bytes(home.store) or any(_size(path) for _, _, path in home.journal_files())
+    return bool(pending) and _size(home.store) <= COPY_MAX
 
 
 def _size(path: Path) -> int:
     try:
         return path.stat().st_size
-    except OSError:
-        return 0  # not there, or no more
+    except OSError:  # there is no such file, or it was just deleted
+        return 0
 
 
 def open_tenant(home: Home, tenant: str) -> Debugger:
-    """The verbs over one tenant's runs in a home, as they are in its store now.
+    """Return a debugger for one tenant's runs in the store of a home.
 
-    Nothing outside can be opened from there, and no answer names a path of the home.
+    It cannot open other paths, and its answers contain no path of the home.
     """
     from vestige.store.sqlite.sqlite_store import SqliteStore
 
     store = SqliteStore.open(home.store, readonly=True, tenant=tenant)
-
-    def keep(run: RunInfo, results: Sequence[CheckResult]) -> None:
-        _keep_findings(home.store, run, results)
-
-    return Debugger(store, keep=keep)
+    return Debugger(store, keep=partial(_store_findings, home.store))
 
 
-def _keep_findings(path: Path, run: RunInfo, results: Sequence[CheckResult]) -> None:
-    """Through a connection of its own; where that is not possible, the next one computes again."""
+def _store_findings(path: Path, run: RunInfo, results: Sequence[CheckResult]) -> None:
+    """Store findings over a separate connection. If that fails, they are computed again later."""
     import sqlite3
 
     from vestige.errors import StoreError
@@ -290,22 +288,29 @@ def _open_file(path: Path) -> Debugger:
     from vestige.store.sqlite.sqlite_store import SqliteStore
 
     if path.suffix == STORE_SUFFIX:
-        return Debugger(SqliteStore.open(path, readonly=True), at=_at(path), elsewhere=_elsewhere)
+        store = SqliteStore.open(path, readonly=True)
+        return Debugger(store, at=_format_home_option(path), elsewhere=_open_source)
     if path.suffix == JOURNAL_SUFFIX:
-        return _over(path, of_journal(path))
+        return _debug_store(path, load_journal(path))
     if find_format(path) is not None:
-        return _over(path, of_runs(path))
-    raise UnreadableError(f"{path}: {_NOTHING}")
+        return _debug_store(path, load_runs(path))
+    raise UnreadableError(f"{path}: {_UNSUPPORTED}")
 
 
-def _over(path: Path, temporary: TempStore) -> Debugger:
-    debugger = Debugger(temporary.store, at=_at(path), close=temporary.close, elsewhere=_elsewhere)
-    lost = [one for one in temporary.problems if one.severity == "error" or one.rule in _LOSSES]
-    if lost:
-        more = f" {len(lost) - 1} more problems" if len(lost) > 1 else " This"
-        debugger.notice = f"{single_line(str(lost[0]), 200)}{more} with it: vestige check {shlex.quote(str(path))}"
+def _debug_store(path: Path, temporary: TempStore) -> Debugger:
+    debugger = Debugger(
+        temporary.store,
+        at=_format_home_option(path),
+        close=temporary.close,
+        elsewhere=_open_source,
+    )
+    losses = [one for one in temporary.problems if one.severity == "error" or one.rule in _LOSSES]
+    if losses:
+        more = f" {len(losses) - 1} more problems." if len(losses) > 1 else ""
+        first = single_line(str(losses[0]), 200)
+        debugger.notice = f"{first}{more} See: vestige check {shlex.quote(str(path))}"
     return debugger
 
 
 _LOSSES = ("line-invalid", "record-unreadable")
-"""Problems that are warnings to a format, and cost something of the run all the same."""
+"""Rules whose problems are warnings of a format, but cost part of the run."""

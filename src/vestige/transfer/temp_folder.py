@@ -1,8 +1,8 @@
-"""A temporary folder that goes with whoever made it, or with the next one: even after `kill -9`.
+"""Temporary folders that are deleted even if their process is killed.
 
-    folder, remove = make_folder()
+    folder, remove = create_folder()
 
-Its maker holds the lock of a file in it. A later one removes those that nobody holds any more.
+The owner locks a file in the folder. Creating a folder also deletes older ones without a lock.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from vestige._runtime.file_locks import hold, is_held
 
 _PREFIX = "vestige-"
 _LOCK = "in-use"
-_LEFT_NS = 3600 * 10**9
-"""A folder that is younger may be one whose lock is about to be taken."""
+_LOCK_AGE_NS = 3600 * 10**9
+"""The owner of a younger folder may be about to lock it."""
 
 
-def make_folder() -> tuple[Path, Callable[[], None]]:
-    """A new folder, and how to be rid of it. OSError: none can be made."""
-    # Here: most commands ask a home, and would only start more slowly.
+def create_folder() -> tuple[Path, Callable[[], None]]:
+    """Create a folder. Return it and a function that deletes it."""
+    # Imported here, because most commands need no temporary folder and start faster without.
     import shutil
     import tempfile
 
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
     lock = (folder / _LOCK).open("wb")
     hold(lock.fileno())
-    for left in _left_behind(folder.parent):
-        shutil.rmtree(left, ignore_errors=True)
+    for abandoned in _find_abandoned(folder.parent):
+        shutil.rmtree(abandoned, ignore_errors=True)
 
     def remove() -> None:
         shutil.rmtree(folder, ignore_errors=True)
@@ -40,15 +40,15 @@ def make_folder() -> tuple[Path, Callable[[], None]]:
     return folder, remove
 
 
-def _left_behind(parent: Path) -> Iterator[Path]:
-    """Ours, of processes that were killed: nobody holds their locks any more."""
+def _find_abandoned(parent: Path) -> Iterator[Path]:
+    """Yield folders of killed processes, whose locks are free."""
     with suppress(OSError), os.scandir(parent) as entries:
         for entry in entries:
             if not entry.name.startswith(_PREFIX) or not entry.is_dir(follow_symlinks=False):
                 continue
             lock = Path(entry.path, _LOCK)
             with suppress(OSError):
-                told = lock.lstat()
-                old = SYSTEM.now_ns() - told.st_mtime_ns > _LEFT_NS
-                if old and told.st_uid == os.getuid() and not is_held(lock):
+                stat = lock.lstat()
+                is_old = SYSTEM.now_ns() - stat.st_mtime_ns > _LOCK_AGE_NS
+                if is_old and stat.st_uid == os.getuid() and not is_held(lock):
                     yield Path(entry.path)

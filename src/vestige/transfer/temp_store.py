@@ -1,10 +1,10 @@
-"""Stores that live as long as the question: what is in a file, read in so that the verbs can ask it.
+"""Temporary stores, filled from runs in other formats, journals or homes that cannot be written.
 
-    temporary = of_runs(Path("runs/3d1957bd-..."))
+    temporary = load_runs(Path("runs/3d1957bd-..."))
     temporary.store                             # read-only
-    temporary.close()                           # and it is gone
+    temporary.close()                           # deletes it
 
-Elsewhere: which of these a path needs, transfer/open_source.py.
+Elsewhere: the choice between these functions, transfer/open_source.py.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from vestige.errors import StoreError, UnreadableError
 from vestige.home import Home
-from vestige.transfer.import_runs import find_format, import_path, take_source
-from vestige.transfer.temp_folder import make_folder
+from vestige.transfer.import_runs import find_format, import_path, import_source
+from vestige.transfer.temp_folder import create_folder
 
 if TYPE_CHECKING:
     from vestige.formats.protocol import Problem, Source
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TempStore:
-    """A store that was filled from elsewhere, and how to be rid of it."""
+    """A store, and a function that deletes it."""
 
     store: SqliteStore
     close: Callable[[], None]
@@ -36,107 +36,110 @@ class TempStore:
     """Of the files that it was filled from."""
 
 
-def of_runs(path: Path) -> TempStore:
-    """Every run at a path, in whatever format it is."""
+def load_runs(path: Path) -> TempStore:
+    """Load every run at a path, in any format."""
     problems: list[Problem] = []
-    temporary = _filled(lambda store: _take(store, path, problems))
+    temporary = _create_store(lambda store: _import_runs(store, path, problems))
     return replace(temporary, problems=problems)
 
 
-def of_several(paths: Sequence[Path]) -> tuple[TempStore, dict[str, str]]:
-    """Runs of several files side by side, in one store; the run of each path."""
+def load_several(paths: Sequence[Path]) -> tuple[TempStore, dict[str, str]]:
+    """Load the runs of several files into one store. Return it and the run id of each path."""
     runs: dict[str, str] = {}
 
     def fill(store: SqliteStore) -> None:
         for path in paths:
-            runs[str(path)] = _take(store, path, [])[-1]
+            runs[str(path)] = _import_runs(store, path, [])[-1]
 
-    return _filled(fill), runs
-
-
-def _take(store: SqliteStore, path: Path, problems: list[Problem]) -> list[str]:
-    """The ids of the runs there; UnreadableError if there are none."""
-    imported = list(import_path(store, path))
-    problems.extend(problem for one in imported for problem in one.problems)
-    found = [one.run_id for one in imported if one.run_id is not None]
-    if not found:
-        # Of each, what was wrong in the end comes last, after what was only passed over.
-        reasons = [str(one.problems[-1]) for one in imported if one.problems]
-        raise UnreadableError(reasons[0] if reasons else f"{path}: no run in it.")
-    return found
+    return _create_store(fill), runs
 
 
-def of_beginning(path: Path) -> tuple[TempStore, int] | None:
-    """The beginning of a long run, and how many of its events were left; None: it is not long."""
+def _import_runs(store: SqliteStore, path: Path, problems: list[Problem]) -> list[str]:
+    """Import the runs at a path. Return their ids; raise UnreadableError if there are none."""
+    results = list(import_path(store, path))
+    problems.extend(problem for result in results for problem in result.problems)
+    run_ids = [result.run_id for result in results if result.run_id is not None]
+    if not run_ids:
+        # The last problem is the fatal one. Earlier problems were only skipped.
+        reasons = [str(result.problems[-1]) for result in results if result.problems]
+        raise UnreadableError(reasons[0] if reasons else f"{path}: contains no run.")
+    return run_ids
+
+
+def load_head(path: Path) -> tuple[TempStore, int] | None:
+    """Load the first events of a long run. Return the number of events that were not read.
+
+    Return None if the run is not long.
+    """
     from vestige.home import get_home
     from vestige.record.redaction.redactor import Redactor
 
     found = find_format(path)
-    look = getattr(found[1], "read_head", None) if found is not None else None
-    source: Source | None = look(path) if look is not None else None
+    read_head = getattr(found[1], "read_head", None) if found is not None else None
+    source: Source | None = read_head(path) if read_head is not None else None
     if source is None:
         return None
-    taken = source
+    head = source
 
     def fill(store: SqliteStore) -> None:
-        take_source(store, taken, Redactor(kept_in=get_home().scanners))
+        import_source(store, head, Redactor(kept_in=get_home().scanners))
 
-    return _filled(fill), source.unread
+    return _create_store(fill), source.unread
 
 
-def of_journal(path: Path) -> TempStore:
-    """The records of one journal file."""
+def load_journal(path: Path) -> TempStore:
+    """Load the records of one journal file."""
     from vestige.collector.journal_ingest import read_spill
     from vestige.journal.reader import read_lines
     from vestige.record.codec import parse_lines
 
-    # A journal in its home: what was too long for its lines is beside it.
+    # If the journal is in a home, bodies that were too long for a line are beside it.
     home = Home(path.absolute().parent.parent)
 
-    def spilled(writer: str, seq: int, info: BodyInfo) -> bytes | None:
+    def read_body(writer: str, seq: int, info: BodyInfo) -> bytes | None:
         return read_spill(home, writer, seq, info)
 
     def fill(store: SqliteStore) -> None:
-        offset = taken = 0
+        offset = count = 0
         while True:
             data, after = read_lines(path, offset)
             if after == offset:
                 break
             records, _ = parse_lines(data)
-            taken += store.append(records)
+            count += store.append(records)
             offset = after
-        if not taken:
-            raise UnreadableError(f"{path}: no records in it.")
+        if not count:
+            raise UnreadableError(f"{path}: contains no records.")
 
-    return _filled(fill, spilled)
+    return _create_store(fill, read_body)
 
 
-def of_copy(home: Home) -> TempStore:
-    """A home in which nothing can be written, and what its journals hold beyond its store."""
-    # Here, as below: most commands ask a home as it is, and would only start more slowly.
+def load_copy(home: Home) -> TempStore:
+    """Copy a home that cannot be written, and add the records of its journals to the copy."""
+    # Imported here, because most commands need no copy and start faster without these modules.
     from vestige.collector.loop import catch_up
     from vestige.store.sqlite.sqlite_store import SqliteStore
 
-    remove: Callable[[], None] = _nothing
+    remove: Callable[[], None] = _do_nothing
     try:
-        folder, remove = make_folder()
-        copy = _copy(home, Home(folder))
-        behind = catch_up(copy)
-        if behind is not None and not behind.can_write:
-            raise OSError(0, behind.reason)
+        folder, remove = create_folder()
+        copy = _copy_home(home, Home(folder))
+        lag = catch_up(copy)
+        if lag is not None and not lag.can_write:
+            raise OSError(0, lag.reason)
         return TempStore(SqliteStore.open(copy.store, readonly=True), remove)
     except BaseException as error:
         remove()
         if isinstance(error, OSError):
             raise StoreError(
-                f"{home.root}: nothing can be written there, and no copy could be made"
-                f" ({error.strerror}). Make room, or set TMPDIR."
+                f"{home.root}: can be neither written nor copied ({error.strerror})."
+                " Free disk space, or set TMPDIR."
             ) from error
         raise
 
 
-def _copy(home: Home, copy: Home) -> Home:
-    """The store; of the journals links, which the collector removes once it took them in."""
+def _copy_home(home: Home, copy: Home) -> Home:
+    """Copy the store, and link the journals. The collector deletes the links it has read."""
     import shutil
 
     copy.make()
@@ -149,7 +152,7 @@ def _copy(home: Home, copy: Home) -> Home:
     return copy
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     pass
 
 
@@ -157,10 +160,12 @@ def _no_spill(writer: str, seq: int, info: object) -> bytes | None:
     return None
 
 
-def _filled(fill: Callable[[SqliteStore], object], read_spill: ReadSpill = _no_spill) -> TempStore:
+def _create_store(
+    fill: Callable[[SqliteStore], object], read_spill: ReadSpill = _no_spill
+) -> TempStore:
     from vestige.store.sqlite.sqlite_store import SqliteStore
 
-    folder, remove = make_folder()
+    folder, remove = create_folder()
     try:
         with SqliteStore.open(folder / "store.db", read_spill=read_spill, lasting=False) as store:
             fill(store)

@@ -1,6 +1,6 @@
-"""Validate anything that has a format: by the format's own rules, thing by thing.
+"""Validate runs and bundles by the rules of their format.
 
-for name, checked in validate_path(Path("tests/artifacts"), "seed"):
+for format, checked in validate_path(Path("tests/artifacts"), "seed"):
     checked.path, checked.valid, checked.problems
 """
 
@@ -17,17 +17,20 @@ from vestige.transfer.import_runs import find_format
 
 
 def validate_path(path: Path, profile: Profile = "seed") -> Iterator[tuple[str, Checked]]:
-    """(format, what was found) of each thing at a path. NotFoundError: there is nothing."""
+    """Yield the format and the result of each run or bundle at a path.
+
+    Raise NotFoundError if there is nothing to validate.
+    """
     if not path.exists():
         raise NotFoundError(f"{path}: no such file or directory.")
     name, reader = _find_validator(path)
     if reader is None:
-        # Profiles are a matter of bundles alone; the other formats have one set of rules.
+        # Only artifact bundles have profiles. Other formats have one set of rules.
         for checked in artifacts.validate_profile(path, profile):
             yield name, checked
         return
-    for place in reader.find_runs(path):
-        yield name, Checked(str(place), 1, _check(reader, place))
+    for run_path in reader.find_runs(path):
+        yield name, Checked(str(run_path), 1, _validate_run(reader, run_path))
 
 
 def _find_validator(path: Path) -> tuple[str, Format | None]:
@@ -36,12 +39,13 @@ def _find_validator(path: Path) -> tuple[str, Format | None]:
         name, reader = found
         return name, None if name == "artifacts" else reader
     if path.is_dir() or path.suffix == ".zip":
-        return "artifacts", None  # perhaps what is missing is what it would be known by
-    raise NotFoundError(f"{path}: nothing to validate (expected one of: {', '.join(NAMES)}).")
+        # Perhaps a bundle without the file by which it is detected.
+        return "artifacts", None
+    raise NotFoundError(f"{path}: unsupported format (expected one of: {', '.join(NAMES)}).")
 
 
-def _check(reader: Format, place: Path) -> list[Problem]:
+def _validate_run(reader: Format, path: Path) -> list[Problem]:
     try:
-        return list(reader.validate_run(place))
+        return list(reader.validate_run(path))
     except UnreadableError as error:
-        return [Problem(str(place), "", "unreadable", str(error))]
+        return [Problem(str(path), "", "unreadable", str(error))]

@@ -97,8 +97,8 @@ def _prune_bundles(
         click.echo(f"{verb} {path} ({formatting.size(size)})")
     click.echo(
         f"{verb} {len(pruned.removed)} in all ({formatting.size(pruned.freed_bytes)});"
-        f" {formatting.pluralize(pruned.kept, 'bundle')} ({formatting.size(pruned.kept_bytes)})"
-        f" {'stays' if pruned.kept == 1 else 'stay'}"
+        f" {formatting.pluralize(pruned.left, 'bundle')} ({formatting.size(pruned.left_bytes)})"
+        f" {'stays' if pruned.left == 1 else 'stay'}"
     )
 
 

@@ -15,7 +15,7 @@ from vestige.errors import UsageError
 from vestige.formats import NAMES
 
 if TYPE_CHECKING:
-    from vestige.transfer import Imported
+    from vestige.transfer import ImportResult
 
 
 REQUEST_FORMATS = ("curl", "python")
@@ -85,7 +85,7 @@ def import_runs(paths: tuple[Path, ...], format: str | None, home: Home) -> None
         sys.exit(1)
 
 
-def _say(one: Imported, progress: _Progress) -> None:
+def _say(one: ImportResult, progress: _Progress) -> None:
     for problem in one.problems[:PROBLEMS_SHOWN]:
         progress.end()
         click.echo(f"  {one.path.name}/{problem}", err=True)
@@ -160,7 +160,7 @@ def export(id: str, format: str, target: Path | None, redaction: str | None, hom
     environment variables.
     """
     from vestige.cli.answers import open_debugger
-    from vestige.transfer import export_run, hash_key
+    from vestige.transfer import export_run, read_hash_key
 
     if format not in REQUEST_FORMATS and target is None:
         raise click.UsageError(f"--format {format} needs a place to write to: -o PATH.")
@@ -180,7 +180,7 @@ def export(id: str, format: str, target: Path | None, redaction: str | None, hom
             click.echo(str(target))
             return
         run = debugger.resolve(wanted, "run").run
-        key = hash_key(home) if redaction == "hash" else b""
+        key = read_hash_key(home) if redaction == "hash" else b""
         click.echo(str(export_run(debugger.store, run.id, format, target, redaction, key)))
 
 

@@ -80,10 +80,10 @@ def open_viewer(
 def _served(home: Home, id: str | None) -> Iterator[tuple[Home, str, bool]]:
     """The home to serve, the place in the page, and whether it has journals to take in."""
     from vestige.transfer import is_source, open_path
-    from vestige.transfer.open_source import as_home
+    from vestige.transfer.open_source import open_as_home
 
     if id is not None and is_source(id):
-        with as_home(id) as (found, lasting), _told(found) as (place, lasts):
+        with open_as_home(id) as (found, lasting), _told(found) as (place, lasts):
             with open_path(place) as debugger:
                 runs = debugger.list(limit=2).runs
             anchor = f"#/run/{runs[0].short_id}" if len(runs) == 1 else ""
@@ -103,9 +103,9 @@ def _served(home: Home, id: str | None) -> Iterator[tuple[Home, str, bool]]:
 @contextmanager
 def _told(home: Home) -> Iterator[tuple[Home, bool]]:
     """The home, or a copy of one in which nothing can be written; whether it lasts."""
-    from vestige.transfer.open_source import as_written
+    from vestige.transfer.open_source import open_home_or_copy
 
-    with as_written(home) as (place, lasting, notice):
+    with open_home_or_copy(home) as (place, lasting, notice):
         if notice:
             click.echo(f"vestige: {notice}", err=True)
         yield place, lasting

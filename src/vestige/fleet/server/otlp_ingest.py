@@ -136,7 +136,7 @@ def _count(records: list[KnownRecord]) -> int:
 def _keep_runs(store: SqliteStore, runs: Runs, tenant: str) -> int:
     """Store whole runs; ForeignRunError: one of them is another tenant's, and none was stored."""
     records = [record for own in runs.values() for record in own]
-    with store.together():
+    with store.transaction():
         new = store.append(records, tenant=tenant)
         if new:
             for writer in {record.writer for record in records}:

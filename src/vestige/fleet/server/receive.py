@@ -107,7 +107,7 @@ class Receiver:
             self._store.close()
             self._store = self._open_store()
         self._ended = 0
-        with self._store.together():
+        with self._store.transaction():
             yield
         if self._ended:
             stamp_dead(self._home, self._store)

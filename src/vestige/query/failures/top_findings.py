@@ -16,7 +16,7 @@ from vestige.query.failures.check import CheckReport, chains, found_in, in_chain
 from vestige.record.finding import Finding
 from vestige.record.run import Run, RunInfo
 from vestige.store.protocol import Store
-from vestige.store.sqlite.read.reports import body_bytes, connection_of, find_places
+from vestige.store.sqlite.read.reports import connection_of, read_ancestry, sum_body_bytes
 
 Examine = Callable[[Run], CheckReport]
 """What the checks say of a run; it keeps it, where that is possible."""
@@ -52,7 +52,7 @@ def _lead(store: Store, run_id: str, findings: Sequence[Finding]) -> Finding | N
     if len(findings) < 2:
         return findings[0] if findings else None
     causes = [finding.cause for finding in findings if finding.cause is not None]
-    return chains(find_places(connection_of(store), run_id, causes), findings)[0][0]
+    return chains(read_ancestry(connection_of(store), run_id, causes), findings)[0][0]
 
 
 def _look(
@@ -68,7 +68,7 @@ def _look(
     for run in small[:LIST_CHECKED_MAX]:
         if clock.monotonic() >= deadline:
             break
-        if body_bytes(connection_of(store), run.id) > LIST_CHECKED_BYTES:
+        if sum_body_bytes(connection_of(store), run.id) > LIST_CHECKED_BYTES:
             continue
         try:
             loaded = store.load_run(run.id)

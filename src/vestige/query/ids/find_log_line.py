@@ -42,7 +42,7 @@ def places_of_line(store: Store, text: str) -> list[SpanRef]:
 
 def _places(store: Store, text: str, where: str) -> list[SpanRef]:
     hits = store.search(wanted(text, GrepOptions(parts=(where,))), None, HITS_MAX).hits
-    said = [hit.place for hit in hits if where == "bodies" or hit.part == "log"]
+    said = [hit.span_ref for hit in hits if where == "bodies" or hit.part == "log"]
     return list({(place.run_id, place.span_id): place for place in said}.values())
 
 

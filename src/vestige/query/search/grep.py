@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from vestige.errors import UsageError
 from vestige.query import formatting
 from vestige.query.text_layout import CommandAnswer, fit_page
-from vestige.store.protocol import Hit, Searched, SearchQuery, Store
+from vestige.store.protocol import Hit, SearchQuery, SearchResult, Store
 
 PARTS = ("attrs", "logs", "bodies")
 """In the order in which they are searched."""
@@ -51,7 +51,7 @@ class GrepAnswer(CommandAnswer):
     short_id: str | None
     """The run that was searched; None: all."""
     options: GrepOptions
-    searched: Searched
+    searched: SearchResult
 
     def lines(self, budget: int) -> list[str]:
         hits = self.searched.hits
@@ -93,9 +93,9 @@ class GrepAnswer(CommandAnswer):
             "version": self.version,
             "hits": [
                 {
-                    "run_id": hit.place.run_id,
-                    "span_id": hit.place.span_id,
-                    "short_id": hit.place.short_id,
+                    "run_id": hit.span_ref.run_id,
+                    "span_id": hit.span_ref.span_id,
+                    "short_id": hit.span_ref.short_id,
                     "part": hit.part,
                     "before": _whole(hit.before),
                     "match": _whole(hit.match),
@@ -130,7 +130,7 @@ def runs_with(store: Store, text: str) -> tuple[str, ...]:
         return ()
     options = GrepOptions(ignore_case=True, parts=("bodies",))
     hits = store.search(wanted(text, options), None, HITS_MAX).hits
-    return tuple(dict.fromkeys(hit.place.run_id for hit in hits))
+    return tuple(dict.fromkeys(hit.span_ref.run_id for hit in hits))
 
 
 def wanted(pattern: str, options: GrepOptions, run_id: str | None = None) -> SearchQuery:
@@ -178,7 +178,7 @@ def _say(hit: Hit) -> str:
     times = f" x{hit.count}" if hit.count > 1 else ""
     shared = f" (in {hit.bodies} bodies)" if hit.bodies > 1 else ""
     at = f" @{hit.start_byte}" if hit.start_byte is not None else ""
-    return f'{hit.place.short_id} {hit.part}{at}{times}{shared}: "{before}«{match}»{after}"'
+    return f'{hit.span_ref.short_id} {hit.part}{at}{times}{shared}: "{before}«{match}»{after}"'
 
 
 def _shown(text: str) -> str:

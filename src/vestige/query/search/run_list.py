@@ -258,7 +258,7 @@ def _partial(store: Store, runs: Sequence[RunInfo]) -> set[str]:
 
 
 def _look(store: Store, wanted: RunFilter, limit: int) -> _Found:
-    listed = store.look_for_runs(replace(wanted, limit=limit + 1))
+    listed = store.search_runs(replace(wanted, limit=limit + 1))
     runs = listed.runs[:limit]
     if len(listed.runs) > limit:
         return _Found(runs, True, None, runs[-1].short_id)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from vestige.errors import NotFoundError
 from vestige.query import formatting
 from vestige.query.text_layout import CommandAnswer, columns, fit, fit_page
-from vestige.store.protocol import Rows, Store
+from vestige.store.protocol import QueryRows, Store
 from vestige.store.sqlite import schema
 
 ROWS_MAX = 200
@@ -33,7 +33,7 @@ class SqlAnswer(CommandAnswer):
     budget: ClassVar[int] = 1_500
 
     sql: str
-    rows: Rows
+    rows: QueryRows
     after: int
 
     def lines(self, budget: int) -> list[str]:

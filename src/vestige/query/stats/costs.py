@@ -18,7 +18,7 @@ from vestige.query.stats.user_prices import own_prices
 from vestige.record.run import SpanInfo
 from vestige.settings import ModelPrice
 from vestige.store.protocol import Store
-from vestige.store.sqlite.read.reports import TELLING, ModelSum, connection_of, sum_model_calls
+from vestige.store.sqlite.read.reports import USAGE_KEYS, ModelSum, connection_of, sum_model_calls
 
 PRICED_AT_ONCE: Final = 100_000
 """Tokens. A price may rise with the length of a request, so that sums are priced in parts of a
@@ -73,7 +73,7 @@ def span_costs(calls: Iterable[SpanInfo], prices: Prices = NO_PRICES) -> Cost:
     """Of model calls at hand, by model; the same sum as `run_costs` has."""
     calls = list(calls)
     telling = {
-        span.id for span in calls if any(span.attributes.get(n) is not None for n in TELLING)
+        span.id for span in calls if any(span.attributes.get(n) is not None for n in USAGE_KEYS)
     }
     sums: dict[tuple[str, bool], list[float]] = {}
     for span in calls:

@@ -31,7 +31,7 @@ from vestige.query.views.tree_summary import draw_shape
 from vestige.record.external_seq import voice
 from vestige.record.run import RunInfo, put_in_order
 from vestige.store.protocol import Store
-from vestige.store.sqlite.ingest.rollups import count_of
+from vestige.store.sqlite.ingest.rollups import to_count
 from vestige.store.sqlite.read import outline_rows
 from vestige.store.sqlite.read.outline_rows import Cursor, Losses
 from vestige.store.sqlite.read.reports import connection_of
@@ -123,7 +123,7 @@ def outline_answer(
     found = outline_rows.read_rows(connection, run, _cursor(after), limit, OUTLINE_MESSAGE_MAX)
     strings = Strings()
     numbers = _Numbers(connection, run, found.spans, found.logs, found.links)
-    writers = outline_rows.writer_names(
+    writers = outline_rows.read_writers(
         connection, {row[4] for row in found.spans} | {row[3] for row in found.logs}
     )
     spans = put_in_order(
@@ -208,7 +208,7 @@ def _span_columns(
     }
     for name in _TOKENS:
         short = name.removesuffix("_tokens") if name.startswith("cache") else name
-        columns[short] = [count_of(own[name]) if name in own else -1 for own in attributes]
+        columns[short] = [to_count(own[name]) if name in own else -1 for own in attributes]
     return columns
 
 

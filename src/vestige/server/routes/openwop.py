@@ -46,7 +46,7 @@ from vestige.settings import read_settings
 from vestige.store.protocol import RunFilter
 from vestige.store.sqlite.read.reports import connection_of
 from vestige.store.sqlite.sqlite_store import SqliteStore
-from vestige.transfer import hash_key, run_to_write
+from vestige.transfer import load_run_to_write, read_hash_key
 
 RUN = "/v1/runs/{runId}"
 Handler = Callable[[Request], Awaitable[Response]]
@@ -62,7 +62,7 @@ class Host:
         self.feedback = settings.openwop_feedback
         self.cap_bytes = settings.openwop_bundle_bytes
         self.mode: Mode = settings.openwop_redaction  # type: ignore[assignment]  # one of the four
-        self.key = hash_key(server.home) if self.mode == "hash" else b""
+        self.key = read_hash_key(server.home) if self.mode == "hash" else b""
         self.demo = server.demo_workflows
 
     def capabilities(self) -> bytes:
@@ -102,7 +102,7 @@ class Host:
             try:
                 if not store.has_run(run_id):
                     raise _no_run()
-                source = run_to_write(store, run_id, with_lines=self.mode == "passthrough")
+                source = load_run_to_write(store, run_id, with_logs=self.mode == "passthrough")
                 yield Story(source, self.mode, key=self.key, cap_bytes=self.cap_bytes)
             except NotFoundError:
                 raise _no_run() from None

@@ -1,4 +1,4 @@
-"""The file of a store: made for its owner alone, opened to write or to read, known again."""
+"""Create, open and identify the file of a store."""
 
 from __future__ import annotations
 
@@ -13,17 +13,21 @@ from vestige.store.sqlite import schema
 _CANNOT_MAKE = frozenset((sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY))
 
 
-def identity(path: Path) -> tuple[int, int] | None:
+def find_identity(path: Path) -> tuple[int, int] | None:
+    """Return the device and inode of a file, or None if there is no such file."""
     try:
-        found = os.stat(path)
+        stat = os.stat(path)
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return stat.st_dev, stat.st_ino
 
 
-def make_file(path: Path) -> None:
-    """An empty one, for its owner alone. One that is there is not opened: closing it would let go of
-    the locks that SQLite may hold on it in this process (store/sqlite/change_detector.py)."""
+def create_file(path: Path) -> None:
+    """Create an empty file that only its owner can read.
+
+    A file that exists is not opened, because closing it would release the locks that SQLite
+    may have on it in this process (change_detector.py).
+    """
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
 
@@ -34,27 +38,27 @@ def connect(uri: str) -> sqlite3.Connection:
     return connection
 
 
-def connect_to_read(path: Path) -> tuple[sqlite3.Connection, bool]:
-    """And whether it is frozen."""
+def connect_readonly(path: Path) -> tuple[sqlite3.Connection, bool]:
+    """Return a connection, and whether the file was opened as immutable."""
     uri = f"{path.absolute().as_uri()}?mode=ro"
     try:
         connection = connect(uri)
         schema.version(connection)
     except sqlite3.OperationalError as error:
-        # WAL wants to make files beside the store. Where nobody can, nobody writes either.
+        # WAL creates files beside the store. Where that is impossible, no process writes.
         if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _CANNOT_MAKE or not path.exists():
             raise
-        if unwritten_bytes(path):
+        if get_log_bytes(path):
             raise StoreError(
-                f"{path}: what was last written is in its log, which can be read only where files"
-                " can be made. Copy the folder, and ask the copy."
+                f"{path}: the latest records are in its write-ahead log, which can be read only in"
+                " a writable folder. Copy the folder and read the copy."
             ) from error
         return connect(f"{uri}&immutable=1"), True
     return connection, False
 
 
-def unwritten_bytes(path: Path) -> int:
-    """How much of a store is in its log alone: somebody has it open, or was killed."""
+def get_log_bytes(path: Path) -> int:
+    """Return the size of the write-ahead log, which remains if a process is killed."""
     try:
         return os.stat(f"{path}-wal").st_size
     except OSError:

@@ -1,7 +1,6 @@
-"""Notes in the store: kept beside a run's records, masked, and gone with it.
+"""Redacted notes on runs, which are deleted with their run.
 
-Functions over a connection, in their caller's transaction: a short one, so that a note can be
-written while a collector takes records in.
+The caller owns the transaction. It is short, so a note can be written while a collector runs.
 """
 
 from __future__ import annotations
@@ -24,21 +23,21 @@ _TIME_MAX = 2**62
 
 @cache
 def _redactor() -> Redactor:
-    """One for the process: notes are few, and its scanner takes time to make."""
+    """Return the redactor of this process, because creating its scanner is slow."""
     return Redactor()
 
 
 def add_note(connection: sqlite3.Connection, note: Note, tenant: str | None) -> bool:
-    """Keep a note; False: one with this id is there already, and stays as it is."""
+    """Store a note. Return False if a note with this id exists, which stays unchanged."""
     note = masked(note, _redactor())
     if not note.text.strip():
-        raise UsageError("note: nothing is said in it.")
+        raise UsageError("note: the text is empty.")
     run = _find_run(connection, note.run_id, tenant)
     if run is None:
         raise NotFoundError(f"{note.run_id[:80]!r}: no such run. See `vestige list`.")
     (count,) = connection.execute("SELECT count(*) FROM notes WHERE run = ?", (run,)).fetchone()
     if count >= NOTES_MAX:
-        raise UsageError(f"{note.run_id}: has {count} notes, and no more are kept of one run.")
+        raise UsageError(f"{note.run_id}: already has {count} notes (at most {NOTES_MAX}).")
     cursor = connection.execute(
         "INSERT OR IGNORE INTO notes(run, id, span_id, event_id, author, created_ns, text)"
         " VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -55,7 +54,7 @@ def add_note(connection: sqlite3.Connection, note: Note, tenant: str | None) -> 
     return cursor.rowcount > 0
 
 
-def forget_note(
+def delete_note(
     connection: sqlite3.Connection, run_id: str, note_id: str, tenant: str | None
 ) -> bool:
     run = _find_run(connection, run_id, tenant)

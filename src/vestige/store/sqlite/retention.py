@@ -1,10 +1,9 @@
-"""Retention: what goes, when a home is full or runs are old.
+"""Retention: delete old runs, and evict bodies when a home is too large.
 
-By age: runs whose last record is older than the bound go, with their rows; one that was imported
-counts from then, or an old one would go as soon as it came. By size:
-bodies go, those first that were **referred to** least recently, and leave a marker.
-Pinned runs stay, with all that they refer to; so do runs that are still running.
-Rollups stay in any case.
+By age: runs whose last record is older than the limit are deleted with their rows. The age of an
+imported run counts from its import, or an old run would be deleted right after it.
+By size: the least recently **referenced** bodies are evicted, and leave a marker.
+Pinned runs and running runs stay, with all that they refer to. Rollups always stay.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ from collections.abc import Sequence
 import msgspec
 
 from vestige.limits import RETENTION_AGE_S, RETENTION_BODY_BYTES
-from vestige.store.protocol import Pruned, RetentionPolicy
+from vestige.store.protocol import PruneResult, RetentionPolicy
 from vestige.store.sqlite.bodies.body_store import Bodies
-from vestige.store.sqlite.ingest.rows import KEEP_TOP
+from vestige.store.sqlite.ingest.rows import SAVE_HIGHEST_ID
 
 DEFAULT_RETENTION = RetentionPolicy(RETENTION_AGE_S, RETENTION_BODY_BYTES)
 
-# Without its beginning, or when who began it is gone, nobody is left to say that a run ended.
+# A run counts as running only while the writer of its root span does: no other can end it.
 _RUNNING = """(outcome = 'running' AND EXISTS (
   SELECT 1 FROM spans s JOIN writers w ON w.id = s.writer
   WHERE s.run = runs.id AND s.span_id = runs.root_span AND w.ended IS NULL))"""
@@ -44,17 +43,16 @@ _PROTECTED = _BODIES_OF.format(
 
 def prune(
     connection: sqlite3.Connection, bodies: Bodies, policy: RetentionPolicy, now_ns: int
-) -> Pruned:
+) -> PruneResult:
     """Apply a policy, inside the caller's transaction."""
-    runs = spans = gone = freed = 0
+    runs = spans = removed = freed = 0
     if policy.age_max_s is not None:
-        cutoff_ns = max(
-            0, now_ns - int(policy.age_max_s * 1e9)
-        )  # an age may be as good as for ever
+        # The age may be larger than the time since the epoch.
+        cutoff_ns = max(0, now_ns - int(policy.age_max_s * 1e9))
         old = connection.execute(_OLD, (cutoff_ns,)).fetchall()
         if old:
             for table in ("spans", "logs"):
-                connection.execute(KEEP_TOP.format(table=table))
+                connection.execute(SAVE_HIGHEST_ID.format(table=table))
         for run, _ in old:
             spans += connection.execute("DELETE FROM spans WHERE run = ?", (run,)).rowcount
             connection.execute("DELETE FROM logs WHERE run = ?", (run,))
@@ -64,26 +62,26 @@ def prune(
         if runs:
             query = f"SELECT id FROM bodies WHERE id NOT IN ({_REFERENCED})"
             unused = [row[0] for row in connection.execute(query)]
-            # An array, not a list: a large store has millions, and 8 bytes each are enough.
+            # An array, because a large store has millions of bodies and needs 8 bytes for each.
             used = array("q", (row[0] for row in connection.execute(f"{_REFERENCED} ORDER BY 1")))
-            forgotten = bodies.forget([*unused, *bodies.find_unused_sheets(used)])
-            gone, freed = forgotten.count, forgotten.freed_bytes
+            deleted = bodies.delete([*unused, *bodies.find_unused_packs(used)])
+            removed, freed = deleted.count, deleted.freed_bytes
             connection.execute(
                 "DELETE FROM writers WHERE ended IS NOT NULL AND last_ns < ?"
                 " AND id NOT IN (SELECT writer FROM spans) AND id NOT IN (SELECT writer FROM logs)",
                 (cutoff_ns,),
             )
-            _forget_rest(connection, [run_id for _, run_id in old])
+            _delete_orphans(connection, [run_id for _, run_id in old])
     if policy.body_bytes_max is not None:
         protected = [row[0] for row in connection.execute(_PROTECTED)]
         evicted = bodies.evict_oldest(policy.body_bytes_max, protected, now_ns)
-        gone += evicted.count
+        removed += evicted.count
         freed += evicted.freed_bytes
-    return Pruned(runs, spans, gone, freed)
+    return PruneResult(runs, spans, removed, freed)
 
 
-def _forget_rest(connection: sqlite3.Connection, run_ids: Sequence[str]) -> None:
-    """What else is known of runs and writers that are gone."""
+def _delete_orphans(connection: sqlite3.Connection, run_ids: Sequence[str]) -> None:
+    """Delete the remaining rows of deleted runs and writers."""
     connection.execute(
         "DELETE FROM unknown WHERE run_id IN (SELECT value FROM json_each(?))"
         " OR writer NOT IN (SELECT writer FROM writers)",

@@ -1,7 +1,7 @@
-"""The store's tables, and the steps from every older version to this one.
+"""The tables of the store, and the migrations from every older version.
 
-The comments inside the SQL are for whoever opens the file as much as for us: SQLite
-keeps them. A released step never changes; a new need is a new step.
+SQLite stores the comments inside the SQL, so they also document the file for its users.
+The statements of a released step never change; a change of the schema is a new step.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ CREATE TABLE writers (            -- one process's journal
   id          INTEGER PRIMARY KEY,
   writer      TEXT NOT NULL UNIQUE, -- 16 hex digits
   pid         INTEGER,
-  supervisor  TEXT,               -- the writer of the `vestige run` above it, if any
+  supervisor  TEXT,               -- the writer of the `vestige run` that started it, if any
   process_span TEXT,
   first_ns    INTEGER NOT NULL,
   last_ns     INTEGER NOT NULL,
-  seen        TEXT NOT NULL,      -- JSON: ranges of seq taken in, [[1,120],[122,130]]; holes are losses
-  malformed   INTEGER NOT NULL DEFAULT 0, -- journal lines that held no record
-  dropped     INTEGER NOT NULL DEFAULT 0, -- records that the writer itself says it dropped
-  ended       TEXT                -- NULL: as far as we know alive; 'exited' or 'interrupted'
+  seen        TEXT NOT NULL,      -- JSON: stored ranges of seq, [[1,120],[122,130]]
+  malformed   INTEGER NOT NULL DEFAULT 0, -- journal lines that are not valid records
+  dropped     INTEGER NOT NULL DEFAULT 0, -- records that the writer dropped, as it reported
+  ended       TEXT                -- NULL: may be running; 'exited' or 'interrupted'
 );
-CREATE TABLE journals (           -- how far each journal file has been taken in
+CREATE TABLE journals (           -- the offset up to which each journal file has been stored
   writer      TEXT NOT NULL,
   generation  INTEGER NOT NULL,
   offset      INTEGER NOT NULL,
@@ -49,12 +49,12 @@ CREATE TABLE runs (
   root_span       TEXT,
   span_count      INTEGER NOT NULL DEFAULT 0,
   log_count       INTEGER NOT NULL DEFAULT 0,
-  error_count     INTEGER NOT NULL DEFAULT 0,  -- failed spans and error lines
-  own_count       INTEGER NOT NULL DEFAULT 0,  -- spans and lines of the program, not of the recorder
+  error_count     INTEGER NOT NULL DEFAULT 0,  -- failed spans and error logs
+  own_count       INTEGER NOT NULL DEFAULT 0,  -- spans and logs of the program, not of the recorder
   input_tokens    INTEGER NOT NULL DEFAULT 0,
   output_tokens   INTEGER NOT NULL DEFAULT 0,
   implicit        INTEGER NOT NULL DEFAULT 0,  -- 1: opened for a process, not by the program
-  process_run     TEXT,                        -- run_id of the process that it ran in
+  process_run     TEXT,                        -- run_id of its process
   pinned          INTEGER NOT NULL DEFAULT 0
 );
 CREATE INDEX runs_started ON runs(started_ns);
@@ -67,7 +67,7 @@ CREATE TABLE spans (
   span_id      TEXT NOT NULL,      -- 16 hex digits
   parent_id    TEXT,
   writer       INTEGER NOT NULL,   -- writers.id
-  seq          INTEGER,            -- of its span-open; NULL: the opening was lost
+  seq          INTEGER,            -- of its span-open; NULL: the span-open is missing
   started_ns   INTEGER NOT NULL,
   type         TEXT NOT NULL,      -- run step llm tool state process ...
   name         TEXT NOT NULL,
@@ -113,7 +113,7 @@ CREATE TABLE links (              -- causal edges
 );
 CREATE INDEX links_run ON links(run);
 CREATE INDEX links_target ON links(target_span);
-CREATE TABLE unknown (            -- records of kinds that are newer than this version, as they came
+CREATE TABLE unknown (            -- unchanged records of kinds that this version does not know
   writer      TEXT NOT NULL,
   seq         INTEGER NOT NULL,
   run_id      TEXT,
@@ -143,14 +143,14 @@ CREATE TABLE facts (              -- single values: when the collector last ran,
 """
 
 _FINDINGS = """
-CREATE TABLE findings (           -- what each check said of a finished run: computed once
+CREATE TABLE findings (           -- cached results of the checks of finished runs
   run           INTEGER NOT NULL, -- runs.id
   check_name    TEXT NOT NULL,
-  check_version INTEGER NOT NULL, -- an older one than the check has now: computed again
+  check_version INTEGER NOT NULL, -- a result of an older version is computed again
   finding       TEXT              -- JSON; NULL: the check passed
 );
 CREATE INDEX findings_run ON findings(run);
--- A run that grew, or went, takes with it what was said of it.
+-- The findings of a run are deleted when the run changes or is deleted.
 CREATE TRIGGER findings_stale AFTER UPDATE OF last_ns, span_count, log_count, outcome ON runs
 WHEN OLD.last_ns IS NOT NEW.last_ns OR OLD.span_count IS NOT NEW.span_count
   OR OLD.log_count IS NOT NEW.log_count OR OLD.outcome IS NOT NEW.outcome
@@ -164,7 +164,7 @@ CREATE VIEW snapshots AS          -- states of sessions, oldest first within a r
 SELECT
   run,                            -- runs.id
   number,                         -- short id: r<run>.s<number>
-  json_extract(attributes, '$.index') AS "index", -- its place in the run, from 0: r<run>#<index>
+  json_extract(attributes, '$.index') AS "index", -- its position in the run, from 0: r<run>#<index>
   json_extract(attributes, '$.session_id') AS session_id,
   json_extract(attributes, '$.created_at') AS created_at,
   status,                         -- error: not a valid snapshot
@@ -172,7 +172,7 @@ SELECT
   output_body AS body,            -- bodies.id; body_text(body) is its JSON
   started_ns
 FROM spans WHERE type = 'snapshot';
-CREATE VIEW slices AS             -- the typed parts of each snapshot; only `vestige sql` can read it
+CREATE VIEW slices AS             -- typed parts of snapshots; only `vestige sql` can read them
 SELECT
   s.run,
   s."index" AS snapshot,          -- snapshots.index
@@ -195,12 +195,12 @@ FROM spans WHERE type = 'file';
 """
 
 _TENANTS = """
-CREATE TABLE tenants (            -- whose runs there are; runs.tenant has the name
+CREATE TABLE tenants (            -- the owners of runs; runs.tenant has the name
   id          INTEGER PRIMARY KEY, -- 0: 'default', what was recorded on this machine
   name        TEXT NOT NULL UNIQUE
 );
 INSERT INTO tenants VALUES (0, 'default');
--- Only of others than the default one: who has no tenants pays nothing.
+-- The default tenant is left out, so a store without tenants has an empty index.
 CREATE INDEX runs_tenant ON runs(tenant, started_ns) WHERE tenant <> 'default';
 ALTER TABLE writers ADD COLUMN tenant TEXT NOT NULL DEFAULT 'default';
 ALTER TABLE bodies ADD COLUMN tenant INTEGER NOT NULL DEFAULT 0; -- tenants.id
@@ -228,11 +228,11 @@ DROP TABLE rollups_before;
 """
 
 _NOTES = """
-CREATE TABLE notes (              -- what somebody said about a run afterwards
+CREATE TABLE notes (              -- notes that people and programs add to a run
   run         INTEGER NOT NULL,   -- runs.id
-  id          TEXT NOT NULL,      -- a UUIDv4, or what its source calls it
-  span_id     TEXT,               -- NULL: about the run as a whole
-  event_id    TEXT,               -- of a format that numbers its events
+  id          TEXT NOT NULL,      -- a UUIDv4, or the id in its source
+  span_id     TEXT,               -- NULL: a note on the run itself
+  event_id    TEXT,               -- for formats that number their events
   author      TEXT,
   created_ns  INTEGER NOT NULL,
   text        TEXT NOT NULL,
@@ -247,7 +247,7 @@ CREATE TABLE closes (             -- spans that ended after their row was writte
   id          INTEGER PRIMARY KEY AUTOINCREMENT,
   span        INTEGER NOT NULL    -- spans.id
 );
--- A live view is told of new rows by their ids; of these ends by these.
+-- The change feed finds new rows by spans.id, and ends of older spans by closes.id.
 CREATE TRIGGER span_closed AFTER UPDATE OF status ON spans
 WHEN OLD.status IS NULL AND NEW.status IS NOT NULL
 BEGIN INSERT INTO closes(span) VALUES (NEW.id); END;
@@ -256,7 +256,7 @@ BEGIN DELETE FROM closes WHERE id <= NEW.id - {CLOSES_KEPT}; END;
 """
 
 _IMPORTED = """
-ALTER TABLE runs ADD COLUMN imported_ns INTEGER; -- when it came from a file; NULL: it was recorded
+ALTER TABLE runs ADD COLUMN imported_ns INTEGER; -- time of its import, NULL if it was recorded here
 """
 
 STEPS: tuple[str, ...] = (
@@ -273,13 +273,13 @@ STEPS: tuple[str, ...] = (
     external_spans.INDEXES,
     packed_bodies.TABLES,
 )
-"""Step n brings a store from version n to n + 1."""
+"""Step n migrates a store from version n to n + 1."""
 
 VERSION = len(STEPS)
 
 
 def view_columns(name: str) -> list[str]:
-    """Of one of our views: SQLite would have to run it to know them."""
+    """Return the columns of a view, from its SQL. SQLite would have to run the view for that."""
     found = re.search(rf"(?ms)^CREATE VIEW {re.escape(name)} AS.*?^FROM", "\n".join(STEPS))
     lines = found.group().splitlines()[2:-1] if found else []
     columns = (re.sub(r"--.*", "", line).strip().rstrip(",") for line in lines)
@@ -287,13 +287,13 @@ def view_columns(name: str) -> list[str]:
 
 
 def views() -> list[tuple[str, str]]:
-    """Our views, by name, each as it was made; one may be made from those before it."""
+    """Return the name and SQL of each view. A view may depend on earlier ones."""
     found = re.finditer(r"(?ms)^CREATE VIEW (\w+) AS.*?;$", "\n".join(STEPS))
     return [(match[1], match[0]) for match in found]
 
 
 def tables() -> list[tuple[str, str]]:
-    """Our tables, by name, each as its latest step made it, with the columns that were added."""
+    """Return the name and SQL of each table, with the columns that later steps added."""
     text = "\n".join(STEPS)
     found = {
         match[1]: match[0]
@@ -311,21 +311,21 @@ def version(connection: sqlite3.Connection) -> int:
 
 
 def migrate(connection: sqlite3.Connection, path: object) -> None:
-    """Bring a store to this version, each step in a transaction of its own.
+    """Migrate a store to this version, each step in a transaction of its own.
 
-    Several processes may be at it at once: a step that another one made meanwhile is passed over.
+    Several processes may migrate at once. Steps that another process has made are skipped.
     """
     found = version(connection)
     if found > VERSION:
         raise StoreError(
-            f"{path}: store version {found} is newer than this vestige (knows {VERSION}). "
+            f"{path}: store version {found} is newer than this vestige (expected {VERSION}). "
             "Upgrade vestige."
         )
     for number in range(found, VERSION):
         if version(connection) > number:
             continue
         try:
-            # executescript commits what is open, so the transaction is spelled inside.
+            # executescript commits an open transaction, so the script contains its own.
             connection.executescript(
                 f"BEGIN IMMEDIATE;\n{STEPS[number]}\nPRAGMA user_version = {number + 1};\nCOMMIT;"
             )

@@ -1,11 +1,11 @@
-"""The embedded store: one SQLite file, write-ahead logged.
+"""The embedded store: one SQLite file with a write-ahead log.
 
-    with SqliteStore.open(home.store) as store: ...              # takes records in
-    with SqliteStore.open(home.store, readonly=True) as store:    # answers questions
-    with SqliteStore.open(home.store, readonly=True, tenant="acme") as store:    # of its runs alone
+    with SqliteStore.open(home.store) as store: ...               # to write
+    with SqliteStore.open(home.store, readonly=True) as store:    # to read
+    with SqliteStore.open(home.store, readonly=True, tenant="acme") as store:    # its runs only
 
-A reader opens the file read-only and never waits for the writer. One transaction takes
-in a batch and moves the journal's offset: a kill in between loses nothing, doubles nothing.
+A reader opens the file read-only and never waits for the writer. One transaction stores
+a batch and the journal's offset, so a killed process neither loses nor duplicates records.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from vestige.store.cancellation import check_cancelled, on_cancel
 from vestige.store.protocol import (
     CheckResult,
     ConversationInfo,
-    Headless,
     OpenSpan,
     Position,
-    Pruned,
+    PruneResult,
+    QueryRows,
     RetentionPolicy,
-    Rows,
+    RootlessTrace,
     RunFilter,
     RunPage,
-    Searched,
     SearchQuery,
+    SearchResult,
     SpanRef,
     SupervisedEnd,
     WriterInfo,
@@ -60,7 +60,7 @@ def _no_spill(writer: str, seq: int, info: BodyInfo) -> bytes | None:
 
 
 class SqliteStore:
-    """See `Store` in store/protocol.py for what each method promises."""
+    """A store in one SQLite file. The methods are documented in store/protocol.py."""
 
     def __init__(
         self,
@@ -72,14 +72,14 @@ class SqliteStore:
         self._connection = connection
         self.path = path
         self.tenant = tenant
-        """Whose runs alone can be seen here; None: all there are."""
+        """The tenant whose runs are visible. None: all runs are visible."""
         self._bodies = Bodies(connection)
         self._read_spill = read_spill
         self._synced = connection.total_changes
-        """How many changes were known to be on disk when `sync` was last asked."""
-        self._file = database_file.identity(path)
+        """The value of `total_changes` at the last `sync`."""
+        self._file = database_file.find_identity(path)
         self.frozen = False
-        """Read where nobody could write: what is written later is not seen here, nor looked for."""
+        """True if the file was opened as immutable. Later writes are then not visible."""
 
     @classmethod
     def open(
@@ -94,23 +94,23 @@ class SqliteStore:
     ) -> SqliteStore:
         """Open a store; a writer creates and migrates it.
 
-        `lasting`: it is to survive a power cut. `synced`: so is each transaction, as soon as it is
-        committed; else the last ones may be gone then, though never half of one.
-        `tenant`: in every query there are only its runs, and what belongs to them.
+        `lasting`: the file survives a power cut. `synced`: each committed transaction does, too;
+        otherwise the last transactions may be missing afterwards, but never in part.
+        `tenant`: queries see only its runs, and rows that belong to them.
         """
-        assert readonly or tenant is None, "a writer says with each batch whose it is"
+        assert readonly or tenant is None, "a writer passes the tenant with each batch"
         frozen = False
         try:
             if readonly:
-                connection, frozen = database_file.connect_to_read(path)
+                connection, frozen = database_file.connect_readonly(path)
                 database_file.require_version(connection, path)
                 if tenant is not None:
                     tenant_views.install_tenant_views(connection, tenant)
             else:
-                database_file.make_file(path)
+                database_file.create_file(path)
                 connection = database_file.connect(path.absolute().as_uri())
                 mode = "FULL" if synced else "NORMAL" if lasting else "OFF"
-                # So that pruning can give space back; takes effect while the file is new.
+                # Lets pruning shrink the file. It takes effect only while the file is new.
                 connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
                 connection.execute(f"PRAGMA journal_mode = {'WAL' if lasting else 'MEMORY'}")
                 connection.execute(f"PRAGMA synchronous = {mode}")
@@ -126,23 +126,23 @@ class SqliteStore:
         self._connection.close()
 
     def is_in_place(self) -> bool:
-        """False: the file was deleted, moved or replaced. What is written here now, nobody finds."""
-        return self._file is not None and database_file.identity(self.path) == self._file
+        """Return False if the file was deleted, moved or replaced, so that writes are lost."""
+        return self._file is not None and database_file.find_identity(self.path) == self._file
 
     def sync(self) -> None:
         changes = self._connection.total_changes
         if changes == self._synced:
             return
-        # A commit is in the log, which SQLite itself writes through only now and then. Nobody has
-        # locks on that file, which closing it would lose (https://sqlite.org/howtocorrupt.html).
+        # A commit is in the log, which SQLite itself rarely flushes. Closing that file is safe,
+        # because SQLite has no locks on it (https://sqlite.org/howtocorrupt.html).
         for path in (f"{self.path}-wal", self.path.parent):
-            with suppress(FileNotFoundError):  # a store that is not to last has no log
+            with suppress(FileNotFoundError):  # a store that is not `lasting` has no log
                 file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
                 try:
                     os.fsync(file)
                 finally:
                     os.close(file)
-        self._synced = changes  # not before: one that failed is to be asked again
+        self._synced = changes  # after fsync, so that a failed flush is repeated
 
     def __enter__(self) -> Self:
         return self
@@ -150,13 +150,13 @@ class SqliteStore:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self.close()
         if isinstance(error, sqlite3.Error):
-            # Damaged inside, or locked for too long: found out only while reading or writing.
+            # A damaged or locked file is noticed only while reading or writing.
             raise StoreError(f"{self.path}: cannot be read or written ({error}).") from error
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        # Inside another one, by `together`: then it is undone alone, and kept with the others.
-        begin, commit, undo = _PART if self._connection.in_transaction else _WHOLE
+        # A nested transaction is rolled back alone, and committed with the outer one.
+        begin, commit, undo = _NESTED if self._connection.in_transaction else _OUTERMOST
         self._connection.execute(begin)
         try:
             yield self._connection
@@ -169,13 +169,11 @@ class SqliteStore:
             raise
 
     @contextmanager
-    def together(self) -> Iterator[None]:
-        """What is appended inside is committed at the end, all at once. One that fails alone is
-        undone alone."""
+    def transaction(self) -> Iterator[None]:
         with self._transaction():
             yield
 
-    # --- the collector's side -----------------------------------------------------------------
+    # --- writing --------------------------------------------------------------------------------
 
     def append(
         self,
@@ -186,7 +184,7 @@ class SqliteStore:
     ) -> int:
         with self._transaction() as connection:
             ingest = Ingest(connection, self._bodies, self._read_spill, tenant)
-            ingest.take(records)
+            ingest.add_records(records)
             ingest.write()
             if position is not None:
                 connection.execute(
@@ -195,18 +193,18 @@ class SqliteStore:
                 )
                 if malformed:
                     _count_malformed(connection, position.writer, malformed)
-        return ingest.taken
+        return ingest.new_count
 
-    def append_pieces(self, pieces: Iterable[Sequence[AnyRecord] | SpanBatch]) -> int:
+    def append_batches(self, batches: Iterable[Sequence[AnyRecord] | SpanBatch]) -> int:
         with self._transaction() as connection:
             ingest = Ingest(connection, self._bodies, self._read_spill)
-            for piece in pieces:
-                if isinstance(piece, SpanBatch):
-                    ingest.take_block(piece)
+            for batch in batches:
+                if isinstance(batch, SpanBatch):
+                    ingest.add_spans(batch)
                 else:
-                    ingest.take(piece)
+                    ingest.add_records(batch)
             ingest.write()
-        return ingest.taken
+        return ingest.new_count
 
     def append_remote(
         self,
@@ -214,32 +212,32 @@ class SqliteStore:
         ends: Sequence[tuple[str, str | None]] = (),
         tenant: str = DEFAULT_TENANT,
     ) -> tuple[int, int]:
+        """Store records from another machine, and the reported ends of its writers.
+
+        Return how many records were new, and how many writers ended.
+        """
         with self._transaction() as connection:
-            # One that is known, and not as remote, has a journal here, and is watched by its lock.
-            query = "SELECT 1 FROM writers WHERE writer = ?"
-            new = [
-                writer
-                for writer in {record.writer for record in records}
-                if connection.execute(query, (writer,)).fetchone() is None
-            ]
-            taken = self.append(records, tenant=tenant)
             writers = {record.writer for record in records}
-            remote_writers.note(connection, new)
-            remote_writers.heard(connection, writers, clock.SYSTEM.now_ns())
-            remote_writers.refuse_holes(connection, writers)
+            # A known writer that is not remote has a journal here, and is watched by its lock.
+            new = [writer for writer in writers if not self.has_writer(writer)]
+            new_count = self.append(records, tenant=tenant)
+            remote_writers.register(connection, new)
+            remote_writers.record_contact(connection, writers, clock.SYSTEM.now_ns())
+            remote_writers.validate_seen(connection, writers)
             ended = sum(
-                remote_writers.end(connection, writer, fault, tenant) for writer, fault in ends
+                remote_writers.mark_ended(connection, writer, fault, tenant)
+                for writer, fault in ends
             )
-        return taken, ended
+        return new_count, ended
 
-    def remote_alive(self) -> set[str]:
-        return remote_writers.alive(self._connection)
+    def find_running_remote_writers(self) -> set[str]:
+        return remote_writers.find_running(self._connection)
 
-    def remote_silent(self, before_ns: int) -> set[str]:
-        return remote_writers.silent(self._connection, before_ns)
+    def find_silent_remote_writers(self, before_ns: int) -> set[str]:
+        return remote_writers.find_silent(self._connection, before_ns)
 
-    def headless(self, before_ns: int) -> Sequence[Headless]:
-        return external_spans.find_rootless(self._connection, before_ns)
+    def find_rootless_traces(self, before_ns: int) -> Sequence[RootlessTrace]:
+        return external_spans.find_rootless_traces(self._connection, before_ns)
 
     def find_remote_fault(self, writer: str) -> str | None:
         return remote_writers.find_fault(self._connection, writer)
@@ -248,7 +246,7 @@ class SqliteStore:
         rows = self._connection.execute("SELECT writer, generation, offset FROM journals")
         return {(writer, generation): offset for writer, generation, offset in rows}
 
-    def forget_position(self, writer: str, generation: int) -> None:
+    def delete_position(self, writer: str, generation: int) -> None:
         self._connection.execute(
             "DELETE FROM journals WHERE writer = ? AND generation = ?", (writer, generation)
         )
@@ -303,16 +301,17 @@ class SqliteStore:
         row = self._connection.execute("SELECT 1 FROM runs WHERE run_id = ?", (run_id,)).fetchone()
         return row is not None
 
-    def end_writer(self, writer: str, how: str) -> None:
-        self._connection.execute("UPDATE writers SET ended = ? WHERE writer = ?", (how, writer))
+    def end_writer(self, writer: str, outcome: str) -> None:
+        self._connection.execute("UPDATE writers SET ended = ? WHERE writer = ?", (outcome, writer))
 
     def mark_imported(self, run_ids: Iterable[str], at_ns: int) -> None:
         self._connection.executemany(
-            "UPDATE runs SET imported_ns = ? WHERE run_id = ?", [(at_ns, one) for one in run_ids]
+            "UPDATE runs SET imported_ns = ? WHERE run_id = ?",
+            [(at_ns, run_id) for run_id in run_ids],
         )
 
-    def prune(self, policy: RetentionPolicy, now_ns: int, dry_run: bool = False) -> Pruned:
-        """A dry run does it all and takes it back, so that its numbers are true."""
+    def prune(self, policy: RetentionPolicy, now_ns: int, dry_run: bool = False) -> PruneResult:
+        """Prune. A dry run prunes and rolls back, so that its numbers are exact."""
         connection = self._connection
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -324,7 +323,7 @@ class SqliteStore:
             self._bodies.clear_caches()
         connection.execute("ROLLBACK" if dry_run else "COMMIT")
         if not dry_run and (pruned.runs or pruned.bodies):
-            # As a script: it steps once for each page, and `execute` would stop after the first.
+            # A script, because the pragma steps once per page and `execute` steps only once.
             connection.executescript("PRAGMA incremental_vacuum")
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         return pruned
@@ -342,9 +341,9 @@ class SqliteStore:
         with self._transaction() as connection:
             return notes.add_note(connection, note, tenant)
 
-    def forget_note(self, run_id: str, note_id: str, tenant: str | None = None) -> bool:
+    def delete_note(self, run_id: str, note_id: str, tenant: str | None = None) -> bool:
         with self._transaction() as connection:
-            return notes.forget_note(connection, run_id, note_id, tenant)
+            return notes.delete_note(connection, run_id, note_id, tenant)
 
     def get_fact(self, key: str) -> str | None:
         row = self._connection.execute("SELECT value FROM facts WHERE key = ?", (key,)).fetchone()
@@ -353,13 +352,13 @@ class SqliteStore:
     def set_fact(self, key: str, value: str) -> None:
         self._connection.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (key, value))
 
-    # --- the query side -------------------------------------------------------------------------
+    # --- reading --------------------------------------------------------------------------------
 
-    def list_runs(self, wanted: RunFilter) -> Sequence[RunInfo]:
-        return run_loader.list_runs(self._connection, wanted, self.tenant)
+    def list_runs(self, run_filter: RunFilter) -> Sequence[RunInfo]:
+        return run_loader.list_runs(self._connection, run_filter, self.tenant)
 
-    def look_for_runs(self, wanted: RunFilter) -> RunPage:
-        return run_loader.search_runs(self._connection, wanted, self.tenant)
+    def search_runs(self, run_filter: RunFilter) -> RunPage:
+        return run_loader.search_runs(self._connection, run_filter, self.tenant)
 
     def conversations(self, run_ids: Sequence[str]) -> Mapping[str, ConversationInfo]:
         return run_loader.conversations(self._connection, run_ids)
@@ -370,13 +369,12 @@ class SqliteStore:
     def run_ids(self) -> Sequence[str]:
         return [row[0] for row in self._connection.execute("SELECT run_id FROM runs")]
 
-    def load_run(self, run_id: str, *, with_lines: bool = True) -> Run:
+    def load_run(self, run_id: str, *, with_logs: bool = True) -> Run:
         check_cancelled()
-        run = run_loader.find_run(self._connection, run_id, with_lines=with_lines)
+        run = run_loader.find_run(self._connection, run_id, with_logs=with_logs)
         if run is None:
-            where = (
-                f" in {self.path}" if self.tenant is None else ""
-            )  # a path is not theirs to know
+            # Tenants must not see paths of the server.
+            where = f" in {self.path}" if self.tenant is None else ""
             raise NotFoundError(f"{run_id}: no such run{where}. See `vestige list`.")
         return run
 
@@ -399,34 +397,36 @@ class SqliteStore:
     def links_to(self, run_id: str, span_id: str) -> Sequence[tuple[SpanRef, str | None]]:
         return search.links_to(self._connection, run_id, span_id)
 
-    def search(self, wanted: SearchQuery, after: str | None = None, limit: int = 100) -> Searched:
-        if wanted.expression:
-            # Here: what starts processes takes time to load, and few questions need it.
+    def search(
+        self, query: SearchQuery, after: str | None = None, limit: int = 100
+    ) -> SearchResult:
+        if query.expression:
+            # Imported here, because subprocess loads slowly and few searches need it.
             from vestige.store.sqlite.read import isolated_query
 
-            return isolated_query.search(self.path, self.tenant, wanted, after, limit)
-        return search.search(self._connection, wanted, after, limit)
+            return isolated_query.search(self.path, self.tenant, query, after, limit)
+        return search.search(self._connection, query, after, limit)
 
-    def query(self, sql: str, skip: int, limit: int) -> Rows:
+    def query(self, sql: str, skip: int, limit: int) -> QueryRows:
         try:
-            return self.query_here(sql, skip, limit)
+            return self.query_in_process(sql, skip, limit)
         except sql_sandbox.SlowFunctionError:
             from vestige.store.sqlite.read import isolated_query
 
             return isolated_query.query(self.path, self.tenant, sql, skip, limit)
 
-    def query_here(self, sql: str, skip: int, limit: int, seconds: float | None = None) -> Rows:
-        """In this process; see `ask.query`."""
-        connection, _ = database_file.connect_to_read(self.path)
+    def query_in_process(
+        self, sql: str, skip: int, limit: int, seconds: float | None = None
+    ) -> QueryRows:
+        """Run a query in this process. The arguments are those of `sql_sandbox.query`."""
+        connection, _ = database_file.connect_readonly(self.path)
         try:
-            shadow = (
-                None
-                if self.tenant is None
-                else tenant_views.install_tenant_views(connection, self.tenant)
-            )
+            views = None
+            if self.tenant is not None:
+                views = tenant_views.install_tenant_views(connection, self.tenant)
             with on_cancel(connection.interrupt):
                 return sql_sandbox.query(
-                    connection, sql, skip, limit, self.read_body, shadow, seconds
+                    connection, sql, skip, limit, self.read_body, views, seconds
                 )
         finally:
             connection.close()
@@ -442,17 +442,17 @@ class SqliteStore:
         return search.check_results(self._connection, run_ids)
 
     def cursor(self) -> change_feed.Cursor:
-        """Where the store is now: `changes` after it are those that come."""
-        return change_feed.here(self._connection)
+        """Return the current end of the change feed."""
+        return change_feed.read_cursor(self._connection)
 
     def changes(
         self, after: change_feed.Cursor, run_id: str | None = None, limit: int = LIVE_BATCH
     ) -> change_feed.Changes:
-        """What was written since, at most `limit` rows of each kind. Of one run, or of all."""
-        return change_feed.since(self._connection, after, run_id, limit)
+        """Return the changes of all runs or one, at most `limit` rows of each kind."""
+        return change_feed.read_changes(self._connection, after, run_id, limit)
 
     def sizes(self) -> dict[str, int]:
-        """What is in here, for `doctor`. A tenant's store has no file of its own: 0 bytes."""
+        """Return the row counts and sizes. A tenant has no file of its own, so 0 bytes."""
         counts = {
             table: self._connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
             for table in ("runs", "spans", "logs", "bodies")
@@ -461,7 +461,7 @@ class SqliteStore:
         tiny, tiny_bytes = self._connection.execute(query).fetchone()
         counts["bodies"] += tiny
         if self.tenant is not None:
-            # As they were: how small they are kept depends on what others have recorded.
+            # Uncompressed sizes: the compressed ones depend on records of other tenants.
             own = "SELECT coalesce(sum(size_bytes), 0) FROM bodies WHERE evicted_ns IS NULL"
             body_bytes = self._connection.execute(own).fetchone()[0] + tiny_bytes
             return {**counts, "file_bytes": 0, "body_bytes": body_bytes}
@@ -480,10 +480,10 @@ def _count_malformed(connection: sqlite3.Connection, writer: str, count: int) ->
     )
 
 
-_WHOLE = ("BEGIN IMMEDIATE", "COMMIT", ("ROLLBACK",))
-_PART = ("SAVEPOINT part", "RELEASE part", ("ROLLBACK TO part", "RELEASE part"))
+_OUTERMOST = ("BEGIN IMMEDIATE", "COMMIT", ("ROLLBACK",))
+_NESTED = ("SAVEPOINT part", "RELEASE part", ("ROLLBACK TO part", "RELEASE part"))
 
-# An import is no process that could have died: what it leaves open, its source left open.
+# An import is not a process that can crash. Its open spans are open in the source.
 _UNFINISHED = """
 WHERE ended IS NULL
    OR ended <> 'imported' AND id IN (SELECT writer FROM spans WHERE status IS NULL)

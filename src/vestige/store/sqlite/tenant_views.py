@@ -1,18 +1,17 @@
-"""What one tenant sees: views that stand before the tables, on a connection of its own.
+"""Temporary views that restrict a connection to the rows of one tenant.
 
-    shadow = cover(connection, "acme")         # from here on `runs` is acme's runs alone, in every query
-    connection.set_authorizer(...)             # and with `shadow.allows`, also in a query of the user's
+    views = install_tenant_views(connection, "acme")     # `runs` now has only acme's runs
+    connection.set_authorizer(...)                       # for user queries, with `views.allows`
 
-A temporary view hides a table of the same name. So a query that was written without a thought of
-tenants cannot see another's rows, and one that somebody forgot to adapt is no leak. A view looks a
-row's run up by its number: no index is lost, and what concerns one run stays as quick.
+A temporary view hides the table of the same name. So no query can see another tenant's rows,
+even if it was written without tenants in mind. A view looks up the run of a row by its id, so
+indexes still work, and queries about one run are as fast as before.
 
-The one hard fact: a user may write `main.runs`, and name a part of the query after one of our
-views (`WITH runs AS (SELECT * FROM main.runs) ...`), which SQLite's authorizer cannot tell from
-the view itself. So what may read the tables has a name that is made up anew for each connection.
+The one hard fact: a user may read `main.runs` in a common table expression with the name of a
+view (`WITH runs AS (SELECT * FROM main.runs) ...`), and SQLite's authorizer cannot distinguish
+it from the view. So only views with a random name, new for each connection, may read the tables.
 
-Elsewhere: why, docs/decisions/0030-tenants.md; bodies of each tenant have ids of their own,
-store/sqlite/bodies/body_store.py.
+Elsewhere: the reasons, docs/decisions/0030-tenants.md; body ids of tenants, bodies/body_store.py.
 """
 
 from __future__ import annotations
@@ -26,43 +25,55 @@ from vestige.errors import UsageError
 from vestige.record.tenant import is_tenant
 from vestige.store.sqlite import schema
 
-_OF_RUN = "SELECT {columns} FROM main.{table} x WHERE EXISTS (SELECT 1 FROM main.runs r WHERE r.id = x.run AND r.tenant = {tenant})"
+_BY_TENANT = "SELECT * FROM main.{table} WHERE tenant = {tenant}"
+_BY_TENANT_ID = (
+    "SELECT * FROM main.{table} WHERE tenant = (SELECT id FROM main.tenants WHERE name = {tenant})"
+)
+_BY_RUN = (
+    "SELECT * FROM main.{table} x WHERE EXISTS"
+    " (SELECT 1 FROM main.runs r WHERE r.id = x.run AND r.tenant = {tenant})"
+)
+_BY_WRITER = (
+    "SELECT * FROM main.{table} x WHERE EXISTS"
+    " (SELECT 1 FROM main.writers w WHERE w.writer = x.writer AND w.tenant = {tenant})"
+)
+# A view has no rowid, and links and findings are read in its order.
+_BY_RUN_WITH_ROWID = _BY_RUN.replace("*", "*, rowid AS rowid", 1)
 TABLES = {
-    # The plus hides the tenant from the planner: a query goes the same way as without one, and not
-    # through all runs of the tenant first. The list of runs, which should, asks for it itself.
+    # The plus hides the condition from the planner, so that queries use the same indexes as
+    # without tenants. The list of runs has a condition of its own on the tenant.
     "runs": "SELECT * FROM main.runs WHERE +tenant = {tenant}",
-    "spans": _OF_RUN.format(columns="*", table="spans", tenant="{tenant}"),
-    "logs": _OF_RUN.format(columns="*", table="logs", tenant="{tenant}"),
-    # A view has no rowid; these two tables are read in its order.
-    "links": _OF_RUN.format(columns="*, rowid AS rowid", table="links", tenant="{tenant}"),
-    "findings": _OF_RUN.format(columns="*, rowid AS rowid", table="findings", tenant="{tenant}"),
-    "notes": _OF_RUN.format(columns="*", table="notes", tenant="{tenant}"),
-    "rollups": "SELECT * FROM main.rollups WHERE tenant = {tenant}",
+    "spans": _BY_RUN,
+    "logs": _BY_RUN,
+    "links": _BY_RUN_WITH_ROWID,
+    "findings": _BY_RUN_WITH_ROWID,
+    "notes": _BY_RUN,
+    "rollups": _BY_TENANT,
     "tenants": "SELECT * FROM main.tenants WHERE name = {tenant}",
-    "bodies": "SELECT * FROM main.bodies WHERE tenant = (SELECT id FROM main.tenants WHERE name = {tenant})",
-    "sheets": "SELECT * FROM main.sheets WHERE tenant = (SELECT id FROM main.tenants WHERE name = {tenant})",
-    "writers": "SELECT * FROM main.writers WHERE tenant = {tenant}",
-    "unknown": "SELECT * FROM main.unknown x WHERE EXISTS (SELECT 1 FROM main.writers w WHERE w.writer = x.writer AND w.tenant = {tenant})",
-    "remote_writers": "SELECT * FROM main.remote_writers x WHERE EXISTS (SELECT 1 FROM main.writers w WHERE w.writer = x.writer AND w.tenant = {tenant})",
-    "journals": "SELECT * FROM main.journals x WHERE EXISTS (SELECT 1 FROM main.writers w WHERE w.writer = x.writer AND w.tenant = {tenant})",
-}  # fmt: skip
+    "bodies": _BY_TENANT_ID,
+    "sheets": _BY_TENANT_ID,
+    "writers": _BY_TENANT,
+    "unknown": _BY_WRITER,
+    "remote_writers": _BY_WRITER,
+    "journals": _BY_WRITER,
+}
 HIDDEN = frozenset(("facts", "pieces", "nodes", "closes"))
-"""Not a tenant's to see: of the home as a whole, or shared between tenants where texts are equal."""
+"""Tables that no tenant may see: they describe the home, or share equal texts between tenants."""
 
 _FUNCTIONS = frozenset(("json_each", "json_tree"))
-"""Tables that are functions of what the query itself gives them."""
+"""Table-valued functions, which read only their arguments."""
 
 
 @dataclass(frozen=True, slots=True)
 class TenantViews:
-    """What stands before the tables of one connection."""
+    """The views of one connection, and the rule for what may read the tables."""
 
     key: str
-    """The beginning of the names that may read the tables themselves."""
+    """The prefix of the views that may read the tables."""
     names: frozenset[str]
 
     def allows(self, table: str | None, database: str | None, inside: str | None) -> bool:
-        """May a column of this table be read? `inside`: the view that wants to."""
+        """Return whether a column of a table may be read. `inside` is the reading view."""
         if table in _FUNCTIONS:
             return True
         if database == "temp":
@@ -71,20 +82,20 @@ class TenantViews:
 
 
 def install_tenant_views(connection: sqlite3.Connection, tenant: str) -> TenantViews:
-    """Put a tenant's views before the tables. Nothing is written to the store."""
+    """Hide the tables behind a tenant's views. Nothing is written to the store."""
     if not is_tenant(tenant):
-        raise UsageError(f"{tenant[:80]!r}: no name for a tenant.")
+        raise UsageError(f"{tenant[:80]!r}: not a valid tenant name.")
     key = f"own_{clock.random_bytes(16).hex()}_"
     views = []
     for table, query in TABLES.items():
-        whose = query.format(tenant=f"'{tenant}'")
-        views.append(f"CREATE TEMP VIEW {key}{table} AS {whose};")
+        rows = query.format(table=table, tenant=f"'{tenant}'")
+        views.append(f"CREATE TEMP VIEW {key}{table} AS {rows};")
         views.append(f"CREATE TEMP VIEW {table} AS SELECT * FROM temp.{key}{table};")
     for name, text in schema.views():
-        # What they are made from has to be ours too, even where a query names a part of it alike.
+        # Qualified, so that a common table expression of the query cannot replace their source.
         body = re.sub(r"\bFROM (spans|snapshots)\b", r"FROM temp.\1", text)
         views.append(body.replace(f"CREATE VIEW {name}", f"CREATE TEMP VIEW {name}", 1))
-    # In memory: a reader leaves no file behind. All at once: a query of the user's waits for it.
+    # In memory, so that a reader leaves no file. One script, because each user query waits for it.
     connection.executescript(
         "\n".join(("PRAGMA temp_store = MEMORY;", "BEGIN;", *views, "COMMIT;"))
     )

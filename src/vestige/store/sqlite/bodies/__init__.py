@@ -1,1 +1,1 @@
-"""Bodies: each message stored once, each body rebuilt byte for byte."""
+"""Stored bodies: equal messages are stored once, and bodies are rebuilt byte for byte."""

@@ -1,30 +1,29 @@
-"""Bodies: each message stored once, each body rebuilt byte for byte.
+"""The bodies of a store: their tables, writing, reading and eviction.
 
-A body is cut into pieces (providers/message_split.py). A node is a piece that follows
+A body is split into pieces (providers/message_split.py). A node is a piece that follows
 another node, and a body is the node of its last piece. So the bodies of a
-conversation are one path, from which each turn branches off with its end:
+conversation share one path, from which the end of each turn branches off:
 
     head ── user ── ]}                              the body of turn 1
                └─── assistant ── user ── ]}         the body of turn 2
 
-A new turn adds the nodes of its new messages, and needs no memory of the turn
-before; the same text ends at the same node, whoever sent it. Only tenants are kept apart: each
-has a root of its own (parent 0 for the default one, -2 for tenant 2), so that no body of one has
-the id of another's, while equal pieces are still stored once.
+A new turn adds only the nodes of its new messages. Equal texts end at the same node. Each tenant
+has its own root (parent 0 for the default tenant, -2 for tenant 2), so tenants never share a body
+id, while equal pieces are still stored once.
 
-Most bodies are short and cannot be cut: such a one is a single row, with its text in it; and the
-tiny ones of a batch stand on sheets, many to a row (store/sqlite/bodies/packed_bodies.py).
+Most bodies are short and cannot be split. Each is a single row that contains its text
+(inline_bodies.py), and bodies under 400 bytes share rows (packed_bodies.py).
 
     bodies = Bodies(connection)                     # one for each connection
     body_id = bodies.put(data, at_ns)               # inside the caller's transaction
-    ids = bodies.put_many([(data, at_ns), ...])     # many at once cost half as much
+    ids = bodies.put_many([(data, at_ns), ...])     # half the cost of single calls
     bodies.read(body_id, 0, 200)
 
 The one hard fact: **after a rollback the owner of the transaction must call
-`clear_caches()`** (store/sqlite/bodies/body_writer.py says why). Nothing here commits.
+`clear_caches()`** (body_writer.py has the reason). Nothing here commits.
 
-Elsewhere: writing, store/sqlite/bodies/body_writer.py; reading, store/sqlite/bodies/body_reader.py; store/sqlite/bodies/compression.py makes
-pieces small; retention decides what goes.
+Elsewhere: writing, body_writer.py; reading, body_reader.py; the policy of eviction,
+store/sqlite/retention.py.
 """
 
 from __future__ import annotations
@@ -36,54 +35,54 @@ from dataclasses import dataclass
 
 from vestige.store.sqlite.bodies.body_reader import PIECE_MAX
 from vestige.store.sqlite.bodies.body_writer import BodyWriter
-from vestige.store.sqlite.bodies.packed_bodies import find_sheet
+from vestige.store.sqlite.bodies.packed_bodies import find_pack
 
 TABLES = """
--- A stretch of body text, stored once however many bodies contain it.
+-- A part of body text, stored once even if many bodies contain it.
 CREATE TABLE IF NOT EXISTS pieces (
     id           INTEGER PRIMARY KEY,
     hash         BLOB    NOT NULL,  -- first 16 bytes of the SHA-256 of the text
     size_bytes   INTEGER NOT NULL,  -- of the text
     stored_bytes INTEGER NOT NULL,  -- of data
-    codec        INTEGER NOT NULL,  -- 0 as it is, 1 zstd
+    codec        INTEGER NOT NULL,  -- 0 raw, 1 zstd
     data         BLOB    NOT NULL
 );
 
 -- The size is in the index too, so that the total is summed without touching the data.
 CREATE UNIQUE INDEX IF NOT EXISTS pieces_by_hash ON pieces (hash, stored_bytes);
 
--- A piece at its place in a body: after its parent. Ids grow from parent to child.
+-- A piece at its position in a body, after its parent. Ids grow from parent to child.
 CREATE TABLE IF NOT EXISTS nodes (
     id        INTEGER PRIMARY KEY,
-    parent    INTEGER NOT NULL,     -- nodes.id of what comes before; 0 at the start of a body
+    parent    INTEGER NOT NULL,     -- nodes.id of the preceding node; 0 at the start of a body
     piece     INTEGER NOT NULL,     -- pieces.id
-    end_bytes INTEGER NOT NULL      -- length of the text up to here
+    end_bytes INTEGER NOT NULL      -- length of the text including this piece
 );
 
 CREATE UNIQUE INDEX IF NOT EXISTS nodes_by_piece ON nodes (piece, parent);
 
--- Only asked whether a node has children: most bodies are one piece, and need no entry.
+-- Used to find children only. Most bodies are one piece and need no entry.
 CREATE INDEX IF NOT EXISTS nodes_by_parent ON nodes (parent) WHERE parent > 0;
 
--- A text that records refer to. While it is kept, its id is the node of its last piece.
+-- A text that records refer to. While it is stored, its id is the node of its last piece.
 CREATE TABLE IF NOT EXISTS bodies (
     id         INTEGER PRIMARY KEY,
     size_bytes INTEGER NOT NULL,
     first_ns   INTEGER NOT NULL,    -- first time that a record referred to it
     last_ns    INTEGER NOT NULL,    -- last time
-    evicted_ns INTEGER              -- when retention took the text; NULL while it is kept
+    evicted_ns INTEGER              -- when retention removed the text; NULL while it is stored
 );
 """
 
 ROWS = """
--- A short text in one piece stands in its body's own row, without node and piece. There: as in pieces.
+-- A short text of one piece is stored in the row of its body, without node and piece.
 ALTER TABLE bodies ADD COLUMN stored_bytes INTEGER; -- of data
-ALTER TABLE bodies ADD COLUMN codec INTEGER; -- NULL: the text is that of the node with this id
+ALTER TABLE bodies ADD COLUMN codec INTEGER; -- as in pieces, or NULL: see the node with this id
 ALTER TABLE bodies ADD COLUMN hash BLOB; -- as in pieces
 ALTER TABLE bodies ADD COLUMN data BLOB; -- the text
 CREATE UNIQUE INDEX bodies_by_hash ON bodies (hash, tenant, stored_bytes) WHERE hash IS NOT NULL;
 """
-"""A later step than TABLES and tenants. What was stored before stays as it is."""
+"""A migration after TABLES and tenants. Bodies that are already stored are not converted."""
 
 _EVICT = """
 UPDATE bodies SET evicted_ns = ?, stored_bytes = NULL, codec = NULL, hash = NULL, data = NULL
@@ -109,9 +108,7 @@ SELECT id, last_ns FROM bodies WHERE evicted_ns IS NULL
 UNION ALL SELECT id, last_ns FROM sheets WHERE evicted_ns IS NULL ORDER BY 2, 1
 """
 
-_FORGET_SHEET = "DELETE FROM sheets WHERE id = ?"
-
-_EVICT_SHEET = """
+_EVICT_PACK = """
 UPDATE sheets SET evicted_ns = ?, stored_bytes = NULL, codec = NULL, hash = NULL, times = NULL,
   keys = NULL, data = NULL
 WHERE id = ? AND evicted_ns IS NULL
@@ -120,37 +117,40 @@ WHERE id = ? AND evicted_ns IS NULL
 
 @dataclass(frozen=True, slots=True)
 class Evicted:
-    """What was taken: bodies, and the stored bytes that nothing else needed."""
+    """The number of evicted bodies, and the stored bytes that were freed."""
 
     count: int
     freed_bytes: int
 
 
 class Bodies(BodyWriter):
-    """The bodies of a store, over a connection whose transactions belong to the caller."""
+    """The bodies of a store, over a connection. The caller owns the transactions."""
 
     def evict(self, body_ids: Iterable[int], at_ns: int) -> Evicted:
-        """Take the text of these bodies, and of those on a sheet with one. Their rows stay, and say
-        when it went."""
-        return self._let_go(body_ids, _EVICT, _EVICT_SHEET, (at_ns,))
+        """Remove the texts of these bodies, and of all bodies in the same packs.
 
-    def forget(self, body_ids: Iterable[int]) -> Evicted:
-        """Remove bodies that no record refers to any more, marker and all."""
-        return self._let_go(body_ids, "DELETE FROM bodies WHERE id = ?", _FORGET_SHEET, ())
+        Their rows stay as markers, with the time of eviction.
+        """
+        return self._remove(body_ids, _EVICT, _EVICT_PACK, (at_ns,))
 
-    def find_unused_sheets(self, used: Sequence[int]) -> list[int]:
-        """Sheets of which none of these bodies, in ascending order, stands on."""
-        return [first for first, is_used in self._sheets_used(used) if not is_used]
+    def delete(self, body_ids: Iterable[int]) -> Evicted:
+        """Delete bodies that no record refers to, including their rows."""
+        queries = "DELETE FROM bodies WHERE id = ?", "DELETE FROM sheets WHERE id = ?"
+        return self._remove(body_ids, *queries, ())
+
+    def find_unused_packs(self, used: Sequence[int]) -> list[int]:
+        """Return the packs that contain none of these bodies, which are in ascending order."""
+        return [first for first, is_used in self._iter_packs(used) if not is_used]
 
     def evict_oldest(self, until_bytes: int, protected: Iterable[int], at_ns: int) -> Evicted:
-        """Evict by last reference, oldest first, until all pieces take at most `until_bytes`."""
+        """Evict the least recently referenced bodies until at most `until_bytes` are stored."""
         excess = self.stored_bytes() - until_bytes
         if excess <= 0:
             return Evicted(0, 0)
-        given = array("q", sorted(protected))
-        spared = {*given, *(first for first, is_used in self._sheets_used(given) if is_used)}
+        in_use = array("q", sorted(protected))
+        spared = {*in_use, *(first for first, is_used in self._iter_packs(in_use) if is_used)}
         count = freed = 0
-        # An array, not a list: a large store has millions, and 8 bytes each are enough.
+        # An array, because a large store has millions of bodies and needs 8 bytes for each.
         oldest = array("q", (row[0] for row in self._db.execute(_OLDEST)))
         for body_id in oldest:
             if freed >= excess:
@@ -161,39 +161,36 @@ class Bodies(BodyWriter):
                 freed += evicted.freed_bytes
         return Evicted(count, freed)
 
-    def _sheets_used(self, used: Sequence[int]) -> Iterator[tuple[int, bool]]:
-        """Each sheet, and whether one of these bodies stands on it."""
+    def _iter_packs(self, used: Sequence[int]) -> Iterator[tuple[int, bool]]:
+        """Yield the id of each pack, and whether it contains one of these bodies."""
         for first, texts in self._db.execute("SELECT id, texts FROM sheets"):
             at = bisect_left(used, first)
             yield first, at < len(used) and used[at] < first + texts
 
-    def _let_go(
-        self, body_ids: Iterable[int], query: str, sheet_query: str, values: tuple[int, ...]
+    def _remove(
+        self, body_ids: Iterable[int], body_query: str, pack_query: str, values: tuple[int, ...]
     ) -> Evicted:
         assert self._db.in_transaction, "the caller owns the transaction"
         count = freed = 0
         for body_id in body_ids:
-            own = self._db.execute("SELECT stored_bytes FROM bodies WHERE id = ?", (body_id,))
-            stored_bytes = own.fetchone()
+            query = "SELECT stored_bytes FROM bodies WHERE id = ?"
+            stored_bytes = self._db.execute(query, (body_id,)).fetchone()
             if stored_bytes is None:
-                sheet = find_sheet(self._db, body_id)
-                if (
-                    sheet is not None
-                    and self._db.execute(sheet_query, (*values, sheet.first)).rowcount
-                ):
-                    count += sheet.texts
-                    freed += len(sheet.data or b"")
-            elif self._db.execute(query, (*values, body_id)).rowcount:
+                pack = find_pack(self._db, body_id)
+                if pack and self._db.execute(pack_query, (*values, pack.first)).rowcount:
+                    count += pack.texts
+                    freed += len(pack.data or b"")
+            elif self._db.execute(body_query, (*values, body_id)).rowcount:
                 count += 1
                 freed += stored_bytes[0] or self._release(body_id)
         self.clear_caches()
         return Evicted(count, freed)
 
     def _release(self, node: int) -> int:
-        """Drop a node that nothing needs, then its parent, and so on; the stored bytes freed.
+        """Delete a node that nothing refers to, then its parents. Return the bytes freed.
 
-        So there is never garbage to collect: what a kept body shares has a child or
-        a body on the way, and the walk ends there.
+        The walk ends at the first node that a stored body shares, which has another
+        child or a body. So unused nodes never accumulate.
         """
         freed = 0
         while not self._db.execute(_IS_NEEDED, {"node": node}).fetchone()[0]:

@@ -1,17 +1,17 @@
-"""Keep bodies, many at a time: what is there already is found, the rest is written.
+"""Write bodies in batches: look up the pieces that exist, insert the others.
 
     writer = BodyWriter(connection)
-    first, second = writer.put_many([(data, at_ns), (other, at_ns)])
+    first_id, second_id = writer.put_many([(first, at_ns), (second, at_ns)])
 
-A call cuts and hashes all of its bodies, asks for the hashes of all pieces in a few statements, then writes
-each table once: a look at the tables for every piece would be half of the work. Tiny bodies stand
-on sheets (store/sqlite/bodies/packed_bodies.py), a short one that cannot be cut is one row (store/sqlite/bodies/inline_bodies.py); the others are
-nodes and pieces.
+A call splits and hashes all of its bodies, queries the hashes of all pieces in a few statements,
+then writes each table once: one lookup per piece would double the time. Bodies under 400 bytes go
+into packs (packed_bodies.py). A short body of one piece is one row (inline_bodies.py). The others
+are nodes and pieces.
 
-The one hard fact: ids are remembered between calls. They are forgotten when another connection
+The one hard fact: ids are cached between calls. The caches are cleared when another connection
 has written, but **after a rollback the owner of the transaction must call `clear_caches()`**.
 
-Elsewhere: what the rows mean, store/sqlite/bodies/body_store.py; where to cut, providers/message_split.py.
+Elsewhere: the meaning of the rows, body_store.py; where to split, providers/message_split.py.
 """
 
 from __future__ import annotations
@@ -20,26 +20,34 @@ import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 
 from vestige.providers.message_split import split
-from vestige.store.sqlite.bodies.body_reader import PIECE_MAX, TEXT_REMEMBERED, BodyReader, hash_of
+from vestige.store.sqlite.bodies.body_reader import (
+    PIECE_MAX,
+    TEXT_CACHE_BYTES,
+    BodyReader,
+    hash_text,
+)
 from vestige.store.sqlite.bodies.compression import compress
 from vestige.store.sqlite.bodies.inline_bodies import (
-    ASKED_AT_ONCE,
-    IDS_REMEMBERED,
+    HASHES_PER_QUERY,
+    ID_CACHE_MAX,
     SHORT_MAX,
     Blob,
-    ShortBodies,
+    InlineBodies,
 )
 from vestige.store.sqlite.bodies.lru_cache import LruCache
-from vestige.store.sqlite.bodies.packed_bodies import TINY_MAX, NewSheet, add_sheets, make_sheets
+from vestige.store.sqlite.bodies.packed_bodies import TINY_MAX, NewPack, insert_packs, pack_texts
 
-_PUT_BODY = """
+_UPSERT_BODY = """
 INSERT INTO bodies (tenant, id, size_bytes, first_ns, last_ns) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE SET last_ns = max(last_ns, excluded.last_ns), evicted_ns = NULL
 """
 
-_ADD_BODY = "INSERT INTO bodies (tenant, id, size_bytes, first_ns, last_ns) VALUES (?, ?, ?, ?, ?)"
+_INSERT_BODY = (
+    "INSERT INTO bodies (tenant, id, size_bytes, first_ns, last_ns) VALUES (?, ?, ?, ?, ?)"
+)
 
-# One series of numbers, so that a search can tell which text is newer. An evicted body keeps its id.
+# All tables share one sequence of ids, so a search knows which text is newer. An evicted body
+# keeps its id.
 _LAST_ID = """
 SELECT max((SELECT coalesce(max(id), 0) FROM nodes), (SELECT coalesce(max(id), 0) FROM bodies),
            (SELECT coalesce(max(id), 0) FROM pieces),
@@ -49,45 +57,48 @@ SELECT max((SELECT coalesce(max(id), 0) FROM nodes), (SELECT coalesce(max(id), 0
 _FIND_NODE = "SELECT id FROM nodes WHERE piece = ? AND parent = ?"
 
 NodeKey = tuple[int, bytes]
-"""The parent, and the hash of the piece that follows it."""
+"""The parent node, and the hash of the piece that follows it."""
 
 
-Given = tuple[bytes, int]
+TimedBody = tuple[bytes, int]
 """A body, and the time of its record."""
 
-Cut = tuple[list[bytes], list[bytes]]
+HashedPieces = tuple[list[bytes], list[bytes]]
 """Pieces, and their hashes."""
 
-Reference = tuple[int, int, int, int, int]
+BodyRow = tuple[int, int, int, int, int]
 """A row of bodies: tenant, id, size, first and last time."""
 
-WholeKey = tuple[int, int, bytes]
-"""What tells most bodies apart at a glance: tenant, length and end."""
+RecentKey = tuple[int, int, bytes]
+"""Tenant, length and last 64 bytes, which distinguish most bodies."""
 
 
 class BodyWriter(BodyReader):
-    """The bodies of a store, to be read and added to, over a connection whose transactions belong
-    to the caller."""
+    """Read and write access to the bodies of a store. The caller owns the transactions."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         super().__init__(connection)
         self._version = -1
         self._last = 0
-        self._shorts = ShortBodies(connection)
-        self._pieces: LruCache[bytes, int] = LruCache(IDS_REMEMBERED)
-        self._nodes: LruCache[NodeKey, int] = LruCache(IDS_REMEMBERED)
-        self._wholes: LruCache[WholeKey, tuple[bytes, int]] = LruCache(TEXT_REMEMBERED, _length)
+        self._inline = InlineBodies(connection)
+        self._pieces: LruCache[bytes, int] = LruCache(ID_CACHE_MAX)
+        self._nodes: LruCache[NodeKey, int] = LruCache(ID_CACHE_MAX)
+        self._recent: LruCache[RecentKey, tuple[bytes, int]] = LruCache(
+            TEXT_CACHE_BYTES, lambda body: len(body[0])
+        )
         self._drop_new()
 
     def put(self, data: bytes, at_ns: int, tenant: int = 0) -> int:
-        """Keep a body and return its id: the same id for the same bytes while they are kept, except
-        for tiny ones."""
+        """Store a body and return its id.
+
+        Equal bytes get the same id while they are stored, except for packed bodies.
+        """
         return self.put_many([(data, at_ns)], tenant)[0]
 
-    def put_many(self, bodies: Sequence[Given], tenant: int = 0) -> list[int]:
-        """Keep bodies of one tenant, each with the time of its record; their ids, in order.
+    def put_many(self, bodies: Sequence[TimedBody], tenant: int = 0) -> list[int]:
+        """Store bodies of one tenant, each with the time of its record. Return their ids.
 
-        What is new is in memory at once, compressed: the caller bounds how much it gives.
+        All new pieces are in memory at once, compressed, so the caller bounds the batch.
         """
         self._begin()
         try:
@@ -101,9 +112,11 @@ class BodyWriter(BodyReader):
             raise
         return ids
 
-    def _put_tiny(self, bodies: Sequence[Given], tenant: int) -> tuple[list[int], list[int]]:
-        """Ids, of the tiny ones for now; and the places of all others. This loop runs for every body
-        that there is."""
+    def _put_tiny(self, bodies: Sequence[TimedBody], tenant: int) -> tuple[list[int], list[int]]:
+        """Store the tiny bodies. Return all ids (0 for longer bodies), and where the longer are.
+
+        The loop is hot: it runs for every body.
+        """
         ids: list[int] = []
         others: list[int] = []
         known: dict[bytes, int] = {}
@@ -120,37 +133,37 @@ class BodyWriter(BodyReader):
                 others.append(len(ids))
                 ids.append(0)
         if known:
-            self._last += add_sheets(self._db, tenant, first, make_sheets(list(known), times))
+            self._last += insert_packs(self._db, tenant, first, pack_texts(list(known), times))
         return ids, others
 
-    def _put_others(self, bodies: Sequence[Given], tenant: int) -> list[int]:
-        self._shorts.begin(tenant)
+    def _put_others(self, bodies: Sequence[TimedBody], tenant: int) -> list[int]:
+        self._inline.begin(tenant)
         before = self._last
-        cuts = self._cut_all([data for data, _ in bodies], tenant)
-        pieces = {digest for cut in cuts if type(cut) is tuple for digest in cut[1]}
-        self._find_pieces(pieces)
-        ids, longs = self._give_ids(bodies, cuts, tenant)
-        moved = self._write(longs, before)
-        return [moved.get(each, each) for each in ids] if moved else ids
+        splits = self._split_all([data for data, _ in bodies], tenant)
+        digests = {digest for each in splits if type(each) is tuple for digest in each[1]}
+        self._find_pieces(digests)
+        ids, long_rows = self._assign_ids(bodies, splits, tenant)
+        replaced = self._write(long_rows, before)
+        return [replaced.get(each, each) for each in ids] if replaced else ids
 
-    def add_sheets(self, sheets: Sequence[NewSheet], tenant: int = 0) -> int:
-        """Keep tiny bodies on sheets that were made elsewhere; the id of the first text."""
+    def put_packs(self, packs: Sequence[NewPack], tenant: int = 0) -> int:
+        """Store packs that another process made. Return the id of the first text."""
         self._begin()
         first = self._last + 1
-        self._last += add_sheets(self._db, tenant, first, sheets)
+        self._last += insert_packs(self._db, tenant, first, packs)
         return first
 
     def clear_caches(self) -> None:
-        """Forget every id. To be called after a rollback, which takes rows that we remember."""
+        """Clear every cached id. Call it after a rollback, which removes rows with cached ids."""
         self._version = -1
-        self._shorts.clear()
+        self._inline.clear()
         self._pieces.clear()
         self._nodes.clear()
-        self._wholes.clear()
+        self._recent.clear()
         self._drop_new()
 
     def _begin(self) -> None:
-        """Another process may have pruned: then an id that we remember may be gone, or reused."""
+        """Clear the caches if another process has written: it may have deleted or reused ids."""
         assert self._db.in_transaction, "the caller owns the transaction"
         (version,) = self._db.execute("PRAGMA data_version").fetchone()
         if version != self._version:
@@ -166,29 +179,32 @@ class BodyWriter(BodyReader):
         self._piece_rows: list[tuple[int, Blob, int, int, int, Blob]] = []
         self._node_rows: list[tuple[int, int, int, int]] = []
 
-    def _cut_all(self, datas: Sequence[bytes], tenant: int) -> list[Cut | bytes | int]:
-        """Each body cut, or its hash if it is short and whole; or its node: a retry resends the
-        same bytes, and comparing beats cutting."""
-        cuts: list[Cut | bytes | int] = []
-        places: dict[WholeKey, int] = {}
+    def _split_all(self, datas: Sequence[bytes], tenant: int) -> list[HashedPieces | bytes | int]:
+        """Return for each body its pieces, its hash if it is short and one piece, or its node.
+
+        The node is known for recent bodies. A retry resends the same bytes, and comparing
+        bytes is faster than splitting them.
+        """
+        splits: list[HashedPieces | bytes | int] = []
+        indexes: dict[RecentKey, int] = {}
         for at, data in enumerate(datas):
             if len(data) < SHORT_MAX:
                 pieces = split(data)
-                cuts.append(hash_of(data) if len(pieces) == 1 else _hashed(pieces))
+                splits.append(hash_text(data) if len(pieces) == 1 else _hash_pieces(pieces))
                 continue
             key = (tenant, len(data), data[-64:])
-            found = self._wholes.get(key)
-            place = places.setdefault(key, at)
-            if found and found[0] == data:
-                cuts.append(found[1])
-            elif place < at and datas[place] == data:
-                cuts.append(cuts[place])
+            recent = self._recent.get(key)
+            index = indexes.setdefault(key, at)
+            if recent and recent[0] == data:
+                splits.append(recent[1])
+            elif index < at and datas[index] == data:
+                splits.append(splits[index])
             else:
-                cuts.append(_cut(data))
-        return cuts
+                splits.append(_split_long(data))
+        return splits
 
     def _find_pieces(self, digests: Collection[bytes]) -> None:
-        """Learn the ids of all that are there already."""
+        """Load the ids of the pieces that are already stored."""
         known, missing = self._known_pieces, []
         for digest in digests:
             found = self._pieces.get(digest)
@@ -198,38 +214,43 @@ class BodyWriter(BodyReader):
                 known[digest] = found
         if not self._last:
             return
-        for at in range(0, len(missing), ASKED_AT_ONCE):
-            asked = missing[at : at + ASKED_AT_ONCE]
-            places = ",".join("?" * len(asked))
-            query = f"SELECT hash, id FROM pieces WHERE hash IN ({places})"
-            known.update(self._db.execute(query, asked))
+        for at in range(0, len(missing), HASHES_PER_QUERY):
+            some = missing[at : at + HASHES_PER_QUERY]
+            query = f"SELECT hash, id FROM pieces WHERE hash IN ({','.join('?' * len(some))})"
+            known.update(self._db.execute(query, some))
 
-    def _give_ids(
-        self, bodies: Sequence[Given], cuts: Sequence[Cut | bytes | int], tenant: int
-    ) -> tuple[list[int], dict[int, Reference]]:
-        """The id of each body, found or new; and the rows of those that are not short."""
+    def _assign_ids(
+        self,
+        bodies: Sequence[TimedBody],
+        splits: Sequence[HashedPieces | bytes | int],
+        tenant: int,
+    ) -> tuple[list[int], dict[int, BodyRow]]:
+        """Return the id of each body, found or new, and the rows of bodies that are not inline."""
         ids: list[int] = []
-        longs: dict[int, Reference] = {}
-        put_short = self._shorts.put
-        for (data, at_ns), cut in zip(bodies, cuts, strict=True):
-            if isinstance(cut, bytes):
+        long_rows: dict[int, BodyRow] = {}
+        put_inline = self._inline.put
+        for (data, at_ns), parts in zip(bodies, splits, strict=True):
+            if isinstance(parts, bytes):
                 new = self._last + 1
-                found = put_short(data, cut, at_ns, new)
-                if found == new:
+                body_id = put_inline(data, parts, at_ns, new)
+                if body_id == new:
                     self._last = new
             else:
-                found = cut if isinstance(cut, int) else self._put_pieces(data, *cut, tenant)
-                known = longs.get(found)
+                if isinstance(parts, int):
+                    body_id = parts
+                else:
+                    body_id = self._put_pieces(data, *parts, tenant)
+                known = long_rows.get(body_id)
                 first_ns = at_ns if known is None else min(known[3], at_ns)
                 last_ns = at_ns if known is None else max(known[4], at_ns)
-                longs[found] = (tenant, found, len(data), first_ns, last_ns)
-            ids.append(found)
-        return ids, longs
+                long_rows[body_id] = (tenant, body_id, len(data), first_ns, last_ns)
+            ids.append(body_id)
+        return ids, long_rows
 
     def _put_pieces(
         self, data: bytes, pieces: list[bytes], digests: list[bytes], tenant: int
     ) -> int:
-        """The node of a body's last piece, found or new."""
+        """Return the node of a body's last piece, found or new."""
         node, end = -tenant, 0
         branched = False
         for piece, digest in zip(pieces, digests, strict=True):
@@ -240,13 +261,13 @@ class BodyWriter(BodyReader):
                 found, branched = self._put_node(key, piece, end, branched)
             node = found
         if len(data) >= SHORT_MAX:
-            self._wholes.put((tenant, len(data), data[-64:]), (data, node))
+            self._recent.put((tenant, len(data), data[-64:]), (data, node))
         return node
 
     def _put_node(
         self, key: NodeKey, piece: bytes, end: int, parent_is_new: bool
     ) -> tuple[int, bool]:
-        """The node of a piece after its parent, and whether it is new."""
+        """Return the node of a piece that follows its parent, and whether the node is new."""
         parent, digest = key
         piece_id = self._known_pieces.get(digest)
         if piece_id is None:
@@ -269,34 +290,32 @@ class BodyWriter(BodyReader):
         self._known_pieces[digest] = piece_id
         return piece_id
 
-    def _write(self, longs: Mapping[int, Reference], before: int) -> Mapping[int, int]:
-        """The rows of what is new; short bodies that were there under another id than they were given.
-        A body whose node is new cannot be there."""
+    def _write(self, long_rows: Mapping[int, BodyRow], before: int) -> Mapping[int, int]:
+        """Write the new rows. Return the replaced ids of inline bodies.
+
+        Ids above `before` belong to new nodes, so their bodies cannot be stored yet.
+        """
         executemany = self._db.executemany
         executemany("INSERT INTO pieces VALUES (?, ?, ?, ?, ?, ?)", self._piece_rows)
         executemany("INSERT INTO nodes VALUES (?, ?, ?, ?)", self._node_rows)
-        executemany(_ADD_BODY, [row for row in longs.values() if row[1] > before])
-        executemany(_PUT_BODY, [row for row in longs.values() if row[1] <= before])
-        moved = self._shorts.write()
+        executemany(_INSERT_BODY, [row for row in long_rows.values() if row[1] > before])
+        executemany(_UPSERT_BODY, [row for row in long_rows.values() if row[1] <= before])
+        replaced = self._inline.write()
         self._pieces.update(self._known_pieces)
         self._nodes.update(self._new_nodes)
         self._drop_new()
-        return moved
+        return replaced
 
 
-def _cut(data: bytes) -> Cut:
-    """By message, and no piece longer than PIECE_MAX."""
+def _split_long(data: bytes) -> HashedPieces:
+    """Split a body by message, into pieces of at most PIECE_MAX."""
     pieces = split(data)
     if len(data) > PIECE_MAX:
         pieces = [
             piece[at : at + PIECE_MAX] for piece in pieces for at in range(0, len(piece), PIECE_MAX)
         ]
-    return _hashed(pieces)
+    return _hash_pieces(pieces)
 
 
-def _hashed(pieces: list[bytes]) -> Cut:
-    return pieces, [hash_of(piece) for piece in pieces]
-
-
-def _length(whole: tuple[bytes, int]) -> int:
-    return len(whole[0])
+def _hash_pieces(pieces: list[bytes]) -> HashedPieces:
+    return pieces, [hash_text(piece) for piece in pieces]

@@ -1,13 +1,14 @@
-"""Bodies that are one row each: short, and nothing to cut. Found again by the hash of their text.
+"""Write short bodies of one piece, each as a single row that is unique by its hash.
 
-    shorts.begin(tenant)
-    body_id = shorts.put(data, digest, at_ns, new_id)   # `new_id` is used if the text is new
-    moved = shorts.write()                              # ids that were given, to those that hold
+    inline.begin(tenant)
+    body_id = inline.put(data, digest, at_ns, new_id)   # `new_id` is used if the text is new
+    replaced = inline.write()                           # provisional ids -> ids in the store
 
-Texts are written without a look at what is there: most are new, and a look at each would cost as much as
-writing it. SQLite passes over those whose hash is known; only then is it asked which.
+Most texts are new, and looking each one up would cost as much as writing it. So rows are
+inserted without a lookup, and SQLite ignores those whose hash exists. Only if it ignored some,
+their ids are queried.
 
-Part of store/sqlite/bodies/body_writer.py, which owns ids and what is forgotten after a rollback.
+Elsewhere: body_writer.py owns the ids, and clears the caches after a rollback.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ from vestige.store.sqlite.bodies.compression import COMPRESS_MIN, RAW, compress
 from vestige.store.sqlite.bodies.lru_cache import LruCache
 
 SHORT_MAX = 4 * KIB
-"""A longer body that cannot be cut is no single row: a long row would be dear to touch again."""
+"""Longer bodies are stored as pieces, because updating the times of a long row is expensive."""
 
-IDS_REMEMBERED = 32 * KIB
-"""Some MB: the messages of hundreds of live conversations."""
+ID_CACHE_MAX = 32 * KIB
+"""A few MB of ids: the messages of hundreds of live conversations."""
 
-ASKED_AT_ONCE = 500
-"""Hashes in one statement: SQLite may be built for 999."""
+HASHES_PER_QUERY = 500
+"""SQLite may be built with a limit of 999 parameters."""
 
 Blob = bytearray
-"""How bytes are given to a statement: for `bytes` Python's sqlite3 looks for an adapter each time."""
+"""The type of binary parameters: for `bytes`, sqlite3 looks up an adapter each time."""
 
-_ADD = """
+_INSERT = """
 INSERT OR IGNORE INTO bodies
   (tenant, id, size_bytes, first_ns, last_ns, stored_bytes, codec, hash, data)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
@@ -40,22 +41,21 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 _TOUCH = "UPDATE bodies SET last_ns = max(last_ns, ?) WHERE id = ?"
 
 Row = list[Any]
-"""As `_ADD` has it. A list: when the text comes again, its times are changed."""
+"""The values of `_INSERT`. A list, because its times change when the text occurs again."""
 _ID, _FIRST_NS, _LAST_NS = 1, 3, 4
 
 
-class ShortBodies:
-    """The short bodies of a store, over a connection whose transactions belong to the caller."""
+class InlineBodies:
+    """The short bodies of a store, over a connection. The caller owns the transactions."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._db = connection
         self._tenant = 0
-        self._known: LruCache[bytes, int] = LruCache(IDS_REMEMBERED)
-        """Of one tenant: mostly there is only one."""
+        self._known: LruCache[bytes, int] = LruCache(ID_CACHE_MAX)
+        """Ids of the current tenant only: most stores have one tenant."""
         self._drop_new()
 
     def clear(self) -> None:
-        """Forget every id."""
         self._known.clear()
         self._drop_new()
 
@@ -65,7 +65,7 @@ class ShortBodies:
             self._tenant = tenant
 
     def put(self, data: bytes, digest: bytes, at_ns: int, new_id: int) -> int:
-        """The id of a text: a known one, or `new_id`."""
+        """Return the id of a text: a known one, or `new_id`."""
         row = self._new.get(digest)
         if row is not None:
             if at_ns > row[_LAST_NS]:
@@ -76,8 +76,8 @@ class ShortBodies:
             return found
         known = self._known.get(digest)
         if known is not None:
-            if at_ns > self._again.get(known, 0):
-                self._again[known] = at_ns
+            if at_ns > self._repeated.get(known, 0):
+                self._repeated[known] = at_ns
             return known
         codec, stored = (RAW, data) if len(data) < COMPRESS_MIN else compress(data)
         self._new[digest] = [
@@ -94,33 +94,36 @@ class ShortBodies:
         return new_id
 
     def write(self) -> Mapping[int, int]:
-        """The rows of what is new; ids that were given to texts which were there all the same."""
+        """Write the new rows. Return the provisional ids whose texts are already stored."""
         new = self._new
-        added = self._db.executemany(_ADD, new.values()).rowcount if new else 0
-        moved = {} if added == len(new) else self._find_moved()
+        added = self._db.executemany(_INSERT, new.values()).rowcount if new else 0
+        replaced = {} if added == len(new) else self._find_replaced()
         ids = {digest: row[_ID] for digest, row in new.items()}
-        if moved:
-            ids = {digest: moved.get(given, given) for digest, given in ids.items()}
-        self._db.executemany(_TOUCH, [(at_ns, found) for found, at_ns in self._again.items()])
+        if replaced:
+            ids = {digest: replaced.get(body_id, body_id) for digest, body_id in ids.items()}
+        self._db.executemany(
+            _TOUCH, [(at_ns, body_id) for body_id, at_ns in self._repeated.items()]
+        )
         self._known.update(ids)
         self._drop_new()
-        return moved
+        return replaced
 
-    def _find_moved(self) -> dict[int, int]:
-        """Which of the new texts were there already; they were referred to again just now."""
-        moved: dict[int, int] = {}
+    def _find_replaced(self) -> dict[int, int]:
+        """Map provisional ids to the ids of equal stored texts, and record the new references."""
+        replaced: dict[int, int] = {}
         digests = list(self._new)
-        for at in range(0, len(digests), ASKED_AT_ONCE):
-            asked = digests[at : at + ASKED_AT_ONCE]
-            query = f"SELECT hash, id FROM bodies WHERE tenant = ? AND hash IN ({','.join('?' * len(asked))})"
-            for digest, found in self._db.execute(query, (self._tenant, *map(Blob, asked))):
+        for at in range(0, len(digests), HASHES_PER_QUERY):
+            some = digests[at : at + HASHES_PER_QUERY]
+            marks = ",".join("?" * len(some))
+            query = f"SELECT hash, id FROM bodies WHERE tenant = ? AND hash IN ({marks})"
+            for digest, body_id in self._db.execute(query, (self._tenant, *map(Blob, some))):
                 row = self._new[digest]
-                if found != row[_ID]:
-                    moved[row[_ID]] = found
-                    self._again[found] = row[_LAST_NS]
-        return moved
+                if body_id != row[_ID]:
+                    replaced[row[_ID]] = body_id
+                    self._repeated[body_id] = row[_LAST_NS]
+        return replaced
 
     def _drop_new(self) -> None:
         self._new: dict[bytes, Row] = {}
-        self._again: dict[int, int] = {}
-        """Texts that were there before, with the latest time of a record that refers to them."""
+        self._repeated: dict[int, int] = {}
+        """Ids of texts that were already stored, with the latest time of a reference."""

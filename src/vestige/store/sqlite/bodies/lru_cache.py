@@ -1,4 +1,4 @@
-"""What was used lately, up to a weight: a cache for ids and texts."""
+"""A bounded cache for ids and texts that evicts approximately the least recently used."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ Value = TypeVar("Value")
 
 
 class LruCache(Generic[Key, Value]):
-    """What was used lately, up to a weight. Two generations: cheaper than a strict order.
+    """A cache of two generations, which is cheaper than a strict order of use.
 
-    `weigh` tells how heavy a value is; without it each weighs 1.
+    `weigh` returns the weight of a value. Without it, every value weighs 1.
     """
 
     def __init__(self, weight_max: int, weigh: Callable[[Value], int] | None = None) -> None:
@@ -41,12 +41,12 @@ class LruCache(Generic[Key, Value]):
         self._young[key] = value
         self._weight += weight
 
-    def update(self, found: Mapping[Key, Value]) -> None:
-        """Many of weight 1, as the latest."""
+    def update(self, values: Mapping[Key, Value]) -> None:
+        """Put many values of weight 1."""
         assert self._weigh is None
-        self._make_room(len(found))
-        self._young.update(found)
-        self._weight += len(found)
+        self._make_room(len(values))
+        self._young.update(values)
+        self._weight += len(values)
 
     def _make_room(self, weight: int) -> None:
         if self._weight + weight > self._young_max:

@@ -1,8 +1,8 @@
-"""Take a batch of records into the tables: all of it, once, whatever order it comes in.
+"""Write a batch of records to the tables, each record once and in any order.
 
-Spans are folded in memory first (an opening and its close in one batch are one row),
-then written with few statements. What was seen before, by (writer, seq), is passed over; what a
-carrier brings is known by its span (store/sqlite/ingest/external_spans.py).
+Spans are merged in memory first (an opening and its close in one batch are one row),
+then written with few statements. Records that were seen before are skipped: a writer's by
+(writer, seq), an external exporter's by their span (external_spans.py).
 The caller owns the transaction: rows and the journal's offset are committed together.
 """
 
@@ -34,11 +34,11 @@ from vestige.record.types import (
     SpanUpdate,
     Unknown,
 )
-from vestige.store.span_batches import Held, SpanBatch
+from vestige.store.span_batches import BatchBody, SpanBatch
 from vestige.store.sqlite.bodies.body_store import Bodies
 from vestige.store.sqlite.ingest.external_spans import ExternalSpanMerger
 from vestige.store.sqlite.ingest.nested_calls import NestedCalls
-from vestige.store.sqlite.ingest.rollups import Rollups, count_of
+from vestige.store.sqlite.ingest.rollups import Rollups, to_count
 from vestige.store.sqlite.ingest.row_writer import insert, write_runs, write_spans, write_writers
 from vestige.store.sqlite.ingest.rows import (
     INSERT_LOGS,
@@ -51,23 +51,23 @@ from vestige.store.sqlite.ingest.rows import (
     RunRow,
     SpanRow,
     WriterRow,
-    json_of,
     load_span,
+    render_json,
 )
 from vestige.store.sqlite.ingest.seq_ranges import SeqRanges
 
 ReadSpill = Callable[[str, int, BodyInfo], bytes | None]
-"""(writer, seq, info) -> the bytes of a body that was too long for its line, if still there."""
+"""(writer, seq, info) -> the bytes of a body that was too long for its line, or None."""
 
-WAITING_MAX = 16 * MIB
-"""Bodies held back until they are stored together: the collector's memory is bounded."""
+PENDING_BYTES_MAX = 16 * MIB
+"""Bodies that wait to be stored together. It bounds the memory of the collector."""
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class Ingest:
-    """One batch. Make it, `take` the records, `write`; then commit."""
+    """A batch. Call `add_records` or `add_spans`, then `write`, then commit."""
 
     def __init__(
         self,
@@ -89,120 +89,122 @@ class Ingest:
         self._unknown: list[tuple[Any, ...]] = []
         self._rollups = Rollups(tenant)
         self._nested = NestedCalls(connection, self._spans, self._rollups)
-        # Weakly: in a circle, a batch would stay until the garbage collector looks, and an import has it off.
-        own = weakref.proxy(self)
-        self._carried = ExternalSpanMerger(
+        # A weak reference: a cycle would stay in memory, because an import pauses the GC.
+        this = weakref.proxy(self)
+        self._external = ExternalSpanMerger(
             connection,
             self._spans,
-            lambda span, run: own._take_back(span, run),
-            lambda span, run, writer, ended_ns: own._ended(span, run, writer, ended_ns),
+            lambda span, run: this._subtract_span(span, run),
+            lambda span, run, writer, ended_ns: this._count_span(span, run, writer, ended_ns),
         )
-        self._waiting: list[list[int | str | None]] = []
+        self._pending: list[list[int | str | None]] = []
         self._texts: list[tuple[bytes, int]] = []
-        self._waiting_bytes = 0
-        self.taken = 0
+        self._pending_bytes = 0
+        self.new_count = 0
+        """Records that were not seen before."""
 
-    def take(self, records: Iterable[AnyRecord]) -> None:
-        """Fold records into rows."""
-        # Looked up once: this loop runs for every record there is.
+    def add_records(self, records: Iterable[AnyRecord]) -> None:
+        """Merge records into rows."""
+        # Local names, because this loop runs for every record.
         writers = self._writers
-        kinds: dict[type, Callable[[Any, WriterRow], None]] = {
-            SpanOpen: self._open,
-            SpanClose: self._close,
-            SpanUpdate: self._update,
-            Log: self._log,
-            Unknown: self._keep_unknown,
+        handlers: dict[type, Callable[[Any, WriterRow], None]] = {
+            SpanOpen: self._add_open,
+            SpanClose: self._add_close,
+            SpanUpdate: self._add_update,
+            Log: self._add_log,
+            Unknown: self._add_unknown,
         }
         for record in records:
             writer = writers.get(record.writer)
             if writer is None:
                 time_ns = 0 if isinstance(record, Unknown) else record.time_ns
                 writer = self._load_writer(record.writer, record.run_id, time_ns)
-            if writer.carries:
-                sifted = self._sift(record, writer)
-                if sifted is not None:
-                    self.taken += 1
-                    kinds[type(sifted)](sifted, writer)
+            if writer.is_external:
+                merged = self._merge_external(record, writer)
+                if merged is not None:
+                    self.new_count += 1
+                    handlers[type(merged)](merged, writer)
             elif writer.seen.add(record.seq):
-                self.taken += 1
-                kinds[type(record)](record, writer)
+                self.new_count += 1
+                handlers[type(record)](record, writer)
 
-    def _sift(self, record: AnyRecord, writer: WriterRow) -> AnyRecord | None:
+    def _merge_external(self, record: AnyRecord, writer: WriterRow) -> AnyRecord | None:
         if isinstance(record, Unknown):
             return record
         run = self._runs.get(record.run_id) or self._load_run(record.run_id, record.time_ns)
-        return self._carried.sift(record, run, writer)
+        return self._external.deduplicate(record, run, writer)
 
-    def take_block(self, block: SpanBatch) -> None:
-        """Fold whole spans into rows."""
-        spans, run_id, rows = block.spans, block.run_id, self._spans
+    def add_spans(self, batch: SpanBatch) -> None:
+        """Merge complete spans into rows."""
+        spans, run_id, rows = batch.spans, batch.run_id, self._spans
         first = spans[0]
-        writer = self._writers.get(block.writer) or self._load_writer(
-            block.writer, run_id, first.time_ns
+        writer = self._writers.get(batch.writer) or self._load_writer(
+            batch.writer, run_id, first.time_ns
         )
         run = self._runs.get(run_id) or self._load_run(run_id, first.time_ns)
-        texts = self._bodies.add_sheets(block.sheets, self._tenant_id) if block.sheets else 0
+        first_text = self._bodies.put_packs(batch.packs, self._tenant_id) if batch.packs else 0
         seen = writer.seen
         opened = closed = seen.add_next(first.seq, spans[-1].seq + 1)
         all_new = opened
-        for whole in spans:
-            seq = whole.seq
+        for source in spans:
+            seq = source.seq
             if not all_new:
                 opened, closed = seen.add(seq), seen.add(seq + 1)
                 if not (opened or closed):
-                    continue  # of one that is half known all is told: `write` finds out what was there
-            self.taken += opened + closed
+                    continue
+                # If only one end is new, the complete span is added, and `write` merges the rows.
+            self.new_count += opened + closed
             run.own += opened
             run.spans += 1
-            started_ns, duration_ns = whole.time_ns, whole.duration_ns
+            started_ns, duration_ns = source.time_ns, source.duration_ns
             span = SpanRow(
                 run.id,
-                run.numbers + run.spans,
-                whole.span_id,
+                run.spans_before + run.spans,
+                source.span_id,
                 writer.id,
                 seq,
-                whole.parent_id,
+                source.parent_id,
                 started_ns,
-                whole.type,
-                whole.name,
-                whole.component,
-                whole.attributes,
-                whole.status,
+                source.type,
+                source.name,
+                source.component,
+                source.attributes,
+                source.status,
                 duration_ns,
                 seq + 1,
                 None,
-                self._held(whole.input, texts, started_ns),
-                self._held(whole.output, texts, started_ns + duration_ns),
+                self._add_batch_body(source.input, first_text, started_ns),
+                self._add_batch_body(source.output, first_text, started_ns + duration_ns),
             )
-            known = rows.setdefault((run_id, whole.span_id), span)
-            if whole.status != "ok":
+            known = rows.setdefault((run_id, source.span_id), span)
+            if source.status != "ok":
                 run.errors += 1
-            self._ended(span, run, writer, started_ns + duration_ns)
+            self._count_span(span, run, writer, started_ns + duration_ns)
             if known is not span:
-                self._join(known, span, run, writer)
-            self._tell_time(run, writer, started_ns + duration_ns)
+                self._merge_counted(known, span, run, writer)
+            self._update_times(run, writer, started_ns + duration_ns)
 
-    def _held(self, body: Held, texts: int, time_ns: int) -> BodyColumns:
+    def _add_batch_body(self, body: BatchBody, first_text: int, time_ns: int) -> BodyColumns:
         if body is None:
             return NO_BODY
         if isinstance(body, str):
-            return self._hold(body.encode(), time_ns)
+            return self._queue_body(body.encode(), time_ns)
         number, size = body
-        return texts + number, size, NO_TEXT
+        return first_text + number, size, NO_TEXT
 
-    # --- the kinds ----------------------------------------------------------------------------
+    # --- one handler for each kind of record ----------------------------------------------------
 
-    def _open(self, record: SpanOpen, writer: WriterRow) -> None:
+    def _add_open(self, record: SpanOpen, writer: WriterRow) -> None:
         run = self._runs.get(record.run_id) or self._load_run(record.run_id, record.time_ns)
         key = (record.run_id, record.span_id)
         span = self._spans.get(key)
         if span is None:
-            # Not looked up: an opening is all but always the first word on its span, and
-            # `write` finds out when it is not.
+            # No lookup: an opening is almost always the first record of its span. `write`
+            # detects the other cases.
             run.spans += 1
             span = self._spans[key] = SpanRow(
                 run.id,
-                run.numbers + run.spans,
+                run.spans_before + run.spans,
                 record.span_id,
                 writer.id,
                 record.seq,
@@ -214,11 +216,11 @@ class Ingest:
                 record.attributes,
             )
         elif span.seq is not None:
-            # Opened twice under one id: the first one stands.
+            # Two openings have this id: the first one counts.
             span.attributes = {**record.attributes, **span.attributes}
             return
         else:
-            # What is learned later wins, also when it was read first.
+            # Attributes of the close win, even if the close was read first.
             span.attributes = {**record.attributes, **span.attributes}
             span.writer, span.seq, span.parent_id = writer.id, record.seq, record.parent_id
             span.started_ns = record.time_ns
@@ -228,24 +230,24 @@ class Ingest:
         if record.body is not None or record.body_info is not None:
             span.input = self._body(record)
         if record.links:
-            self._take_links(run, record.span_id, record.links)
+            self._add_links(run, record.span_id, record.links)
         if record.type not in OWN_TYPES:
             run.own += 1
         elif record.type == "process":
-            self._process_opened(record, writer)
+            self._set_process(record, writer)
         elif record.parent_id is None:
-            self._root_opened(record, run)
+            self._set_root(record, run)
         if span.status is not None:
-            self._ended(span, run, writer, record.time_ns + (span.duration_ns or 0))
-        self._tell_time(run, writer, record.time_ns)
+            self._count_span(span, run, writer, record.time_ns + (span.duration_ns or 0))
+        self._update_times(run, writer, record.time_ns)
 
-    def _close(self, record: SpanClose, writer: WriterRow) -> None:
+    def _add_close(self, record: SpanClose, writer: WriterRow) -> None:
         run = self._runs.get(record.run_id) or self._load_run(record.run_id, record.time_ns)
         span = self._spans.get((record.run_id, record.span_id))
         if span is None:
             span = self._load_span(record, run, writer)
         if span.status is not None:
-            self._take_back(span, run)  # closed twice: the last one stands
+            self._subtract_span(span, run)  # two closes have this id: the last one counts
         span.status = record.status
         span.duration_ns = record.duration_ns
         span.end_seq = record.seq
@@ -258,20 +260,20 @@ class Ingest:
         if record.status != "ok":
             run.errors += 1
         if span.seq is not None:
-            self._ended(span, run, writer, record.time_ns)
-        self._tell_time(run, writer, record.time_ns)
+            self._count_span(span, run, writer, record.time_ns)
+        self._update_times(run, writer, record.time_ns)
 
-    def _take_back(self, span: SpanRow, run: RunRow) -> None:
-        """Another end is known now: what was added up of this one is taken off again."""
+    def _subtract_span(self, span: SpanRow, run: RunRow) -> None:
+        """Subtract an ended span from all sums, because its end changes."""
         assert span.status is not None and span.duration_ns is not None
         if span.status != "ok":
             run.errors -= 1
         if span.seq is None:
-            return  # only its close was known, and it was not added up
+            return  # without its opening, the span was not counted
         attributes = span.attributes
         if span.type == "llm" and attributes:
-            run.input_tokens -= count_of(attributes.get("input_tokens"))
-            run.output_tokens -= count_of(attributes.get("output_tokens"))
+            run.input_tokens -= to_count(attributes.get("input_tokens"))
+            run.output_tokens -= to_count(attributes.get("output_tokens"))
         self._rollups.add(
             min(span.started_ns + span.duration_ns, SUM_MAX),
             span.component,
@@ -283,21 +285,21 @@ class Ingest:
             -1,
         )
         if span.type == "llm" and attributes:
-            self._nested.fold(span, run, -1)
+            self._nested.adjust(span, run, -1)
 
-    def _ended(self, span: SpanRow, run: RunRow, writer: WriterRow, ended_ns: int) -> None:
-        """Both ends are known, whichever was read first: add the span up."""
+    def _count_span(self, span: SpanRow, run: RunRow, writer: WriterRow, ended_ns: int) -> None:
+        """Add a span to all sums, once both of its ends are known."""
         assert span.status is not None and span.duration_ns is not None
         attributes = span.attributes
         if ended_ns > SUM_MAX:
             ended_ns = SUM_MAX
-        read = written = 0
+        input_tokens = output_tokens = 0
         if span.type == "llm":
             if attributes:
-                read = count_of(attributes.get("input_tokens"))
-                written = count_of(attributes.get("output_tokens"))
-                run.input_tokens += read
-                run.output_tokens += written
+                input_tokens = to_count(attributes.get("input_tokens"))
+                output_tokens = to_count(attributes.get("output_tokens"))
+                run.input_tokens += input_tokens
+                run.output_tokens += output_tokens
         elif span.type == "run" and span.parent_id is None:
             run.changes["outcome"] = span.status
             run.changes["duration_ns"] = span.duration_ns
@@ -313,10 +315,10 @@ class Ingest:
             span.duration_ns,
             attributes,
         )
-        if read or written:
-            self._nested.fold(span, run, 1)
+        if input_tokens or output_tokens:
+            self._nested.adjust(span, run, 1)
 
-    def _update(self, record: SpanUpdate, writer: WriterRow) -> None:
+    def _add_update(self, record: SpanUpdate, writer: WriterRow) -> None:
         run = self._runs.get(record.run_id) or self._load_run(record.run_id, record.time_ns)
         span = self._spans.get((record.run_id, record.span_id))
         if span is None:
@@ -326,19 +328,19 @@ class Ingest:
         if record.redacted:
             _add_counts(span, record.redacted)
         if record.links:
-            self._take_links(run, record.span_id, record.links)
-        self._tell_time(run, writer, record.time_ns)
+            self._add_links(run, record.span_id, record.links)
+        self._update_times(run, writer, record.time_ns)
 
-    def _keep_unknown(self, record: Unknown, writer: WriterRow) -> None:
+    def _add_unknown(self, record: Unknown, writer: WriterRow) -> None:
         self._unknown.append((record.writer, record.seq, record.run_id, render_line(record)))
 
-    def _tell_time(self, run: RunRow, writer: WriterRow, time_ns: int) -> None:
+    def _update_times(self, run: RunRow, writer: WriterRow, time_ns: int) -> None:
         if time_ns > run.last_ns:
             run.last_ns = time_ns
         if time_ns > writer.last_ns:
             writer.last_ns = time_ns
 
-    def _log(self, record: Log, writer: WriterRow) -> None:
+    def _add_log(self, record: Log, writer: WriterRow) -> None:
         run = self._runs.get(record.run_id) or self._load_run(record.run_id, record.time_ns)
         run.logs += 1
         if record.component != OWN_COMPONENT:
@@ -346,7 +348,7 @@ class Ingest:
             if record.level == "error":
                 run.errors += 1
         elif "gap" in record.attributes:
-            writer.dropped += count_of(record.attributes.get("count"))
+            writer.dropped += to_count(record.attributes.get("count"))
         body: BodyColumns = NO_BODY
         if record.body is not None or record.body_info is not None:
             body = self._body(record)
@@ -359,13 +361,13 @@ class Ingest:
             record.level,
             record.component,
             record.message,
-            json_of(record.attributes),
-            json_of(record.redacted),
+            render_json(record.attributes),
+            render_json(record.redacted),
         )
         self._logs.append((row, body))
-        self._tell_time(run, writer, record.time_ns)
+        self._update_times(run, writer, record.time_ns)
 
-    def _root_opened(self, record: SpanOpen, run: RunRow) -> None:
+    def _set_root(self, record: SpanOpen, run: RunRow) -> None:
         changes = run.changes
         changes["name"] = record.name
         changes["component"] = record.component
@@ -379,18 +381,18 @@ class Ingest:
             if link.reason == "process":
                 changes["process_run"] = link.run_id
 
-    def _process_opened(self, record: SpanOpen, writer: WriterRow) -> None:
+    def _set_process(self, record: SpanOpen, writer: WriterRow) -> None:
         writer.process_span = record.span_id
-        writer.pid = count_of(record.attributes.get("pid")) or None
+        writer.pid = to_count(record.attributes.get("pid")) or None
         supervisor = record.attributes.get("supervisor")
         writer.supervisor = supervisor if isinstance(supervisor, str) else None
 
-    def _take_links(self, run: RunRow, span_id: str, links: list[Link]) -> None:
+    def _add_links(self, run: RunRow, span_id: str, links: list[Link]) -> None:
         for link in links:
             self._links.append((run.id, span_id, link.run_id, link.span_id, link.reason))
 
     def _body(self, record: SpanOpen | SpanClose | Log) -> BodyColumns:
-        """The columns that refer to a body. Its id is filled in when bodies are stored."""
+        """Return the columns that refer to a body. `_store_bodies` sets its id."""
         info, text = record.body_info, record.body
         data: bytes | None
         note = NO_TEXT
@@ -402,34 +404,34 @@ class Ingest:
             if info.spilled_bytes is not None:
                 data = self._read_spill(record.writer, record.seq, info)
                 if data is None:
-                    return None, info.spilled_bytes, '{"lost":"its file is gone"}'
+                    return None, info.spilled_bytes, '{"lost":"its file is missing"}'
             elif text is None:
                 return NO_BODY
             else:
-                data = _decoded(text) if info.encoding == "base64" else text.encode()
+                data = _decode_base64(text) if info.encoding == "base64" else text.encode()
             if info.original_bytes is not None:
                 note = _encode(
                     {"original_bytes": info.original_bytes, "sha256": info.original_sha256}
                 ).decode()
-        return self._hold(data, record.time_ns, note)
+        return self._queue_body(data, record.time_ns, note)
 
-    def _hold(self, data: bytes, time_ns: int, note: str = NO_TEXT) -> BodyColumns:
+    def _queue_body(self, data: bytes, time_ns: int, note: str = NO_TEXT) -> BodyColumns:
         columns: list[int | str | None] = [NO_ID, len(data), note]
-        self._waiting.append(columns)
+        self._pending.append(columns)
         self._texts.append((data, time_ns))
-        self._waiting_bytes += len(data)
-        if self._waiting_bytes > WAITING_MAX:
-            self._keep_bodies()
+        self._pending_bytes += len(data)
+        if self._pending_bytes > PENDING_BYTES_MAX:
+            self._store_bodies()
         return columns
 
-    def _keep_bodies(self) -> None:
-        """Store the bodies so far, all at once, and tell the rows their ids."""
+    def _store_bodies(self) -> None:
+        """Store the pending bodies, and set their ids in the rows."""
         ids = self._bodies.put_many(self._texts, self._tenant_id)
-        for columns, body_id in zip(self._waiting, ids, strict=True):
+        for columns, body_id in zip(self._pending, ids, strict=True):
             columns[0] = body_id
-        self._waiting, self._texts, self._waiting_bytes = [], [], 0
+        self._pending, self._texts, self._pending_bytes = [], [], 0
 
-    # --- rows that are being changed ----------------------------------------------------------
+    # --- rows that exist already ----------------------------------------------------------------
 
     def _load_writer(self, name: str, run_id: str | None, time_ns: int) -> WriterRow:
         row = self._connection.execute(
@@ -439,7 +441,7 @@ class Ingest:
             (name,),
         ).fetchone()
         if row is None:
-            # No carrier is a process that could have died.
+            # An external exporter is not a process that can crash.
             ended = "imported" if is_carrier(name) else None
             cursor = self._connection.execute(
                 "INSERT INTO writers(writer, first_ns, last_ns, seen, tenant, ended)"
@@ -450,12 +452,12 @@ class Ingest:
             writer = WriterRow(cursor.lastrowid, SeqRanges(), time_ns, time_ns)
             writer.ended = ended
         else:
-            # Else one tenant could say that it has brought what another is about to bring.
+            # Otherwise a tenant could mark seqs of another tenant's writer as seen.
             self._refuse_foreign(row[8], run_id or "?", f"writer {name}")
             writer = WriterRow(row[0], SeqRanges.parse(row[1]), row[2], row[3])
             writer.pid, writer.supervisor, writer.process_span, writer.ended = row[4:8]
         if is_carrier(name):
-            writer.carries = self._nested.any_order = True
+            writer.is_external = self._nested.any_order = True
         self._writers[name] = writer
         return writer
 
@@ -475,24 +477,25 @@ class Ingest:
         return run
 
     def _refuse_foreign(self, owner: str, run_id: str, what: str) -> None:
-        """Before anything is written: the caller's transaction goes as a whole."""
+        """Raise if a run or writer is another tenant's. The caller rolls back the batch."""
         if owner != self._tenant:
             raise ForeignRunError(
-                f"{what[:120]}: belongs to another tenant than {self._tenant}. Nothing was taken in.",
+                f"{what[:120]}: belongs to another tenant (expected {self._tenant})."
+                " Nothing was stored.",
                 run_id,
             )
 
     def _load_span(self, record: SpanClose | SpanUpdate, run: RunRow, writer: WriterRow) -> SpanRow:
-        """A span that this batch did not open: from the table, or a new one."""
+        """Load a span that this batch did not open, or create its row."""
         row = self._connection.execute(SELECT_SPAN, (record.span_id, run.id)).fetchone()
         if row is not None:
             span = load_span(row)
         else:
-            # Its opening was lost, or is yet to come: this is all that we know of it.
+            # The opening is missing, or arrives later.
             run.spans += 1
             span = SpanRow(
                 run.id,
-                run.numbers + run.spans,
+                run.spans_before + run.spans,
                 record.span_id,
                 writer.id,
                 None,
@@ -507,7 +510,7 @@ class Ingest:
         return span
 
     def _merge_late_openings(self) -> None:
-        """Some spans were in the table already: their close or update came first."""
+        """Merge openings into rows that exist because a close or update arrived first."""
         runs = {run.id: run for run in self._runs.values()}
         writers = {writer.id: writer for writer in self._writers.values()}
         for key, span in list(self._spans.items()):
@@ -517,30 +520,30 @@ class Ingest:
             if row is None:
                 continue
             known = self._spans[key] = load_span(row)
-            self._join(known, span, runs[span.run], writers[span.writer])
-        # Merged spans keep the numbers that they had; the others close the gaps.
+            self._merge_counted(known, span, runs[span.run], writers[span.writer])
+        # Merged spans keep their numbers. The others are renumbered without gaps.
         counts: Counter[int] = Counter()
         for span in self._spans.values():
             if span.id is None:
                 counts[span.run] += 1
-                span.number = runs[span.run].numbers + counts[span.run]
+                span.number = runs[span.run].spans_before + counts[span.run]
 
-    def _join(self, known: SpanRow, span: SpanRow, run: RunRow, writer: WriterRow) -> None:
-        """Two rows of one span, added up each for itself: the first gets what both know, and counts."""
+    def _merge_counted(self, known: SpanRow, span: SpanRow, run: RunRow, writer: WriterRow) -> None:
+        """Merge two rows of one span, of which each was counted, and count the result."""
         run.spans -= 1
-        for ended in (known, span):
-            if ended.status is not None:
-                self._take_back(ended, run)
+        for row in (known, span):
+            if row.status is not None:
+                self._subtract_span(row, run)
         self._merge(known, span)
         if known.status is not None:
             run.errors += known.status != "ok"
             if known.seq is not None:
-                self._ended(known, run, writer, known.started_ns + (known.duration_ns or 0))
+                self._count_span(known, run, writer, known.started_ns + (known.duration_ns or 0))
 
     def _merge(self, known: SpanRow, span: SpanRow) -> None:
-        """An opening, perhaps with an end, into the row that was there before it."""
+        """Merge an opening, and its end if known, into a row that existed before."""
         if known.status is not None and span.status is not None:
-            known.attributes = {**known.attributes, **span.attributes}  # closed twice
+            known.attributes = {**known.attributes, **span.attributes}  # two closes
         else:
             known.attributes = {**span.attributes, **known.attributes}
         if span.status is not None:
@@ -548,14 +551,14 @@ class Ingest:
             known.end_seq, known.output = span.end_seq, span.output
         if span.redacted:
             _add_counts(known, span.redacted)
-        if known.seq is None:  # else opened twice under one id: the first one stands
-            for name in _OPENING:
+        if known.seq is None:  # of two openings with this id, the first one counts
+            for name in _OPENING_FIELDS:
                 setattr(known, name, getattr(span, name))
 
     def write(self) -> None:
-        """All rows, in a few statements."""
+        """Write all rows, in a few statements."""
         connection = self._connection
-        self._keep_bodies()
+        self._store_bodies()
         if not write_spans(connection, self._spans.values()):
             self._merge_late_openings()
             write_spans(connection, self._spans.values())
@@ -568,33 +571,24 @@ class Ingest:
 
 
 def _get_tenant(connection: sqlite3.Connection, name: str) -> int:
-    """A tenant's number; a new one gets the next."""
+    """Return the row id of a tenant, which is created if it is new."""
     if not is_tenant(name):
-        raise UsageError(f"{name[:80]!r}: no name for a tenant.")
+        raise UsageError(f"{name[:80]!r}: not a valid tenant name.")
     connection.execute("INSERT OR IGNORE INTO tenants(name) VALUES (?)", (name,))
     query = "SELECT id FROM tenants WHERE name = ?"
-    number: int = connection.execute(query, (name,)).fetchone()[0]
-    return number
+    tenant_id: int = connection.execute(query, (name,)).fetchone()[0]
+    return tenant_id
 
 
-def _decoded(text: str) -> bytes:
+def _decode_base64(text: str) -> bytes:
+    """Return the decoded bytes, or the text itself if it is not valid base64."""
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         return text.encode()
 
 
-_OPENING = (
-    "writer",
-    "seq",
-    "parent_id",
-    "started_ns",
-    "type",
-    "name",
-    "component",
-    "input",
-)
-"""What a span knows from its opening."""
+_OPENING_FIELDS = ("writer", "seq", "parent_id", "started_ns", "type", "name", "component", "input")
 
 
 def _add_counts(span: SpanRow, counts: dict[str, int]) -> None:

@@ -1,14 +1,14 @@
-"""Take in what a carrier brings (record/external_seq.py): known by its span, one run's first span found.
+"""Merge spans from external exporters, which may arrive out of order and more than once.
 
-    record = carried.sift(record, run, writer)      # None: nothing new
+    record = merger.deduplicate(record, run, writer)      # None: it is already stored
 
-A span is there with its close, then all of it is; or it was cut by the end of a batch whose
-process died, and what is there of it is looked up. So nothing is kept of what was seen but the
-spans themselves.
+Records are recognized by their span (record/external_seq.py). If a span is stored with its close,
+all of its records are stored. If it is stored without, a process died between two batches, and
+its records are looked up. So no set of seen records is needed.
 
-Which span is the run is known only when all have come, so it is put right as they come. Until the
-first one is there, another may stand in for it, which grows with what it is around; the first one
-takes its place, and its row. Of two without a parent the earlier is the run.
+The root span of a run is known only when all spans have arrived, so it is corrected as they
+arrive. Until then a stand-in may be the root, which is widened to contain its spans. The root
+span takes over the row of the stand-in. Of two spans without a parent, the earlier is the root.
 """
 
 from __future__ import annotations
@@ -21,210 +21,212 @@ import msgspec
 
 from vestige.record.external_seq import is_carrier, is_line, is_stand_in
 from vestige.record.types import AnyRecord, Log, SpanClose, SpanOpen
-from vestige.store.protocol import Headless
+from vestige.store.protocol import RootlessTrace
 from vestige.store.sqlite.ingest.rows import SELECT_SPAN, RunRow, SpanRow, WriterRow, load_span
 
 INDEXES = """
--- Of what was carried: lines that are known by what they say; model calls by what they stand in; and
--- traces whose first span has not come. Numbers so large no writer that counts has.
+-- For records of external exporters, whose seqs are larger than any that a writer counts to:
+-- log records by their content, model calls by their parent, and traces without a root span.
 CREATE INDEX logs_carried ON logs(run, seq - 4503599627370496) WHERE seq >= 4503599627370496;
 CREATE INDEX spans_carried ON spans(run, parent_id) WHERE type = 'llm' AND seq >= 4294967296;
 CREATE INDEX runs_headless ON runs(imported_ns) WHERE root_span IS NULL AND imported_ns IS NOT NULL;
 """
 
 _RUN, _STEP = "run", "step"
-_WHOLE: Final[set[int]] = set()
-"""Of a span that is here with its close. Compared by identity, never added to."""
+_COMPLETE: Final[set[int]] = set()
+"""The seqs of a span that is stored with its close. Compared by identity, never added to."""
 
-TakeBack = Callable[[SpanRow, RunRow], None]
-Ended = Callable[[SpanRow, RunRow, WriterRow, int], None]
+SubtractSpan = Callable[[SpanRow, RunRow], None]
+CountSpan = Callable[[SpanRow, RunRow, WriterRow, int], None]
 
 
 class _Root(msgspec.Struct):
     span_id: str
     started_ns: int
-    stands_in: bool
+    is_stand_in: bool
 
 
 class ExternalSpanMerger:
-    """Of one batch; `spans` are its rows as they are folded, by run and span id."""
+    """Merge the external records of one batch. `spans` are its rows, by run and span id."""
 
     def __init__(
         self,
         connection: sqlite3.Connection,
         spans: dict[tuple[str, str], SpanRow],
-        take_back: TakeBack,
-        ended: Ended,
+        subtract_span: SubtractSpan,
+        count_span: CountSpan,
     ) -> None:
         self._connection = connection
         self._spans = spans
-        self._take_back = take_back
-        self._ended = ended
+        self._subtract_span = subtract_span
+        self._count_span = count_span
         self._known: dict[tuple[int, str], set[int]] = {}
-        """Numbers of each span that are here."""
-        self._lines: set[tuple[int, int]] = set()
+        """The stored seqs of each span."""
+        self._logs: set[tuple[int, int]] = set()
         self._roots: dict[int, _Root | None] = {}
-        self._begun: dict[int, SpanOpen] = {}
-        """Of stand-ins that are here: another opening, whose close is next."""
-        self._joined: set[int] = set()
-        """Runs of which a conversation is known."""
-        self._gone: dict[int, str] = {}
-        """Stand-ins whose place is taken: nothing is inside them."""
+        self._stand_in_openings: dict[int, SpanOpen] = {}
+        """Second openings of stand-ins that are already stored, until their closes arrive."""
+        self._with_conversation: set[int] = set()
+        """Runs whose conversation is known."""
+        self._replaced: dict[int, str] = {}
+        """Stand-ins that the root span has replaced, by run."""
 
-    def sift(self, record: AnyRecord, run: RunRow, writer: WriterRow) -> AnyRecord | None:
-        """The record, perhaps put right; None: it is known."""
+    def deduplicate(self, record: AnyRecord, run: RunRow, writer: WriterRow) -> AnyRecord | None:
+        """Return the record, corrected if necessary, or None if it is already stored."""
         if isinstance(record, Log) and is_line(record.seq):
-            return record if self._is_new_line(run, record.seq) else None
+            return record if self._is_new_log(run, record.seq) else None
         if not isinstance(record, (SpanOpen, Log, SpanClose)) or record.span_id is None:
             return record
         if is_stand_in(record.seq) and not isinstance(record, Log):
-            return self._sift_stand_in(record, run, writer)
+            return self._merge_stand_in(record, run, writer)
         key = (run.id, record.span_id)
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = self._look_up(run, record.span_id)
-        if known is _WHOLE or record.seq in known:
+            known = self._known[key] = self._find_seqs(run, record.span_id)
+        if known is _COMPLETE or record.seq in known:
             return None
         if isinstance(record, SpanClose):
-            self._known[key] = _WHOLE
+            self._known[key] = _COMPLETE
         else:
             known.add(record.seq)
-        return self._placed(record, run, writer) if isinstance(record, SpanOpen) else record
+        return self._correct_root(record, run, writer) if isinstance(record, SpanOpen) else record
 
-    def _look_up(self, run: RunRow, span_id: str) -> set[int]:
+    def _find_seqs(self, run: RunRow, span_id: str) -> set[int]:
         row = self._connection.execute(_SPAN, (span_id, run.id)).fetchone()
         if row is None:
             return set()
         seq, status = row
         if status is not None:
-            return _WHOLE
-        lines = self._connection.execute(_EVENTS, (run.id, span_id))
-        return {seq, *(line for (line,) in lines)}
+            return _COMPLETE
+        log_seqs = self._connection.execute(_LOG_SEQS, (run.id, span_id))
+        return {seq, *(log_seq for (log_seq,) in log_seqs)}
 
-    def _is_new_line(self, run: RunRow, seq: int) -> bool:
-        if (run.id, seq) in self._lines:
+    def _is_new_log(self, run: RunRow, seq: int) -> bool:
+        if (run.id, seq) in self._logs:
             return False
-        self._lines.add((run.id, seq))
-        return self._connection.execute(_LINE, (run.id, seq)).fetchone() is None
+        self._logs.add((run.id, seq))
+        return self._connection.execute(_LOG, (run.id, seq)).fetchone() is None
 
-    # --- which span is the run ------------------------------------------------------------------
+    # --- the root span --------------------------------------------------------------------------
 
-    def _placed(self, record: SpanOpen, run: RunRow, writer: WriterRow) -> SpanOpen:
+    def _correct_root(self, record: SpanOpen, run: RunRow, writer: WriterRow) -> SpanOpen:
+        """Return the opening with its parent and type corrected, and update the run's root."""
         if record.conversation_id is not None:
-            self._join(run, record.conversation_id)
+            self._set_conversation(run, record.conversation_id)
         if record.parent_id is not None:
-            if record.parent_id == self._gone.get(run.id):
+            if record.parent_id == self._replaced.get(run.id):
                 return msgspec.structs.replace(record, parent_id=None)
             return record
         if record.type != _RUN:
             return record
-        root = self._root(run)
-        if root is not None and not root.stands_in:
+        root = self._find_root(run)
+        if root is not None and not root.is_stand_in:
             if root.started_ns <= record.time_ns:
                 return msgspec.structs.replace(record, type=_STEP)
             self._demote(root, run, writer)
         elif root is not None:
-            self._give_place(root, record, run)
+            self._replace_stand_in(root, record, run)
         self._roots[run.id] = _Root(record.span_id, record.time_ns, False)
         return record
 
-    def _join(self, run: RunRow, conversation_id: str) -> None:
-        """Any span may say which conversation this is; what the first one says counts (store/sqlite/ingest/batch_ingest.py)."""
-        if run.id not in self._joined:
-            self._joined.add(run.id)
+    def _set_conversation(self, run: RunRow, conversation_id: str) -> None:
+        """Set the conversation from any span. The root span overrides it (batch_ingest.py)."""
+        if run.id not in self._with_conversation:
+            self._with_conversation.add(run.id)
             (known,) = self._connection.execute(_CONVERSATION, (run.id,)).fetchone()
             if known is None:
                 run.changes.setdefault("conversation_id", conversation_id)
 
-    def _root(self, run: RunRow) -> _Root | None:
+    def _find_root(self, run: RunRow) -> _Root | None:
         if run.id not in self._roots:
             row = self._connection.execute(_ROOT, (run.id,)).fetchone()
-            stands_in = row is not None and is_carrier(row[3]) and is_stand_in(row[2] or 0)
-            self._roots[run.id] = None if row is None else _Root(row[0], row[1], stands_in)
+            stand_in = row is not None and is_carrier(row[3]) and is_stand_in(row[2] or 0)
+            self._roots[run.id] = None if row is None else _Root(row[0], row[1], stand_in)
         return self._roots[run.id]
 
-    def _load(self, run: RunRow, span_id: str) -> SpanRow:
+    def _load_span(self, run: RunRow, span_id: str) -> SpanRow:
         span = self._spans.get((run.run_id, span_id))
         if span is None:
             span = load_span(self._connection.execute(SELECT_SPAN, (span_id, run.id)).fetchone())
             self._spans[run.run_id, span_id] = span
         return span
 
-    def _tell(self, span: SpanRow) -> None:
-        """A live view hears of rows that are new, and of these."""
+    def _publish(self, span: SpanRow) -> None:
+        """Add a changed row to the change feed, which otherwise has new rows only."""
         if span.id is not None:
             self._connection.execute("INSERT INTO closes(span) VALUES (?)", (span.id,))
 
     def _demote(self, root: _Root, run: RunRow, writer: WriterRow) -> None:
-        """An earlier one is here: this one is some work of the run."""
-        span = self._load(run, root.span_id)
+        """Make the root an ordinary step, because an earlier root span has arrived."""
+        span = self._load_span(run, root.span_id)
         run.own += 1
-        with_end = span.status is not None
-        if with_end:
-            self._take_back(span, run)
+        ended = span.status is not None
+        if ended:
+            self._subtract_span(span, run)
         span.type = _STEP
-        self._tell(span)
-        if with_end:
-            self._add_again(span, run, writer)
+        self._publish(span)
+        if ended:
+            self._count_again(span, run, writer)
 
-    def _give_place(self, root: _Root, first: SpanOpen, run: RunRow) -> None:
-        """The first span is here: it gets the row of the one that stood in for it, and its number."""
-        made = self._load(run, root.span_id)
-        if made.status is not None:
-            self._take_back(made, run)
+    def _replace_stand_in(self, root: _Root, opening: SpanOpen, run: RunRow) -> None:
+        """Give the row and number of a stand-in to the root span, which has arrived."""
+        stand_in = self._load_span(run, root.span_id)
+        if stand_in.status is not None:
+            self._subtract_span(stand_in, run)
         del self._spans[run.run_id, root.span_id]
         row = SpanRow(
-            made.run,
-            made.number,
-            first.span_id,
-            made.writer,
+            stand_in.run,
+            stand_in.number,
+            opening.span_id,
+            stand_in.writer,
             None,
             None,
-            first.time_ns,
+            opening.time_ns,
             "?",
             "?",
             "?",
             {},
         )
-        row.id = made.id
-        self._tell(row)
-        self._spans[run.run_id, first.span_id] = row
+        row.id = stand_in.id
+        self._publish(row)
+        self._spans[run.run_id, opening.span_id] = row
         for span in self._spans.values():
             if span.run == run.id and span.parent_id == root.span_id:
                 span.parent_id = None
-        self._connection.execute(_FREE, (run.id, root.span_id))
-        self._gone[run.id] = root.span_id
+        self._connection.execute(_CLEAR_PARENT, (run.id, root.span_id))
+        self._replaced[run.id] = root.span_id
 
-    # --- one that stands in for it --------------------------------------------------------------
+    # --- stand-ins for the root span ------------------------------------------------------------
 
-    def _sift_stand_in(
+    def _merge_stand_in(
         self, record: SpanOpen | SpanClose, run: RunRow, writer: WriterRow
     ) -> AnyRecord | None:
-        root = self._root(run)
+        root = self._find_root(run)
         if root is None:
             if isinstance(record, SpanOpen):
                 self._roots[run.id] = _Root(record.span_id, record.time_ns, True)
             return record
-        if not root.stands_in:
-            self._gone[run.id] = record.span_id
+        if not root.is_stand_in:
+            self._replaced[run.id] = record.span_id
             return None
         if isinstance(record, SpanOpen):
-            self._begun[run.id] = record
+            self._stand_in_openings[run.id] = record
             return None
-        span = self._load(run, root.span_id)
-        begun = self._begun.pop(run.id, None)
+        span = self._load_span(run, root.span_id)
+        opening = self._stand_in_openings.pop(run.id, None)
         if span.status is None:
             return record
-        if begun is not None:
-            self._widen(span, begun, record, run, writer)
+        if opening is not None:
+            self._widen(span, opening, record, run, writer)
         return None
 
     def _widen(
-        self, span: SpanRow, begun: SpanOpen, close: SpanClose, run: RunRow, writer: WriterRow
+        self, span: SpanRow, opening: SpanOpen, close: SpanClose, run: RunRow, writer: WriterRow
     ) -> None:
+        """Extend a stored stand-in to the times of another one for the same run."""
         assert span.duration_ns is not None
         ended_ns = max(span.started_ns + span.duration_ns, close.time_ns)
-        started_ns = min(span.started_ns, begun.time_ns)
+        started_ns = min(span.started_ns, opening.time_ns)
         status = "error" if span.status == "error" else close.status
         if (started_ns, ended_ns - started_ns, status) == (
             span.started_ns,
@@ -232,42 +234,42 @@ class ExternalSpanMerger:
             span.status,
         ):
             return
-        self._take_back(span, run)
-        self._tell(span)
-        if begun.time_ns < span.started_ns:
-            span.name, span.component = begun.name, begun.component
+        self._subtract_span(span, run)
+        self._publish(span)
+        if opening.time_ns < span.started_ns:
+            span.name, span.component = opening.name, opening.component
             run.changes |= {
-                "name": begun.name,
-                "component": begun.component,
+                "name": opening.name,
+                "component": opening.component,
                 "started_ns": started_ns,
             }
         span.started_ns, span.duration_ns, span.status = started_ns, ended_ns - started_ns, status
-        self._add_again(span, run, writer)
+        self._count_again(span, run, writer)
 
-    def _add_again(self, span: SpanRow, run: RunRow, writer: WriterRow) -> None:
+    def _count_again(self, span: SpanRow, run: RunRow, writer: WriterRow) -> None:
         assert span.duration_ns is not None
         run.errors += span.status != "ok"
-        self._ended(span, run, writer, span.started_ns + span.duration_ns)
+        self._count_span(span, run, writer, span.started_ns + span.duration_ns)
 
 
-def find_rootless(connection: sqlite3.Connection, before_ns: int) -> list[Headless]:
-    """Traces without their first span, of which nothing came since."""
+def find_rootless_traces(connection: sqlite3.Connection, before_ns: int) -> list[RootlessTrace]:
+    """Return traces without a root span, of which nothing arrived since `before_ns`."""
     found = []
     for run, run_id, tenant, started_ns, last_ns, writer in connection.execute(
-        _HEADLESS, (before_ns,)
+        _ROOTLESS, (before_ns,)
     ):
         if writer is not None and is_carrier(writer):
             row = connection.execute(_EARLIEST, (run,)).fetchone()
             name, component, began_ns = row or (None, None, started_ns)
-            found.append(Headless(run_id, writer, tenant, name, component, began_ns, last_ns))
+            found.append(RootlessTrace(run_id, writer, tenant, name, component, began_ns, last_ns))
     return found
 
 
 _SPAN = "SELECT seq, status FROM spans WHERE span_id = ? AND run = ?"
 _CONVERSATION = "SELECT conversation_id FROM runs WHERE id = ?"
-_EVENTS = "SELECT seq FROM logs WHERE run = ? AND span_id = ?"
-# As the index has it: of the bare column, SQLite would read all that is above the bound.
-_LINE = """
+_LOG_SEQS = "SELECT seq FROM logs WHERE run = ? AND span_id = ?"
+# The expression of the index. With the bare column, SQLite reads every row above the bound.
+_LOG = """
 SELECT 1 FROM logs WHERE run = ? AND seq - 4503599627370496 = ? - 4503599627370496
   AND seq >= 4503599627370496
 """
@@ -276,9 +278,9 @@ SELECT s.span_id, s.started_ns, s.seq, w.writer FROM runs r
 JOIN spans s ON s.span_id = r.root_span AND s.run = r.id JOIN writers w ON w.id = s.writer
 WHERE r.id = ?
 """
-_FREE = "UPDATE spans SET parent_id = NULL WHERE run = ? AND parent_id = ?"
-# Asked at every tick of a collector: of each such run, few rows are read.
-_HEADLESS = """
+_CLEAR_PARENT = "UPDATE spans SET parent_id = NULL WHERE run = ? AND parent_id = ?"
+# A collector runs this every tick, so it reads few rows of each run.
+_ROOTLESS = """
 SELECT r.id, r.run_id, r.tenant, r.started_ns, r.last_ns, (
   SELECT w.writer FROM writers w WHERE w.id = coalesce(
     (SELECT writer FROM spans WHERE run = r.id LIMIT 1),

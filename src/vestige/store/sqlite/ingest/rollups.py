@@ -1,7 +1,7 @@
-"""Rollups: daily sums per tenant, component, type, name and model, that outlive the spans.
+"""Rollups: daily sums per tenant, component, type, name and model, which outlive the spans.
 
-Durations go into a histogram of logarithmic buckets, four to each doubling, so that
-quantiles can be told years later to about 10 %, and two days can be added up.
+Durations go into a histogram of logarithmic buckets, four per power of two. So
+quantiles are known to about 10 % even years later, and histograms of two days can be added.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from vestige.limits import SUM_MAX
 from vestige.record.tenant import DEFAULT_TENANT
 
 NAMES_MAX = 2_000
-"""Distinct keys a day, of one tenant: names that hold ids must not grow the one table that stays for ever."""
+"""Distinct keys per day and tenant. Names that contain ids must not grow a permanent table."""
 
 OTHER = "(other)"
 _DAY_NS = 86_400 * 10**9
@@ -27,13 +27,13 @@ Key = tuple[int, str, str, str, str]
 
 
 def bucket(duration_ns: int) -> int:
-    """The bucket of a duration: its power of two, and which quarter of that."""
+    """Return the bucket of a duration: its power of two, and a quarter of that."""
     length = duration_ns.bit_length()
     return length * 4 + ((duration_ns >> (length - 3)) & 3) if length > 2 else duration_ns
 
 
 def bucket_upper_ns(number: int) -> int:
-    """The longest duration that falls into a bucket."""
+    """Return the longest duration of a bucket."""
     if number < 12:
         return number
     length, quarter = divmod(number, 4)
@@ -41,21 +41,21 @@ def bucket_upper_ns(number: int) -> int:
 
 
 def quantile_ns(histogram: Mapping[int, int], share: float) -> int | None:
-    """The duration that `share` of all did not exceed (the bucket's upper edge)."""
+    """Return the duration that `share` of all did not exceed (the bucket's upper edge)."""
     total = sum(histogram.values())
     if not total:
         return None
-    wanted = share * total
-    seen = 0
+    threshold = share * total
+    count = 0
     for number in sorted(histogram):
-        seen += histogram[number]
-        if seen >= wanted:
+        count += histogram[number]
+        if count >= threshold:
             return bucket_upper_ns(number)
     return bucket_upper_ns(max(histogram))
 
 
 class Sums:
-    """What one key adds up to."""
+    """The sums of one key."""
 
     __slots__ = (
         "cache_read",
@@ -64,41 +64,41 @@ class Sums:
         "errors",
         "input",
         "output",
-        "taken_off",
+        "subtracted",
     )
 
     def __init__(self) -> None:
         self.errors = 0
         self.input = self.output = self.cache_read = self.cache_write = 0
         self.durations: list[int] = []
-        """Of each span, added up when they are written: there are many, and a batch's memory is bounded."""
-        self.taken_off: list[int] = []
+        """One per span. They are summed once, when written, which is faster."""
+        self.subtracted: list[int] = []
 
     def count(self) -> int:
-        return len(self.durations) - len(self.taken_off)
+        return len(self.durations) - len(self.subtracted)
 
     def duration_ns(self) -> int:
-        return sum(self.durations) - sum(self.taken_off)
+        return sum(self.durations) - sum(self.subtracted)
 
     def histogram(self) -> Counter[int]:
-        found = Counter(map(bucket, self.durations))
-        found.subtract(map(bucket, self.taken_off))
-        return found
+        buckets = Counter(map(bucket, self.durations))
+        buckets.subtract(map(bucket, self.subtracted))
+        return buckets
 
     def add_tokens(self, attributes: Mapping[str, Any], times: int) -> None:
-        self.input += times * count_of(attributes.get("input_tokens"))
-        self.output += times * count_of(attributes.get("output_tokens"))
+        self.input += times * to_count(attributes.get("input_tokens"))
+        self.output += times * to_count(attributes.get("output_tokens"))
         if "cache_read_tokens" in attributes:
-            self.cache_read += times * count_of(attributes["cache_read_tokens"])
+            self.cache_read += times * to_count(attributes["cache_read_tokens"])
         if "cache_write_tokens" in attributes:
-            self.cache_write += times * count_of(attributes["cache_write_tokens"])
+            self.cache_write += times * to_count(attributes["cache_write_tokens"])
 
     def tokens(self) -> tuple[int, int, int, int]:
         return self.input, self.output, self.cache_read, self.cache_write
 
 
 class Rollups:
-    """The sums of one batch, merged into the table at its end."""
+    """The sums of one batch. `write` merges them into the table."""
 
     def __init__(self, tenant: str = DEFAULT_TENANT) -> None:
         self._tenant = tenant
@@ -115,7 +115,7 @@ class Rollups:
         attributes: Mapping[str, Any],
         times: int = 1,
     ) -> None:
-        """One span that ended; `times` -1: one that was added, and is to be counted otherwise."""
+        """Add an ended span; with `times` -1, subtract one that was added before."""
         model = attributes.get("model") if attributes else None
         if model.__class__ is not str:
             model = ""
@@ -123,7 +123,7 @@ class Rollups:
         sums = self._sums.get(key)
         if sums is None:
             sums = self._sums[key] = Sums()
-        (sums.durations if times > 0 else sums.taken_off).append(duration_ns)
+        (sums.durations if times > 0 else sums.subtracted).append(duration_ns)
         if status != "ok":
             sums.errors += times
         if attributes and ("input_tokens" in attributes or "output_tokens" in attributes):
@@ -138,36 +138,30 @@ class Rollups:
         attributes: Mapping[str, Any],
         times: int,
     ) -> None:
-        """The tokens alone of a span that was added, or is: -1 takes them off."""
+        """Add the tokens of a span, without its count and duration; `times` -1 subtracts them."""
         model = attributes.get("model")
-        key = (
-            ended_ns // _DAY_NS,
-            component,
-            type,
-            name,
-            model if isinstance(model, str) else "",
-        )
+        key = (ended_ns // _DAY_NS, component, type, name, model if isinstance(model, str) else "")
         self._sums.setdefault(key, Sums()).add_tokens(attributes, times)
 
     def write(self, connection: sqlite3.Connection) -> None:
-        """Merge into the table; the caller's transaction."""
-        known: dict[str, int] = {}
+        """Merge the sums into the table, in the caller's transaction."""
+        rows_of_day: dict[str, int] = {}
         for (day_number, component, kind, name, model), sums in self._sums.items():
             day = _day(day_number)
-            if day not in known:
-                known[day] = connection.execute(
+            if day not in rows_of_day:
+                rows_of_day[day] = connection.execute(
                     "SELECT count(*) FROM rollups WHERE day = ? AND tenant = ?", (day, self._tenant)
                 ).fetchone()[0]
             key = (day, self._tenant, component, kind, name, model)
             row = connection.execute(_SELECT, key).fetchone()
-            if row is None and known[day] >= NAMES_MAX:
+            if row is None and rows_of_day[day] >= NAMES_MAX:
                 key = (day, self._tenant, component, kind, OTHER, "")
                 row = connection.execute(_SELECT, key).fetchone()
             count = sums.count()
             if row is None and count <= 0:
-                continue  # what is to be taken off was added to another day, as clocks may be set
+                continue  # a clock was set, so the span was added to the sums of another day
             if row is None:
-                known[day] += 1
+                rows_of_day[day] += 1
             histogram = sums.histogram()
             if row is not None:
                 for text, before in msgspec.json.decode(row[0]).items():
@@ -179,7 +173,7 @@ class Rollups:
                     count,
                     sums.errors,
                     min(sums.duration_ns(), SUM_MAX),
-                    _render(histogram),
+                    _render_histogram(histogram),
                     *(min(each, SUM_MAX) for each in sums.tokens()),
                 ),
             )
@@ -188,13 +182,13 @@ class Rollups:
         self._sums.clear()
 
 
-def _render(histogram: Mapping[int, int]) -> str:
-    kept = {number: count for number, count in sorted(histogram.items()) if count > 0}
-    return msgspec.json.encode(kept).decode()
+def _render_histogram(histogram: Mapping[int, int]) -> str:
+    buckets = {number: count for number, count in sorted(histogram.items()) if count > 0}
+    return msgspec.json.encode(buckets).decode()
 
 
-def count_of(value: Any) -> int:
-    """A token count, or 0 for whatever else stands there."""
+def to_count(value: Any) -> int:
+    """Return a token count, or 0 if the value is not a valid count."""
     return value if type(value) is int and 0 < value < 2**53 else 0
 
 

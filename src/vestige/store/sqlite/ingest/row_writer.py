@@ -1,11 +1,11 @@
-"""Write the rows of a batch once it is folded: all of them, in a few statements.
+"""Write the merged rows of a batch in a few statements.
 
-    if not write_spans(connection, spans): ...      # some were there already: merge, and write again
+    if not write_spans(connection, spans): ...      # some exist already: merge and write again
     write_runs(connection, runs)
 
-Functions over a connection; the caller owns the transaction.
+The caller owns the transaction.
 
-Elsewhere: how records become rows, store/sqlite/ingest/batch_ingest.py; the statements themselves, store/sqlite/ingest/rows.py.
+Elsewhere: how records become rows, batch_ingest.py; the statements, rows.py.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any
 
 from vestige.limits import SUM_MAX
 from vestige.store.sqlite.ingest.rows import (
+    HIGHEST_ID,
     INSERT_COMMON_SPANS,
     INSERT_SPANS,
     NO_RARE,
     NO_TEXT,
-    TOP,
     UPDATE_RUN,
     UPDATE_SPAN,
     UPDATE_WRITER,
@@ -28,12 +28,12 @@ from vestige.store.sqlite.ingest.rows import (
     RunRow,
     SpanRow,
     WriterRow,
-    json_of,
+    render_json,
 )
 
 
 def write_spans(connection: sqlite3.Connection, spans: Iterable[SpanRow]) -> bool:
-    """False: some were there already, and nothing was written."""
+    """Write spans. Return False, and write nothing, if a new span exists already."""
     new: list[tuple[Any, ...]] = []
     rare: list[tuple[Any, ...]] = []
     changed = []
@@ -52,7 +52,7 @@ def write_spans(connection: sqlite3.Connection, spans: Iterable[SpanRow]) -> boo
             span.type,
             span.name,
             span.component,
-            json_of(span.attributes),
+            render_json(span.attributes),
             span.status,
             span.duration_ns,
             span.end_seq,
@@ -63,7 +63,7 @@ def write_spans(connection: sqlite3.Connection, spans: Iterable[SpanRow]) -> boo
         )
         more: tuple[Any, ...] = NO_RARE
         if span.redacted or input_info != NO_TEXT or output_info != NO_TEXT:
-            more = (json_of(span.redacted), input_info, output_info)
+            more = (render_json(span.redacted), input_info, output_info)
             all_common = False
         if span.id is None:
             new.append(row)
@@ -86,20 +86,22 @@ def write_spans(connection: sqlite3.Connection, spans: Iterable[SpanRow]) -> boo
 
 
 def insert(connection: sqlite3.Connection, statements: Insert, rows: list[Any]) -> None:
-    """The first row gets an id above all that ever were; the others get the next ones from SQLite,
-    which is faster than giving each."""
+    """Insert rows with ids that no row ever had.
+
+    Only the first row has an explicit id. SQLite assigns the next ones, which is faster.
+    """
     if rows:
-        (top,) = connection.execute(TOP.format(table=statements.table)).fetchone()
-        connection.execute(statements.first, (top + 1, *rows[0]))
+        (highest,) = connection.execute(HIGHEST_ID.format(table=statements.table)).fetchone()
+        connection.execute(statements.first, (highest + 1, *rows[0]))
         connection.executemany(statements.others, rows[1:])
 
 
 def write_runs(connection: sqlite3.Connection, runs: Iterable[RunRow]) -> None:
-    """What a batch adds to each."""
+    """Add the counts and changes of a batch to its runs."""
     for run in runs:
-        # What was said of it may be otherwise now, even where no count of it has changed.
+        # Findings may be different now, even if no count of the run has changed.
         connection.execute("DELETE FROM findings WHERE run = ?", (run.id,))
-        # The names are ours, from store/sqlite/ingest/batch_ingest.py and store/sqlite/ingest/external_spans.py, never a caller's.
+        # Column names come from batch_ingest.py and external_spans.py, never from a caller.
         names = "".join(f", {name} = ?" for name in run.changes)
         connection.execute(
             UPDATE_RUN.format(names),

@@ -1,7 +1,7 @@
-"""The rows of a batch while it is folded, and the statements that read and write them.
+"""The rows of a batch in memory, and the statements that read and write them.
 
-A span's row is a struct in the order of its columns; a run's and a writer's hold what the
-batch adds to them.
+The row of a span is a struct in the order of its columns. Rows of runs and writers contain the
+changes that the batch makes to them.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 _encode = msgspec.json.Encoder().encode
 
 BodyColumns = Sequence[int | str | None]
-"""Body id, size, and a note if it was cut or lost. A list while its body waits to be kept."""
+"""Body id, size, and a note if it is truncated or missing. A list while its body is pending."""
 
 NO_ID, NO_SIZE, NO_TEXT = 0, -1, ""
-"""Written as NULL. None would be too, but for each one Python's sqlite3 looks for an adapter, and
-half of a span's columns are empty: that was a fifth of the work of taking it in."""
+"""Written as NULL. For each None, sqlite3 looks up an adapter. Half of a span's columns are
+empty, so that took a fifth of the time of an ingest."""
 
 NO_BODY: BodyColumns = (NO_ID, NO_SIZE, NO_TEXT)
 
 OWN_TYPES = frozenset(("run", "process"))
-"""Spans that are a run's or a writer's own: those learn from them what they are."""
+"""Types of spans that describe a run or a writer."""
 
 
 class WriterRow:
-    """A writer's row while a batch is taken in."""
+    """The row of a writer."""
 
     __slots__ = (
-        "carries",
         "dropped",
         "ended",
         "first_ns",
         "id",
+        "is_external",
         "last_ns",
         "pid",
         "process_span",
@@ -49,8 +49,8 @@ class WriterRow:
     def __init__(self, id: int, seen: SeqRanges, first_ns: int, last_ns: int) -> None:
         self.id, self.seen, self.first_ns, self.last_ns = id, seen, first_ns, last_ns
         self.dropped = 0
-        self.carries = False
-        """It is a carrier: see store/sqlite/ingest/external_spans.py."""
+        self.is_external = False
+        """True for an external exporter (external_spans.py)."""
         self.pid: int | None = None
         self.supervisor: str | None = None
         self.process_span: str | None = None
@@ -58,7 +58,7 @@ class WriterRow:
 
 
 class RunRow:
-    """What a batch adds to a run's row."""
+    """The changes of a batch to the row of a run."""
 
     __slots__ = (
         "changes",
@@ -67,18 +67,18 @@ class RunRow:
         "input_tokens",
         "last_ns",
         "logs",
-        "numbers",
         "output_tokens",
         "own",
         "run_id",
         "spans",
+        "spans_before",
     )
 
-    def __init__(self, id: int, numbers: int, run_id: str) -> None:
+    def __init__(self, id: int, spans_before: int, run_id: str) -> None:
         self.id = id
         self.run_id = run_id
-        self.numbers = numbers
-        """Spans numbered before this batch."""
+        self.spans_before = spans_before
+        """The number of spans before this batch, from which new ones are numbered."""
         self.spans = self.logs = self.errors = self.own = 0
         self.input_tokens = self.output_tokens = 0
         self.last_ns = 0
@@ -86,26 +86,25 @@ class RunRow:
 
 
 class SpanRow(msgspec.Struct, gc=False):
-    """A span's row while it is being folded; fields in the order of the columns."""
+    """The row of a span. Fields are in the order of the columns."""
 
     run: int
     number: int
     span_id: str
     writer: int
     seq: int | None
-    """None: its opening was lost, or is yet to come."""
+    """None: the opening is missing, or has not arrived yet."""
     parent_id: str | None
     started_ns: int
     type: str
     name: str
     component: str
     attributes: Any
-    """Attributes; JSON text when it is written."""
     status: str | None = None
     duration_ns: int | None = None
     end_seq: int | None = None
     redacted: Any = None
-    """Counts by rule; JSON text when it is written."""
+    """Counts of redactions by rule."""
     input: BodyColumns = NO_BODY
     output: BodyColumns = NO_BODY
     id: int | None = None
@@ -123,31 +122,27 @@ def load_span(row: tuple[Any, ...]) -> SpanRow:
     return span
 
 
-def json_of(value: Mapping[str, Any] | None) -> str:
-    """Attributes or counts as their column holds them."""
+def render_json(value: Mapping[str, Any] | None) -> str:
+    """Render attributes or counts for their column."""
     return _encode(value).decode() if value else NO_TEXT
 
 
-_EMPTY = {
+_NULLABLE = {
     "attributes": "nullif(?, '')",
     "redacted": "nullif(?, '')",
     "body": f"nullif(?, {NO_ID})",
     "bytes": f"nullif(?, {NO_SIZE})",
     "info": "nullif(?, '')",
 }
-"""How a column is written that may be empty; by its name, or the end of it."""
+"""SQL for the values of columns that may be empty, by the end of the column's name."""
 
 
-def _value(column: str) -> str:
-    return _EMPTY.get(column.rpartition("_")[2], "?")
-
-
-def _values(columns: str) -> str:
-    return ", ".join(_value(column) for column in columns.split(", "))
+def _placeholder(column: str) -> str:
+    return _NULLABLE.get(column.rpartition("_")[2], "?")
 
 
 class Insert(NamedTuple):
-    """The statements that insert rows: `first` also gives the row's id."""
+    """The statements that insert rows. `first` has an explicit id."""
 
     table: str
     first: str
@@ -155,7 +150,7 @@ class Insert(NamedTuple):
 
 
 def _insert(table: str, columns: str) -> Insert:
-    values = _values(columns)
+    values = ", ".join(_placeholder(column) for column in columns.split(", "))
     return Insert(
         table,
         f"INSERT INTO {table}(id, {columns}) VALUES (?, {values})",
@@ -169,40 +164,41 @@ _COMMON = (
 )
 _COLUMNS = f"{_COMMON}, redacted, input_info, output_info"
 NO_RARE = (NO_TEXT, NO_TEXT, NO_TEXT)
-"""The columns of a span that hardly one has: most batches are written without."""
+"""The values of columns that few spans have. Most batches are written without these columns."""
 SELECT_SPAN = f"SELECT {_COLUMNS}, id FROM spans WHERE span_id = ? AND run = ?"
-SELECT_ABOVE = "SELECT type, seq, status, attributes FROM spans WHERE span_id = ? AND run = ?"
-"""What must be known of the span that a model call stands in."""
+SELECT_OUTER = "SELECT type, seq, status, attributes FROM spans WHERE span_id = ? AND run = ?"
 SELECT_INNER = f"""
 SELECT {_COLUMNS}, id FROM spans INDEXED BY spans_run
-WHERE run = ? AND id > ? AND parent_id = ? AND type = 'llm' AND status IS NOT NULL AND seq IS NOT NULL
+WHERE run = ? AND id > ? AND parent_id = ? AND type = 'llm' AND status IS NOT NULL
+  AND seq IS NOT NULL
 """
-"""Model calls inside a span, of the rows after it: an index of a run ends with the row's id, so
-that nothing before it is read."""
-SELECT_INNER_ANY = SELECT_INNER.replace("spans_run", "spans_carried").replace(
+"""Model calls inside a span, in rows after it. The index ends with the row id, so earlier rows
+are not read."""
+SELECT_INNER_EXTERNAL = SELECT_INNER.replace("spans_run", "spans_carried").replace(
     "seq IS NOT NULL", "seq >= 4294967296"
 )
-"""Of all rows, where spans come in any order: see store/sqlite/ingest/external_spans.py."""
+"""Model calls inside a span, in any row, for spans that arrive out of order."""
 INSERT_SPANS = _insert("spans", _COLUMNS)
 INSERT_COMMON_SPANS = _insert("spans", _COMMON)
 UPDATE_SPAN = (
-    "UPDATE spans SET " + ", ".join(f"{name} = {_value(name)}" for name in _COLUMNS.split(", "))
+    "UPDATE spans SET "
+    + ", ".join(f"{name} = {_placeholder(name)}" for name in _COLUMNS.split(", "))
 ) + " WHERE id = ?"
 _LOG_COLUMNS = (
     "run, span_id, writer, seq, time_ns, level, component, message, attributes, redacted, body,"
     " body_bytes, body_info"
 )
 INSERT_LOGS = _insert("logs", _LOG_COLUMNS)
-TOP = """
+HIGHEST_ID = """
 SELECT max(coalesce((SELECT max(id) FROM main.{table}), 0),
   coalesce((SELECT CAST(value AS INTEGER) FROM main.facts WHERE key = '{table}_top'), 0))
 """
-"""The highest id that a row of a table ever had, also when that row was pruned. A live view is
-told of rows by their ids (store/sqlite/read/change_feed.py), so none is given twice."""
-KEEP_TOP = """
+"""The highest id that a row of a table ever had, even if it was pruned. Ids are never reused,
+because they are the cursors of the change feed (store/sqlite/read/change_feed.py)."""
+SAVE_HIGHEST_ID = """
 INSERT OR REPLACE INTO facts SELECT '{table}_top', max(id) FROM {table} HAVING max(id) IS NOT NULL
 """
-"""Before rows of a table are deleted."""
+"""Run this before rows of a table are deleted."""
 UPDATE_RUN = """
 UPDATE runs SET last_ns = max(last_ns, ?), span_count = span_count + ?,
   log_count = log_count + ?, error_count = max(0, error_count + ?), own_count = own_count + ?,
@@ -211,6 +207,6 @@ UPDATE runs SET last_ns = max(last_ns, ?), span_count = span_count + ?,
 WHERE id = ?
 """.replace("{sum_max}", str(SUM_MAX))
 UPDATE_WRITER = f"""
-UPDATE writers SET seen = ?, last_ns = ?, dropped = min(dropped + ?, {SUM_MAX}), pid = ?, supervisor = ?,
-  process_span = ?, ended = ? WHERE id = ?
+UPDATE writers SET seen = ?, last_ns = ?, dropped = min(dropped + ?, {SUM_MAX}), pid = ?,
+  supervisor = ?, process_span = ?, ended = ? WHERE id = ?
 """

@@ -1,8 +1,8 @@
-"""Which records of a writer have been taken in: a set of seq numbers, kept as ranges.
+"""A set of the seqs that were stored of a writer, as ranges.
 
-Identity is (writer, seq), so this is what makes reading twice harmless, without a row
-per record: a healthy writer's set is one range, however many records it wrote. Holes
-are records that were lost, or are still on their way.
+A record is identified by (writer, seq), so this set makes it harmless to read a journal
+twice. It needs no row per record: a writer without losses has one range. Gaps are
+records that are missing, or have not arrived yet.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 
 
 class SeqRanges:
-    """Ranges of numbers, disjoint and in order."""
+    """Disjoint ranges of numbers, in ascending order."""
 
     __slots__ = ("_ranges",)
 
@@ -28,9 +28,9 @@ class SeqRanges:
         return msgspec.json.encode(self._ranges).decode()
 
     def add(self, number: int) -> bool:
-        """True if it is new."""
+        """Add a number. Return whether it is new."""
         ranges = self._ranges
-        if ranges and number == ranges[-1][1] + 1:  # the usual case: the next one
+        if ranges and number == ranges[-1][1] + 1:  # the usual case: the next number
             ranges[-1][1] = number
             return True
         at = bisect_right(ranges, number, key=_first)
@@ -52,7 +52,7 @@ class SeqRanges:
         return True
 
     def add_next(self, first: int, last: int) -> bool:
-        """All of these, if they are the next ones."""
+        """Add the numbers from `first` to `last` if they directly follow the last range."""
         ranges = self._ranges
         if not ranges or first != ranges[-1][1] + 1:
             return False
@@ -69,7 +69,7 @@ class SeqRanges:
 
     @property
     def missing(self) -> int:
-        """Numbers from 1 to the last that were never seen."""
+        """The count of numbers from 1 to the last that were never seen."""
         return self.last - sum(last - first + 1 for first, last in self._ranges)
 
 

@@ -1,11 +1,11 @@
-"""What was written to the store since a place in it: new spans, ends of older ones, log lines.
+"""The changes of a store since a cursor: new spans, ends of older spans, and logs.
 
     cursor = store.cursor()
-    changes = store.changes(cursor)       # later; changes.cursor is where to go on
+    changes = store.changes(cursor)       # later; continue at changes.cursor
 
-Rows are numbered as they are written, by one writer at a time, so a number is a place; one
-that was pruned is not given again. The end of a span that was there already has a number of its own (the table `closes`, which keeps the
-latest). A cursor holds nothing else: it works after a restart, and for any reader.
+One writer at a time numbers the rows, and ids of pruned rows are not reused, so an id is a
+position. The end of an older span has an id of its own, in the table `closes`, which has the latest
+ends only. A cursor consists of these ids, so it is valid after a restart and for any reader.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from vestige.record.run import RunInfo
-from vestige.store.sqlite.ingest.rows import TOP
+from vestige.store.sqlite.ingest.rows import HIGHEST_ID
 from vestige.store.sqlite.read import run_loader
 
 _NUMBER_MAX = 2**63 - 1
@@ -25,7 +25,7 @@ _NUMBER_MAX = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """A place in the store: the last number of each kind."""
+    """A position in the store: the last id of each kind of row."""
 
     span: int
     close: int
@@ -36,21 +36,20 @@ class Cursor:
 
     @classmethod
     def parse(cls, text: str) -> Cursor:
-        """ValueError: it is no cursor."""
-        if not re.fullmatch(r"\d{1,19}-\d{1,19}-\d{1,19}", text, re.ASCII):
-            raise ValueError("expected a cursor such as 120-14-33, as an event's id has it")
-        numbers = [int(part) for part in text.split("-")]
-        if max(numbers) > _NUMBER_MAX:
-            raise ValueError("expected a cursor such as 120-14-33, as an event's id has it")
-        return cls(*numbers)
+        """Parse the text of a cursor. Raise ValueError if it is not valid."""
+        if re.fullmatch(r"\d{1,19}-\d{1,19}-\d{1,19}", text, re.ASCII):
+            numbers = [int(part) for part in text.split("-")]
+            if max(numbers) <= _NUMBER_MAX:
+                return cls(*numbers)
+        raise ValueError("expected a cursor such as 120-14-33, which is the id of an event")
 
 
 @dataclass(frozen=True, slots=True)
 class SpanChange:
-    """A span as it is now."""
+    """The current state of a span that is new or has ended."""
 
     cursor: Cursor
-    """To go on after it."""
+    """The cursor to continue after this change."""
     run: int
     run_id: str
     number: int
@@ -78,36 +77,39 @@ class LogChange:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """In the order of their cursors; `runs` are those that they belong to, as they are now."""
+    """Changes in the order of their cursors, and the current state of their runs."""
 
     spans: Sequence[SpanChange]
     logs: Sequence[LogChange]
     runs: Sequence[RunInfo]
     cursor: Cursor
     more: bool
-    """There are more of them: ask again at once."""
+    """True if the limit was reached, and more changes can be read now."""
     lost: bool = False
-    """The cursor is older than what is kept, or of another store: begin anew at `cursor`."""
+    """True if the cursor is too old, or from another store. Start again at `cursor`."""
 
 
-def here(connection: sqlite3.Connection) -> Cursor:
-    return Cursor(*connection.execute(_HERE).fetchone()[:3])
+def read_cursor(connection: sqlite3.Connection) -> Cursor:
+    """Return the current end of the feed."""
+    return Cursor(*connection.execute(_CURSOR).fetchone()[:3])
 
 
-def since(connection: sqlite3.Connection, after: Cursor, run_id: str | None, limit: int) -> Changes:
-    with _one_look(connection):
-        row = connection.execute(_HERE).fetchone()
+def read_changes(
+    connection: sqlite3.Connection, after: Cursor, run_id: str | None, limit: int
+) -> Changes:
+    with _snapshot(connection):
+        row = connection.execute(_CURSOR).fetchone()
         now, first_close = Cursor(*row[:3]), row[3]
         beyond = after.span > now.span or after.close > now.close or after.log > now.log
         if beyond or after.close + 1 < first_close:
             return Changes([], [], [], now, more=False, lost=True)
-        run = None if run_id is None else _number_of(connection, run_id)
-        return _read(connection, after, now, run, limit)
+        run = None if run_id is None else _find_row(connection, run_id)
+        return _read_rows(connection, after, now, run, limit)
 
 
 @contextmanager
-def _one_look(connection: sqlite3.Connection) -> Iterator[None]:
-    """All statements see the same state."""
+def _snapshot(connection: sqlite3.Connection) -> Iterator[None]:
+    """Let all statements inside see the same state of the store."""
     connection.execute("BEGIN")
     try:
         yield
@@ -115,52 +117,52 @@ def _one_look(connection: sqlite3.Connection) -> Iterator[None]:
         connection.execute("COMMIT")
 
 
-def _number_of(connection: sqlite3.Connection, run_id: str) -> int:
+def _find_row(connection: sqlite3.Connection, run_id: str) -> int:
     row = connection.execute("SELECT id FROM runs WHERE run_id = ?", (run_id,)).fetchone()
     return row[0] if row else -1
 
 
-def _read(
+def _read_rows(
     connection: sqlite3.Connection, after: Cursor, now: Cursor, run: int | None, limit: int
 ) -> Changes:
     only = "" if run is None else f" AND s.run = {run:d}"
     cursor = after
     spans: list[SpanChange] = []
     new = connection.execute(_NEW.format(only=only), (after.span, now.span, limit)).fetchall()
-    for place, *row in new:
-        cursor = replace(cursor, span=place)
+    for row_id, *row in new:
+        cursor = replace(cursor, span=row_id)
         spans.append(SpanChange(cursor, *row))
     if len(new) < limit:
         cursor = replace(cursor, span=now.span)
     ended = connection.execute(_ENDED.format(only=only), (after.close, now.close, limit)).fetchall()
-    for place, *row in ended:
-        cursor = replace(cursor, close=place)
+    for row_id, *row in ended:
+        cursor = replace(cursor, close=row_id)
         spans.append(SpanChange(cursor, *row))
     if len(ended) < limit:
         cursor = replace(cursor, close=now.close)
-    said = connection.execute(_SAID.format(only=only), (after.log, now.log, limit)).fetchall()
+    new_logs = connection.execute(_LOGS.format(only=only), (after.log, now.log, limit)).fetchall()
     logs: list[LogChange] = []
-    for place, *row in said:
-        cursor = replace(cursor, log=place)
+    for row_id, *row in new_logs:
+        cursor = replace(cursor, log=row_id)
         logs.append(LogChange(cursor, *row))
-    if len(said) < limit:
+    if len(new_logs) < limit:
         cursor = replace(cursor, log=now.log)
     changed = {span.run_id for span in spans} | {log.run_id for log in logs}
-    runs = _runs(connection, changed)
-    return Changes(spans, logs, runs, cursor, limit in (len(new), len(ended), len(said)))
+    runs = _find_runs(connection, changed)
+    return Changes(spans, logs, runs, cursor, limit in (len(new), len(ended), len(new_logs)))
 
 
-def _runs(connection: sqlite3.Connection, run_ids: Iterable[str]) -> list[RunInfo]:
+def _find_runs(connection: sqlite3.Connection, run_ids: Iterable[str]) -> list[RunInfo]:
     found = []
     for run_id in sorted(run_ids):
         found += [info for info in run_loader.find_runs(connection, run_id) if info.id == run_id]
     return found
 
 
-_HERE = f"""
-SELECT ({TOP.format(table="spans")}),
+_CURSOR = f"""
+SELECT ({HIGHEST_ID.format(table="spans")}),
        coalesce((SELECT max(id) FROM main.closes), 0),
-       ({TOP.format(table="logs")}),
+       ({HIGHEST_ID.format(table="logs")}),
        coalesce((SELECT min(id) FROM main.closes), 0)
 """
 _SPAN = """s.run, r.run_id, s.number, s.span_id, s.parent_id, s.type, s.name, s.component, s.status,
@@ -173,7 +175,7 @@ _ENDED = f"""
 SELECT c.id, {_SPAN} FROM closes c CROSS JOIN spans s ON s.id = c.span JOIN runs r ON r.id = s.run
 WHERE c.id > ? AND c.id <= ?{{only}} ORDER BY c.id LIMIT ?
 """
-_SAID = """
+_LOGS = """
 SELECT s.id, s.run, r.run_id, s.span_id, s.time_ns, s.level, s.component, s.message
 FROM logs s JOIN runs r ON r.id = s.run
 WHERE s.id > ? AND s.id <= ?{only} ORDER BY s.id LIMIT ?

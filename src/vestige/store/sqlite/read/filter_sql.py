@@ -1,9 +1,10 @@
-"""What the terms of a filter mean for the rows of a store, as SQL.
+"""Translate the terms of a run filter to SQL.
 
-Cheap terms are columns of a run. The others look into its spans, log lines or findings: those
-are asked of so many runs only, the newest, and the answer says where it stopped (`window`).
+Cheap terms use columns of a run. The others search its spans, logs or findings. They are
+evaluated for a bounded number of the newest runs (`find_bound`).
 
-Elsewhere: the language, query/search/filters.py. Money is no column: query/search/run_list.py asks for it.
+Elsewhere: the language, query/search/filters.py. Cost is not a column, so it is computed in
+query/search/run_list.py.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from typing import Any, Final
 
 from vestige.store.protocol import Term
 
-RUNS_LOOKED_AT_MAX: Final = 20_000
-ROWS_LOOKED_AT_MAX: Final = 500_000
-"""Runs, and their spans and lines, that one answer looks into: about half a second."""
+RUNS_SEARCHED_MAX: Final = 20_000
+ROWS_SEARCHED_MAX: Final = 500_000
+"""Runs, and their spans and logs, that one search reads, in about half a second."""
 
 _NUMBERS: Final = {
     "started_ns": "r.started_ns",
@@ -43,7 +44,8 @@ _INSIDE: Final = {
     "model": "EXISTS (SELECT 1 FROM spans s WHERE s.run = r.id AND s.type = 'llm'"
     r" AND json_extract(s.attributes, '$.model') LIKE ? ESCAPE '\')",
     "check": "EXISTS (SELECT 1 FROM findings f WHERE f.run = r.id AND f.finding IS NOT NULL"
-    r" AND (f.check_name LIKE ? ESCAPE '\' OR json_extract(f.finding, '$.kind') LIKE ? ESCAPE '\'))",
+    r" AND (f.check_name LIKE ? ESCAPE '\'"
+    r" OR json_extract(f.finding, '$.kind') LIKE ? ESCAPE '\'))",
     "text": r"""(coalesce(r.name, '') LIKE ? ESCAPE '\'
   OR EXISTS (SELECT 1 FROM spans s WHERE s.run = r.id
     AND (s.name LIKE ? ESCAPE '\' OR s.attributes LIKE ? ESCAPE '\'))
@@ -55,16 +57,16 @@ Condition = tuple[str, list[Any]]
 
 
 def is_cheap(term: Term) -> bool:
-    """Whether the run's own row says it."""
+    """Return whether a term needs only the row of the run."""
     return term.key not in _INSIDE and term.key != "type"
 
 
-def condition(term: Term) -> Condition:
-    sql, values = _positive(term)
+def build_condition(term: Term) -> Condition:
+    sql, values = _build_positive(term)
     return (f"NOT ({sql})" if term.negated else sql), values
 
 
-def _positive(term: Term) -> Condition:
+def _build_positive(term: Term) -> Condition:
     key, value = term.key, term.value
     if key in _NUMBERS:
         assert term.op in (">", "<", ">=", "<=", "=")
@@ -78,40 +80,40 @@ def _positive(term: Term) -> Condition:
     if key == "type":
         return _TYPE, [value]
     sql = _TEXTS.get(key) or _INSIDE[key]
-    values: list[Any] = [contains(value)] * sql.count("?")
+    values: list[Any] = [build_pattern(value)] * sql.count("?")
     if term.also:
         marks = ",".join("?" * len(term.also))
         return f"({sql} OR r.run_id IN ({marks}))", [*values, *term.also]
     return sql, values
 
 
-def contains(text: str) -> str:
-    """For LIKE, upper or lower case."""
+def build_pattern(text: str) -> str:
+    """Return a LIKE pattern for values that contain a text."""
     text = text.encode(errors="replace").decode()
     escaped = text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
     return f"%{escaped}%"
 
 
-def window(
+def find_bound(
     connection: sqlite3.Connection, where: str, values: Sequence[Any]
 ) -> tuple[int, int, int] | None:
-    """The last run that may be looked into: (started, id, how many so far); None: all may be."""
+    """Return the last run to search: (started_ns, id, number of runs). None: search all runs."""
     row: tuple[int, int, int, int] | None = connection.execute(
-        _WINDOW.format(where),
-        (*values, RUNS_LOOKED_AT_MAX + 1, RUNS_LOOKED_AT_MAX, ROWS_LOOKED_AT_MAX),
+        _BOUND.format(where),
+        (*values, RUNS_SEARCHED_MAX + 1, RUNS_SEARCHED_MAX, ROWS_SEARCHED_MAX),
     ).fetchone()
     return None if row is None or row[2] == row[3] else row[:3]
 
 
-_WINDOW = """
+_BOUND = """
 WITH newest AS (
   SELECT r.id, r.started_ns, r.span_count + r.log_count AS weight FROM runs r WHERE {}
   ORDER BY r.started_ns DESC, r.id DESC LIMIT ?
 ), counted AS (
-  SELECT started_ns, id, row_number() OVER latest AS place,
+  SELECT started_ns, id, row_number() OVER latest AS position,
     sum(weight) OVER latest - weight AS before
   FROM newest WINDOW latest AS (ORDER BY started_ns DESC, id DESC)
 )
-SELECT started_ns, id, place, (SELECT count(*) FROM newest) FROM counted
-WHERE place <= ? AND (before < ? OR place = 1) ORDER BY place DESC LIMIT 1
+SELECT started_ns, id, position, (SELECT count(*) FROM newest) FROM counted
+WHERE position <= ? AND (before < ? OR position = 1) ORDER BY position DESC LIMIT 1
 """

@@ -1,7 +1,7 @@
-"""Runs by the hour: what the last days looked like, from the runs themselves.
+"""Sums of runs by hour, from the runs that are still stored.
 
-Rollups know days only, and stay for ever; hours are asked of the runs that are still there.
-Read-only and bounded: the newest runs of a time, and their model calls while those are few.
+Rollups are permanent, but have days only. These sums are bounded: they include the newest
+runs, and their model calls if those are few.
 """
 
 from __future__ import annotations
@@ -10,41 +10,42 @@ import sqlite3
 from typing import Final
 
 from vestige.store.sqlite.ingest.rollups import bucket
-from vestige.store.sqlite.read.reports import TOKENS_OF_SPANS, TOLD_ABOVE, ModelSum, Sum
+from vestige.store.sqlite.read.reports import OUTER_USAGE, TOKENS_OF_SPANS, ModelSum, Sum
 from vestige.store.sqlite.read.run_loader import WORTH_SHOWING
 
 HOUR_NS: Final = 3_600 * 10**9
 RUNS_MAX: Final = 200_000
-"""Runs that are added up, the newest."""
+"""The number of runs that are summed, the newest."""
 
 SPANS_MAX: Final = 200_000
-"""Spans among which model calls are looked for; above it, what they cost is not told."""
+"""Runs with more spans in total are not searched for model calls, so their cost is unknown."""
 
 
 def sum_hours(connection: sqlite3.Connection, since_ns: int) -> dict[int, Sum]:
-    """By hours since the epoch."""
-    found: dict[int, Sum] = {}
-    for started, outcome, duration, given, made in connection.execute(_RUNS, (since_ns, RUNS_MAX)):
-        hour = started // HOUR_NS
-        total = found.setdefault(hour, Sum(str(hour)))
+    """Sum runs by the hour since the epoch."""
+    sums: dict[int, Sum] = {}
+    rows = connection.execute(_RUNS, (since_ns, RUNS_MAX))
+    for started_ns, outcome, duration_ns, input_tokens, output_tokens in rows:
+        hour = started_ns // HOUR_NS
+        total = sums.setdefault(hour, Sum(str(hour)))
         total.count += 1
         total.errors += outcome not in ("ok", "running")
-        total.input_tokens += given
-        total.output_tokens += made
-        if duration is not None:
-            total.duration_ns += duration
-            total.histogram[bucket(duration)] += 1
-    return found
+        total.input_tokens += input_tokens
+        total.output_tokens += output_tokens
+        if duration_ns is not None:
+            total.duration_ns += duration_ns
+            total.histogram[bucket(duration_ns)] += 1
+    return sums
 
 
 def sum_hour_models(connection: sqlite3.Connection, since_ns: int) -> list[ModelSum] | None:
-    """Model calls by hour and model; None: too many to look through."""
+    """Sum model calls by hour and model. Return None if there are too many spans."""
     (spans,) = connection.execute(
         "SELECT coalesce(sum(span_count), 0) FROM runs WHERE started_ns >= ?", (since_ns,)
     ).fetchone()
     if spans > SPANS_MAX:
         return None
-    rows = connection.execute(_MODELS.format(HOUR_NS, TOKENS_OF_SPANS, TOLD_ABOVE), (since_ns,))
+    rows = connection.execute(_MODELS.format(HOUR_NS, TOKENS_OF_SPANS, OUTER_USAGE), (since_ns,))
     return [ModelSum(str(hour), str(model), count, *tokens) for hour, model, count, *tokens in rows]
 
 

@@ -1,11 +1,11 @@
-"""A question with an expression or a function of the user's, in a process of its own that can be ended.
+"""Run user-supplied regexes and SQL in a subprocess that can be killed on timeout.
 
-An expression such as `(a+)+$` may take for ever, and Python looks for nothing else meanwhile: in a
-server, no other question would be answered. So may one `LIKE` in a query: SQLite looks at no clock
-inside it. So whoever asks waits for a child, and not for long.
+A regex such as `(a+)+$` may run forever, and Python holds the GIL meanwhile: a server would
+answer no other request. A single `LIKE` may also take hours, and SQLite checks no deadline
+inside it.
 
-    apart.search(store.path, store.tenant, wanted, after, limit)
-    apart.query(store.path, store.tenant, "SELECT name FROM runs WHERE name LIKE '%x%'", 0, 200)
+    isolated_query.search(store.path, store.tenant, query, after, limit)
+    isolated_query.query(store.path, store.tenant, "SELECT ... WHERE name LIKE '%x%'", 0, 200)
 """
 
 from __future__ import annotations
@@ -23,17 +23,20 @@ import msgspec
 from vestige.errors import StoreError, UsageError
 from vestige.limits import EXPRESSION_S
 from vestige.store.cancellation import check_cancelled, on_cancel
-from vestige.store.protocol import Rows, Searched, SearchQuery
+from vestige.store.protocol import QueryRows, SearchQuery, SearchResult
 from vestige.store.sqlite.read import sql_sandbox
 
 START_S = 5.0
-"""Until a child has begun, on a machine that has much else to do."""
+"""The time for a child to start, even on a busy machine."""
 
-_START = "import sys; sys.path[:] = sys.argv[1:]; from vestige.store.sqlite.read.isolated_query import {0}; {0}()"
-"""With the modules that we have, and none of the folder that we happen to be in (-I)."""
+_START = (
+    "import sys; sys.path[:] = sys.argv[1:];"
+    " from vestige.store.sqlite.read.isolated_query import {0}; {0}()"
+)
+"""Run with -I, which ignores the current folder, and with the `sys.path` of the parent."""
 
 
-class _Asked(msgspec.Struct, frozen=True):
+class _SearchRequest(msgspec.Struct, frozen=True):
     path: str
     tenant: str | None
     pattern: str
@@ -46,58 +49,58 @@ class _Asked(msgspec.Struct, frozen=True):
 
 
 def search(
-    path: Path, tenant: str | None, wanted: SearchQuery, after: str | None, limit: int
-) -> Searched:
-    asked = _Asked(
+    path: Path, tenant: str | None, query: SearchQuery, after: str | None, limit: int
+) -> SearchResult:
+    request = _SearchRequest(
         str(path),
         tenant,
-        wanted.pattern.pattern,
-        int(wanted.pattern.flags & re.IGNORECASE),
-        wanted.run_id,
-        wanted.parts,
+        query.pattern.pattern,
+        int(query.pattern.flags & re.IGNORECASE),
+        query.run_id,
+        query.parts,
         after,
         limit,
         EXPRESSION_S,
     )
-    told = _run(run_isolated_search, _encode(asked), EXPRESSION_S + START_S)
-    if told is None:
+    output = _run_child(run_isolated_search, _encode(request), EXPRESSION_S + START_S)
+    if output is None:
         raise UsageError(
-            f"grep: this expression takes longer than {EXPRESSION_S:g} s. Make it simpler (no repeat"
+            f"grep: this expression takes longer than {EXPRESSION_S:g} s. Simplify it (no repeat"
             " inside a repeat), or search less: one run, one part."
         )
-    if isinstance(told, int):
-        raise StoreError(f"{path}: the search in it broke off (exit code {told}).")
-    found = json.loads(told)
-    if "refused" in found:
-        raise UsageError(found["refused"])
-    if "failed" in found:
-        raise StoreError(found["failed"])
-    return msgspec.convert(found, Searched)
+    if isinstance(output, int):
+        raise StoreError(f"{path}: the search failed (exit code {output}).")
+    result = json.loads(output)
+    if "refused" in result:
+        raise UsageError(result["refused"])
+    if "failed" in result:
+        raise StoreError(result["failed"])
+    return msgspec.convert(result, SearchResult)
 
 
 def run_isolated_search() -> None:
-    """The child: a question from stdin, its answer to stdout."""
+    """Run a search in the child: read the request from stdin, write the result to stdout."""
     from vestige.store.sqlite.sqlite_store import SqliteStore
 
-    asked = msgspec.convert(json.load(sys.stdin.buffer), _Asked)
-    _end_after(asked.seconds)
-    pattern = re.compile(asked.pattern, asked.flags)
-    wanted = SearchQuery(pattern, (), bool(asked.flags), asked.run_id, asked.parts)
-    found: object
+    request = msgspec.convert(json.load(sys.stdin.buffer), _SearchRequest)
+    _end_after(request.seconds)
+    pattern = re.compile(request.pattern, request.flags)
+    query = SearchQuery(pattern, (), bool(request.flags), request.run_id, request.parts)
+    result: object
     try:
-        with SqliteStore.open(Path(asked.path), readonly=True, tenant=asked.tenant) as store:
-            found = store.search(wanted, asked.after, asked.limit)
+        with SqliteStore.open(Path(request.path), readonly=True, tenant=request.tenant) as store:
+            result = store.search(query, request.after, request.limit)
     except UsageError as error:
-        found = {"refused": str(error)}
+        result = {"refused": str(error)}
     except StoreError as error:
-        found = {"failed": str(error)}
-    sys.stdout.buffer.write(_encode(found))
+        result = {"failed": str(error)}
+    sys.stdout.buffer.write(_encode(result))
 
 
 # --- queries --------------------------------------------------------------------------------------
 
 
-class _Query(msgspec.Struct, frozen=True):
+class _QueryRequest(msgspec.Struct, frozen=True):
     path: str
     tenant: str | None
     sql: str
@@ -106,62 +109,63 @@ class _Query(msgspec.Struct, frozen=True):
     seconds: float
 
 
-class _Told(msgspec.Struct, frozen=True):
-    rows: Rows | None = None
+class _QueryResult(msgspec.Struct, frozen=True):
+    rows: QueryRows | None = None
     refused: str | None = None
     failed: str | None = None
 
 
-def query(path: Path, tenant: str | None, sql: str, skip: int, limit: int) -> Rows:
+def query(path: Path, tenant: str | None, sql: str, skip: int, limit: int) -> QueryRows:
     seconds = sql_sandbox.SECONDS_MAX
-    asked = _Query(str(path), tenant, sql, skip, limit, seconds)
-    # In MessagePack: a value may be bytes.
-    told = _run(answer_query, msgspec.msgpack.encode(asked), seconds + START_S)
-    if told is None:
+    request = _QueryRequest(str(path), tenant, sql, skip, limit, seconds)
+    # MessagePack, because a value may be bytes.
+    output = _run_child(run_isolated_query, msgspec.msgpack.encode(request), seconds + START_S)
+    if output is None:
         raise UsageError(sql_sandbox.TOO_LONG.format(seconds))
-    if isinstance(told, int):
-        raise StoreError(f"{path}: the query of it broke off (exit code {told}).")
-    found = msgspec.msgpack.decode(told, type=_Told)
-    if found.refused is not None:
-        raise UsageError(found.refused)
-    if found.rows is None:
-        raise StoreError(str(found.failed))
-    return found.rows
+    if isinstance(output, int):
+        raise StoreError(f"{path}: the query failed (exit code {output}).")
+    result = msgspec.msgpack.decode(output, type=_QueryResult)
+    if result.refused is not None:
+        raise UsageError(result.refused)
+    if result.rows is None:
+        raise StoreError(str(result.failed))
+    return result.rows
 
 
-def answer_query() -> None:
-    """The child: as `answer`."""
+def run_isolated_query() -> None:
+    """Run a query in the child: read the request from stdin, write the result to stdout."""
     from vestige.store.sqlite.sqlite_store import SqliteStore
 
-    asked = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=_Query)
-    _end_after(asked.seconds + _GRACE_S)
+    request = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=_QueryRequest)
+    _end_after(request.seconds + _GRACE_S)
     try:
-        with SqliteStore.open(Path(asked.path), readonly=True, tenant=asked.tenant) as store:
-            told = _Told(store.query_here(asked.sql, asked.skip, asked.limit, asked.seconds))
+        with SqliteStore.open(Path(request.path), readonly=True, tenant=request.tenant) as store:
+            rows = store.query_in_process(request.sql, request.skip, request.limit, request.seconds)
+            result = _QueryResult(rows)
     except UsageError as error:
-        told = _Told(refused=str(error))
+        result = _QueryResult(refused=str(error))
     except StoreError as error:
-        told = _Told(failed=str(error))
-    sys.stdout.buffer.write(msgspec.msgpack.encode(told))
+        result = _QueryResult(failed=str(error))
+    sys.stdout.buffer.write(msgspec.msgpack.encode(result))
 
 
 # --- the process ----------------------------------------------------------------------------------
 
 
-def _run(work: Callable[[], None], question: bytes, seconds: float) -> bytes | int | None:
-    """What the child said; a number: how it broke off; None: it took too long."""
+def _run_child(work: Callable[[], None], request: bytes, seconds: float) -> bytes | int | None:
+    """Return the output of a child, its exit code if it failed, or None if it took too long."""
     command = [sys.executable, "-I", "-c", _START.format(work.__name__), *sys.path]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL) as child:
         try:
             with on_cancel(child.kill):
-                said, _ = child.communicate(question, seconds)
+                output, _ = child.communicate(request, seconds)
         except subprocess.TimeoutExpired:
             return None
         finally:
             child.kill()  # also when this thread is interrupted; does nothing to one that ended
     check_cancelled()
-    return None if child.returncode == -signal.SIGALRM else child.returncode or said
+    return None if child.returncode == -signal.SIGALRM else child.returncode or output
 
 
 _GRACE_S = 0.5
@@ -180,5 +184,5 @@ def _end_after(seconds: float) -> None:
 
 
 def _encode(value: object) -> bytes:
-    """As ASCII: bytes that are no text are surrogates, which no other encoder takes."""
+    """Encode as ASCII JSON. Invalid text contains surrogates, which msgspec does not encode."""
     return json.dumps(msgspec.to_builtins(value)).encode()

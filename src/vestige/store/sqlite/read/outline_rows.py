@@ -1,13 +1,13 @@
-"""The rows of one run as a page needs them: no bodies, no objects, only what is new since a cursor.
+"""The rows of one run for the viewer: plain tuples, without bodies, new since a cursor.
 
-A cursor is where the tables ended when they were last read, and which spans were not settled then:
-a span's row changes in place when it ends, when its opening is read after its end, and what is told
-of it changes when its parent comes after it (two processes write one run).
+A cursor has the ends of the tables at the last read, and the spans that could still change. The
+row of a span changes in place when it ends, and when its opening is read after its end. Its
+position changes when its parent arrives later, from another process of the run.
 
-    rows = read_rows(connection, run_number, Cursor(), limit)
-    later = read_rows(connection, run_number, rows.cursor, limit)
+    rows = read_rows(connection, run_number, Cursor(), limit, message_max)
+    later = read_rows(connection, run_number, rows.cursor, limit, message_max)
 
-Elsewhere: a run whole, as objects, in store/sqlite/read/run_loader.py.
+Elsewhere: a complete run as objects, run_loader.py.
 """
 
 from __future__ import annotations
@@ -23,43 +23,43 @@ import msgspec
 from vestige.store.sqlite.ingest.seq_ranges import SeqRanges
 
 OPEN_MAX: Final = 500
-"""Open spans that a cursor names: it travels in a URL. Of a run with more, all is read again."""
+"""Open spans in a cursor, which is part of a URL. Runs with more are read again completely."""
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """How far a run has been read."""
+    """The position up to which a run has been read."""
 
     span: int = 0
     log: int = 0
     link: int = 0
     open: tuple[int, ...] | None = ()
-    """Rows of spans that were not settled; None: too many to name."""
+    """Row ids of spans that could still change. None: there are more than OPEN_MAX."""
 
     def __str__(self) -> str:
-        held = "x" if self.open is None else "-".join(f"{row:x}" for row in self.open)
-        return f"{self.span:x}.{self.log:x}.{self.link:x}.{held}"
+        open_rows = "x" if self.open is None else "-".join(f"{row:x}" for row in self.open)
+        return f"{self.span:x}.{self.log:x}.{self.link:x}.{open_rows}"
 
 
 def parse_cursor(text: str) -> Cursor:
-    """ValueError: not one of ours."""
+    """Parse the text of a cursor. Raise ValueError if it is not valid."""
     if len(text) > OPEN_MAX * 17 + 64:
         raise ValueError("too long")
-    span, log, link, held = text.split(".")
-    places = [int(part, 16) for part in (span, log, link)]
-    rows = None if held == "x" else tuple(int(row, 16) for row in held.split("-") if row)
-    if min(places, default=0) < 0 or max([*places, *(rows or ())]) >= 2**63:
+    span, log, link, open_rows = text.split(".")
+    ends = [int(part, 16) for part in (span, log, link)]
+    rows = None if open_rows == "x" else tuple(int(row, 16) for row in open_rows.split("-") if row)
+    if min(ends, default=0) < 0 or max([*ends, *(rows or ())]) >= 2**63:
         raise ValueError("out of range")
     if rows is not None and (len(rows) > OPEN_MAX or min(rows, default=0) < 0):
         raise ValueError("too many spans")
-    return Cursor(places[0], places[1], places[2], rows)
+    return Cursor(ends[0], ends[1], ends[2], rows)
 
 
 @dataclass(frozen=True, slots=True)
 class OutlineRows:
-    """What is new or changed; tuples in the order of the statements below."""
+    """New and changed rows, as tuples in the order of the statements below."""
 
     spans: list[tuple[Any, ...]]
     logs: list[tuple[Any, ...]]
@@ -71,9 +71,9 @@ class OutlineRows:
 def read_rows(
     connection: sqlite3.Connection, run: int, after: Cursor, limit: int, message_max: int
 ) -> OutlineRows:
-    """At most `limit` new spans and as many lines; and the spans that were open, as they are now."""
+    """Return at most `limit` new spans, logs and links, and the current rows of open spans."""
     execute = connection.execute
-    known = _read_again(connection, run, after)
+    known = _reread_open(connection, run, after)
     new = execute(f"{_SPANS} AND s.id > ? ORDER BY s.id LIMIT ?", (run, after.span, limit + 1))
     spans = new.fetchall()
     more = len(spans) > limit
@@ -95,7 +95,7 @@ def read_rows(
     return OutlineRows(rows, logs, links, cursor, more)
 
 
-def _read_again(connection: sqlite3.Connection, run: int, after: Cursor) -> list[tuple[Any, ...]]:
+def _reread_open(connection: sqlite3.Connection, run: int, after: Cursor) -> list[tuple[Any, ...]]:
     if after.open is None:
         return connection.execute(f"{_SPANS} AND s.id <= ?", (run, after.span)).fetchall()
     marks = ", ".join("?" * len(after.open))
@@ -106,7 +106,7 @@ def _read_again(connection: sqlite3.Connection, run: int, after: Cursor) -> list
 def read_numbers(
     connection: sqlite3.Connection, run: int, span_ids: Sequence[str]
 ) -> dict[str, int]:
-    """Numbers of spans of a run, for parents that stand outside what was read."""
+    """Return the numbers of a run's spans, for parents that were not read."""
     rows = connection.execute(
         "SELECT s.span_id, s.number FROM json_each(?) w JOIN spans s ON s.span_id = w.value"
         " WHERE s.run = ?",
@@ -117,7 +117,10 @@ def read_numbers(
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """What is not there of a run, or not as it was."""
+    """Counts of the parts of a run that are redacted, truncated or missing.
+
+    Dropped, missing and malformed records are those of all processes that wrote the run.
+    """
 
     redactions: dict[str, int]
     """By rule."""
@@ -126,7 +129,6 @@ class Losses:
     records_dropped: int
     records_missing: int
     lines_malformed: int
-    """The last three of the processes that wrote the run."""
     not_sampled: bool
 
 
@@ -136,17 +138,17 @@ def read_losses(connection: sqlite3.Connection, run: int) -> Losses:
     for redacted, *infos in connection.execute(_MARKED, {"run": run}):
         redactions.update(_decode(redacted) if redacted else {})
         lost.update("lost" in _decode(info) for info in infos if info)
-    sampled = connection.execute(_UNSAMPLED, (run,)).fetchone()
+    unsampled = connection.execute(_UNSAMPLED, (run,)).fetchone() is not None
     dropped = missing = malformed = 0
     for seen, was_dropped, was_malformed in connection.execute(_WRITERS, {"run": run}):
         missing += SeqRanges.parse(seen).missing
         dropped += was_dropped
         malformed += was_malformed
     rules = dict(sorted(redactions.items()))
-    return Losses(rules, lost[False], lost[True], dropped, missing, malformed, sampled is not None)
+    return Losses(rules, lost[False], lost[True], dropped, missing, malformed, unsampled)
 
 
-def writer_names(connection: sqlite3.Connection, rows: set[int]) -> dict[int, str]:
+def read_writers(connection: sqlite3.Connection, rows: set[int]) -> dict[int, str]:
     found = connection.execute(
         "SELECT w.id, w.writer FROM json_each(?) r JOIN writers w ON w.id = r.value",
         (msgspec.json.encode(sorted(rows)).decode(),),
@@ -178,7 +180,8 @@ SELECT redacted, body_info, NULL FROM logs WHERE run = :run
   AND (redacted IS NOT NULL OR body_info IS NOT NULL)
 """
 _UNSAMPLED = """
-SELECT 1 FROM spans WHERE run = ? AND type = 'run' AND json_extract(attributes, '$.sampled') = 0 LIMIT 1
+SELECT 1 FROM spans
+WHERE run = ? AND type = 'run' AND json_extract(attributes, '$.sampled') = 0 LIMIT 1
 """
 _WRITERS = """
 SELECT seen, dropped, malformed FROM writers WHERE id IN (

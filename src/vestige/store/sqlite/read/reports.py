@@ -1,7 +1,7 @@
-"""Reports: the SQL behind `stats`, `compare`, the ranking and the runs that `diff` looks up.
+"""The SQL of `stats`, `compare` and `cost`, and of the runs that `diff` compares.
 
-Small read-only functions over the store's connection. Each is bounded by a LIMIT or reads
-the rollups only, which stay small (`rollups.NAMES_MAX` a day) however many spans there are.
+Small read-only functions. Each is bounded by a LIMIT, or reads only the rollups, which stay
+small (`rollups.NAMES_MAX` per day) with any number of spans.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 _decode_histograms = msgspec.json.Decoder(list[dict[int, int]]).decode
 
 BY: Final[dict[str, tuple[str, str]]] = {
-    # what is grouped by, and of which rows
+    # SQL of the group, and of the condition on rows
     "name": ("type || ' ' || name", "type <> 'process'"),
     "model": ("model", "type = 'llm'"),
     "tool": ("name", "type = 'tool'"),
@@ -34,45 +34,44 @@ BY: Final[dict[str, tuple[str, str]]] = {
     "type": ("type", "1"),
     "day": ("day", "type = 'run'"),
 }
-"""A day counts runs; its tokens are those of the model calls of that day."""
+"""How rollups can be grouped. A day counts runs; its tokens are those of its model calls."""
 
 
 TOKENS: Final = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 
 
-def _whole(value: str) -> str:
-    """A sum of whole numbers, as SQL. `sum` would refuse to answer when one run's absurd numbers
-    are more than it can hold, and so for all runs."""
+def _sum_sql(value: str) -> str:
+    """Return SQL for a sum of integers. `sum` would raise if one run has absurdly large values."""
     return f"CAST(total({value}) AS INTEGER)"
 
 
 TOKENS_OF_SPANS: Final = ", ".join(
-    _whole(f"json_extract(s.attributes, '$.{name}')") for name in TOKENS
+    _sum_sql(f"json_extract(s.attributes, '$.{name}')") for name in TOKENS
 )
-"""Of spans `s`."""
+"""The sums of all kinds of tokens of the spans `s`."""
 
-TELLING: Final = ("input_tokens", "output_tokens", "cost_usd")
-"""A model call that has one of these tells what it took."""
+USAGE_KEYS: Final = ("input_tokens", "output_tokens", "cost_usd")
+"""Attributes with which a model call reports its usage."""
 
-_TOLD: Final = ", ".join(f"json_extract(o.attributes, '$.{name}')" for name in TELLING)
-TOLD_ABOVE: Final = f"coalesce({_TOLD})"
-"""Of the model call `o` that another one stands in; not NULL: it is the same call, told twice."""
+_USAGES: Final = ", ".join(f"json_extract(o.attributes, '$.{name}')" for name in USAGE_KEYS)
+OUTER_USAGE: Final = f"coalesce({_USAGES})"
+"""The usage of the model call `o` that contains another. If it is not NULL, both are one call."""
 
 SPANS_COUNTED_MAX: Final = 200_000
-"""Spans of the latest runs that are counted for a ranking: some tenths of a second."""
+"""Spans of the latest runs that are counted for a ranking, which takes a few 100 ms."""
 
 
 def connection_of(store: Store) -> sqlite3.Connection:
-    """The connection that a SQLite store reads with."""
+    """Return the connection of a SQLite store."""
     connection = getattr(store, "connection", None) or getattr(store, "_connection", None)
     if not isinstance(connection, sqlite3.Connection):
-        raise UsageError("this question needs the embedded store. Open a home or a file.")
+        raise UsageError("this command needs a SQLite store. Open a data directory or a file.")
     return connection
 
 
 @dataclass(slots=True)
 class Sum:
-    """What one group adds up to."""
+    """The sums of one group."""
 
     key: str
     count: int = 0
@@ -87,7 +86,7 @@ class Sum:
 
 @dataclass(frozen=True, slots=True)
 class ModelSum:
-    """A group's model calls to one model: what a price needs."""
+    """The tokens of a group's calls to one model, from which its cost is computed."""
 
     key: str
     model: str
@@ -101,9 +100,11 @@ class ModelSum:
 def sum_model_calls(
     connection: sqlite3.Connection, run_ids: Sequence[str]
 ) -> Iterator[tuple[ModelSum, float | None]]:
-    """The model calls of some runs, by run and model, those of which the program itself says what they
-    cost apart from the others. A call inside another that tells what it took (a client's own span, and
-    the wire's in it) is the same call, and counts once."""
+    """Yield sums of model calls by run and model, with the cost if the program recorded it.
+
+    Calls with a recorded cost are summed separately from the others. A call inside another
+    that has usage (an HTTP call inside a client's span) is the same call, and counts once.
+    """
     marks = ", ".join("?" * len(run_ids))
     rows = connection.execute(
         f"""
@@ -113,7 +114,7 @@ def sum_model_calls(
           LEFT JOIN spans o ON o.span_id = s.parent_id AND o.run = s.run AND o.type = 'llm'
         WHERE r.run_id IN ({marks}) AND s.type = 'llm' AND s.attributes IS NOT NULL
           AND (r.input_tokens > 0 OR r.output_tokens > 0)
-          AND {TOLD_ABOVE} IS NULL
+          AND {OUTER_USAGE} IS NULL
         GROUP BY 1, 2, json_extract(s.attributes, '$.cost_usd') IS NULL
         """,
         list(run_ids),
@@ -124,10 +125,10 @@ def sum_model_calls(
 
 
 def sum_rollups(connection: sqlite3.Connection, by: str, since_day: str | None) -> list[Sum]:
-    """Daily sums added up by a column."""
+    """Sum the rollups by a group of `BY`."""
     column, where = BY[by]
     rows = connection.execute(
-        f"SELECT {column}, sum(count), sum(errors), {_whole('duration_ns')},"
+        f"SELECT {column}, sum(count), sum(errors), {_sum_sql('duration_ns')},"
         " '[' || group_concat(histogram) || ']'"
         f" FROM rollups WHERE {where} AND day >= ? AND component <> ? GROUP BY 1 ORDER BY 1",
         (since_day or "", "" if by in ("component", "type") else OWN_COMPONENT),
@@ -150,10 +151,10 @@ def sum_rollups(connection: sqlite3.Connection, by: str, since_day: str | None) 
 
 
 def _add_process_runs(connection: sqlite3.Connection, since_day: str, sums: dict[str, Sum]) -> None:
-    """Runs that a program did not open itself, and that say something of it (or were given a name,
-    by `vestige run --name`): as a list shows them.
+    """Add the runs of processes that have content, or a name from `vestige run --name`.
 
-    Rollups cannot tell them from those of mere processes, so they count while they are kept.
+    Rollups cannot distinguish them from runs of other processes, so they are counted from the
+    runs that are still stored.
     """
     rows = connection.execute(
         "SELECT date(r.started_ns / 1000000000, 'unixepoch') AS day, r.outcome, r.duration_ns"
@@ -170,12 +171,12 @@ def _add_process_runs(connection: sqlite3.Connection, since_day: str, sums: dict
 
 
 def sum_models(connection: sqlite3.Connection, by: str, since_day: str | None) -> list[ModelSum]:
-    """Tokens by group and model, of model calls alone: what wraps a call repeats its tokens."""
+    """Sum tokens by group and model. Only model calls count, because outer spans repeat them."""
     column = BY[by][0]
     if by == "tool":
         return []
     rows = connection.execute(
-        f"SELECT {column}, model, sum(count), {', '.join(map(_whole, TOKENS))}"
+        f"SELECT {column}, model, sum(count), {', '.join(map(_sum_sql, TOKENS))}"
         " FROM rollups WHERE type = 'llm' AND day >= ? GROUP BY 1, 2 ORDER BY 1, 2",
         (since_day or "",),
     )
@@ -187,17 +188,17 @@ def first_day(connection: sqlite3.Connection) -> str | None:
     return row[0] if row else None
 
 
-# --- runs that a diff looks up ------------------------------------------------------------------
+# --- runs to compare with -----------------------------------------------------------------------
 
 
 def find_last_good(connection: sqlite3.Connection, run_id: str) -> str | None:
-    """The last run of the same name that ended well: before this one, or else after it."""
+    """Return the last successful run of the same name: before this one, or else after it."""
     row = connection.execute(_LAST_GOOD, {"run": run_id}).fetchone()
     return row[0] if row else None
 
 
 def find_run_before(connection: sqlite3.Connection, run_id: str) -> str | None:
-    """The run before: of the same conversation, or else of the same name."""
+    """Return the previous run of the same conversation, or else of the same name."""
     row = connection.execute(_RUN_BEFORE, {"run": run_id}).fetchone()
     return row[0] if row else None
 
@@ -205,7 +206,7 @@ def find_run_before(connection: sqlite3.Connection, run_id: str) -> str | None:
 def find_span_before(
     connection: sqlite3.Connection, run_id: str, type: str, name: str
 ) -> tuple[str, str] | None:
-    """(run id, span id) of the last such span in the conversation's earlier runs."""
+    """Return the run and span id of the last such span in earlier runs of the conversation."""
     found: tuple[str, str] | None = connection.execute(
         _SPAN_BEFORE, {"run": run_id, "type": type, "name": name}
     ).fetchone()
@@ -241,7 +242,7 @@ ORDER BY g.started_ns DESC, s.number DESC LIMIT 1
 
 @dataclass(frozen=True, slots=True)
 class SpanFacts:
-    """One span, as far as a comparison of groups looks at it."""
+    """The fields of a span that a comparison of groups needs."""
 
     run_id: str
     type: str
@@ -255,21 +256,21 @@ class SpanFacts:
 def read_spans(
     connection: sqlite3.Connection, run_ids: Sequence[str], spans_max: int
 ) -> Iterator[SpanFacts]:
-    """The first spans of each run, each run in the order in which they were taken in."""
+    """Yield the first spans of each run, in the order in which they were stored."""
     for run_id in run_ids:
         rows = connection.execute(
             "SELECT s.type, s.name, s.component, s.status, s.attributes, s.output_body"
             " FROM spans s JOIN runs r ON r.id = s.run WHERE r.run_id = ? ORDER BY s.id LIMIT ?",
             (run_id, spans_max),
         )
-        for kind, name, component, status, attributes, body in rows:
-            known = _decode(attributes) if attributes else {}
-            yield SpanFacts(run_id, kind, name, component, status, known, body)
+        for span_type, name, component, status, text, body in rows:
+            attributes = _decode(text) if text else {}
+            yield SpanFacts(run_id, span_type, name, component, status, attributes, body)
 
 
 @dataclass(frozen=True, slots=True)
 class LatestCall:
-    """A run, how many model calls it made, and the body of the last one's request."""
+    """A run with its number of model calls, and the request body of the last one."""
 
     run_id: str
     outcome: str
@@ -281,7 +282,7 @@ class LatestCall:
 def read_latest_calls(
     connection: sqlite3.Connection, since_ns: int | None, runs_max: int
 ) -> list[LatestCall]:
-    """The latest runs that made model calls, newest first; fewer where they are very long."""
+    """Return the latest runs with model calls, newest first, and fewer if they are very long."""
     rows = connection.execute(_LATEST_CALLS, (since_ns or 0, runs_max, SPANS_COUNTED_MAX))
     return [
         LatestCall(run_id, outcome, turns, body, size or 0)
@@ -300,7 +301,8 @@ WITH newest AS (
 ), latest AS (
   SELECT * FROM summed WHERE before < ?
 ), calls AS (
-  SELECT l.id AS run, count(s.id) AS turns, max(s.id) FILTER (WHERE s.input_body IS NOT NULL) AS last
+  SELECT l.id AS run, count(s.id) AS turns,
+    max(s.id) FILTER (WHERE s.input_body IS NOT NULL) AS last
   FROM latest l LEFT JOIN spans s ON s.run = l.id AND s.type = 'llm' GROUP BY l.id
 )
 SELECT l.run_id, l.outcome, c.turns, s.input_body, s.input_bytes
@@ -312,10 +314,10 @@ ORDER BY l.started_ns DESC, l.id DESC
 def count_tool_calls(
     connection: sqlite3.Connection, run_ids: Iterable[str]
 ) -> dict[str, tuple[int, int]]:
-    """By tool: calls, and how many went well. Calls still open count as calls."""
+    """Return the calls and the successful calls of each tool. Open calls count as calls."""
     rows = connection.execute(
         "SELECT s.name, count(*), sum(s.status IS 'ok') FROM spans s"
-        " JOIN runs r ON r.id = s.run JOIN json_each(?) wanted ON wanted.value = r.run_id"
+        " JOIN runs r ON r.id = s.run JOIN json_each(?) w ON w.value = r.run_id"
         " WHERE s.type = 'tool' GROUP BY s.name ORDER BY s.name",
         (msgspec.json.encode(list(run_ids)).decode(),),
     )
@@ -325,10 +327,11 @@ def count_tool_calls(
 def read_assemblies(
     connection: sqlite3.Connection, run_ids: Iterable[str], assemblies_max: int
 ) -> list[tuple[str, int]]:
-    """(run id, body id) of prompts' segments, the latest first."""
+    """Return the run and body ids of prompt segments, the latest first."""
     rows = connection.execute(
-        "SELECT r.run_id, s.output_body FROM json_each(?) wanted JOIN runs r ON r.run_id = wanted.value"
-        " JOIN spans s ON s.run = r.id WHERE s.type = 'prompt.assembly' AND s.output_body IS NOT NULL"
+        "SELECT r.run_id, s.output_body FROM json_each(?) w JOIN runs r ON r.run_id = w.value"
+        " JOIN spans s ON s.run = r.id"
+        " WHERE s.type = 'prompt.assembly' AND s.output_body IS NOT NULL"
         " ORDER BY s.id DESC LIMIT ?",
         (msgspec.json.encode(list(run_ids)).decode(), assemblies_max),
     )
@@ -336,7 +339,7 @@ def read_assemblies(
 
 
 def find_partial(connection: sqlite3.Connection, run_ids: Sequence[str]) -> set[str]:
-    """Those of these runs that are not all here, as their root says."""
+    """Return the runs whose root span marks them as incomplete."""
     return {
         run_id
         for run_id in run_ids
@@ -350,12 +353,12 @@ WHERE r.run_id = ? AND s.parent_id IS NULL AND s.type = 'run' AND s.attributes L
 """
 
 
-def find_places(
+def read_ancestry(
     connection: sqlite3.Connection, run_id: str, span_ids: Sequence[str]
 ) -> list[tuple[str, str | None, str]]:
-    """These spans of a run and all they stand in, as they began: id, parent's id and type."""
+    """Return the id, parent id and type of spans and their ancestors, in the order of start."""
     rows = connection.execute(
-        _PLACES, {"run": run_id, "spans": msgspec.json.encode(list(span_ids)).decode()}
+        _ANCESTRY, {"run": run_id, "spans": msgspec.json.encode(list(span_ids)).decode()}
     ).fetchall()
     ordered = put_in_order(
         rows,
@@ -366,23 +369,23 @@ def find_places(
     return [(row[0], row[1], row[5]) for row in ordered]
 
 
-_PLACES = """
-WITH RECURSIVE wanted(run) AS (SELECT id FROM runs WHERE run_id = :run),
+_ANCESTRY = """
+WITH RECURSIVE target(run) AS (SELECT id FROM runs WHERE run_id = :run),
 up(span_id) AS (
   SELECT value FROM json_each(:spans)
-  UNION SELECT s.parent_id FROM up JOIN wanted JOIN spans s ON s.span_id = up.span_id AND s.run = wanted.run
-  WHERE s.parent_id IS NOT NULL)
+  UNION SELECT s.parent_id FROM up JOIN target
+  JOIN spans s ON s.span_id = up.span_id AND s.run = target.run WHERE s.parent_id IS NOT NULL)
 SELECT s.span_id, s.parent_id, w.writer, s.seq, s.started_ns, s.type
-FROM up JOIN wanted JOIN spans s ON s.span_id = up.span_id AND s.run = wanted.run
+FROM up JOIN target JOIN spans s ON s.span_id = up.span_id AND s.run = target.run
 JOIN writers w ON w.id = s.writer
 """
 
 
-def body_bytes(connection: sqlite3.Connection, run_id: str) -> int:
-    """How long the bodies of a run's spans are together, as they were."""
+def sum_body_bytes(connection: sqlite3.Connection, run_id: str) -> int:
+    """Return the uncompressed size of all bodies of a run's spans."""
     query = """
     SELECT CAST(total(s.input_bytes) + total(s.output_bytes) AS INTEGER)
     FROM spans s JOIN runs r ON r.id = s.run WHERE r.run_id = ?
     """
-    found: int = connection.execute(query, (run_id,)).fetchone()[0]
-    return found
+    size: int = connection.execute(query, (run_id,)).fetchone()[0]
+    return size

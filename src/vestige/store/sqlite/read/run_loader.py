@@ -1,8 +1,8 @@
-"""Rows as what views and formats exchange: runs in a list, one run whole.
+"""Load runs from the tables: lists of runs, and single runs with their spans and logs.
 
-Functions over a connection; nothing here writes.
+Nothing here writes.
 
-Elsewhere: rows while they are written, store/sqlite/ingest/rows.py; text and ids, store/sqlite/read/search.py.
+Elsewhere: rows that are written, store/sqlite/ingest/rows.py; text and ids, search.py.
 """
 
 from __future__ import annotations
@@ -21,41 +21,49 @@ from vestige.record.run import BodyRef, LinkInfo, LogInfo, Run, RunInfo, SpanInf
 from vestige.record.tenant import DEFAULT_TENANT
 from vestige.record.types import OWN_COMPONENT
 from vestige.store.protocol import ConversationInfo, RunFilter, RunPage, Term
-from vestige.store.sqlite.bodies.packed_bodies import TINY_MAX, FirstIds
+from vestige.store.sqlite.bodies.packed_bodies import TINY_MAX, CanonicalIds
 from vestige.store.sqlite.read import filter_sql
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def list_runs(
-    connection: sqlite3.Connection, wanted: RunFilter, tenant: str | None = None
+    connection: sqlite3.Connection, run_filter: RunFilter, tenant: str | None = None
 ) -> list[RunInfo]:
-    return list(search_runs(connection, wanted, tenant).runs)
+    return list(search_runs(connection, run_filter, tenant).runs)
 
 
 def search_runs(
-    connection: sqlite3.Connection, wanted: RunFilter, tenant: str | None = None
+    connection: sqlite3.Connection, run_filter: RunFilter, tenant: str | None = None
 ) -> RunPage:
-    """Newest first. Where terms look into runs, only so many are looked into (store/sqlite/read/filter_sql.py).
-    `tenant`: the one whose runs alone the connection shows (store/sqlite/tenant_views.py)."""
-    where, values = _conditions(wanted)
+    """Return matching runs, newest first.
+
+    Terms that need the rows of runs search a bounded number of runs (filter_sql.py).
+    `tenant` is the tenant to which the connection is restricted (tenant_views.py).
+    """
+    where, values = _build_conditions(run_filter)
     if tenant not in (None, DEFAULT_TENANT):
-        # True of every row there is; said so that the index of just these rows is used.
+        # The condition is redundant. It makes SQLite use the index of the tenant's runs.
         where = f"r.tenant = ? AND r.tenant <> '{DEFAULT_TENANT}' AND {where}"
         values = [tenant, *values]
-    inside = [filter_sql.condition(term) for term in wanted.terms if not filter_sql.is_cheap(term)]
-    bound = filter_sql.window(connection, where, values) if inside else None
-    parts = [where, *(sql for sql, _ in inside)]
-    values += [value for _, own in inside for value in own]
+    slow = [
+        filter_sql.build_condition(term)
+        for term in run_filter.terms
+        if not filter_sql.is_cheap(term)
+    ]
+    bound = filter_sql.find_bound(connection, where, values) if slow else None
+    parts = [where, *(sql for sql, _ in slow)]
+    slow_values = [value for _, term_values in slow for value in term_values]
+    values += slow_values
     if bound is not None:
         parts.append("(r.started_ns, r.id) >= (?, ?)")
         values += bound[:2]
-    if wanted.newest_of_conversation:
-        alike, own = _conditions(replace(wanted, after=None))
-        alike = " AND ".join([alike, *(sql for sql, _ in inside)])
-        parts.append(_NO_NEWER.format(_ALIAS.sub("n.", alike)))
-        values += [*own, *(value for _, each in inside for value in each)]
-    limit = -1 if wanted.limit is None else min(wanted.limit, SUM_MAX)
+    if run_filter.newest_of_conversation:
+        newer, newer_values = _build_conditions(replace(run_filter, after=None))
+        newer = " AND ".join([newer, *(sql for sql, _ in slow)])
+        parts.append(_NO_NEWER.format(_ALIAS.sub("n.", newer)))
+        values += [*newer_values, *slow_values]
+    limit = -1 if run_filter.limit is None else min(run_filter.limit, SUM_MAX)
     rows = connection.execute(
         f"SELECT {_RUN_COLUMNS} FROM runs r WHERE {' AND '.join(parts)}"
         " ORDER BY r.started_ns DESC, r.id DESC LIMIT ?",
@@ -75,13 +83,13 @@ def conversations(
 
 
 def find_runs(connection: sqlite3.Connection, id_or_prefix: str) -> list[RunInfo]:
-    """Runs with this id, this short id, or an id that begins so."""
+    """Return runs by id, short id or prefix of an id."""
     text = id_or_prefix.strip().lower()
     if text.startswith("r") and text[1:].isdecimal():
         where = "r.id = ?"
         values: list[int | str] = [int(text[1:][:18])]
     else:
-        # Everything that begins so: up to the text followed by the last character there is.
+        # The range of all ids with this prefix: U+10FFFF is the last character.
         where = "r.run_id >= ? AND r.run_id < ?"
         values = [text, text + "\U0010ffff"]
     rows = connection.execute(
@@ -92,8 +100,8 @@ def find_runs(connection: sqlite3.Connection, id_or_prefix: str) -> list[RunInfo
     return exact or found
 
 
-def find_run(connection: sqlite3.Connection, run_id: str, *, with_lines: bool = True) -> Run | None:
-    """A run; without its lines, of those of the program only the places are there (`row`)."""
+def find_run(connection: sqlite3.Connection, run_id: str, *, with_logs: bool = True) -> Run | None:
+    """Return a run. Without logs, the program's log records have only their position and `row`."""
     execute = connection.execute
     row = execute(f"SELECT {_RUN_COLUMNS} FROM runs r WHERE run_id = ?", (run_id,)).fetchone()
     if row is None:
@@ -101,12 +109,14 @@ def find_run(connection: sqlite3.Connection, run_id: str, *, with_lines: bool = 
     info, number = _run_info(row), row[1]
     writers = _Writers(connection)
     spans = in_order(_span_infos(connection, info.short_id, number, writers))
-    if with_lines:
+    if with_logs:
         logs = in_order(_log_info(row, writers) for row in execute(_LOGS, (number,)))
     else:
-        logs = in_order(_log_place(row, writers) for row in execute(_PLACES, (number,)).fetchall())
+        rows = execute(_LOG_POSITIONS, (number,)).fetchall()
+        logs = in_order(_log_position(row, writers) for row in rows)
         for at, log in enumerate(logs):
-            if log.component == OWN_COMPONENT and log.row is not None:  # few: stamps, gaps
+            # Log records of the recorder are few, and checks need them.
+            if log.component == OWN_COMPONENT and log.row is not None:
                 logs[at] = read_log(connection, log.row)
     links = [
         LinkInfo(span_id=span, target_run=run, target_span=target, reason=reason)
@@ -118,26 +128,26 @@ def find_run(connection: sqlite3.Connection, run_id: str, *, with_lines: bool = 
 def _span_infos(
     connection: sqlite3.Connection, run: str, number: int, writers: Mapping[int, str]
 ) -> Iterator[SpanInfo]:
-    ids = FirstIds(connection)
+    ids = CanonicalIds(connection)
     cursor = connection.execute(_SPANS, (number,))
-    while rows := cursor.fetchmany(_ROWS_AT_ONCE):
-        # Only those that are tiny: a longer one may be as old as the store, and all sheets since would be
-        # looked at.
-        first = ids.find(
-            [row[at] for row in rows for at in _BODIES if row[at] and row[at + 1] < TINY_MAX]
+    while rows := cursor.fetchmany(_FETCH_ROWS):
+        # Tiny bodies only: a longer one may be as old as the store, and `find` reads every pack
+        # between the smallest and the largest id.
+        canonical = ids.find(
+            [row[at] for row in rows for at in _BODY_COLUMNS if row[at] and row[at + 1] < TINY_MAX]
         )
         for row in rows:
-            yield _span_info(run, row, writers, first)
+            yield _span_info(run, row, writers, canonical)
 
 
 def read_log(connection: sqlite3.Connection, row: int) -> LogInfo:
-    """The line at a place. It must be there: a place is read in the transaction that found it."""
-    found = connection.execute(_LOG, (row,)).fetchone()
-    return _log_info(found, _Writers(connection))
+    """Return the log record of a row, which must exist."""
+    columns = connection.execute(_LOG, (row,)).fetchone()
+    return _log_info(columns, _Writers(connection))
 
 
 class _Writers(dict[int, str]):
-    """Names of writers by row: a run has few, and joining would look one up for every span."""
+    """Writers by row id. A run has few, and a join would look one up for every span."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -149,50 +159,51 @@ class _Writers(dict[int, str]):
         return str(name)
 
 
-def _conditions(wanted: RunFilter) -> tuple[str, list[Any]]:
+def _build_conditions(run_filter: RunFilter) -> tuple[str, list[Any]]:
     where = ["1"]
     values: list[Any] = []
-    if not wanted.with_implicit:
+    if not run_filter.with_implicit:
         where.append(WORTH_SHOWING)
-    if wanted.failed:
+    if run_filter.failed:
         where.append("r.outcome NOT IN ('ok', 'running')")
-    if wanted.since_ns is not None:
+    if run_filter.since_ns is not None:
         where.append("r.started_ns >= ?")
-        values.append(wanted.since_ns)
-    if wanted.before_ns is not None:
+        values.append(run_filter.since_ns)
+    if run_filter.before_ns is not None:
         where.append("r.started_ns < ?")
-        values.append(wanted.before_ns)
-    if wanted.after is not None:
+        values.append(run_filter.before_ns)
+    if run_filter.after is not None:
         where.append("(r.started_ns, r.id) < (SELECT started_ns, id FROM runs WHERE id = ?)")
-        values.append(int(wanted.after[1:]))
-    if wanted.name is not None:
+        values.append(int(run_filter.after[1:]))
+    if run_filter.name is not None:
         where.append("r.name LIKE ? ESCAPE '\\'")
-        values.append(filter_sql.contains(wanted.name))
-    if wanted.like is not None:
-        sql, own = filter_sql.condition(Term("text", ":", wanted.like))
+        values.append(filter_sql.build_pattern(run_filter.name))
+    if run_filter.like is not None:
+        sql, term_values = filter_sql.build_condition(Term("text", ":", run_filter.like))
         where.append(sql)
-        values += own
-    if wanted.tenant_of is not None:
+        values += term_values
+    if run_filter.tenant_of is not None:
         where.append("r.tenant = (SELECT tenant FROM runs WHERE run_id = ?)")
-        values.append(wanted.tenant_of)
-    if wanted.of_process is not None:
+        values.append(run_filter.tenant_of)
+    if run_filter.of_process is not None:
         where.append("(r.run_id = ? OR r.process_run = ?)")
-        values += [wanted.of_process, wanted.of_process]
+        values += [run_filter.of_process, run_filter.of_process]
     for column in ("name", "outcome"):
-        exact = wanted.name_is if column == "name" else wanted.outcome
+        exact = run_filter.name_is if column == "name" else run_filter.outcome
         if exact is not None:
             where.append(f"r.{column} = ?")
             values.append(exact)
-    if wanted.conversation_id is not None:
+    if run_filter.conversation_id is not None:
         where.append("r.conversation_id = ?")
-        values.append(wanted.conversation_id)
-    for sql, own in map(filter_sql.condition, filter(filter_sql.is_cheap, wanted.terms)):
+        values.append(run_filter.conversation_id)
+    for term in filter(filter_sql.is_cheap, run_filter.terms):
+        sql, term_values = filter_sql.build_condition(term)
         where.append(sql)
-        values += own
+        values += term_values
     return " AND ".join(where), values
 
 
-# A process's own run is shown only when it tells something that no other run tells.
+# The run of a process is shown only if it has content or an outcome that its other runs lack.
 WORTH_SHOWING = """NOT (r.implicit AND r.own_count = 0 AND (
   r.outcome IN ('ok', 'running')
   OR EXISTS (SELECT 1 FROM runs i WHERE i.process_run = r.run_id AND i.outcome = r.outcome)))"""
@@ -202,8 +213,8 @@ _NO_NEWER = """(r.conversation_id IS NULL OR NOT EXISTS (
   SELECT 1 FROM runs n WHERE n.conversation_id = r.conversation_id AND n.tenant = r.tenant
   AND (n.started_ns, n.id) > (r.started_ns, r.id) AND {}))"""
 _CONVERSATIONS = """
-SELECT w.value, r.conversation_id, count(*), sum(r.outcome NOT IN ('ok', 'running')), min(r.started_ns),
-  CAST(total(r.input_tokens) AS INTEGER), CAST(total(r.output_tokens) AS INTEGER)
+SELECT w.value, r.conversation_id, count(*), sum(r.outcome NOT IN ('ok', 'running')),
+  min(r.started_ns), CAST(total(r.input_tokens) AS INTEGER), CAST(total(r.output_tokens) AS INTEGER)
 FROM json_each(?) w JOIN runs n ON n.run_id = w.value
 JOIN runs r ON r.conversation_id = n.conversation_id AND r.tenant = n.tenant GROUP BY 1
 """
@@ -214,7 +225,7 @@ _RUN_COLUMNS = (
     " r.output_tokens, r.pinned, r.implicit, r.process_run"
 )
 
-# In the order of SpanInfo's fields, and a body in three.
+# In the order of SpanInfo's fields. A body has three columns.
 _SPANS = """
 SELECT s.span_id, s.number, s.parent_id, s.writer, s.seq, s.started_ns, s.type, s.name,
   s.component, s.status, s.duration_ns, s.attributes, s.redacted,
@@ -222,9 +233,9 @@ SELECT s.span_id, s.number, s.parent_id, s.writer, s.seq, s.started_ns, s.type, 
   s.end_seq
 FROM spans s WHERE s.run = ?
 """
-_BODIES = (13, 16)
-"""Where a span's row has ids of bodies; behind each is its size."""
-_ROWS_AT_ONCE = 1_000
+_BODY_COLUMNS = (13, 16)
+"""The columns of `_SPANS` with body ids. The next column is the size of the body."""
+_FETCH_ROWS = 1_000
 # In the order of LogInfo's fields.
 _LOG_COLUMNS = (
     "l.span_id, l.writer, l.seq, l.time_ns, l.level, l.component, l.message, l.attributes,"
@@ -232,8 +243,8 @@ _LOG_COLUMNS = (
 )
 _LOGS = f"SELECT {_LOG_COLUMNS} FROM logs l WHERE l.run = ?"
 _LOG = f"SELECT {_LOG_COLUMNS} FROM logs l WHERE l.id = ?"
-# Only columns before the message: what follows it may lie on other pages.
-_PLACES = """
+# Only columns before the message, because those after it may be on overflow pages.
+_LOG_POSITIONS = """
 SELECT l.span_id, l.writer, l.seq, l.time_ns, l.level, l.component, l.id
 FROM logs l WHERE l.run = ?
 """
@@ -266,9 +277,9 @@ def _run_info(row: Sequence[Any]) -> RunInfo:
 
 
 def _span_info(
-    run: str, row: Sequence[Any], writers: Mapping[int, str], first: Mapping[int, int]
+    run: str, row: Sequence[Any], writers: Mapping[int, str], canonical: Mapping[int, int]
 ) -> SpanInfo:
-    # By place: by name takes three times as long, and a run has many.
+    # Positional arguments, because keywords take three times as long.
     return SpanInfo(
         row[0],
         f"{run}.s{row[1]}",
@@ -283,8 +294,8 @@ def _span_info(
         row[10],
         _decode(row[11]) if row[11] else {},
         _decode(row[12]) if row[12] else {},
-        _body_ref(first.get(row[13], row[13]), row[14], row[15]),
-        _body_ref(first.get(row[16], row[16]), row[17], row[18]),
+        _body_ref(canonical.get(row[13], row[13]), row[14], row[15]),
+        _body_ref(canonical.get(row[16], row[16]), row[17], row[18]),
         row[19],
     )
 
@@ -304,7 +315,7 @@ def _log_info(row: Sequence[Any], writers: Mapping[int, str]) -> LogInfo:
     )
 
 
-def _log_place(row: Sequence[Any], writers: Mapping[int, str]) -> LogInfo:
+def _log_position(row: Sequence[Any], writers: Mapping[int, str]) -> LogInfo:
     return LogInfo(
         row[0],
         voice(writers[row[1]], row[0], row[2]),
@@ -325,7 +336,6 @@ def _body_ref(body_id: int | None, size_bytes: int | None, info: str | None) -> 
         return None
     if info is None:
         return BodyRef(body_id, size_bytes)
-    known = _decode(info)
-    return BodyRef(
-        body_id, size_bytes, known.get("lost") or f"cut from {known['original_bytes']} bytes"
-    )
+    note = _decode(info)
+    reason = note.get("lost") or f"truncated from {note['original_bytes']} bytes"
+    return BodyRef(body_id, size_bytes, reason)

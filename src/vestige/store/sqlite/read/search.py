@@ -1,14 +1,14 @@
-"""Search a store: ids, attribute values, text; and the findings that were kept.
+"""Search a store for ids, attribute values and text; read and store findings.
 
-Functions over a connection; nothing here writes except `store_findings`, in its caller's
-transaction. Text is searched in the deduplicated pieces and short bodies, each once, and a hit is
-then led to the first body and span that contain it. So a message that a hundred requests
-repeat is one hit, and so is a tiny text that stands on many sheets. The one thing that cannot be found is text across two pieces: two
-messages, or the seam at each MiB of a longer one.
+Nothing here writes except `store_findings`, in the caller's transaction. Text is searched in the
+deduplicated pieces and short bodies, each once. A hit then refers to the first body and span
+that contain it. So a message that a hundred requests repeat is one hit, and so is a tiny text in
+many packs. Text across two pieces cannot be found: across two messages, or across each MiB of a
+longer one.
 
-A search may take long, so it goes in steps over row ids, newest first in a whole store and
-oldest first in one run, and stops at a bound of rows or bytes. Where it stopped is a
-cursor (`bodies:4711`) that stays good while the store grows.
+A search may take long, so it reads row ids in steps: newest first in a store, oldest first in
+a run. It stops at a limit of rows or bytes, with a cursor (`bodies:4711`) that stays valid while
+the store grows.
 """
 
 from __future__ import annotations
@@ -27,44 +27,46 @@ from vestige.record.finding import Finding
 from vestige.record.redaction.stream_redaction import spell
 from vestige.record.run import RunInfo
 from vestige.store.cancellation import check_cancelled
-from vestige.store.protocol import CheckResult, Hit, Searched, SearchQuery, SpanRef
+from vestige.store.protocol import CheckResult, Hit, SearchQuery, SearchResult, SpanRef
 from vestige.store.sqlite.bodies.compression import decompress
-from vestige.store.sqlite.bodies.packed_bodies import TINY_MAX, OpenSheet, find_time, find_tiny
+from vestige.store.sqlite.bodies.packed_bodies import TINY_MAX, PackReader, find_packed, find_time
 
 AROUND = 60
 """Characters shown on each side of a match."""
 
-MATCH_SHOWN = 80
+MATCH_MAX = 80
+"""Characters shown of a match."""
 
 SEARCH_ROWS_MAX = 400_000
-"""Of a search in the whole store, newest first: some tenths of a second. Counted, not timed, so
-that the same question gives the same answer. Then the reader decides whether to go on."""
+"""Rows of a search in a store, which takes a few 100 ms. It is a count and not a time, so that
+equal searches give equal results."""
 
 SEARCH_BYTES_MAX = 256 * MIB
-"""Of text, unpacked: the bound of a search in one run."""
+"""Uncompressed text of a search in one run."""
 
-_ROWS_A_PIECE = 20
-_BYTES_A_ROW = 512
-"""A piece of a body takes as long as so many rows, and as one more for so many bytes."""
+_ROWS_PER_PIECE = 20
+_BYTES_PER_ROW = 512
+"""A piece of a body counts as 20 rows, and as one more for each 512 bytes."""
 
 PREFIX_MIN = 4
-"""Characters of a span id: fewer fit too many."""
+"""Shorter prefixes of span ids match too many spans."""
 
-_ROWS_A_STEP = 20_000
-_PIECES_A_STEP = 64
-_OWNERS_TRIED = 200
+_ROWS_PER_STEP = 20_000
+_PIECES_PER_STEP = 64
+_OWNERS_MAX = 200
+"""Bodies for which an owner is searched."""
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
-_finding = msgspec.json.Decoder(Finding).decode
+_decode_finding = msgspec.json.Decoder(Finding).decode
 
-_PLACE = "r.run_id, s.span_id, r.id, s.number, s.type, s.name"
+_SPAN_REF = "r.run_id, s.span_id, r.id, s.number, s.type, s.name"
 
 
-def _place(row: Sequence[Any]) -> SpanRef:
-    run_id, span_id, run, number, kind, name = row[:6]
+def _span_ref(row: Sequence[Any]) -> SpanRef:
+    run_id, span_id, run, number, span_type, name = row[:6]
     if span_id is None or number is None:
         return SpanRef(run_id, None, f"r{run}", "run", name or "?")
-    return SpanRef(run_id, span_id, f"r{run}.s{number}", kind, name)
+    return SpanRef(run_id, span_id, f"r{run}.s{number}", span_type, name)
 
 
 # --- ids ------------------------------------------------------------------------------------
@@ -81,41 +83,42 @@ def find_spans(connection: sqlite3.Connection, text: str) -> list[SpanRef]:
     else:
         return []
     rows = connection.execute(
-        f"SELECT {_PLACE} FROM spans s JOIN runs r ON r.id = s.run WHERE {where}"
+        f"SELECT {_SPAN_REF} FROM spans s JOIN runs r ON r.id = s.run WHERE {where}"
         " ORDER BY s.id LIMIT 50",
         values,
     )
-    found = [_place(row) for row in rows]
-    return [place for place in found if place.span_id == text] or found
+    found = [_span_ref(row) for row in rows]
+    return [ref for ref in found if ref.span_id == text] or found
 
 
 def find_attribute(connection: sqlite3.Connection, value: str, limit: int) -> list[SpanRef]:
-    """Exactly this value, of any attribute; newest first, and each span once.
+    """Return spans with exactly this value of any attribute, newest first.
 
-    A model call mentions the tool calls that it asked for (`tool_call.0.id`): where a span is one
-    of them, that is meant."""
-    written = msgspec.json.encode(value).decode()
-    forms = (value, written) if value.isdecimal() else (written,)
+    A model call has the ids of its tool calls as attributes (`tool_call.0.id`). It is left out
+    if the span of the tool call itself is found.
+    """
+    text = msgspec.json.encode(value).decode()
+    forms = (value, text) if value.isdecimal() else (text,)
     found: dict[tuple[str, str | None], SpanRef] = {}
-    mentioned: set[tuple[str, str | None]] = set()
+    callers: set[tuple[str, str | None]] = set()
     for table in ("spans", "logs"):
         for row in connection.execute(
             _ATTRIBUTE[table].format(" OR ".join([_HAS] * len(forms))), forms
         ):
-            place = _place(row)
-            held = [key for key, each in _decode(row[6]).items() if str(each) == value]
-            if held:
-                found.setdefault((place.run_id, place.span_id), place)
-                if all(key.startswith(_MENTIONS) for key in held):
-                    mentioned.add((place.run_id, place.span_id))
+            ref = _span_ref(row)
+            keys = [key for key, each in _decode(row[6]).items() if str(each) == value]
+            if keys:
+                found.setdefault((ref.run_id, ref.span_id), ref)
+                if all(key.startswith(_TOOL_CALL) for key in keys):
+                    callers.add((ref.run_id, ref.span_id))
             if len(found) >= limit:
                 break
-    if len(mentioned) < len(found):
-        found = {key: place for key, place in found.items() if key not in mentioned}
+    if len(callers) < len(found):
+        found = {key: ref for key, ref in found.items() if key not in callers}
     return list(found.values())
 
 
-_MENTIONS = "tool_call."
+_TOOL_CALL = "tool_call."
 _HAS = "instr(x.attributes, ?) > 0"
 _ATTRIBUTE = {
     "spans": "SELECT r.run_id, x.span_id, r.id, x.number, x.type, x.name, x.attributes"
@@ -130,97 +133,99 @@ def links_to(
     connection: sqlite3.Connection, run_id: str, span_id: str
 ) -> list[tuple[SpanRef, str | None]]:
     rows = connection.execute(
-        f"SELECT {_PLACE}, l.reason FROM links l JOIN runs r ON r.id = l.run"
+        f"SELECT {_SPAN_REF}, l.reason FROM links l JOIN runs r ON r.id = l.run"
         " JOIN spans s ON s.run = l.run AND s.span_id = l.span_id"
         " WHERE l.target_span = ? AND coalesce(l.target_run, r.run_id) = ?"
         " ORDER BY l.rowid LIMIT 50",
         (span_id, run_id),
     )
-    return [(_place(row), row[6]) for row in rows]
+    return [(_span_ref(row), row[6]) for row in rows]
 
 
 # --- text -----------------------------------------------------------------------------------
 
 
 def search(
-    connection: sqlite3.Connection, wanted: SearchQuery, after: str | None, limit: int
-) -> Searched:
-    """Hits in a fixed order, up to `limit`; and a cursor if that, or a bound, ended it."""
-    phase, last = _parse_cursor(after, wanted)
+    connection: sqlite3.Connection, query: SearchQuery, after: str | None, limit: int
+) -> SearchResult:
+    """Return up to `limit` hits in a fixed order, and a cursor if the search is not complete."""
+    first_part, last = _parse_cursor(after, query)
     run = None
-    if wanted.run_id is not None:
+    if query.run_id is not None:
         (run,) = connection.execute(
-            "SELECT id FROM runs WHERE run_id = ?", (wanted.run_id,)
+            "SELECT id FROM runs WHERE run_id = ?", (query.run_id,)
         ).fetchone()
-    looking = _Looking(connection, wanted, run)
+    scan = _Scan(connection, query, run)
     hits: list[Hit] = []
-    for part in wanted.parts[wanted.parts.index(phase) :]:
-        scan = looking.bodies if part == "bodies" else looking.rows
-        for cursor, hit in scan(part, last if part == phase else None):
+    for part in query.parts[query.parts.index(first_part) :]:
+        iter_part = scan.iter_bodies if part == "bodies" else scan.iter_rows
+        for cursor, hit in iter_part(part, last if part == first_part else None):
             check_cancelled()
             if hit is not None:
                 hits.append(hit)
                 if len(hits) >= limit:
-                    return Searched(hits, cursor, f"{limit} hits")
-            elif looking.is_over():
-                return Searched(hits, cursor, looking.spent())
-    return Searched(hits, None, "")
+                    return SearchResult(hits, cursor, f"{limit} hits")
+            elif scan.is_over():
+                return SearchResult(hits, cursor, scan.format_limit())
+    return SearchResult(hits, None, "")
 
 
-def _parse_cursor(after: str | None, wanted: SearchQuery) -> tuple[str, int | None]:
+def _parse_cursor(after: str | None, query: SearchQuery) -> tuple[str, int | None]:
     if after is None:
-        return wanted.parts[0], None
-    phase, _, number = after.partition(":")
-    if phase not in wanted.parts or not number.isdecimal():
+        return query.parts[0], None
+    part, _, number = after.partition(":")
+    if part not in query.parts or not number.isdecimal():
         raise UsageError(
-            f"--after {after!r}: no cursor of this search. Use the one that an answer ended with."
+            f"--after {after!r}: not a cursor of this search. Use the cursor of its last answer."
         )
-    return phase, int(number[:18])
+    return part, int(number[:18])
 
 
 @dataclass(slots=True)
-class _Looking:
-    """One search under way."""
+class _Scan:
+    """A running search. The iterators yield a cursor and a hit, or None between two steps."""
 
     connection: sqlite3.Connection
-    wanted: SearchQuery
+    query: SearchQuery
     run: int | None
     seen_bytes: int = 0
     seen_rows: int = 0
-    """Of the whole store; a search in one run is bounded by its bytes alone."""
-    own: frozenset[int] | None = None
-    """Bodies of the one run that is searched."""
-    told: set[str] = field(default_factory=set)
-    """Tiny texts that were a hit."""
+    """Counted only in a search of the store. A search in one run is limited by its bytes."""
+    bodies_of_run: frozenset[int] | None = None
+    reported: set[str] = field(default_factory=set)
+    """Tiny texts that are already a hit."""
 
     def is_over(self) -> bool:
         return self.seen_bytes > SEARCH_BYTES_MAX or self.seen_rows > SEARCH_ROWS_MAX
 
-    def spent(self) -> str:
+    def format_limit(self) -> str:
         if self.seen_bytes > SEARCH_BYTES_MAX:
             return f"{SEARCH_BYTES_MAX // MIB} MiB searched"
-        return "a part of the store searched, the newest"
+        return "only the newest part of the store was searched"
 
-    # --- attributes and log lines ---------------------------------------------------------
+    # --- attributes and logs --------------------------------------------------------------
 
-    def rows(self, part: str, last: int | None) -> Iterator[tuple[str, Hit | None]]:
-        query = _ATTRS if part == "attrs" else _LOG_LINES
-        has, literals = _has(
-            self.wanted, ("name", "attributes") if part == "attrs" else ("message", "attributes")
+    def iter_rows(self, part: str, last: int | None) -> Iterator[tuple[str, Hit | None]]:
+        is_attrs = part == "attrs"
+        template = _ATTRS if is_attrs else _LOG_TEXTS
+        prefilter, literals = _build_prefilter(
+            self.query, ("name" if is_attrs else "message", "attributes")
         )
-        for where, values, end in self._steps("spans" if part == "attrs" else "logs", last):
-            sql = query.format(where.format(has))
+        for where, values, end in self._iter_steps("spans" if is_attrs else "logs", last):
+            sql = template.format(where.format(prefilter))
             for row in self.connection.execute(sql, (*values, *literals)):
-                cursor = f"{part}:{row[7]}"
-                for match in self.wanted.pattern.finditer(row[6]):
-                    name = "attrs" if part == "attrs" else "log"
-                    yield cursor, _hit(cursor, _place(row), name, row[6], match, None, 1, 0)
-                    break
+                match = self.query.pattern.search(row[6])
+                if match is not None:
+                    cursor = f"{part}:{row[7]}"
+                    name = "attrs" if is_attrs else "log"
+                    yield cursor, _hit(cursor, _span_ref(row), name, row[6], match, None, 1, 0)
             self.seen_rows += 0 if self.run is not None else values[1] - values[0]
             yield f"{part}:{end}", None
 
-    def _steps(self, table: str, last: int | None) -> Iterator[tuple[str, tuple[int, ...], int]]:
-        """Conditions that take the rows in order, some at a time."""
+    def _iter_steps(
+        self, table: str, last: int | None
+    ) -> Iterator[tuple[str, tuple[int, ...], int]]:
+        """Yield SQL conditions that read the rows in order, in steps."""
         if self.run is not None:
             order = "t.run = ? AND t.id > ?{} ORDER BY t.id"
             (end,) = self.connection.execute(f"SELECT coalesce(max(id), 0) FROM {table}").fetchone()
@@ -229,69 +234,69 @@ class _Looking:
         (top,) = self.connection.execute(f"SELECT coalesce(max(id), 0) FROM {table}").fetchone()
         top = top if last is None else min(top, last - 1)
         while top > 0:
-            low = max(0, top - _ROWS_A_STEP)
+            low = max(0, top - _ROWS_PER_STEP)
             yield "t.id > ? AND t.id <= ?{} ORDER BY t.id DESC", (low, top), low + 1
             top = low
 
     # --- bodies ---------------------------------------------------------------------------
 
-    def bodies(self, part: str, last: int | None) -> Iterator[tuple[str, Hit | None]]:
+    def iter_bodies(self, part: str, last: int | None) -> Iterator[tuple[str, Hit | None]]:
         if self.run is not None:
             rows = self.connection.execute(_BODIES_OF_RUN, {"run": self.run})
-            self.own = frozenset(row[0] for row in rows if row[0] is not None)
-        sheet = OpenSheet(self.connection)
-        for ids in self._piece_steps(last):
+            self.bodies_of_run = frozenset(row[0] for row in rows if row[0] is not None)
+        packs = PackReader(self.connection)
+        for ids in self._iter_piece_steps(last):
             marks = ",".join("?" * len(ids))
             rows = self.connection.execute(_TEXTS.format(marks), (*ids, *ids))
-            found = {row[0]: row[1:] for row in rows}
+            stored = {row[0]: row[1:] for row in rows}
             for piece in ids:
-                tiny = piece not in found
-                if tiny:
-                    raw = sheet.read(piece)
+                is_tiny = piece not in stored
+                if is_tiny:
+                    raw = packs.read(piece)
                     if raw is None:
                         continue
                 else:
-                    codec, size, data = found[piece]
+                    codec, size, data = stored[piece]
                     raw = decompress(codec, data, size)
                 self.seen_bytes += len(raw)
                 if self.run is None:
-                    self.seen_rows += _ROWS_A_PIECE + len(raw) // _BYTES_A_ROW
+                    self.seen_rows += _ROWS_PER_PIECE + len(raw) // _BYTES_PER_ROW
                 text = raw.decode(errors="surrogateescape")
-                matches = self.wanted.pattern.finditer(text)
+                matches = self.query.pattern.finditer(text)
                 match = next(matches, None)
-                if match is None and (spelled := spell(raw)):
-                    text, is_spelled = "\n".join(spelled), True
+                if match is None and (assembled := spell(raw)):
+                    text, is_assembled = "\n".join(assembled), True
                     self.seen_bytes += len(raw)
-                    matches = self.wanted.pattern.finditer(text)
+                    matches = self.query.pattern.finditer(text)
                     match = next(matches, None)
                 else:
-                    is_spelled = False
-                if match is None or (tiny and text in self.told):
+                    is_assembled = False
+                if match is None or (is_tiny and text in self.reported):
                     continue
                 cursor = f"{part}:{piece}"
                 count = 1 + sum(1 for _ in matches)
-                hit = self._owned(cursor, piece, text, match, count, is_spelled)
+                hit = self._find_hit(cursor, piece, text, match, count, is_assembled)
                 if hit is not None:
-                    if tiny:
-                        self.told.add(text)
+                    if is_tiny:
+                        self.reported.add(text)
                     yield cursor, hit
             yield f"{part}:{ids[-1]}", None
 
-    def _piece_steps(self, last: int | None) -> Iterator[list[int]]:
-        """Ids of pieces, short and tiny bodies, in order, some at a time."""
+    def _iter_piece_steps(self, last: int | None) -> Iterator[list[int]]:
+        """Yield the ids of pieces, inline and packed bodies in order, in steps."""
         if self.run is not None:
             rows = self.connection.execute(_PIECES_OF_RUN, {"run": self.run, "last": last or 0})
-            given = self.connection.execute(_TINY_OF_RUN, {"run": self.run})
-            tiny = find_tiny(self.connection, [row[0] for row in given])
+            tiny_rows = self.connection.execute(_TINY_OF_RUN, {"run": self.run})
+            tiny = find_packed(self.connection, [row[0] for row in tiny_rows])
             ids = sorted(
                 (*(row[0] for row in rows), *(each for each in tiny if each > (last or 0)))
             )
-            for at in range(0, len(ids), _PIECES_A_STEP):
-                yield ids[at : at + _PIECES_A_STEP]
+            for at in range(0, len(ids), _PIECES_PER_STEP):
+                yield ids[at : at + _PIECES_PER_STEP]
             return
         top = 2**62 if last is None else last
         while True:
-            values = {"top": top, "count": _PIECES_A_STEP}
+            values = {"top": top, "count": _PIECES_PER_STEP}
             found = self.connection.execute(_NEWEST_TEXTS, values).fetchall()
             if not found:
                 return
@@ -300,31 +305,35 @@ class _Looking:
                 for first, texts in found
                 for body_id in range(min(first + texts, top) - 1, first - 1, -1)
             ]
-            for at in range(0, len(newest), _PIECES_A_STEP):
-                yield newest[at : at + _PIECES_A_STEP]
+            for at in range(0, len(newest), _PIECES_PER_STEP):
+                yield newest[at : at + _PIECES_PER_STEP]
             top = found[-1][0]
 
-    def _owned(
-        self, cursor: str, piece: int, text: str, match: Any, count: int, is_spelled: bool
+    def _find_hit(
+        self, cursor: str, piece: int, text: str, match: Any, count: int, is_assembled: bool
     ) -> Hit | None:
-        """The hit at the first body that has this piece, and the record that had it first.
-        `is_spelled`: the text is what a stream spells, and stands nowhere in one place."""
+        """Return the hit for the first body with a piece, and the first record with the body.
+
+        `is_assembled`: the text was joined from the events of a stream, so it has no offset.
+        """
         rows = self.connection.execute(_BODIES_OF_PIECE, (piece,)).fetchall()
         if not rows and (at_ns := find_time(self.connection, piece)) is not None:
             rows = [(piece, at_ns, at_ns, 0)]
-        mine = rows if self.own is None else [row for row in rows if row[0] in self.own]
-        for body, first_ns, last_ns, start in mine[:_OWNERS_TRIED]:
-            # Retention may have taken the run that had it first; then the last one has it still.
-            owner = self._owner(body, first_ns) or self._owner(body, last_ns)
+        bodies = rows
+        if self.bodies_of_run is not None:
+            bodies = [row for row in rows if row[0] in self.bodies_of_run]
+        for body, first_ns, last_ns, start in bodies[:_OWNERS_MAX]:
+            # Retention may have deleted the first run with this body, but not the last one.
+            owner = self._find_owner(body, first_ns) or self._find_owner(body, last_ns)
             if owner is not None:
-                place, part = owner
+                ref, part = owner
                 before = text[: match.start()].encode(errors="surrogateescape")
-                at = None if is_spelled else start + len(before)
-                return _hit(cursor, place, part, text, match, at, count, len(rows))
+                at = None if is_assembled else start + len(before)
+                return _hit(cursor, ref, part, text, match, at, count, len(rows))
         return None
 
-    def _owner(self, body: int, at_ns: int) -> tuple[SpanRef, str] | None:
-        """No index leads from a body to its span: a time at which it was seen does."""
+    def _find_owner(self, body: int, at_ns: int) -> tuple[SpanRef, str] | None:
+        """Return the span or log with a body, found by a time of reference for lack of an index."""
         if self.run is not None:
             runs = "s.run = :run"
         else:
@@ -332,20 +341,20 @@ class _Looking:
         values = {"run": self.run, "at": at_ns, "body": body}
         row = self.connection.execute(_OWNER_SPAN.format(runs), values).fetchone()
         if row is not None:
-            return _place(row), "input" if row[6] == body else "output"
+            return _span_ref(row), "input" if row[6] == body else "output"
         row = self.connection.execute(_OWNER_LOG.format(runs), values).fetchone()
-        return (_place(row), "log body") if row is not None else None
+        return (_span_ref(row), "log body") if row is not None else None
 
 
-def _has(wanted: SearchQuery, columns: Sequence[str]) -> tuple[str, list[str]]:
-    """A condition that passes over what cannot match, and its values; the pattern decides then."""
-    if not wanted.literals:
+def _build_prefilter(query: SearchQuery, columns: Sequence[str]) -> tuple[str, list[str]]:
+    """Return an SQL condition, and its values, that skips rows that cannot match the pattern."""
+    if not query.literals:
         return "", []
-    if wanted.ignore_case:
+    if query.ignore_case:
         test = "t.{} LIKE ? ESCAPE '\\'"
-        values = [f"%{_LIKE_SPECIAL.sub(_ESCAPED, literal)}%" for literal in wanted.literals]
+        values = [f"%{_LIKE_SPECIAL.sub(_ESCAPED, literal)}%" for literal in query.literals]
     else:
-        test, values = "instr(t.{}, ?) > 0", list(wanted.literals)
+        test, values = "instr(t.{}, ?) > 0", list(query.literals)
     tests = [test.format(column) for column in columns for _ in values]
     return f" AND ({' OR '.join(tests)})", values * len(columns)
 
@@ -356,7 +365,7 @@ _ESCAPED = r"\\\g<0>"
 
 def _hit(
     cursor: str,
-    place: SpanRef,
+    span_ref: SpanRef,
     part: str,
     text: str,
     match: Any,
@@ -367,10 +376,10 @@ def _hit(
     start, end = match.span()
     return Hit(
         cursor,
-        place,
+        span_ref,
         part,
         text[max(0, start - AROUND) : start],
-        text[start : min(end, start + MATCH_SHOWN)],
+        text[start : min(end, start + MATCH_MAX)],
         text[end : end + AROUND],
         at,
         count,
@@ -379,10 +388,11 @@ def _hit(
 
 
 _ATTRS = """
-SELECT r.run_id, t.span_id, r.id run, t.number, t.type, t.name, t.name || ' ' || coalesce(t.attributes, '') text, t.id
+SELECT r.run_id, t.span_id, r.id run, t.number, t.type, t.name,
+  t.name || ' ' || coalesce(t.attributes, '') text, t.id
 FROM spans t JOIN runs r ON r.id = t.run WHERE {}
 """
-_LOG_LINES = """
+_LOG_TEXTS = """
 SELECT r.run_id, t.span_id, r.id run, s.number, s.type, coalesce(s.name, r.name) name,
   t.message || ' ' || coalesce(t.attributes, '') text, t.id
 FROM logs t JOIN runs r ON r.id = t.run
@@ -393,9 +403,12 @@ _BODIES_OF_RUN = """
     SELECT output_body FROM spans WHERE run = :run UNION
     SELECT body FROM logs WHERE run = :run"""
 _TINY_OF_RUN = f"""
-    SELECT input_body FROM spans WHERE run = :run AND input_bytes < {TINY_MAX} AND input_body IS NOT NULL UNION
-    SELECT output_body FROM spans WHERE run = :run AND output_bytes < {TINY_MAX} AND output_body IS NOT NULL UNION
-    SELECT body FROM logs WHERE run = :run AND body_bytes < {TINY_MAX} AND body IS NOT NULL"""
+    SELECT input_body FROM spans
+    WHERE run = :run AND input_bytes < {TINY_MAX} AND input_body IS NOT NULL
+    UNION SELECT output_body FROM spans
+    WHERE run = :run AND output_bytes < {TINY_MAX} AND output_body IS NOT NULL
+    UNION SELECT body FROM logs
+    WHERE run = :run AND body_bytes < {TINY_MAX} AND body IS NOT NULL"""
 _PIECES_OF_RUN = f"""
 WITH RECURSIVE chain (id, parent, piece) AS (
   SELECT id, parent, piece FROM nodes WHERE id IN ({_BODIES_OF_RUN})
@@ -429,7 +442,7 @@ UNION ALL SELECT id, first_ns, last_ns, 0 FROM bodies WHERE id = ?1 AND codec IS
 ORDER BY 2, 1
 """
 _OWNER_SPAN = f"""
-SELECT {_PLACE}, s.input_body FROM spans s JOIN runs r ON r.id = s.run
+SELECT {_SPAN_REF}, s.input_body FROM spans s JOIN runs r ON r.id = s.run
 WHERE {{}} AND (s.input_body = :body OR s.output_body = :body) ORDER BY s.id LIMIT 1
 """
 _OWNER_LOG = """
@@ -445,7 +458,7 @@ WHERE {} AND s.body = :body ORDER BY s.id LIMIT 1
 def check_results(
     connection: sqlite3.Connection, run_ids: Sequence[str]
 ) -> Mapping[str, Sequence[CheckResult]]:
-    found: dict[str, dict[str, CheckResult]] = {}
+    results_of_runs: dict[str, dict[str, CheckResult]] = {}
     rows = connection.execute(
         "SELECT r.run_id, f.check_name, f.check_version, f.finding FROM findings f"
         " JOIN runs r ON r.id = f.run WHERE r.run_id IN (SELECT value FROM json_each(?))"
@@ -453,27 +466,27 @@ def check_results(
         (msgspec.json.encode(list(run_ids)).decode(),),
     )
     for run_id, name, version, text in rows:
-        results = found.setdefault(run_id, {})
+        results = results_of_runs.setdefault(run_id, {})
         result = results.setdefault(name, CheckResult(name, version, []))
         if text is not None:
-            result.findings.append(_finding(text))  # type: ignore[attr-defined]  # the list above
-    return {run_id: list(results.values()) for run_id, results in found.items()}
+            result.findings.append(_decode_finding(text))  # type: ignore[attr-defined]  # a list
+    return {run_id: list(results.values()) for run_id, results in results_of_runs.items()}
 
 
 def store_findings(
     connection: sqlite3.Connection, run: RunInfo, results: Sequence[CheckResult]
 ) -> None:
-    """Replace what is kept of a run; the caller's transaction."""
+    """Replace the stored results of a run, in the caller's transaction."""
     row = connection.execute(
         "SELECT id FROM runs WHERE run_id = ? AND last_ns = ? AND span_count = ? AND log_count = ?"
         " AND error_count = ? AND outcome = ?",
         (run.id, run.last_ns, run.span_count, run.log_count, run.error_count, run.outcome),
     ).fetchone()
     if row is None:
-        return  # it has grown since, or is gone
+        return  # the run has changed since it was read, or was deleted
     connection.execute("DELETE FROM findings WHERE run = ?", row)
     rows = []
     for result in results:
-        found = [msgspec.json.encode(each).decode() for each in result.findings]
-        rows += [(row[0], result.name, result.version, text) for text in found or (None,)]
+        findings = [msgspec.json.encode(each).decode() for each in result.findings]
+        rows += [(row[0], result.name, result.version, text) for text in findings or (None,)]
     connection.executemany("INSERT INTO findings VALUES (?, ?, ?, ?)", rows)

@@ -1,4 +1,4 @@
-"""Tiny bodies stand on sheets: they come back byte for byte, and what repeats is still one id."""
+"""Tiny bodies share packs: they come back byte for byte, and what repeats is still one id."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from vestige.errors import NotFoundError, StoreError
 from vestige.record.types import AnyRecord, Log, SpanClose, SpanOpen
-from vestige.store.protocol import RetentionPolicy, Searched, SearchQuery
+from vestige.store.protocol import RetentionPolicy, SearchQuery, SearchResult
 from vestige.store.sqlite import schema
 from vestige.store.sqlite.bodies.body_store import Bodies
-from vestige.store.sqlite.bodies.packed_bodies import SHEET_BYTES, TEXTS_MAX, TINY_MAX
+from vestige.store.sqlite.bodies.packed_bodies import PACK_BYTES, TEXTS_MAX, TINY_MAX
 from vestige.store.sqlite.sqlite_store import SqliteStore
 
 DAY_NS = 86_400 * 10**9
@@ -87,19 +87,19 @@ def test_the_same_text_in_one_batch_is_kept_once(db: sqlite3.Connection, bodies:
     assert rows(db, "SELECT texts, size_bytes FROM sheets") == [(2, 4)]
 
 
-def test_a_sheet_is_bounded_in_bytes_and_in_texts(db: sqlite3.Connection, bodies: Bodies) -> None:
-    """Reading one text unpacks one sheet, and an id is found by looking back over one."""
+def test_a_pack_is_bounded_in_bytes_and_in_texts(db: sqlite3.Connection, bodies: Bodies) -> None:
+    """Reading one text unpacks one pack, and an id is found by looking back over one."""
     long = [b"%08d" % number + b"x" * 300 for number in range(1_000)]
     tiny = [b"%d" % number for number in range(TEXTS_MAX + 10)]
     ids = put(bodies, *long, *tiny)
 
     sizes = rows(db, "SELECT texts, size_bytes FROM sheets ORDER BY id")
     assert max(texts for texts, _ in sizes) <= TEXTS_MAX
-    assert max(size for _, size in sizes) < SHEET_BYTES + TINY_MAX
+    assert max(size for _, size in sizes) < PACK_BYTES + TINY_MAX
     assert [bodies.read(each) for each in ids] == [*long, *tiny]
 
 
-def test_ids_go_on_after_a_sheet(bodies: Bodies, db: sqlite3.Connection) -> None:
+def test_ids_go_on_after_a_pack(bodies: Bodies, db: sqlite3.Connection) -> None:
     """Whoever writes next, also another process that has only the tables."""
     ids = put(bodies, b"a", b"b", b"c")
     more = put(Bodies(db), b"x" * TINY_MAX, b"d")
@@ -135,7 +135,7 @@ def test_an_id_that_is_none_is_not_found(bodies: Bodies, between: int) -> None:
         "UPDATE sheets SET ends = x'ffffffffffffffff'",
     ],
 )
-def test_a_damaged_sheet_is_an_error_that_names_the_body(
+def test_a_damaged_pack_is_an_error_that_names_the_body(
     db: sqlite3.Connection, bodies: Bodies, damage: str
 ) -> None:
     first, second = put(bodies, b"one text", b"another")
@@ -149,7 +149,7 @@ def test_a_damaged_sheet_is_an_error_that_names_the_body(
 # --- what goes ------------------------------------------------------------------------------
 
 
-def test_a_sheet_goes_as_a_whole_and_leaves_what_it_was(
+def test_a_pack_goes_as_a_whole_and_leaves_what_it_was(
     bodies: Bodies, db: sqlite3.Connection
 ) -> None:
     """The marker says when, and how long each text was."""
@@ -166,7 +166,7 @@ def test_a_sheet_goes_as_a_whole_and_leaves_what_it_was(
     assert dict(bodies.read_many([first, second, kept])) == {kept: b"kept"}
 
 
-def test_eviction_goes_by_the_last_reference_and_spares_a_sheet_with_one_protected_text(
+def test_eviction_goes_by_the_last_reference_and_spares_a_pack_with_one_protected_text(
     bodies: Bodies,
 ) -> None:
     oldest = put(bodies, b"a1", b"a2", at_ns=1)
@@ -180,7 +180,7 @@ def test_eviction_goes_by_the_last_reference_and_spares_a_sheet_with_one_protect
     assert {bodies.state(each) for each in (*pinned, *newest)} == {"kept"}
 
 
-def test_a_sheet_stays_while_a_run_refers_to_one_text_of_it(store: SqliteStore) -> None:
+def test_a_pack_stays_while_a_run_refers_to_one_text_of_it(store: SqliteStore) -> None:
     """One batch may bring records of several runs."""
     old, new = records(RUN, WRITER, ["{}"], 8), records(LATER, OTHER, ["[]"], 6)
     store.append([*old, *new])
@@ -271,7 +271,7 @@ def test_a_long_body_from_long_ago_makes_nobody_look_at_all_sheets_since(
 
 def look(
     store: SqliteStore, text: str, run: str | None = None, after: str | None = None, limit: int = 10
-) -> Searched:
+) -> SearchResult:
     wanted = SearchQuery(re.compile(re.escape(text)), (text,), False, run, ("bodies",))
     return store.search(wanted, after, limit)
 
@@ -287,11 +287,11 @@ def test_a_tiny_text_is_found_once_wherever_it_is_repeated(store: SqliteStore) -
         "needle 2",
     ]
     here = look(store, "needle", RUN).hits
-    assert [(hit.place.run_id, hit.part, hit.start_byte) for hit in here] == [(RUN, "input", 0)]
+    assert [(hit.span_ref.run_id, hit.part, hit.start_byte) for hit in here] == [(RUN, "input", 0)]
 
 
 @pytest.mark.parametrize("run", [None, RUN])
-def test_a_search_goes_on_in_the_middle_of_a_sheet(store: SqliteStore, run: str | None) -> None:
+def test_a_search_goes_on_in_the_middle_of_a_pack(store: SqliteStore, run: str | None) -> None:
     store.append(records(RUN, WRITER, [f"needle {number:03}" for number in range(200)]))
 
     found, after = [], None
@@ -318,7 +318,7 @@ def test_a_log_line_has_its_tiny_body(store: SqliteStore) -> None:
 # --- whose they are -------------------------------------------------------------------------
 
 
-def test_a_tenant_sees_only_its_own_sheets(store: SqliteStore, tmp_path: Path) -> None:
+def test_a_tenant_sees_only_its_own_packs(store: SqliteStore, tmp_path: Path) -> None:
     store.append(records(RUN, WRITER, ["ours"]))
     store.append(records(LATER, OTHER, ["theirs"]), tenant="acme")
     (ours,), (theirs,) = inputs_of(store, RUN), inputs_of(store, LATER)

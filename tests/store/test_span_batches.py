@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vestige.record.types import BodyInfo, KnownRecord, Link, Log, SpanClose, SpanOpen
-from vestige.store.span_batches import CompleteSpan, SpanBatchBuilder, decode_spans, find_blocks
+from vestige.store.span_batches import CompleteSpan, SpanBatchBuilder, decode_spans, iter_batches
 from vestige.store.sqlite.bodies.packed_bodies import TINY_MAX
 
 RUN, OTHER_RUN = "3d1957bd-0000-4000-8000-000000000001", "3d1957bd-0000-4000-8000-000000000002"
@@ -32,7 +32,7 @@ def line(seq: int) -> Log:
 
 
 def only(records: list[KnownRecord]) -> SpanBatchBuilder:
-    ((some, found),) = find_blocks(records)
+    ((some, found),) = iter_batches(records)
     assert found is not None and list(some) == records
     return found
 
@@ -40,7 +40,7 @@ def only(records: list[KnownRecord]) -> SpanBatchBuilder:
 def test_spans_that_follow_each_other_are_one_block() -> None:
     records = [line(1), *pair(2), *pair(4), line(6), line(7), *pair(8), *pair(10)[:1]]
 
-    parts = list(find_blocks(records))
+    parts = list(iter_batches(records))
 
     assert [(len(some), found is not None) for some, found in parts] == [
         (1, False),
@@ -81,7 +81,7 @@ def test_a_span_has_what_both_of_its_records_say() -> None:
     ]
 
 
-def test_tiny_bodies_stand_on_sheets_each_once_and_longer_ones_where_they_were() -> None:
+def test_tiny_bodies_are_packed_each_once_and_longer_ones_where_they_were() -> None:
     long = "x" * TINY_MAX
     wide = "\N{SNOWMAN}" * (TINY_MAX // 3 + 1)  # fewer characters than bytes
     found = only(
@@ -97,7 +97,7 @@ def test_tiny_bodies_stand_on_sheets_each_once_and_longer_ones_where_they_were()
         ((1, 3), (0, 5)),
         (wide, (2, 0)),
     ]
-    ((texts, size, *_),) = found.make_sheets()
+    ((texts, size, *_),) = found.pack_bodies()
     assert (texts, size) == (3, 8)
 
 
@@ -107,7 +107,7 @@ def test_what_is_encoded_comes_back(texts: list[str]) -> None:
     for number, text in enumerate(texts):
         records += pair(2 * number + 1, opening={"body": text, "attributes": {"text": text}})
 
-    for some, found in find_blocks(records):
+    for some, found in iter_batches(records):
         assert found is not None and len(some) == len(records)
         spans, left_out = found.encode()
         assert decode_spans(spans) == found.spans
@@ -140,7 +140,7 @@ def test_what_only_records_can_say_is_no_whole_span(
 ) -> None:
     records = pair(1, opening=opening, close=close)
 
-    assert list(find_blocks(records)) == [(records, None)]
+    assert list(iter_batches(records)) == [(records, None)]
 
 
 @pytest.mark.parametrize("changes", [{"seq": 4}, {"writer": "a" * 16}, {"run_id": OTHER_RUN}])
@@ -150,4 +150,4 @@ def test_a_block_is_of_one_run_and_one_writer_and_has_no_gap(changes: dict[str, 
         for name, value in changes.items():
             setattr(record, name, value + (record is second[1] if name == "seq" else type(value)()))
 
-    assert [len(found.spans) if found else 0 for _, found in find_blocks(first + second)] == [1, 1]
+    assert [len(found.spans) if found else 0 for _, found in iter_batches(first + second)] == [1, 1]
