@@ -417,7 +417,7 @@ class Debugger:
             self.store,
             target_a,
             target_b,
-            opened=self._open_run,
+            load=self._open_run,
             **options,
         )
 

@@ -17,7 +17,7 @@ from vestige.errors import VestigeError
 from vestige.limits import MIB
 from vestige.query import formatting
 from vestige.query.budget import CHARACTERS_A_TOKEN
-from vestige.query.diff.body_diff import parse_request
+from vestige.query.diff.body_diff import parse_model_request
 from vestige.query.text_layout import columns
 from vestige.record.prompt_segments import parse_segments
 from vestige.store.protocol import Store
@@ -205,7 +205,7 @@ def _measure_requests(
     requests = skipped = 0
     for call in latest:
         text = _read(store, call.body) if call.size_bytes <= REQUEST_MAX else None
-        request = None if text is None else parse_request(text)
+        request = None if text is None else parse_model_request(text)
         if request is None:
             skipped += 1
             continue
