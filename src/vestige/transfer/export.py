@@ -11,7 +11,7 @@ from vestige.errors import UnreadableError, UsageError
 from vestige.formats import get_format, openwop
 from vestige.formats.protocol import RunToWrite
 from vestige.home import Home
-from vestige.query.stats.user_prices import own_prices
+from vestige.query.stats.user_prices import load_user_prices
 from vestige.record.run import RunInfo
 from vestige.record.types import Attributes
 from vestige.store.protocol import Store
@@ -51,7 +51,7 @@ def run_to_write(store: Store, run_id: str, *, with_lines: bool = True) -> RunTo
     """A stored run with all that travels with it. Without lines, they are read one at a time."""
     run = store.load_run(run_id, with_lines=with_lines)
     told = _process(store, run.info), store.notes(run_id), None if with_lines else store.read_log
-    return RunToWrite(run, store.read_body, *told, prices=own_prices(store))
+    return RunToWrite(run, store.read_body, *told, prices=load_user_prices(store))
 
 
 def _process(store: Store, run: RunInfo) -> Attributes:
