@@ -121,10 +121,10 @@ def test_a_filter_takes_the_newest_runs_and_says_that_there_are_more(
 @pytest.mark.parametrize(
     ("a", "b", "said"),
     [
-        (["is:running"], ["is:ok"], "no run is wanted by 'is:running'"),
+        (["is:running"], ["is:ok"], "no run matches 'is:running'"),
         (["is:ok"], ["name:good"], " and 2 other runs are in both groups"),
         (["r1", "is:ok"], ["name:good"], "r1 is a run, and the rest of its group a filter"),
-        (["is:odd"], ["name:good"], "filter 'is:odd': does not fit"),
+        (["is:odd"], ["name:good"], "filter 'is:odd': invalid term"),
     ],
 )
 def test_a_filter_that_makes_no_group_says_why(

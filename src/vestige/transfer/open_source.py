@@ -160,9 +160,8 @@ def _no_path(home: Home, ids: Sequence[str | None], error: NotFoundError) -> Not
     """An id that leads nowhere may have been meant as a path: then that is what to say."""
     for text in ids:
         # Other things than an id may be missing, too: a part of a body, say.
-        refused = not home.root.is_dir() or f"{single_line(text or '', 80)!r}: no such" in str(
-            error
-        )
+        message = f"{single_line(text or '', 80)!r} not found"
+        refused = not home.root.is_dir() or message in str(error)
         if not text or "\0" in text or not refused:
             continue
         path = Path(split_source(text)[0])
