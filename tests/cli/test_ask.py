@@ -72,7 +72,7 @@ def test_an_unknown_id_is_exit_2_in_one_line(recorded: Home, verb: str) -> None:
     result = run(verb, "nothing-of-this-name")
 
     assert result.exit_code == 2
-    assert "no such" in result.stderr
+    assert "'nothing-of-this-name' not found" in result.stderr
     assert len(result.stderr.splitlines()) == 1
 
 

@@ -100,11 +100,10 @@ def test_list_shows_the_newest_first_with_outcome_and_tokens(recorded: Home) -> 
         "NAME",
         "OUTCOME",
         "STARTED",
-        "TOOK",
+        "DURATION",
         "SPANS",
         "ERRORS",
         "TOKENS",
-        "TOP",
         "FINDING",
     ]
     assert first.split()[1:3] == ["billing", "error"]
@@ -136,7 +135,7 @@ def test_compare_takes_filters_for_its_groups(recorded: Home) -> None:
     assert compared.exit_code == 0
     assert "A 1 run (1 error)" in compared.stdout and "B 1 run (1 ok)" in compared.stdout
     assert empty.exit_code == 2
-    assert "compare: no run is wanted by 'is:running'" in empty.output
+    assert "compare: no run matches 'is:running'" in empty.output
 
 
 @pytest.mark.parametrize(
@@ -177,7 +176,7 @@ def test_a_program_that_said_nothing_was_recorded_all_the_same(
 
     listed = vestige("list").stdout
 
-    assert listed == "No model call, tool or log line was recorded. What ran: vestige list --all\n"
+    assert listed == "No model calls, tools or logs recorded. List empty runs: vestige list --all\n"
     assert "program.py" in vestige("list", "--all").stdout
 
 
@@ -189,7 +188,7 @@ def test_an_empty_home_lists_nothing_and_says_how_to_begin(home: Home) -> None:
 
     assert (result.exit_code, result.stdout) == (
         0,
-        "No runs. Record one: vestige run -- python your_agent.py\n",
+        "No runs yet. Record one: vestige run -- python your_agent.py\n",
     )
     assert json_of("list") == {
         "version": 1,
@@ -266,7 +265,7 @@ def test_an_ambiguous_prefix_lists_the_candidates_and_guesses_nothing(home: Home
     result = vestige("show", shared)
 
     assert result.exit_code == 2
-    assert "runs begin so" in result.stderr
+    assert "runs match" in result.stderr
     assert all(run in result.stderr for run in fitting)
     assert result.stdout == ""
 
@@ -279,7 +278,7 @@ def test_an_unknown_run_is_exit_2_with_the_nearest(recorded: Home) -> None:
     result = vestige("show", slip)
 
     assert result.exit_code == 2
-    assert "no such run. Nearest: " in result.stderr
+    assert "not found. Nearest: " in result.stderr
     assert run[:8] in result.stderr
 
 
@@ -455,7 +454,7 @@ def test_a_run_that_does_not_exist_is_exit_2_everywhere(recorded: Home, command:
     result = vestige(command, "ffffffff-nope")
 
     assert result.exit_code == 2
-    assert "no such run" in result.stderr
+    assert "not found" in result.stderr
 
 
 # --- all of them ----------------------------------------------------------------------------
@@ -554,7 +553,7 @@ def test_a_folder_with_the_name_of_an_id_does_not_hide_what_is_missing(
 def test_a_span_that_a_run_has_not_leads_to_those_that_it_has(recorded: Home) -> None:
     run = json_of("list")["runs"][0]["short_id"]
 
-    said = f"'{run}.s99': no such span. {run} has 2 spans: `vestige show {run}`."
+    said = f"Span '{run}.s99' not found. {run} has 2 spans: `vestige show {run}`."
     assert said in vestige("span", f"{run}.s99").stderr
 
 

@@ -76,10 +76,10 @@ def test_a_note_is_written_and_read_by_every_door(recorded: Home) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("note", "r999", "x"), "no such run"),
+        (("note", "r999", "x"), "Run or span 'r999' not found"),
         (("note", "r1", "  "), "text is empty"),
         (("note", "r1", "x" * 20_000), "20000 characters"),
-        (("notes", "r999"), "no such run"),
+        (("notes", "r999"), "'r999' not found"),
     ],
 )
 def test_a_note_that_cannot_be_kept_says_why(

@@ -60,7 +60,7 @@ def test_what_separates_the_groups_comes_first_with_counts(home: Home) -> None:
     assert found["tool", "delete"] == ("2/2", "0/3", 1)
     assert found["contributor", "skill:web bytes"] == ("~400", "~20", 1)
     assert [one.kind for one in answer.found[:3]] == ["error", "model", "model"]
-    assert "measured; that it is the cause is a hypothesis" in lines
+    assert "These are correlations, not proven causes." in lines
     assert answer.exit_code == 0
 
 
@@ -78,13 +78,13 @@ def test_what_both_have_and_what_every_run_has_its_own_of_is_not_told(home: Home
 def test_groups_must_be_groups_of_runs_and_apart(home: Home) -> None:
     record(home)
 
-    with pytest.raises(UsageError, match="stands in both groups"):
+    with pytest.raises(UsageError, match="in both groups"):
         compared(home, "bad", "bad")
     with pytest.raises(UsageError, match="both groups need a run"):
         compared(home, "bad", "nothing like it")
     with (
         SqliteStore.open(home.store, readonly=True) as store,
-        pytest.raises(UsageError, match="'zz' is no run"),
+        pytest.raises(UsageError, match="run 'zz' not found"),
     ):
         compare_answer(store, ["zz"], ["zz"])
 
@@ -115,16 +115,16 @@ def test_a_filter_takes_the_newest_runs_and_says_that_there_are_more(
 
     assert answer.data()["a"] == newest
     assert (answer.data()["a_more"], answer.data()["b_more"]) == (True, False)
-    assert "A: the newest 2; more runs may be wanted by its filter" in answer.text()
+    assert "A: the newest 2 runs; more may match its filter" in answer.text()
 
 
 @pytest.mark.parametrize(
     ("a", "b", "said"),
     [
-        (["is:running"], ["is:ok"], "no run is wanted by 'is:running'"),
-        (["is:ok"], ["name:good"], "stands in both groups, and so do 2 other runs."),
+        (["is:running"], ["is:ok"], "no run matches 'is:running'"),
+        (["is:ok"], ["name:good"], " and 2 other runs are in both groups"),
         (["r1", "is:ok"], ["name:good"], "r1 is a run, and the rest of its group a filter"),
-        (["is:odd"], ["name:good"], "filter 'is:odd': does not fit"),
+        (["is:odd"], ["name:good"], "filter 'is:odd': invalid term"),
     ],
 )
 def test_a_filter_that_makes_no_group_says_why(

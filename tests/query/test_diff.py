@@ -1,4 +1,4 @@
-"""Diffs land on the first divergence, tell structure before bytes, and stay within their budget."""
+"""Diffs show the first difference, structure before bytes, and stay within their budget."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from vestige.query.diff import sequence_alignment as align_module
 from vestige.query.diff.body_diff import diff_bodies
 from vestige.query.diff.diff_answer import DiffAnswer, diff_answer
 from vestige.query.diff.sequence_alignment import align, find_changes
-from vestige.query.diff.word_diff import check_rules, find_parting, normalise
+from vestige.query.diff.word_diff import find_difference, normalise, validate_rules
 from vestige.record.run import Run, RunInfo, SpanInfo
 from vestige.store.protocol import RunFilter
 from vestige.store.sqlite.sqlite_store import SqliteStore
@@ -154,28 +154,28 @@ def test_a_long_text_of_words_that_begin_ids_is_read_once() -> None:
 
 def test_an_unknown_rule_is_refused_with_the_known_ones() -> None:
     with pytest.raises(UsageError, match="expected ids, times, numbers or none"):
-        check_rules(["uuids"])
+        validate_rules(["uuids"])
 
 
 @given(st.text(max_size=40), st.text(max_size=40))
 def test_a_parting_is_the_first_differing_byte(a: str, b: str) -> None:
     """Offsets are of the UTF-8 bytes, at the beginning of a character."""
-    parting = find_parting(a, b)
-    if parting is None:
+    first = find_difference(a, b)
+    if first is None:
         assert a == b
         return
 
-    assert a[: parting.a_at] == b[: parting.b_at]
-    assert a[parting.a_at : parting.a_at + 1] != b[parting.b_at : parting.b_at + 1]
-    assert parting.offset_bytes == len(a[: parting.a_at].encode())
+    assert a[: first.a_at] == b[: first.b_at]
+    assert a[first.a_at : first.a_at + 1] != b[first.b_at : first.b_at + 1]
+    assert first.offset_bytes == len(a[: first.a_at].encode())
 
 
 def test_a_parting_passes_over_what_is_ignored() -> None:
     """The id differs first, and is not meant."""
-    parting = find_parting('{"id":"call_1","q":"a"}', '{"id":"call_22","q":"b"}', ("ids",))
+    first = find_difference('{"id":"call_1","q":"a"}', '{"id":"call_22","q":"b"}', ("ids",))
 
-    assert parting is not None
-    assert (parting.a_at, parting.b_at) == (20, 21)
+    assert first is not None
+    assert (first.a_at, first.b_at) == (20, 21)
 
 
 # --- bodies ------------------------------------------------------------------------------------
@@ -253,9 +253,7 @@ def test_other_json_is_told_by_path_and_order_of_keys_is_said_apart() -> None:
     ]
     found = diff_bodies('{"a": 1, "b": 2}', '{"b":2,"a":1}')
     assert not found.differences
-    assert found.notes == (
-        "the same JSON in different bytes (order of keys, white space or escapes)",
-    )
+    assert found.notes == ("same JSON, formatted differently (key order, white space or escapes)",)
     assert not found.alike
 
 
@@ -267,7 +265,7 @@ def test_text_is_told_by_line_and_word() -> None:
         "+ line 4: four",
     ]
     assert "the [-refund-]{+return+} policy" in found.words
-    assert found.parting is not None and found.parting.offset_bytes == 10
+    assert found.first is not None and found.first.offset_bytes == 10
 
 
 def test_what_differs_only_in_ids_says_so() -> None:
@@ -324,7 +322,7 @@ def test_equal_runs_do_not_differ(home: Home) -> None:
     assert answer.exit_code == 0
     assert answer.data()["differences"] == []
     assert answer.text().splitlines()[2] == (
-        "no step differs (3 steps); 1 of the same ones differ only in ids and times"
+        "no step differs (3 steps); ids and times ignored in 1 step"
     )
     assert strict.exit_code == 1
 
@@ -341,7 +339,9 @@ def test_bytes_that_are_no_text_are_not_all_the_same(home: Home) -> None:
         spans, runs = debugger.diff(f"{a}.s2", f"{b}.s2"), debugger.diff(a, b)
 
     assert (spans.exit_code, runs.exit_code) == (1, 1)
-    assert "differ in bytes that are none" in spans.text() and ": output" not in spans.text()
+    assert (
+        "bytes that are not valid UTF-8 differ" in spans.text() and ": output" not in spans.text()
+    )
     assert "1 of 1 step differ" in runs.text()
 
 
@@ -362,20 +362,20 @@ def test_the_failing_tool_comes_before_the_step_that_failed_by_it(home: Home) ->
     assert lines[2:] == [
         "2 of 3 steps differ",
         "",
-        "first divergence, after 1 same step:",
+        "First difference (after 1 identical step):",
         f"A {a_id} tool search in {first_of(a, 'tool').input.size_bytes}B out 5B",  # type: ignore[union-attr]
         f"B {b_id} tool search (error) in {first_of(b, 'tool').input.size_bytes}B out 7B",  # type: ignore[union-attr]
         "  ~ status: ok → error",
-        "  input: differs only in ids and times, ignored",
+        "  input: differs only in ids and times (ignored)",
         "  output:",
         "    ~ line 1: found → nothing",
-        "    first differing byte 0:",
+        "    first difference at byte 0:",
         "      A found",
         "      B nothing",
         "      words: [-found-]{+nothing+}",
         f"next: vestige diff {a_id} {b_id}",
         "",
-        "all the rest (1 step):",
+        "Other differences (1):",
         f"~ {first_of(a, 'step').short_id} {first_of(b, 'step').short_id} step turn: status",
     ]
     assert good.text() == before.text() == answer.text()
@@ -405,7 +405,7 @@ def test_a_span_against_its_predecessor_in_the_conversation(home: Home) -> None:
     with opened(home) as (store, (a, b)):
         call = first_of(b, "llm")
         answer = diff_answer(store, Target(b.info, call.id), prev=True)
-        with pytest.raises(NotFoundError, match="no llm chat before it"):
+        with pytest.raises(NotFoundError, match="no earlier llm chat"):
             diff_answer(store, Target(a.info, first_of(a, "llm").id), prev=True)
 
     assert answer.data()["a"] == first_of(a, "llm").short_id
@@ -448,7 +448,7 @@ def test_what_cannot_be_compared_is_refused(home: Home) -> None:
             diff_answer(store, Target(a.info))
         with pytest.raises(UsageError, match="Give two runs or two spans"):
             diff_answer(store, Target(a.info), Target(a.info, a.spans[0].id))
-        with pytest.raises(NotFoundError, match="no good run of the same name"):
+        with pytest.raises(NotFoundError, match="no successful run named"):
             diff_answer(store, Target(a.info), vs_good=True)
 
 
@@ -490,7 +490,7 @@ def test_a_very_long_list_is_compared_as_far_as_is_bearable() -> None:
     assert not found.alike
     (told,) = found.differences
     assert told.b == "120000 elements, not all compared"
-    assert found.parting is not None
+    assert found.first is not None
 
 
 # --- attributes ----------------------------------------------------------------------------------
@@ -519,7 +519,7 @@ def test_what_a_server_says_of_every_answer_is_no_divergence(home: Home) -> None
         exact = of_runs(store, first, second, ignore=["none"])
 
     assert not alike.differs
-    assert "differ only in ids and times" in alike.text(None)
+    assert "ids and times ignored in 1 step" in alike.text(None)
     assert exact.differs
 
 

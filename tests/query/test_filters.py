@@ -52,7 +52,7 @@ def test_terms_are_read_as_they_are_meant() -> None:
         ("tol:search", "expected tool"),
         ("http://x", 'as text: "http://x"'),
         ("cost:3", "expected cost> or cost< and a number"),
-        ("cost>much", "expected such as 10, 0.5, 10k"),
+        ("cost>much", "expected a number such as 10, 0.5, 10k"),
         ("since:soon", "a duration such as 90s"),
         ("name>x", "expected name: and a value"),
         ("tool:", "expected a value after tool:"),
@@ -248,7 +248,7 @@ def test_a_look_into_runs_stops_after_so_many_and_says_so(
             break
 
     assert pages == whole
-    assert first.looked_at == 4
+    assert first.searched == 4
     assert "--after" in first.text()
 
 
@@ -259,8 +259,8 @@ def test_the_rows_of_long_runs_bound_a_look_too(
 
     answer = many.list("web_search")
 
-    assert answer.looked_at is not None
-    assert 1 <= answer.looked_at < 10
+    assert answer.searched is not None
+    assert 1 <= answer.searched < 10
     assert answer.next is not None
 
 

@@ -55,9 +55,9 @@ def test_a_span_is_found_by_id_prefix_and_short_id(store: SqliteStore) -> None:
 
 def test_a_span_prefix_needs_four_characters(store: SqliteStore) -> None:
     """Ids of the fake clock all begin with zeros: fewer than four are no prefix, four fit many."""
-    with pytest.raises(AmbiguousIdError, match="spans begin so") as problem:
+    with pytest.raises(AmbiguousIdError, match="9 spans match") as problem:
         resolve(store, "000000000000000")
-    with pytest.raises(NotFoundError, match="no such span"):
+    with pytest.raises(NotFoundError, match="Span 'zzz' not found"):
         resolve(store, "zzz", "span")
 
     assert len(problem.value.candidates) > 1
@@ -92,7 +92,7 @@ def test_an_id_that_two_spans_have_is_ambiguous_for_a_span_and_clear_for_a_run(
     store: SqliteStore,
 ) -> None:
     """It is never guessed which one; that both are of one run is enough for `show`."""
-    with pytest.raises(AmbiguousIdError, match="2 spans have it") as problem:
+    with pytest.raises(AmbiguousIdError, match="2 spans have this value") as problem:
         resolve(store, "msg-88", "span")
 
     target = resolve(store, "msg-88", "run")
@@ -138,7 +138,7 @@ def test_a_pasted_line_is_found_where_it_was_said(home: Home) -> None:
             target = resolve(store, text)
             assert (target.kind, target.run.name, target.span_id) == ("line", "agent 2", ship.id)
         assert resolve(store, line, "run").span_id is None
-        with pytest.raises(AmbiguousIdError, match="2 places said that") as problem:
+        with pytest.raises(AmbiguousIdError, match="2 spans logged this") as problem:
             resolve(store, "looking for refunds")
         with pytest.raises(NotFoundError):
             resolve(store, "nobody said that")

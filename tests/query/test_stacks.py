@@ -16,7 +16,7 @@ from vestige.query.failures.traceback_parsing import (
     FRAMES_SHOWN,
     format_frames,
     format_location,
-    read_frames,
+    parse_frames,
 )
 from vestige.transfer import open_path
 
@@ -85,7 +85,7 @@ def failing(depth: int) -> str:
 
 def test_the_frames_are_python_s_own() -> None:
     """File, line, function and code of each, whatever marks Python puts below it."""
-    frames = read_frames(failing(1))
+    frames = parse_frames(failing(1))
 
     assert [frame.function for frame in frames] == ["failing", "dig", "again", "dig"]
     assert frames[-1].code == 'raise KeyError("index")'
@@ -121,7 +121,7 @@ def test_what_a_worker_of_a_pool_raised_is_told_with_the_worker_s_line(
 
     assert "RemoteTraceback" in stack
     assert format_location(stack) == "program.py:6 in work"
-    assert read_frames(stack)[0].function == "<module>"
+    assert parse_frames(stack)[0].function == "<module>"
 
 
 def test_of_chained_exceptions_the_last_counts() -> None:
@@ -134,7 +134,7 @@ def test_of_chained_exceptions_the_last_counts() -> None:
     except ValueError as error:
         text = "".join(traceback.format_exception(error))
 
-    (frame,) = read_frames(text)
+    (frame,) = parse_frames(text)
 
     assert frame.code.startswith("raise ValueError")
 
@@ -143,13 +143,13 @@ def test_a_deep_stack_is_told_from_its_inner_end() -> None:
     told = format_frames(failing(40))
 
     assert len(told) == FRAMES_SHOWN + 1
-    assert told[0] == "… 77 frames outside"
+    assert told[0] == "… 77 outer frames"
     assert told[-1].endswith('raise KeyError("index")')
 
 
 @given(st.text("File \"/a.py, line 3in\n ^|+'", max_size=300))
 def test_any_text_is_read(text: str) -> None:
-    assert len(read_frames(text)) <= text.count("File")
+    assert len(parse_frames(text)) <= text.count("File")
     assert all(map(str, format_frames(text)))
 
 
@@ -162,7 +162,7 @@ def test_a_long_text_made_to_hurt_is_read_in_linear_time() -> None:
         "  |  ",
         '  File "a", line 1\n    ',
     ):
-        read_frames(part * (300_000 // len(part)))
+        parse_frames(part * (300_000 // len(part)))
 
 
 def test_the_proof_of_a_crash_shows_where_it_was(home: Home) -> None:

@@ -13,8 +13,8 @@ from vestige.collector.loop import catch_up
 from vestige.errors import UsageError
 from vestige.home import Home
 from vestige.query.budget import count_tokens
-from vestige.query.stats.cost_ranking import SUGGESTIONS_MAX, CostRow, Ranking, rank
-from vestige.query.stats.costs import money, price_of
+from vestige.query.stats.cost_ranking import SUGGESTIONS_MAX, CostRow, Ranking, rank_tools
+from vestige.query.stats.costs import format_dollars, price_calls
 from vestige.query.stats.stats_answer import stats_answer
 from vestige.query.stats.trends import trends_answer
 from vestige.store.sqlite.read.reports import BY, ModelSum, Sum
@@ -99,10 +99,12 @@ def test_cost_is_money_and_an_unknown_model_is_said_to_be_unknown(home: Home) ->
     assert rows["gpt-4o"]["cost_usd"] > 0
     assert rows["my-own-model"]["cost_usd"] is None
     lines = by_model.text().splitlines()
-    assert lines[2].startswith("gpt-4o") and lines[2].endswith(money(rows["gpt-4o"]["cost_usd"]))
+    assert lines[2].startswith("gpt-4o") and lines[2].endswith(
+        format_dollars(rows["gpt-4o"]["cost_usd"])
+    )
     assert lines[3].startswith("my-own-model") and lines[3].endswith("unknown")
-    assert lines[4] == "no price is known for my-own-model: not in the sums"
-    assert by_day.text().splitlines()[2].endswith("+?")
+    assert lines[4] == "no price known for my-own-model (not included in the cost)"
+    assert by_day.text().splitlines()[2].split()[-1].startswith("≥$")
 
 
 def test_trends_say_which_models_are_not_in_their_cost(home: Home) -> None:
@@ -112,14 +114,14 @@ def test_trends_say_which_models_are_not_in_their_cost(home: Home) -> None:
     with opened(home) as store:
         lines = trends_answer(store, since_s=86_400, now_ns=SYSTEM.now_ns()).text().splitlines()
 
-    assert lines[-2] == "no price is known for my-own-model: not in the sums"
+    assert lines[-2] == "no price known for my-own-model (not included in the cost)"
 
 
 def test_a_sum_is_priced_like_its_calls() -> None:
     """Prices may rise with a request's length; a thousand short ones are still short."""
-    one = price_of(ModelSum("", "gemini-2.5-pro", 1, 10_000, 100, 0, 0))
-    many = price_of(ModelSum("", "gemini-2.5-pro", 1_000, 10_000_000, 100_000, 0, 0))
-    long = price_of(ModelSum("", "gemini-2.5-pro", 1, 400_000, 100, 0, 0))
+    one = price_calls(ModelSum("", "gemini-2.5-pro", 1, 10_000, 100, 0, 0))
+    many = price_calls(ModelSum("", "gemini-2.5-pro", 1_000, 10_000_000, 100_000, 0, 0))
+    long = price_calls(ModelSum("", "gemini-2.5-pro", 1, 400_000, 100, 0, 0))
 
     assert one is not None and many is not None and long is not None
     assert many == pytest.approx(one * 1_000)
@@ -131,7 +133,7 @@ def test_a_sum_is_priced_like_its_calls() -> None:
     [(0, "$0"), (0.00001, "<$0.0001"), (0.0042, "$0.0042"), (1.274, "$1.27"), (12345.6, "$12,346")],
 )
 def test_money_is_short(dollars: float, said: str) -> None:
-    assert money(dollars) == said
+    assert format_dollars(dollars) == said
 
 
 def test_tools_are_ranked_by_standing_cost_against_use(home: Home) -> None:
@@ -140,7 +142,7 @@ def test_tools_are_ranked_by_standing_cost_against_use(home: Home) -> None:
 
     with opened(home) as store:
         answer = stats_answer(store, "tool")
-        ranking = rank(store)
+        ranking = rank_tools(store)
 
     assert [(part.name, part.calls, part.ok) for part in ranking.tools] == [
         ("delete_all", 0, 0),
@@ -155,12 +157,12 @@ def test_tools_are_ranked_by_standing_cost_against_use(home: Home) -> None:
     assert (ranking.requests, ranking.turns, ranking.skipped) == (2, 3, 1)
     text = answer.text().splitlines()
     assert text[text.index("") + 1 :] == [
-        "standing cost against use (measured: the last request of each of the latest 2 runs; calls of 3 turns)",
-        "1 request gone, too long or of no known form: not looked at",
-        "hypothesis: delete_all (2.1k a turn) is defined but was never called: it is not needed, or its "
-        "description does not tell the model when to use it",
-        "hypothesis: read failed in 2 of 2 calls: its parameters may be described wrongly, or what is behind "
-        "it is down",
+        "Prompt cost vs. usage (the last request of each of the latest 2 runs, with 3 model calls)",
+        "1 request skipped (missing, too long or of unknown format)",
+        "hypothesis: delete_all (2.1k per turn) was never called: it is not needed, or its "
+        "description does not explain when to use it",
+        "hypothesis: read failed in 2 of 2 calls: its parameters may be described wrongly, or a "
+        "service that it needs is down",
         "tool        bytes/turn  ~tokens    in  calls    ok",
         f"delete_all        2.1k      {ranking.tools[0].tokens}  100%      0     –",
         f"read              {ranking.tools[1].size_bytes}B       {ranking.tools[1].tokens}  100%      2    0%",
@@ -189,9 +191,9 @@ def test_calls_in_histories_count_where_tools_are_not_recorded(home: Home) -> No
         run.span("chat", "llm", body=body).end()
 
     with opened(home) as store:
-        ranking = rank(store)
+        ranking = rank_tools(store)
 
-    assert [(part.name, part.calls, part.asked) for part in ranking.tools] == [("search", 0, 1)]
+    assert [(part.name, part.calls, part.requested) for part in ranking.tools] == [("search", 0, 1)]
     assert not ranking.hypotheses()
 
 
@@ -205,7 +207,7 @@ def test_since_means_whole_days(home: Home) -> None:
 
     assert all_of_it.data()["rows"][0]["key"] == today
     assert later.text().splitlines() == [
-        "nothing to add up by name since 9999-12-31.",
+        "No data by name since 9999-12-31.",
         "next: vestige list",
     ]
 
@@ -238,7 +240,7 @@ def test_many_hostile_names_stay_within_the_budget(home: Home) -> None:
             assert "\x1b" not in text
     by_tool = answers[list(BY).index("tool")]
     assert "more rows: vestige stats --by tool --budget 3200" in by_tool.text()
-    assert "standing cost against use" in by_tool.text()
+    assert "Prompt cost vs. usage" in by_tool.text()
     assert by_tool.text() == by_tool.text()
 
 

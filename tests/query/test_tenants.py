@@ -20,7 +20,7 @@ from vestige._runtime.clock import FakeClock
 from vestige.errors import NotFoundError, UsageError, VestigeError
 from vestige.home import Home, get_home
 from vestige.query.debugger import Debugger
-from vestige.query.failures.check import _evidence
+from vestige.query.failures.check import _build_evidence
 from vestige.query.tool_table import TOOLS, ask, check_arguments
 from vestige.record.codec import parse_lines
 from vestige.record.note import Note
@@ -460,7 +460,7 @@ def test_what_the_owner_found_tells_a_tenant_nothing_of_others(
         store._connection.execute("DELETE FROM findings")  # what other tests had kept
     with SqliteStore.open(home.store, readonly=True) as store:
         kept: list[Any] = []
-        conversation = _evidence(store, store.load_run(found["a"].run_id)).conversation
+        conversation = _build_evidence(store, store.load_run(found["a"].run_id)).conversation
         whole = Debugger(store, keep=lambda run, results: kept.append((run, results)))
         whole.check(found["a"].run_id)
         good = whole.overview(found["a"].run_id).good

@@ -268,7 +268,7 @@ def test_trends_name_the_models_that_their_sums_leave_out(home: Home) -> None:
     with vestige.open(home.root) as debugger:
         text = debugger.trends(since="1d").text()
 
-    assert "no price is known for house-model: not in the sums" in text
+    assert "no price known for house-model (not included in the cost)" in text
 
 
 def test_trends_are_bounded_and_refuse_other_steps(desk: Debugger) -> None:

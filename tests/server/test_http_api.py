@@ -128,7 +128,7 @@ def test_text_is_what_the_command_line_prints(home: Home) -> None:
 @pytest.mark.parametrize(
     ("path", "status", "said"),
     [
-        ("/api/v1/show?id=r99", 404, "no such run"),
+        ("/api/v1/show?id=r99", 404, "Run 'r99' not found"),
         ("/api/v1/show?limit=abc", 400, "whole number"),
         ("/api/v1/show?limit=0", 400, "from 1"),
         ("/api/v1/show?errors=maybe", 400, "true or false"),

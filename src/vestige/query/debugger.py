@@ -20,9 +20,16 @@ from vestige.limits import FILTER_MAX, LIST_MAX, SECONDS_MAX, TRANSCRIPT_ITEMS
 from vestige.query import formatting
 from vestige.query.answer import Answer
 from vestige.query.evidence import Evidence, open_run
-from vestige.query.failures.check import CASE, CaseCause, CheckAnswer, CheckReport, Keep, examine
-from vestige.query.failures.why import WhyAnswer, where_to_begin, why_answer
-from vestige.query.ids.resolve import Target, Want, find_run, resolve, states_of
+from vestige.query.failures.check import (
+    CASE,
+    CaseCause,
+    CheckAnswer,
+    CheckReport,
+    SaveResults,
+    examine,
+)
+from vestige.query.failures.why import WhyAnswer, find_start_span, why_answer
+from vestige.query.ids.resolve import Target, Want, find_run, resolve, states_by_index
 from vestige.query.search.filters import parse_filter
 from vestige.query.search.grep import (
     PARTS,
@@ -30,9 +37,8 @@ from vestige.query.search.grep import (
     GrepOptions,
     grep_answer,
     parse_parts,
-    runs_with,
 )
-from vestige.query.search.run_list import ListAnswer, Listing, check_group, list_answer
+from vestige.query.search.run_list import ListAnswer, ListQuery, is_grouped, list_answer
 from vestige.query.search.sql_view import SchemaAnswer, SqlAnswer, schema_answer, sql_answer
 from vestige.query.stats.costs import run_costs
 from vestige.query.text_layout import CommandAnswer
@@ -58,7 +64,7 @@ class Debugger:
         self,
         store: Store,
         *,
-        keep: Keep | None = None,
+        keep: SaveResults | None = None,
         health: Callable[[], Health] | None = None,
         at: str = "",
         close: Callable[[], None] | None = None,
@@ -162,7 +168,7 @@ class Debugger:
         now_ns = clock.SYSTEM.now_ns()
         terms = parse_filter(filter, now_ns) if filter else ()
         if like is not None:
-            terms = (*terms, Term("text", ":", like, also=runs_with(self.store, like)))
+            terms = (*terms, Term("text", ":", like, also=find_runs_with(self.store, like)))
         wanted = RunFilter(
             failed=failed,
             since_ns=None if since_s is None else max(0, now_ns - int(since_s * 1e9)),
@@ -173,7 +179,7 @@ class Debugger:
             with_implicit=everything,
             after=None if after is None else find_run(self.store, after).short_id,
             terms=terms,
-            newest_of_conversation=check_group(group),
+            newest_of_conversation=is_grouped(group),
         )
         told = {"--name": name, "--conversation": conversation, "--like": like, "--group": group}
         options = [filter] if filter else []
@@ -185,8 +191,8 @@ class Debugger:
         options += ["--all"] if everything else []
         options += ["--cost"] if cost else []
         look = self._examine if examine else None
-        asked = Listing(wanted, limit, cost, options, look)
-        return self._placed(list_answer(self.store, asked, now_ns))
+        query = ListQuery(wanted, limit, cost, options, look)
+        return self._placed(list_answer(self.store, query, now_ns))
 
     def overview(self, id: str | None = None) -> OverviewAnswer:
         target = self.resolve(id, "run")
@@ -200,7 +206,7 @@ class Debugger:
         }
         suspects |= {span.component for span in run.spans if span.status not in ("ok", None)}
         surfaces = _surface_lines(self.store, run.info, sorted(suspects), self.at)
-        plain = target.how in ("run id", "latest run", "beginning of a run id")
+        plain = target.how in ("run id", "latest run", "prefix of a run id")
         how = "" if plain else target.how
         cost = run_costs(self.store, [run.info.id]).get(run.info.id)
         notes = self.store.notes(run.info.id)
@@ -284,10 +290,10 @@ class Debugger:
         """Of a suite's cases that failed: what went wrong inside of them, in runs that they started too."""
         if not any(finding.check == CASE for finding in examined.findings):
             return {}
-        from vestige.query.failures.case_causes import find_culprits
+        from vestige.query.failures.case_causes import find_case_causes
 
         links_to = self.store.links_to
-        return find_culprits(opened, examined, links_to, self._open_run, self._examine)
+        return find_case_causes(opened, examined, links_to, self._open_run, self._examine)
 
     def outline(self, id: str | None = None, *, after: str | None = None) -> Answer:
         """A whole run as columns; `after`: a cursor, for what is new since."""
@@ -315,7 +321,7 @@ class Debugger:
         opened = self._open_run(target.run.id)
         index = None
         if target.span_id is not None:
-            named = {span.id: number for number, span in states_of(opened.run).items()}
+            named = {span.id: number for number, span in states_by_index(opened.run).items()}
             if target.span_id not in named:
                 raise UsageError(f"state: {(id or '')[:40]!r} is no snapshot. Give a run, or r7#3.")
             index = named[target.span_id]
@@ -371,14 +377,14 @@ class Debugger:
         target = self.resolve(id, "span")
         opened, span = self._span_of(target)
         if target.span_id is None:
-            span = where_to_begin(opened, self._examine(opened.run), span)
+            span = find_start_span(opened, self._examine(opened.run), span)
         answer = why_answer(opened, span.id, self._open_run, self._examine)
         if (
             (last := answer.last) is not None
             and last.finding is not None
             and last.finding.check == CASE
         ):
-            answer.inside = self._inside(last.opened, self._examine(last.run))
+            answer.case_causes = self._inside(last.evidence, self._examine(last.run))
         return self._placed(answer)
 
     # --- text and tables --------------------------------------------------------------------
@@ -426,7 +432,7 @@ class Debugger:
             self.store,
             target_a,
             target_b,
-            opened=self._open_run,
+            load=self._open_run,
             **options,
         )
 

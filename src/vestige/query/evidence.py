@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from vestige.providers.models import Request, Response
 from vestige.providers.prices import NO_PRICES
 from vestige.query.body_cache import BODIES_HELD_MAX, BodyCache, ReadBodies, ReadBody, Side
-from vestige.query.stats.user_prices import own_prices
+from vestige.query.stats.user_prices import load_user_prices
 from vestige.record.prompt_segments import SPAN_TYPE as ASSEMBLY
 from vestige.record.run import BodyRef, LinkInfo, LogInfo, Run, RunInfo, SpanInfo
 from vestige.settings import ModelPrice
@@ -210,5 +210,5 @@ def open_run(store: Store, run_id: str) -> Evidence:
         store.load_run(run_id),
         store.read_body,
         read_bodies=store.read_bodies,
-        prices=own_prices(store),
+        prices=load_user_prices(store),
     )

@@ -13,7 +13,7 @@ from functools import lru_cache
 from vestige.query.debugger import Debugger
 from vestige.query.evidence import Evidence
 from vestige.query.failures.check import CheckReport
-from vestige.query.ids.resolve import Target, Want, states_of
+from vestige.query.ids.resolve import Target, Want, states_by_index
 from vestige.record.run import Run, RunInfo
 from vestige.store.protocol import Store
 
@@ -33,7 +33,7 @@ class CachedDebugger(Debugger):
             span.short_id: Target("span", run.info, span.id, "span id") for span in run.spans
         }
         self._targets[run.info.short_id] = Target("run", run.info, None, "run id")
-        for index, span in states_of(run).items():
+        for index, span in states_by_index(run).items():
             name = f"{run.info.short_id}#{index}"
             self._targets[name] = Target("span", run.info, span.id, f"snapshot {index}")
 

@@ -11,7 +11,7 @@ from vestige.errors import UnreadableError, UsageError
 from vestige.formats import get_format, openwop
 from vestige.formats.protocol import RunToWrite
 from vestige.home import Home
-from vestige.query.stats.user_prices import own_prices
+from vestige.query.stats.user_prices import load_user_prices
 from vestige.record.redaction.output_redaction import redact_body, redact_log, redact_run
 from vestige.record.run import LogInfo, RunInfo
 from vestige.record.types import Attributes
@@ -65,7 +65,7 @@ def load_run_to_write(store: Store, run_id: str, *, with_logs: bool = True) -> R
         _read_process(store, run.info),
         store.notes(run_id),
         None if with_logs else read_log,
-        prices=own_prices(store),
+        prices=load_user_prices(store),
     )
 
 

@@ -163,7 +163,7 @@ def _explain_path(home: Home, ids: Sequence[str | None], error: NotFoundError) -
     """Return an error about a path, if an id that was not found looks like one."""
     for text in ids:
         # The error may be about something else, such as a body.
-        not_found = f"{single_line(text or '', 80)!r}: no such"
+        not_found = f"{single_line(text or '', 80)!r} not found"
         if not text or "\0" in text or (home.root.is_dir() and not_found not in str(error)):
             continue
         path = Path(split_source(text)[0])

@@ -11,7 +11,7 @@ from support.planted_bugs import all_findings, findings, recording, span_named
 from vestige.emit.span import Span
 from vestige.home import Home
 from vestige.query.checks.model import failed_calls
-from vestige.query.failures.check import in_chains
+from vestige.query.failures.check import find_chains
 from vestige.record.run import Run
 from vestige.store.protocol import RunFilter
 from vestige.store.sqlite.sqlite_store import SqliteStore
@@ -112,6 +112,6 @@ def test_what_is_said_about_the_record_leads_no_chain(home: Home) -> None:
     with SqliteStore.open(home.store, readonly=True) as store:
         loaded: Run = store.load_run(store.list_runs(RunFilter())[0].id)
 
-    leads = [chain[0].kind for chain in in_chains(loaded, found)]
+    leads = [chain[0].kind for chain in find_chains(loaded, found)]
 
     assert leads == ["call/not-allowed", "health/secret"]

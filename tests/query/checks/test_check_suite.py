@@ -11,7 +11,7 @@ from vestige.emit.logger import Logger
 from vestige.emit.span import Span
 from vestige.home import Home
 from vestige.query.checks.process.test_suite import failed_case
-from vestige.query.failures.test_cases import parts_of
+from vestige.query.failures.suite_cases import split_by_case
 
 STACK = """Traceback (most recent call last):
   File "/work/tests/test_shop.py", line 7, in {test}
@@ -150,7 +150,7 @@ def test_a_loop_inside_a_failed_case_is_found(home: Home) -> None:
         )
     found = {each.check: each for each in all_findings(home)}
     with evidence_of(home) as evidence:
-        parts = parts_of(evidence)
+        parts = split_by_case(evidence)
         inside = {span.id for span in parts[1].run.spans}
 
     assert {"failed-case", "loop"} <= found.keys()

@@ -24,7 +24,7 @@ from importlib import import_module
 from typing import Any
 
 from vestige.query.evidence import Evidence
-from vestige.query.failures.test_cases import parts_of
+from vestige.query.failures.suite_cases import split_by_case
 from vestige.record.finding import Finding, Severity
 
 FAMILIES = (
@@ -132,7 +132,7 @@ def _run_checks(evidence: Evidence) -> tuple[list[Finding], list[str], dict[str,
     findings: list[Finding] = []
     passed: list[str] = []
     failed = broken_checks()
-    parts = parts_of(evidence)
+    parts = split_by_case(evidence)
     for each in all_checks():
         try:
             found = [finding for part in parts for finding in each.function(part)]

@@ -1,9 +1,9 @@
-"""`compare`: what differs between two groups of runs, failed and good ones say.
+"""The `compare` command: find what separates two groups of runs, such as failed and good ones.
 
-Every run is turned into facts it has (this tool was used, that attribute had this value) and
-numbers (tokens, calls). A fact separates the groups by the difference of its shares; a number
-by how much more often it is larger in one group than in the other. Both are from 0 to 1, and
-measured; that what separates the groups also causes their difference is a hypothesis.
+Every run has traits (it used a tool, an attribute had a value) and numbers (tokens, calls). The
+score of a trait is the difference of its shares in the two groups. The score of a number is how
+much more often it is larger in one group than in the other. Scores are between 0 and 1. They
+measure a correlation, which need not be a cause.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from vestige.errors import UsageError, VestigeError
 from vestige.limits import MIB
 from vestige.query import formatting
 from vestige.query.budget import TOKENS_MAX
-from vestige.query.diff.word_diff import normalise
+from vestige.query.diff.word_diff import DEFAULT_RULES, normalise
 from vestige.query.text_layout import CommandAnswer, columns, fit
 from vestige.record.prompt_segments import SPAN_TYPE, parse_segments
 from vestige.record.run import RunInfo
@@ -30,31 +30,31 @@ from vestige.store.sqlite.read import reports
 from vestige.store.sqlite.read.reports import SpanFacts
 
 RUNS_MAX: Final = 200
-"""Of one group. More of them would not change what separates the groups."""
+"""Runs of one group. More would not change the result."""
 
 SPANS_MAX: Final = 2_000
-"""Of one run that are looked at, from its beginning."""
+"""Spans read of one run, from its start."""
 
 SPANS_TOTAL_MAX: Final = 100_000
-"""Of a whole group; of many runs, less of each."""
+"""Spans read of one group. In a large group, fewer are read of each run."""
 
 PROMPTS_MAX: Final = 20
 """Prompts of one run whose segments are read."""
 
 VALUE_MAX: Final = 60
-"""Characters of an attribute's value; a longer one is a text, and every run has its own."""
+"""Characters of an attribute's value. Longer values are texts that differ in every run."""
 
 SHOWN_MIN: Final = 0.3
-"""What separates the groups less than this is left out of the text."""
+"""Score below which a difference is not shown in the text."""
 
 EFFECT_MIN: Final = 0.1
-"""Numbers whose medians are nearer than this, of the larger one, are the same: two runs never agree."""
+"""Relative distance of two medians below which the numbers count as equal."""
 
 IDS_REPEATED_MAX: Final = 12
-"""Run ids that a next command spells out."""
+"""Run ids up to which the next command is spelled out."""
 
 _TOKENS: Final = frozenset(("input_tokens", "output_tokens"))
-"""Added up per run; other numbers are averaged."""
+"""Numbers that the run itself has."""
 
 _NOT_COMPARED: Final = frozenset(
     (
@@ -72,32 +72,33 @@ _NOT_COMPARED: Final = frozenset(
 
 
 @dataclass(slots=True)
-class Facts:
-    """One run, as far as a comparison looks at it."""
+class RunFacts:
+    """The traits and numbers of one run."""
 
     info: RunInfo
-    has: set[tuple[str, str]] = field(default_factory=set)
-    """(kind, what)."""
-    sums: dict[tuple[str, str], list[float]] = field(default_factory=dict)
+    traits: set[tuple[str, str]] = field(default_factory=set)
+    """(kind, name)."""
+    numbers: dict[tuple[str, str], list[float]] = field(default_factory=dict)
+    """All values by (kind, name)."""
     spans: int = 0
     prompts: int = 0
 
-    def number(self, kind: str, what: str, value: float) -> None:
-        self.sums.setdefault((kind, what), []).append(value)
+    def add_number(self, kind: str, name: str, value: float) -> None:
+        self.numbers.setdefault((kind, name), []).append(value)
 
 
 @dataclass(frozen=True, slots=True)
 class Separation:
-    """One thing that is not the same in both groups."""
+    """A trait or number that differs between the groups."""
 
     kind: str
     what: str
     a: str
     b: str
     score: float
-    """0: no difference, 1: it tells every run's group."""
+    """0: no difference. 1: it predicts the group of every run."""
     effect: float = 1.0
-    """Of a number: how far the medians are apart, as a share of the larger one."""
+    """The distance of the medians of a number, as a share of the larger one."""
 
     def data(self) -> dict[str, Any]:
         return {
@@ -117,31 +118,34 @@ def compare_answer(
     a_more: bool = False,
     b_more: bool = False,
 ) -> CompareAnswer:
-    """Two groups of run ids (full ids, or what `find_runs` finds one of). `a_more`: they are the
-    newest of those that were asked for."""
+    """Compare two groups of runs, by ids that `Store.find_runs` finds.
+
+    `a_more` and `b_more`: the group has only the newest runs that match its filter.
+    """
     if not a_ids or not b_ids:
         raise UsageError("compare: both groups need a run. `vestige compare A... -- B...`")
-    a_runs, b_runs = _find(store, a_ids), _find(store, b_ids)
-    both = {run.id for run in a_runs} & {run.id for run in b_runs}
-    if both:
-        first, more = sorted(both)[0], len(both) - 1
-        others = f", and so do {formatting.pluralize(more, 'other run')}" if more else ""
+    a_runs, b_runs = _find_runs(store, a_ids), _find_runs(store, b_ids)
+    common = {run.id for run in a_runs} & {run.id for run in b_runs}
+    if common:
+        others = formatting.pluralize(len(common) - 1, "other run")
+        subject = f"{min(common)} is" if len(common) == 1 else f"{min(common)} and {others} are"
         raise UsageError(
-            f"compare: {first} stands in both groups{others}. Ask for groups that share no run,"
-            " such as is:failed and is:ok."
+            f"compare: {subject} in both groups (expected groups without common runs, such as"
+            " is:failed and is:ok)."
         )
     a = _read_facts(store, a_runs[:RUNS_MAX])
     b = _read_facts(store, b_runs[:RUNS_MAX])
     return CompareAnswer(a, b, find_separations(a, b), len(a_runs), len(b_runs), (a_more, b_more))
 
 
-def _find(store: Store, ids: Iterable[str]) -> list[RunInfo]:
+def _find_runs(store: Store, ids: Iterable[str]) -> list[RunInfo]:
     found = {}
     for text in ids:
         runs = store.find_runs(text)
         if len(runs) != 1:
+            problem = "matches several runs" if runs else "not found"
             raise UsageError(
-                f"compare: {formatting.single_line(text, 60)!r} is {'no run' if not runs else 'not one run'}. See `vestige list`."
+                f"compare: run {formatting.single_line(text, 60)!r} {problem}. See `vestige list`."
             )
         found[runs[0].id] = runs[0]
     return list(found.values())
@@ -150,8 +154,8 @@ def _find(store: Store, ids: Iterable[str]) -> list[RunInfo]:
 # --- facts ----------------------------------------------------------------------------------------
 
 
-def _read_facts(store: Store, runs: Sequence[RunInfo]) -> list[Facts]:
-    found = {run.id: Facts(run) for run in runs}
+def _read_facts(store: Store, runs: Sequence[RunInfo]) -> list[RunFacts]:
+    found = {run.id: RunFacts(run) for run in runs}
     for facts in found.values():
         _add_run(facts)
     connection = reports.connection_of(store)
@@ -166,84 +170,82 @@ def _read_facts(store: Store, runs: Sequence[RunInfo]) -> list[Facts]:
     return list(found.values())
 
 
-def _add_run(facts: Facts) -> None:
+def _add_run(facts: RunFacts) -> None:
     info = facts.info
-    facts.has.add(("run", f"name {info.name}"))
-    facts.number("run", "duration_ms", (info.duration_ns or info.last_ns - info.started_ns) / 1e6)
-    facts.number("run", "spans", info.span_count)
-    facts.number("run", "input_tokens", info.input_tokens)
-    facts.number("run", "output_tokens", info.output_tokens)
+    duration_ns = info.duration_ns or info.last_ns - info.started_ns
+    facts.traits.add(("run", f"name {info.name}"))
+    facts.add_number("run", "duration_ms", duration_ns / 1e6)
+    facts.add_number("run", "spans", info.span_count)
+    facts.add_number("run", "input_tokens", info.input_tokens)
+    facts.add_number("run", "output_tokens", info.output_tokens)
 
 
-def _add_span(facts: Facts, span: SpanFacts) -> None:
+def _add_span(facts: RunFacts, span: SpanFacts) -> None:
     if span.component == OWN_COMPONENT or span.type == "process":
         return
     kind = "tool" if span.type == "tool" else "step"
     if span.type != "run":
-        facts.has.add((kind, f"{span.type} {span.name}" if kind == "step" else span.name))
-        facts.has.add(("component", span.component))
-        facts.number("calls", f"{span.type} {span.name}", 1)
+        facts.traits.add((kind, f"{span.type} {span.name}" if kind == "step" else span.name))
+        facts.traits.add(("component", span.component))
+        facts.add_number("calls", f"{span.type} {span.name}", 1)
     error = span.attributes.get("error.type")
     if error is not None or span.status not in ("ok", None):
-        facts.has.add(("error", f"{error or span.status} in {span.type} {span.name}"))
+        facts.traits.add(("error", f"{error or span.status} in {span.type} {span.name}"))
     for key, value in span.attributes.items():
         if key in _NOT_COMPARED:
             continue
         if isinstance(value, (int, float)) and not isinstance(value, bool):
-            if span.type != "llm" or key not in _TOKENS:  # the run's own numbers say these
-                facts.number("number", f"{span.type} {key}", float(value))
+            if span.type != "llm" or key not in _TOKENS:
+                facts.add_number("number", f"{span.type} {key}", float(value))
         elif isinstance(value, str) and (len(value) > VALUE_MAX or _is_volatile(value)):
             continue
         else:
-            facts.has.add(
-                (
-                    "model" if key == "model" else "attribute",
-                    f"{span.type} {key}={formatting.value(value, VALUE_MAX)}",
-                )
-            )
+            kind = "model" if key == "model" else "attribute"
+            text = formatting.value(value, VALUE_MAX)
+            facts.traits.add((kind, f"{span.type} {key}={text}"))
 
 
 def _is_volatile(value: str) -> bool:
-    return normalise(value, ("ids", "times")) != value
+    return normalise(value, DEFAULT_RULES) != value
 
 
-def _add_segments(store: Store, facts: Facts, body: int) -> None:
+def _add_segments(store: Store, facts: RunFacts, body: int) -> None:
     try:
         text = store.read_body(body, 0, MIB).decode(errors="replace")
     except VestigeError:
-        return  # evicted, or damaged
+        return  # The body was evicted, or it is damaged.
     for segment in parse_segments(text):
-        facts.has.add(("contributor", segment.contributor))
-        facts.number("contributor", f"{segment.contributor} bytes", segment.length)
+        facts.traits.add(("contributor", segment.contributor))
+        facts.add_number("contributor", f"{segment.contributor} bytes", segment.length)
 
 
-# --- what separates --------------------------------------------------------------------------------
+# --- separations --------------------------------------------------------------------------------
 
 
-def find_separations(a: Sequence[Facts], b: Sequence[Facts]) -> list[Separation]:
-    """All of them, the best first; ties in the order of the alphabet."""
+def find_separations(a: Sequence[RunFacts], b: Sequence[RunFacts]) -> list[Separation]:
+    """Return all differences between the groups, the highest score first."""
     found = []
-    having = [Counter(fact for facts in group for fact in facts.has) for group in (a, b)]
-    for fact in sorted(having[0].keys() | having[1].keys()):
-        in_a, in_b = having[0][fact], having[1][fact]
+    a_counts, b_counts = (
+        Counter(trait for facts in group for trait in facts.traits) for group in (a, b)
+    )
+    for trait in sorted(a_counts.keys() | b_counts.keys()):
+        in_a, in_b = a_counts[trait], b_counts[trait]
         score = abs(in_a / len(a) - in_b / len(b))
         if score:
-            found.append(Separation(*fact, f"{in_a}/{len(a)}", f"{in_b}/{len(b)}", score))
-    numbers = [_numbers_of(group) for group in (a, b)]
-    # A number that one group does not have is none to compare; a fact says so already.
-    for key in sorted(numbers[0].keys() & numbers[1].keys()):
-        separation = _separate_numbers(key, numbers[0][key], numbers[1][key])
+            found.append(Separation(*trait, f"{in_a}/{len(a)}", f"{in_b}/{len(b)}", score))
+    a_numbers, b_numbers = _numbers_per_run(a), _numbers_per_run(b)
+    # A number that only one group has is skipped: a trait shows the same difference.
+    for key in sorted(a_numbers.keys() & b_numbers.keys()):
+        separation = _separate_numbers(key, a_numbers[key], b_numbers[key])
         if separation is not None:
             found.append(separation)
-    found.sort(
-        key=lambda one: (
-            -round(one.score, 9),
-            _KINDS.index(one.kind),
-            -round(one.effect, 9),
-            one.what,
-        )
-    )
+    found.sort(key=_rank)
     return found
+
+
+def _rank(separation: Separation) -> tuple[float, int, float, str]:
+    kind = _KINDS.index(separation.kind)
+    return -round(separation.score, 9), kind, -round(separation.effect, 9), separation.what
 
 
 _KINDS: Final = (
@@ -258,155 +260,141 @@ _KINDS: Final = (
     "calls",
     "number",
 )
-"""At the same separation, in this order: what one can act on first."""
+"""The order of kinds at the same score: the most actionable first."""
 
 
-def _numbers_of(group: Sequence[Facts]) -> dict[tuple[str, str], list[float]]:
-    """Of each number, one for each run that has it."""
+def _numbers_per_run(group: Sequence[RunFacts]) -> dict[tuple[str, str], list[float]]:
+    """Return one value of each number for each run that has it."""
     found: dict[tuple[str, str], list[float]] = {}
     for facts in group:
-        for key in facts.sums:
-            found.setdefault(key, []).append(_of_run(key, facts))
+        for key, values in facts.numbers.items():
+            found.setdefault(key, []).append(_summarize(key, values))
     return found
 
 
 def _separate_numbers(
-    key: tuple[str, str], of_a: Sequence[float], of_b: Sequence[float]
+    key: tuple[str, str], a: Sequence[float], b: Sequence[float]
 ) -> Separation | None:
-    ordered = sorted(of_b)
-    less = sum(bisect_left(ordered, value) for value in of_a)
-    more = sum(len(ordered) - bisect_right(ordered, value) for value in of_a)
-    score = abs(less - more) / (len(of_a) * len(of_b))
-    middle_a, middle_b = median(of_a), median(of_b)
-    larger = max(abs(middle_a), abs(middle_b))
-    effect = abs(middle_a - middle_b) / larger if larger else 0.0
+    ordered = sorted(b)
+    less = sum(bisect_left(ordered, value) for value in a)
+    more = sum(len(ordered) - bisect_right(ordered, value) for value in a)
+    score = abs(less - more) / (len(a) * len(b))
+    a_median, b_median = median(a), median(b)
+    larger = max(abs(a_median), abs(b_median))
+    effect = abs(a_median - b_median) / larger if larger else 0.0
     if not score or effect < EFFECT_MIN:
         return None
-    return Separation(*key, f"~{_say(middle_a)}", f"~{_say(middle_b)}", score, effect)
+    a_text, b_text = f"~{_format_number(a_median)}", f"~{_format_number(b_median)}"
+    return Separation(*key, a_text, b_text, score, effect)
 
 
-def _of_run(key: tuple[str, str], facts: Facts) -> float:
-    values = facts.sums[key]
+def _summarize(key: tuple[str, str], values: Sequence[float]) -> float:
+    """Return the sum of a count, or the mean of any other number."""
     total = sum(values)
     if key[0] == "calls":
         return total
-    # Numbers as large as there are (some mean "no limit" by them) are divided first.
+    # The sum of huge values ("no limit") may overflow. Then each value is divided first.
     return total / len(values) if isfinite(total) else sum(v / len(values) for v in values)
 
 
-def _say(value: float) -> str:
-    whole = float(value).is_integer() or abs(value) >= 100
-    return f"{value:.0f}" if whole and abs(value) < 1e15 else f"{value:.3g}"
+def _format_number(value: float) -> str:
+    integral = float(value).is_integer() or abs(value) >= 100
+    return f"{value:.0f}" if integral and abs(value) < 1e15 else f"{value:.3g}"
 
 
-# --- the answer ------------------------------------------------------------------------------------
+# --- the answer ---------------------------------------------------------------------------------
 
 
 class CompareAnswer(CommandAnswer):
-    """What separates two groups, the best first."""
+    """The differences between two groups, the highest score first."""
 
     verb: ClassVar[str] = "compare"
     budget: ClassVar[int] = 800
 
     def __init__(
         self,
-        a: Sequence[Facts],
-        b: Sequence[Facts],
+        a: Sequence[RunFacts],
+        b: Sequence[RunFacts],
         found: list[Separation],
-        a_given: int,
-        b_given: int,
+        a_total: int,
+        b_total: int,
         more: tuple[bool, bool] = (False, False),
     ) -> None:
         self.a, self.b, self.found = a, b, found
-        self.a_given, self.b_given = a_given, b_given
+        self.a_total, self.b_total = a_total, b_total
         self.more = more
 
     def lines(self, budget: int) -> list[str]:
-        head = [f"{side} {_say_group(group)}" for side, group in (("A", self.a), ("B", self.b))]
-        head += self._cuts()
-        strong = [one for one in self.found if one.score >= SHOWN_MIN]
-        weak = len(self.found) - len(strong)
-        if not strong:
-            return [
-                *head,
-                f"nothing separates them ({formatting.pluralize(weak, 'small difference')}: {self._again('--json')})",
-            ]
+        head = [f"A {_format_group(self.a)}", f"B {_format_group(self.b)}", *self._omissions()]
+        shown = [row for row in self.found if row.score >= SHOWN_MIN]
+        weak = len(self.found) - len(shown)
+        if not shown:
+            small = formatting.pluralize(weak, "small difference")
+            return [*head, f"nothing separates the groups ({small}: {self._repeat('--json')})"]
         rows = [["separates", "what", "", "A", "B"]]
         rows += [
-            [f"{one.score:.0%}", one.kind, formatting.single_line(one.what, 60), one.a, one.b]
-            for one in strong
+            [f"{row.score:.0%}", row.kind, formatting.single_line(row.what, 60), row.a, row.b]
+            for row in shown
         ]
         table = columns(rows, right=(0, 3, 4))
-        end = ["measured; that it is the cause is a hypothesis"]
+        end = ["These are correlations, not proven causes."]
         if weak:
-            end.append(
-                f"{formatting.pluralize(weak, 'smaller difference')} not shown: {self._again('--json')}"
-            )
-        end += self._next()
-        return fit([*head, table[0]], table[1:], end, budget, self._more(budget))
+            small = formatting.pluralize(weak, "smaller difference")
+            end.append(f"{small} not shown: {self._repeat('--json')}")
+        pair = (self.b[-1].info.short_id, self.a[-1].info.short_id)
+        end.append(f"next: {self.command('diff', *pair)}")
 
-    def _more(self, budget: int) -> Any:
         def more(left_out: int) -> str:
             larger = min(TOKENS_MAX, budget * 4)
-            how = f"--budget {larger}" if budget < TOKENS_MAX else "--json"
-            return f"… {formatting.pluralize(left_out, 'more row')}: {self._again(how)}"
+            option = f"--budget {larger}" if budget < TOKENS_MAX else "--json"
+            return f"… {formatting.pluralize(left_out, 'more row')}: {self._repeat(option)}"
 
-        return more
+        return fit([*head, table[0]], table[1:], end, budget, more)
 
-    def _again(self, option: str) -> str:
-        """The same question; of a long one, only what to add."""
-        groups = [[facts.info.short_id for facts in group] for group in (self.a, self.b)]
-        if self.a_given + self.b_given > IDS_REPEATED_MAX:
+    def _repeat(self, option: str) -> str:
+        """Return this command with one more option, or a reference to it if it is long."""
+        if self.a_total + self.b_total > IDS_REPEATED_MAX:
             return f"the same command with {option}"
         at = f"{self.at} " if self.at else ""
-        return f"vestige compare {at}{option} {' '.join(groups[0])} -- {' '.join(groups[1])}"
+        a, b = (" ".join(facts.info.short_id for facts in group) for group in (self.a, self.b))
+        return f"vestige compare {at}{option} {a} -- {b}"
 
-    def _cuts(self) -> list[str]:
-        told = []
+    def _omissions(self) -> list[str]:
+        lines = []
         sides = (
-            ("A", self.a_given, self.a, self.more[0]),
-            ("B", self.b_given, self.b, self.more[1]),
+            ("A", self.a_total, self.a, self.more[0]),
+            ("B", self.b_total, self.b, self.more[1]),
         )
-        for side, given, group, more in sides:
+        for side, total, group, more in sides:
             if more:
-                told.append(
-                    f"{side}: the newest {len(group)}; more runs may be wanted by its filter"
-                )
-            if given > len(group):
-                told.append(f"{side}: the first {len(group)} of {given} runs were looked at")
-            long = [facts for facts in group if facts.info.span_count > facts.spans]
-            if long:
-                most = max(facts.spans for facts in long)
-                told.append(
-                    f"{side}: of {formatting.pluralize(len(long), 'run')} only the first {most} spans were looked at"
-                )
-        return told
-
-    def _next(self) -> list[str]:
-        """One of each group that is typical for it: their steps side by side."""
-        pair = (self.b[-1].info.short_id, self.a[-1].info.short_id)
-        return [f"next: {self.command('diff', *pair)}"]
+                lines.append(f"{side}: the newest {len(group)} runs; more may match its filter")
+            if total > len(group):
+                lines.append(f"{side}: only the first {len(group)} of {total} runs were compared")
+            partial = [facts.spans for facts in group if facts.info.span_count > facts.spans]
+            if partial:
+                runs = formatting.pluralize(len(partial), "run")
+                lines.append(f"{side}: only the first {max(partial)} spans of {runs} were compared")
+        return lines
 
     def data(self) -> dict[str, Any]:
         return {
             "version": self.version,
             "a": [facts.info.id for facts in self.a],
             "b": [facts.info.id for facts in self.b],
-            "a_given": self.a_given,
-            "b_given": self.b_given,
+            "a_given": self.a_total,
+            "b_given": self.b_total,
             "a_more": self.more[0],
             "b_more": self.more[1],
-            "separations": [one.data() for one in self.found],
+            "separations": [separation.data() for separation in self.found],
         }
 
 
-def _say_group(group: Sequence[Facts]) -> str:
-    outcomes: dict[str, int] = {}
-    for facts in group:
-        outcomes[facts.info.outcome] = outcomes.get(facts.info.outcome, 0) + 1
-    told = ", ".join(
-        f"{count} {formatting.single_line(what, 20)}" for what, count in sorted(outcomes.items())
+def _format_group(group: Sequence[RunFacts]) -> str:
+    counts = Counter(facts.info.outcome for facts in group)
+    outcomes = ", ".join(
+        f"{count} {formatting.single_line(outcome, 20)}"
+        for outcome, count in sorted(counts.items())
     )
     ids = ", ".join(facts.info.short_id for facts in group[:8])
     more = f", +{len(group) - 8}" if len(group) > 8 else ""
-    return f"{formatting.pluralize(len(group), 'run')} ({told}): {ids}{more}"
+    return f"{formatting.pluralize(len(group), 'run')} ({outcomes}): {ids}{more}"

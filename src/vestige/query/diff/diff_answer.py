@@ -1,11 +1,12 @@
-"""`diff`: what differs between two runs, two spans, or a span and what it came from.
+"""The `diff` command: choose the two runs or spans to compare.
 
-    diff_answer(store, target_a, target_b)               # two runs, or two spans
-    diff_answer(store, target, prev=True)                # its predecessor of the same type and name
-    diff_answer(store, target, before_after=True)        # a prompt as built, against as sent
-    diff_answer(store, target, vs_good=True)             # the last good run of the same name
+    diff_answer(store, target_a, target_b)           # two runs, or two spans
+    diff_answer(store, target, prev=True)            # the previous one of the same type and name
+    diff_answer(store, target, before_after=True)    # a prompt as built, and as sent
+    diff_answer(store, target, vs_good=True)         # the last successful run of the same name
 
-Elsewhere: two runs in query/diff/run_diff.py, two spans in query/diff/span_diff.py, bodies in query/diff/body_diff.py.
+Elsewhere: runs are compared in query/diff/run_diff.py, spans in query/diff/span_diff.py,
+bodies in query/diff/body_diff.py.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from vestige.errors import NotFoundError, UsageError
 from vestige.query import formatting
 from vestige.query.diff.run_diff import diff_runs
 from vestige.query.diff.side_by_side import MODEL_CALLS
-from vestige.query.diff.span_diff import DiffAnswer, diff_spans, label
+from vestige.query.diff.span_diff import DiffAnswer, diff_spans, format_label
 from vestige.query.evidence import Evidence, open_run
 from vestige.record.run import RunInfo, SpanInfo
 from vestige.store.protocol import Store
@@ -30,7 +31,7 @@ OpenRun = Callable[[str], Evidence]
 
 
 class Target(Protocol):
-    """What an id was resolved to."""
+    """A run, or one of its spans, that an id resolved to."""
 
     @property
     def run(self) -> RunInfo: ...
@@ -48,37 +49,38 @@ def diff_answer(
     before_after: bool = False,
     vs_good: bool = False,
     ignore: Sequence[str] = (),
-    opened: OpenRun | None = None,
+    load: OpenRun | None = None,
 ) -> DiffAnswer:
-    """Two things side by side; the second is given, or found. `opened`: for who has runs open."""
-    asked = [target_b is not None, prev, before_after, vs_good]
-    if sum(asked) != 1:
+    """Compare two targets, of which the second may be found by an option.
+
+    `load` opens a run by its id, for callers that cache open runs.
+    """
+    if [target_b is not None, prev, before_after, vs_good].count(True) != 1:
         raise UsageError(
             "diff: give two ids, or one id and one of --prev, --before-after, --vs-good."
         )
-    opened = cache(opened or partial(open_run, store))
-    a = opened(target_a.run.id)
+    load = cache(load or partial(open_run, store))
+    a = load(target_a.run.id)
     if target_b is not None:
-        return _diff_targets(a, target_a, opened(target_b.run.id), target_b, ignore)
+        return _diff_targets(a, target_a, load(target_b.run.id), target_b, ignore)
     if before_after:
-        before, after = find_before_after(a, _span(a, target_a.span_id))
+        before, after = find_before_after(a, _get_span(a, target_a.span_id))
         command = f"vestige diff {after.short_id} --before-after"
         return diff_spans(a, before, a, after, ignore, command=command, inputs_only=True)
     if prev and target_a.span_id is not None:
-        span = _span(a, target_a.span_id)
-        b, earlier = _find_previous(store, opened, a, span)
-        return diff_spans(
-            b, earlier, a, span, ignore, command=f"vestige diff {span.short_id} --prev"
-        )
+        span = _get_span(a, target_a.span_id)
+        b, previous = _find_previous(store, load, a, span)
+        command = f"vestige diff {span.short_id} --prev"
+        return diff_spans(b, previous, a, span, ignore, command=command)
     find = reports.find_run_before if prev else reports.find_last_good
-    other = find(reports.connection_of(store), target_a.run.id)
-    if other is None:
-        what = "earlier run like it" if prev else "good run of the same name"
+    baseline = find(reports.connection_of(store), target_a.run.id)
+    if baseline is None:
+        name = formatting.single_line(target_a.run.name, 60)
+        expected = "earlier run of its conversation or" if prev else "successful run"
         raise NotFoundError(
-            f"{target_a.run.short_id}: no {what} ({formatting.single_line(target_a.run.name, 60)!r}). "
-            "See `vestige list`."
+            f"{target_a.run.short_id}: no {expected} named {name!r}. See `vestige list`."
         )
-    return diff_runs(opened(other), a, ignore)
+    return diff_runs(load(baseline), a, ignore)
 
 
 def _diff_targets(
@@ -86,16 +88,16 @@ def _diff_targets(
 ) -> DiffAnswer:
     if (target_a.span_id is None) != (target_b.span_id is None):
         run, span = (target_a, target_b) if target_a.span_id is None else (target_b, target_a)
+        span_id = formatting.single_line(str(span.span_id), 40)
         raise UsageError(
-            f"diff: {run.run.short_id} is a run and {formatting.single_line(str(span.span_id), 40)} a span. "
-            "Give two runs or two spans."
+            f"diff: {run.run.short_id} is a run and {span_id} a span. Give two runs or two spans."
         )
     if target_a.span_id is None:
         return diff_runs(a, b, ignore)
-    return diff_spans(a, _span(a, target_a.span_id), b, _span(b, target_b.span_id), ignore)
+    return diff_spans(a, _get_span(a, target_a.span_id), b, _get_span(b, target_b.span_id), ignore)
 
 
-def _span(evidence: Evidence, span_id: str | None) -> SpanInfo:
+def _get_span(evidence: Evidence, span_id: str | None) -> SpanInfo:
     if span_id is None:
         if evidence.root is not None:
             return evidence.root
@@ -103,96 +105,91 @@ def _span(evidence: Evidence, span_id: str | None) -> SpanInfo:
     found = evidence.spans.get(span_id)
     if found is None:
         raise NotFoundError(
-            f"{formatting.single_line(span_id, 40)}: no such span in {evidence.run.info.short_id}. "
+            f"{formatting.single_line(span_id, 40)}: not found in {evidence.run.info.short_id}. "
             f"See `vestige show {evidence.run.info.short_id}`."
         )
     return found
 
 
 def _find_previous(
-    store: Store, opened: OpenRun, evidence: Evidence, span: SpanInfo
+    store: Store, load: OpenRun, evidence: Evidence, span: SpanInfo
 ) -> tuple[Evidence, SpanInfo]:
-    """The last span of the same type and name: in the run, or in the conversation before it."""
-    earlier = evidence.once(_followed).get(span.id)
-    if earlier is not None:
-        return evidence, earlier
+    """Return the previous span of the same type and name, in the run or its conversation."""
+    previous = evidence.once(_previous_spans).get(span.id)
+    if previous is not None:
+        return evidence, previous
     found = reports.find_span_before(
         reports.connection_of(store), evidence.run.info.id, span.type, span.name
     )
     if found is None:
         raise NotFoundError(
-            f"{span.short_id}: no {label(span)} before it in its run or conversation. "
+            f"{span.short_id}: no earlier {format_label(span)} in its run or conversation. "
             f"See `vestige show {evidence.run.info.short_id}`."
         )
-    other_run = opened(found[0])
-    return other_run, other_run.spans[found[1]]
+    run_id, span_id = found
+    earlier_run = load(run_id)
+    return earlier_run, earlier_run.spans[span_id]
 
 
-def _followed(evidence: Evidence) -> dict[str, SpanInfo]:
-    """By the id of a span: the last one before it of the same type and name."""
+def _previous_spans(evidence: Evidence) -> dict[str, SpanInfo]:
+    """Return, by span id, the previous span of the same type and name."""
     latest: dict[tuple[str, str], SpanInfo] = {}
-    found: dict[str, SpanInfo] = {}
+    previous: dict[str, SpanInfo] = {}
     for span in evidence.run.spans:
-        alike = span.type, span.name
-        if alike in latest:
-            found[span.id] = latest[alike]
-        latest[alike] = span
-    return found
+        key = span.type, span.name
+        if key in latest:
+            previous[span.id] = latest[key]
+        latest[key] = span
+    return previous
 
 
 def find_before_after(evidence: Evidence, span: SpanInfo) -> tuple[SpanInfo, SpanInfo]:
-    """The span that holds a prompt as it was built, and the model call that sent it."""
+    """Return the span that holds a prompt as built, and the model call that sent it."""
     if span.type in MODEL_CALLS:
-        before = _find_built(evidence, span)
-        if before is not None:
-            return before, span
+        prompt = _find_prompt(evidence, span)
+        if prompt is not None:
+            return prompt, span
     else:
-        after = _find_sent(evidence, span)
-        if after is not None:
-            if span.input is not None:
-                return span, after
-            before = _find_built(evidence, after)
-            if before is not None:
-                return before, after
+        call = _find_model_call(evidence, span)
+        if call is not None:
+            prompt = span if span.input is not None else _find_prompt(evidence, call)
+            if prompt is not None:
+                return prompt, call
     raise NotFoundError(
-        f"{span.short_id}: no prompt before and request after it (a step or prompt span with a body, "
-        f"and a model call with one inside or beside it). See `vestige span {span.short_id}`."
+        f"{span.short_id}: no prompt and request to compare (expected a step or prompt span with "
+        "a body, and a model call with a body inside it or among its siblings). "
+        f"See `vestige span {span.short_id}`."
     )
 
 
-def _find_sent(evidence: Evidence, span: SpanInfo) -> SpanInfo | None:
-    """The first model call inside, or else beside and after it."""
+def _find_model_call(evidence: Evidence, span: SpanInfo) -> SpanInfo | None:
+    """Return the first model call inside the span, else the first later sibling."""
     inside = {span.id}
-    beside = None
+    sibling = None
     after = False
-    for other in evidence.run.spans:
-        if other.id == span.id:
+    for candidate in evidence.run.spans:
+        is_call = candidate.type in MODEL_CALLS and candidate.input is not None
+        if candidate.id == span.id:
             after = True
-        elif other.parent_id in inside:
-            inside.add(other.id)
-            if other.type in MODEL_CALLS and other.input is not None:
-                return other
-        elif (
-            after
-            and beside is None
-            and other.parent_id == span.parent_id
-            and other.type in MODEL_CALLS
-            and other.input is not None
-        ):
-            beside = other
-    return beside
+        elif candidate.parent_id in inside:
+            inside.add(candidate.id)
+            if is_call:
+                return candidate
+        elif after and sibling is None and candidate.parent_id == span.parent_id and is_call:
+            sibling = candidate
+    return sibling
 
 
-def _find_built(evidence: Evidence, call: SpanInfo) -> SpanInfo | None:
-    """The nearest prompt beside and before a model call, or else what it stands in."""
-    beside = None
-    for other in evidence.children.get(call.parent_id, []):
-        if other.id == call.id:
+def _find_prompt(evidence: Evidence, call: SpanInfo) -> SpanInfo | None:
+    """Return the nearest earlier prompt among the siblings, else an ancestor with a body."""
+    sibling = None
+    for candidate in evidence.children.get(call.parent_id, []):
+        if candidate.id == call.id:
             break
-        if other.input is not None and other.type.startswith("prompt"):
-            beside = other
-    if beside is not None:
-        return beside
+        if candidate.input is not None and candidate.type.startswith("prompt"):
+            sibling = candidate
+    if sibling is not None:
+        return sibling
     seen = {call.id}
     parent = evidence.spans.get(call.parent_id or "")
     while parent is not None and parent.id not in seen:

@@ -1,17 +1,17 @@
-"""Two runs side by side, step by step: where they part, and all the places where they differ.
+"""Compare two runs step by step: the first difference in detail, then all others.
 
-Steps are aligned on (type, name, normalised arguments). What is the same step on both sides is
-then compared in its inputs, outputs, status and attributes. A step's end (status, output) counts
-where it ended: the failing tool comes before the step and the run that failed by it.
+Steps are aligned by type, name and normalised arguments. Paired steps are then compared by
+inputs, outputs, status and attributes. A status or output counts at the time at which the step
+ended, so a failing tool comes before the step and the run that failed because of it.
 
-    diff_runs(evidence, other)
-
-Elsewhere: alignment in query/diff/sequence_alignment.py; what is ignored in query/diff/word_diff.py; details of a pair in query/diff/span_diff.py.
+Elsewhere: alignment in query/diff/sequence_alignment.py; ignored values in
+query/diff/word_diff.py; details of a pair in query/diff/span_diff.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
 from vestige.limits import MIB
@@ -19,105 +19,106 @@ from vestige.query import formatting
 from vestige.query.diff.attribute_diff import diff_attributes
 from vestige.query.diff.body_diff import Differences
 from vestige.query.diff.sequence_alignment import Change, find_changes
-from vestige.query.diff.side_by_side import MODEL_CALLS, RowPosition, Rows, make_deltas
+from vestige.query.diff.side_by_side import (
+    MODEL_CALLS,
+    RowBuilder,
+    StepPair,
+    build_deltas,
+    short_id,
+)
 from vestige.query.diff.span_diff import (
     DiffAnswer,
     compare_spans,
     differ_beyond_text,
-    format_value,
-    ignored,
-    label,
+    format_label,
+    format_step,
+    ignore_options,
 )
-from vestige.query.diff.test_suite_diff import diff_tests
-from vestige.query.diff.word_diff import USUAL, check_rules, normalise
+from vestige.query.diff.suite_diff import diff_suites
+from vestige.query.diff.word_diff import DEFAULT_RULES, normalise, validate_rules
 from vestige.query.evidence import Evidence
 from vestige.record.run import LogInfo, Node, SpanInfo, in_order
 from vestige.record.types import OWN_COMPONENT
 
 ARGUMENTS_MAX = 64 * 1024
-"""Bytes of a body that are part of what a step is; a longer one is material, not arguments."""
+"""Size of an input up to which it identifies a step. A longer one is compared by its id."""
 
 READ_MAX = 64 * MIB
-"""Of bodies that differ and are read to see whether they differ in more than ids and times."""
+"""Bytes of bodies to read. A body is read only if its pair is not the same stored body."""
 
 DETAILS_SHOWN = 12
-"""Lines of structure at the first divergence; the rest is one command away."""
+"""Lines of structure at the first difference. A printed command shows the rest."""
 
 
-class _Bodies:
-    """Compares bodies of pairs, by reference where that is enough, and reads only so much."""
+class _BodyComparer:
+    """Compare the bodies of paired steps, by stored id if possible, and read up to `READ_MAX`."""
 
     def __init__(self, a: Evidence, b: Evidence, rules: tuple[str, ...], same_store: bool) -> None:
         self.a, self.b, self.rules, self.same_store = a, b, rules, same_store
-        self.left = READ_MAX
+        self.bytes_left = READ_MAX
         self.unread = 0
 
     def compare(self, which: str, a: SpanInfo, b: SpanInfo) -> str:
-        """`same`, `volatile`, or `differs`."""
+        """Return `same`, `volatile` (only ignored values differ) or `differs`."""
         a_ref, b_ref = getattr(a, which), getattr(b, which)
         if a_ref is None or b_ref is None:
             return "same" if a_ref is b_ref else "differs"
         if self.same_store and a_ref.id == b_ref.id:
             return "same"
         size = a_ref.size_bytes + b_ref.size_bytes
-        if size > self.left or max(a_ref.size_bytes, b_ref.size_bytes) > 2 * MIB:
+        if size > self.bytes_left or max(a_ref.size_bytes, b_ref.size_bytes) > 2 * MIB:
             self.unread += 1
             return "differs"
-        self.left -= size
-        was, now = getattr(self.a, which)(a), getattr(self.b, which)(b)
-        if was is None or now is None:
-            return "same" if was is now else "differs"
-        if was == now:
-            beyond = differ_beyond_text(was, self.a, a_ref, self.b, b_ref)
-            return "differs" if beyond else "same"
-        return "volatile" if normalise(was, self.rules) == normalise(now, self.rules) else "differs"
+        self.bytes_left -= size
+        a_text, b_text = getattr(self.a, which)(a), getattr(self.b, which)(b)
+        if a_text is None or b_text is None:
+            return "same" if a_text is b_text else "differs"
+        if a_text == b_text:
+            differs = differ_beyond_text(a_text, self.a, a_ref, self.b, b_ref)
+            return "differs" if differs else "same"
+        volatile = normalise(a_text, self.rules) == normalise(b_text, self.rules)
+        return "volatile" if volatile else "differs"
 
 
 def diff_runs(
     a: Evidence, b: Evidence, ignore: Sequence[str] = (), *, same_store: bool = True
 ) -> DiffAnswer:
-    """Two runs, step by step. `same_store`: equal body ids mean equal bodies."""
-    rules = check_rules(ignore or USUAL)
+    """Compare two runs. `same_store`: equal body ids mean equal bodies."""
+    rules = validate_rules(ignore or DEFAULT_RULES)
     a_steps, b_steps = _steps(a), _steps(b)
-    held: dict[int, str] = {}
+    arguments: dict[int, str] = {}
     changes, complete = find_changes(
-        [_key(step, a, rules, held) for step in a_steps],
-        [_key(step, b, rules, held if same_store else {}) for step in b_steps],
+        [_step_key(step, a, rules, arguments) for step in a_steps],
+        [_step_key(step, b, rules, arguments if same_store else {}) for step in b_steps],
         [_kind(step) for step in a_steps],
         [_kind(step) for step in b_steps],
     )
-    bodies = _Bodies(a, b, rules, same_store)
-    places = [_place(change, a_steps, b_steps, bodies) for change in changes]
-    differing = [place for place in places if place.differs]
-    at = _find_first(places)
-    first = None if at is None else places[at]
+    bodies = _BodyComparer(a, b, rules, same_store)
+    pairs = [_compare_pair(change, a_steps, b_steps, bodies) for change in changes]
+    differing = [pair for pair in pairs if pair.differs]
+    at = _find_first(pairs)
+    first = None if at is None else pairs[at]
     root = _diff_roots(a, b, rules)
-    command = f"vestige diff {a.run.info.short_id} {b.run.info.short_id}{ignored(ignore)}"
-    told = _tell_runs(a, b, places, differing, root, rules)
-    tests = diff_tests(a, b)
-    if tests is not None:  # a test suite: its cases are what one came for
-        told += ["", *tests.lines()]
+    lines = _render_summary(a, b, pairs, differing, root, rules)
+    suites = diff_suites(a, b)
+    if suites is not None:
+        lines += ["", *suites.lines()]
     if at is not None and first is not None:
-        same = sum(not place.differs for place in places[:at])
-        told += _tell_first(first, same, a, b, rules, _find_instead(places, at))
-        rest = [place for place in differing if place is not first]
-        if rest:
-            told += [
-                "",
-                f"all the rest ({formatting.pluralize(len(rest), 'step')}):",
-                *_tell_rest(rest),
-            ]
+        same = sum(not pair.differs for pair in pairs[:at])
+        lines += _render_first(first, same, a, b, rules, _find_instead(pairs, at))
+        others = [pair for pair in differing if pair is not first]
+        if others:
+            lines += ["", f"Other differences ({len(others)}):", *_render_others(others)]
     if bodies.unread:
-        told.append(
-            f"{formatting.pluralize(bodies.unread, 'body pair')} too long to read: taken as different"
-        )
+        unread = formatting.pluralize(bodies.unread, "body pair")
+        lines.append(f"{unread} too long to read, counted as different")
     if not complete:
-        told.append("the runs are too long to align to the end: the last steps were not looked at")
+        lines.append("the runs are too long to align: the last steps were not compared")
 
-    # Now, while the store is open: to say what parted, bodies are looked into.
-    rows, first_row, left_out = Rows(a, b, rules).make(places, at)
+    # The rows read bodies, so they are built now, while the store is open.
+    rows, first_row, left_out = RowBuilder(a, b, rules).build(pairs, at)
 
-    def facts() -> dict[str, Any]:
+    def make_data() -> dict[str, Any]:
         return {
             "kind": "runs",
             "a": a.run.info.short_id,
@@ -125,24 +126,25 @@ def diff_runs(
             "ignored": list(rules),
             "steps_a": len(a_steps),
             "steps_b": len(b_steps),
-            "same": sum(not place.differs for place in places),
-            "same_but_ignored": sum(place.volatile and not place.differs for place in places),
+            "same": len(pairs) - len(differing),
+            "same_but_ignored": sum(pair.volatile and not pair.differs for pair in pairs),
             "complete": complete and not bodies.unread,
             "run": [difference.data() for difference in root],
-            "first": None if first is None else _place_data(first),
-            "differences": [_place_data(place) for place in differing],
+            "first": None if first is None else _pair_data(first),
+            "differences": [_pair_data(pair) for pair in differing],
             "rows": rows,
             "first_row": first_row,
             "rows_left_out": left_out,
-            "deltas": make_deltas(a, b),
-            **({} if tests is None else {"tests": tests.data()}),
+            "deltas": build_deltas(a, b),
+            **({} if suites is None else {"tests": suites.data()}),
         }
 
-    return DiffAnswer(told, facts, differs=bool(differing or root), command=command)
+    command = f"vestige diff {a.run.info.short_id} {b.run.info.short_id}{ignore_options(ignore)}"
+    return DiffAnswer(lines, make_data, differs=bool(differing or root), command=command)
 
 
 def _steps(evidence: Evidence) -> list[Node]:
-    """What the program did and said, in order; not the run itself, nor the recorder's own words."""
+    """Return spans and log records in order, without the run and Vestige's own records."""
     root = evidence.root
     nodes: list[Node] = [
         span for span in evidence.run.spans if span is not root and span.type != "process"
@@ -155,11 +157,14 @@ def _kind(step: Node) -> tuple[str, str]:
     return ("log", step.level) if isinstance(step, LogInfo) else (step.type, step.name)
 
 
-def _key(
-    step: Node, evidence: Evidence, rules: tuple[str, ...], held: dict[int, str]
+def _step_key(
+    step: Node, evidence: Evidence, rules: tuple[str, ...], arguments_cache: dict[int, str]
 ) -> tuple[Any, ...]:
-    """(type, name, normalised arguments). A model's arguments are its history, which only grows:
-    two calls are the same step by their model, and their bodies are compared once paired."""
+    """Return the key by which steps are aligned: type, name and normalised arguments.
+
+    The input of a model call is its growing history, so model calls are aligned by their
+    model, and their bodies are compared once they are paired.
+    """
     if isinstance(step, LogInfo):
         return ("log", step.level, normalise(step.message, rules))
     if step.type in MODEL_CALLS:
@@ -169,71 +174,74 @@ def _key(
         return (step.type, step.name, None)
     if ref.size_bytes > ARGUMENTS_MAX:
         return (step.type, step.name, ref.size_bytes, ref.id)
-    arguments = None if ref.id is None else held.get(ref.id)
+    arguments = None if ref.id is None else arguments_cache.get(ref.id)
     if arguments is None:
         text = evidence.input(step)
         if text is None or ref.id is None:
             return (step.type, step.name, None)
-        arguments = held[ref.id] = normalise(text, rules)
+        arguments = arguments_cache[ref.id] = normalise(text, rules)
     return (step.type, step.name, arguments)
 
 
-def _place(
-    change: Change, a_steps: list[Node], b_steps: list[Node], bodies: _Bodies
-) -> RowPosition:
+def _compare_pair(
+    change: Change, a_steps: list[Node], b_steps: list[Node], bodies: _BodyComparer
+) -> StepPair:
     a = None if change.a is None else a_steps[change.a]
     b = None if change.b is None else b_steps[change.b]
     if isinstance(a, LogInfo) and isinstance(b, LogInfo):
-        aspects = ("message",) if change.mark == "~" else ()
-        return RowPosition(change.mark, a, b, aspects, a.message != b.message)
+        message = ("message",) if change.mark == "~" else ()
+        return StepPair(change.mark, a, b, message, a.message != b.message)
     if not isinstance(a, SpanInfo) or not isinstance(b, SpanInfo):
-        return RowPosition(change.mark, a, b)
-    aspects_of, volatile = [], False
+        return StepPair(change.mark, a, b)
+    aspects, volatile = [], False
     for which in ("input", "output"):
-        how = bodies.compare(which, a, b)
-        volatile |= how == "volatile"
-        if how == "differs":
-            aspects_of.append(which)
+        result = bodies.compare(which, a, b)
+        volatile |= result == "volatile"
+        if result == "differs":
+            aspects.append(which)
     if a.status != b.status:
-        aspects_of.append("status")
+        aspects.append("status")
     if a.attributes != b.attributes:
         found = Differences()
         diff_attributes(a, b, bodies.rules, found)
         volatile |= not found
         if found:
-            aspects_of.append("attributes")
-    return RowPosition("~" if aspects_of else "=", a, b, tuple(aspects_of), volatile)
+            aspects.append("attributes")
+    return StepPair("~" if aspects else "=", a, b, tuple(aspects), volatile)
 
 
-def _find_first(places: list[RowPosition]) -> int | None:
-    """The divergence that happened first. What a span is shows when it opens; how it went, after
-    all that happened inside it."""
-    latest: dict[str, int] = {}
-    for at in range(len(places) - 1, -1, -1):
-        for node in (places[at].a, places[at].b):
+def _find_first(pairs: list[StepPair]) -> int | None:
+    """Return the index of the difference that happened first.
+
+    An input differs when its span opens. Status and output differ when the span closes, after
+    everything inside it.
+    """
+    last_inside: dict[str, int] = {}
+    for at in range(len(pairs) - 1, -1, -1):
+        for node in (pairs[at].a, pairs[at].b):
             if node is None:
                 continue
             parent = node.span_id if isinstance(node, LogInfo) else node.parent_id
-            end = max(at, latest.get(node.id, at)) if isinstance(node, SpanInfo) else at
+            end = max(at, last_inside.get(node.id, at)) if isinstance(node, SpanInfo) else at
             if parent is not None:
-                latest[parent] = max(end, latest.get(parent, end))
+                last_inside[parent] = max(end, last_inside.get(parent, end))
     found: tuple[int, int] | None = None
-    for at, place in enumerate(places):
-        if not place.differs:
+    for at, pair in enumerate(pairs):
+        if not pair.differs:
             continue
         when = at
-        if place.mark == "~" and "input" not in place.aspects:
-            ids = [node.id for node in (place.a, place.b) if isinstance(node, SpanInfo)]
-            when = max([at, *(latest.get(span_id, at) for span_id in ids)])
+        if pair.mark == "~" and "input" not in pair.aspects:
+            ids = [node.id for node in (pair.a, pair.b) if isinstance(node, SpanInfo)]
+            when = max([at, *(last_inside.get(span_id, at) for span_id in ids)])
         if found is None or (when, -at) < found:
             found = (when, -at)
     return None if found is None else -found[1]
 
 
-def _find_instead(places: list[RowPosition], at: int) -> Node | None:
-    """What the side that lacks the step at `at` does at that place."""
-    lacks_a = places[at].a is None
-    following = (place.a if lacks_a else place.b for place in places[at + 1 :])
+def _find_instead(pairs: list[StepPair], at: int) -> Node | None:
+    """Return the next step of the run that lacks the step at `at`."""
+    lacks_a = pairs[at].a is None
+    following = (pair.a if lacks_a else pair.b for pair in pairs[at + 1 :])
     return next((node for node in following if node is not None), None)
 
 
@@ -244,85 +252,80 @@ def _diff_roots(a: Evidence, b: Evidence, rules: tuple[str, ...]) -> Differences
         ("outcome", a.run.info.outcome, b.run.info.outcome),
     ):
         if was != now:
-            found.note("~", name, was, now)
+            found.add("~", name, was, now)
     if a.root is not None and b.root is not None:
         diff_attributes(a.root, b.root, rules, found)
         for which in ("input", "output"):
-            was_text, now_text = getattr(a, which)(a.root), getattr(b, which)(b.root)
-            if was_text != now_text and normalise(was_text or "", rules) != normalise(
-                now_text or "", rules
-            ):
-                found.note("~", which, was_text or "none", now_text or "none")
+            a_text, b_text = getattr(a, which)(a.root), getattr(b, which)(b.root)
+            if a_text == b_text:
+                continue
+            if normalise(a_text or "", rules) != normalise(b_text or "", rules):
+                found.add("~", which, a_text or "none", b_text or "none")
     return found
 
 
-# --- the words --------------------------------------------------------------------------------------
+# --- rendering ----------------------------------------------------------------------------------
 
 
-def _tell_runs(
+def _render_summary(
     a: Evidence,
     b: Evidence,
-    places: list[RowPosition],
-    differing: list[RowPosition],
+    pairs: list[StepPair],
+    differing: list[StepPair],
     root: Differences,
     rules: tuple[str, ...],
 ) -> list[str]:
-    told = [f"{side} {_say_run(evidence)}" for side, evidence in (("A", a), ("B", b))]
-    alike = len(places) - len(differing)
-    volatile = sum(place.volatile and not place.differs for place in places)
-    if differing:
-        told.append(f"{len(differing)} of {formatting.pluralize(len(places), 'step')} differ")
-    else:
-        told.append(f"no step differs ({formatting.pluralize(alike, 'step')})")
+    lines = [f"A {_format_run(a)}", f"B {_format_run(b)}"]
+    steps = formatting.pluralize(len(pairs), "step")
+    volatile = sum(pair.volatile and not pair.differs for pair in pairs)
+    lines.append(
+        f"{len(differing)} of {steps} differ" if differing else f"no step differs ({steps})"
+    )
     if volatile:
-        told[-1] += f"; {volatile} of the same ones differ only in {' and '.join(rules)}"
-    told += [f"run {difference.line()}" for difference in root[:6]]
-    if len(root) > 6:
-        told.append(
-            f"run … {formatting.pluralize(len(root) - 6 + root.left_out, 'more difference')}"
-        )
-    return told
+        ignored_in = formatting.pluralize(volatile, "step")
+        lines[-1] += f"; {' and '.join(rules)} ignored in {ignored_in}"
+    return lines + [f"run {line}" for line in root.lines(6, "difference")]
 
 
-def _say_run(evidence: Evidence) -> str:
+def _format_run(evidence: Evidence) -> str:
     info = evidence.run.info
-    spent = info.duration_ns if info.duration_ns is not None else info.last_ns - info.started_ns
-    tokens = (
-        f", {formatting.number(info.input_tokens)}+{formatting.number(info.output_tokens)} tokens"
-    )
-    return (
-        f"{info.short_id} {formatting.single_line(info.name, 60)}: {formatting.single_line(info.outcome, 20)} after {formatting.duration(spent)}, "
-        f"{formatting.pluralize(info.span_count, 'span')}{tokens if info.tokens else ''}"
-    )
+    name, outcome = formatting.single_line(info.name, 60), formatting.single_line(info.outcome, 20)
+    elapsed = info.duration_ns if info.duration_ns is not None else info.last_ns - info.started_ns
+    text = f"{info.short_id} {name}: {outcome} after {formatting.duration(elapsed)}"
+    text += f", {formatting.pluralize(info.span_count, 'span')}"
+    if info.tokens:
+        tokens_in, tokens_out = map(formatting.number, (info.input_tokens, info.output_tokens))
+        text += f", {tokens_in} → {tokens_out} tokens"
+    return text
 
 
-def _tell_first(
-    first: RowPosition,
+def _render_first(
+    first: StepPair,
     same: int,
     a: Evidence,
     b: Evidence,
     rules: tuple[str, ...],
     instead: Node | None,
 ) -> list[str]:
-    told = ["", f"first divergence, after {formatting.pluralize(same, 'same step')}:"]
+    lines = ["", f"First difference (after {formatting.pluralize(same, 'identical step')}):"]
     a_node, b_node = first.a, first.b
     if isinstance(a_node, SpanInfo) and isinstance(b_node, SpanInfo):
         found = compare_spans(a, a_node, b, b_node, rules)
-        told += [f"A {format_value(a_node)}", f"B {format_value(b_node)}"]
-        told += [f"  {line}" for line in found.lines(DETAILS_SHOWN)]
-        told.append(f"next: vestige diff {a_node.short_id} {b_node.short_id}")
-        return told
-    told += [f"{first.mark} {format_value(node)}" for node in (a_node, b_node) if node is not None]
+        lines += [f"A {format_step(a_node)}", f"B {format_step(b_node)}"]
+        lines += [f"  {line}" for line in found.lines(DETAILS_SHOWN)]
+        lines.append(f"next: vestige diff {a_node.short_id} {b_node.short_id}")
+        return lines
+    lines += [f"{first.mark} {format_step(node)}" for node in (a_node, b_node) if node is not None]
     if first.mark in "+-":
-        side, other = ("A", "B") if first.mark == "-" else ("B", "A")
-        goes_on = "ends" if instead is None else f"goes on with {format_value(instead)}"
-        told.append(f"only {side} has it; {other} {goes_on}")
-    told += _next_span(first, a, b)
-    return told
+        present, absent = ("A", "B") if first.mark == "-" else ("B", "A")
+        then = "ends" if instead is None else f"continues with {format_step(instead)}"
+        lines.append(f"only in {present}; {absent} {then}")
+    lines += _next_span(first, a, b)
+    return lines
 
 
-def _next_span(place: RowPosition, a: Evidence, b: Evidence) -> list[str]:
-    for node, side in ((place.b, b), (place.a, a)):
+def _next_span(pair: StepPair, a: Evidence, b: Evidence) -> list[str]:
+    for node, side in ((pair.b, b), (pair.a, a)):
         span_id = node.span_id if isinstance(node, LogInfo) else node.id if node else None
         span = side.spans.get(span_id or "")
         if span is not None:
@@ -330,40 +333,31 @@ def _next_span(place: RowPosition, a: Evidence, b: Evidence) -> list[str]:
     return []
 
 
-def _tell_rest(rest: list[RowPosition]) -> list[str]:
-    """One line each, in order; the same in a row told once."""
-    told: list[str] = []
-    held: tuple[object, ...] | None = None
-    count = 0
-    for place in rest:
-        node = place.b if place.a is None else place.a
-        assert node is not None
-        same = (place.mark, _kind(node), place.aspects, getattr(node, "status", None))
-        if same == held:
-            count += 1
-            continue
-        if count > 1:
-            told[-1] += f"  x{count} such"
-        held, count = same, 1
-        told.append(_say_place(place))
-    if count > 1:
-        told[-1] += f"  x{count} such"
-    return told
+def _render_others(pairs: list[StepPair]) -> list[str]:
+    """Return one line per difference, in order. Similar neighbours share a line."""
+    lines: list[str] = []
+    for _, group in groupby(pairs, key=_similarity_key):
+        first, *others = group
+        count = f"  ×{len(others) + 1}" if others else ""
+        lines.append(f"{_format_pair(first)}{count}")
+    return lines
 
 
-def _say_place(place: RowPosition) -> str:
-    ids = [node.short_id for node in (place.a, place.b) if isinstance(node, SpanInfo)]
-    node = place.b if place.a is None else place.a
-    assert node is not None
-    what = f": {', '.join(place.aspects)}" if place.aspects else ""
-    return f"{place.mark} {' '.join([*ids, label(node)])}{what}"
+def _similarity_key(pair: StepPair) -> tuple[object, ...]:
+    return pair.mark, _kind(pair.node), pair.aspects, getattr(pair.node, "status", None)
 
 
-def _place_data(place: RowPosition) -> dict[str, Any]:
+def _format_pair(pair: StepPair) -> str:
+    ids = [node.short_id for node in (pair.a, pair.b) if isinstance(node, SpanInfo)]
+    aspects = f": {', '.join(pair.aspects)}" if pair.aspects else ""
+    return f"{pair.mark} {' '.join([*ids, format_label(pair.node)])}{aspects}"
+
+
+def _pair_data(pair: StepPair) -> dict[str, Any]:
     return {
-        "mark": place.mark,
-        "a": place.a.short_id if isinstance(place.a, SpanInfo) else None,
-        "b": place.b.short_id if isinstance(place.b, SpanInfo) else None,
-        "what": label(place.b if place.a is None else place.a),  # type: ignore[arg-type]  # one is there
-        "aspects": list(place.aspects),
+        "mark": pair.mark,
+        "a": short_id(pair.a),
+        "b": short_id(pair.b),
+        "what": format_label(pair.node),
+        "aspects": list(pair.aspects),
     }

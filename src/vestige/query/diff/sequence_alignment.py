@@ -1,17 +1,18 @@
-"""Align two sequences: which steps of one are which steps of the other.
+"""Align two sequences by their longest common subsequence.
 
-The longest common subsequence, exactly. Common beginnings and ends are taken off first (most
-runs are alike for long); the middle is solved with bit vectors, one big integer per row, so
-that 20,000 steps against 20,000 take a fraction of a second (Hyyrö 2004). Where the rows
-would not fit in memory, the problem is halved first (Hirschberg 1975), which stays exact.
+The result is exact. Common prefixes and suffixes are removed first, because most runs share
+them. The rest is solved with bit vectors, one big integer per row (Hyyrö 2004): 20,000 steps
+against 20,000 take a fraction of a second. If the rows would not fit in memory, the problem
+is halved (Hirschberg 1975).
 
     alignment = align("abcd", "axcd")
     alignment.pairs        # [(0, 0), (2, 2), (3, 3)]
-    alignment.first        # 1: the first step that is not the same
+    alignment.first        # 1, the index of the first difference
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -19,17 +20,17 @@ from typing import NamedTuple
 from vestige.limits import MIB
 
 ROWS_BYTES_MAX = 16 * MIB
-"""Of bit vectors that are held at once; above it the problem is halved."""
+"""Memory for bit vectors. A larger problem is halved."""
 
 CELLS_MAX = 10**10
-"""Pairs of steps that are looked at, some seconds' worth. What is longer is cut, and says so."""
+"""Pairs of steps to compare, a few seconds of work. A longer alignment is incomplete."""
 
 FREQUENT = 64
-"""A key that stands this often has its bit vector kept; that many cannot fill the memory."""
+"""Occurrences from which the bit vector of a key is cached. Few keys are this frequent."""
 
 
 class Gap(NamedTuple):
-    """A stretch between two common steps: what only one side has, or both have differently."""
+    """A range between two common steps, on both sides. One of the two may be empty."""
 
     a_begin: int
     a_end: int
@@ -39,17 +40,17 @@ class Gap(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """Which steps are common. Pairs rise on both sides."""
+    """The common steps of two sequences, as pairs of ascending indexes."""
 
     pairs: list[tuple[int, int]]
     a_count: int
     b_count: int
     complete: bool = True
-    """False: too long to align to the end; the steps after the last pair were not looked at."""
+    """False if the sequences were too long: steps after the last pair were not compared."""
 
     @property
     def first(self) -> int | None:
-        """Where the two part ways, an index into both; None: they never do."""
+        """The index of the first difference, valid in both; None if the sequences are equal."""
         same = 0
         for a_at, b_at in self.pairs:
             if a_at != same or b_at != same:
@@ -58,7 +59,7 @@ class Alignment:
         return None if same == self.a_count == self.b_count else same
 
     def gaps(self) -> Iterator[Gap]:
-        """The stretches that are not common, in order."""
+        """Yield the ranges that are not common, in order."""
         a_next = b_next = 0
         for a_at, b_at in [*self.pairs, (self.a_count, self.b_count)]:
             if a_at > a_next or b_at > b_next:
@@ -67,7 +68,7 @@ class Alignment:
 
 
 def align(a: Sequence[Hashable], b: Sequence[Hashable]) -> Alignment:
-    """The longest common subsequence of two sequences of keys."""
+    """Return the longest common subsequence of two sequences of keys."""
     begin = 0
     shorter = min(len(a), len(b))
     while begin < shorter and a[begin] == b[begin]:
@@ -88,94 +89,94 @@ def _align_middle(
     b_range: tuple[int, int],
     pairs: list[tuple[int, int]],
 ) -> bool:
-    """Add the middle's pairs. What only one side has cannot be common, and is left out."""
+    """Add the common pairs of both ranges to `pairs`. Return False if a range was too long.
+
+    Keys that only one side has cannot be common, so they are dropped first.
+    """
     in_b = set(b[b_range[0] : b_range[1]])
-    a_kept = [at for at in range(*a_range) if a[at] in in_b]
-    in_a = {a[at] for at in a_kept}
-    b_kept = [at for at in range(*b_range) if b[at] in in_a]
-    complete = len(a_kept) * len(b_kept) <= CELLS_MAX
+    a_shared = [at for at in range(*a_range) if a[at] in in_b]
+    in_a = {a[at] for at in a_shared}
+    b_shared = [at for at in range(*b_range) if b[at] in in_a]
+    complete = len(a_shared) * len(b_shared) <= CELLS_MAX
     if not complete:
         bound = int(CELLS_MAX**0.5)
-        a_kept, b_kept = a_kept[:bound], b_kept[:bound]
-    # Small numbers instead of keys: compared and looked up far more often than made.
+        a_shared, b_shared = a_shared[:bound], b_shared[:bound]
+    # Keys are compared and looked up often. Small integers make both cheap.
     numbers: dict[Hashable, int] = {}
-    a_keys = [numbers.setdefault(a[at], len(numbers)) for at in a_kept]
-    b_keys = [numbers.setdefault(b[at], len(numbers)) for at in b_kept]
-    pairs.extend((a_kept[x], b_kept[y]) for x, y in _common(a_keys, b_keys))
+    a_keys = [numbers.setdefault(a[at], len(numbers)) for at in a_shared]
+    b_keys = [numbers.setdefault(b[at], len(numbers)) for at in b_shared]
+    pairs.extend((a_shared[x], b_shared[y]) for x, y in _common_pairs(a_keys, b_keys))
     return complete
 
 
-def _common(a: list[int], b: list[int]) -> list[tuple[int, int]]:
+def _common_pairs(a: list[int], b: list[int]) -> list[tuple[int, int]]:
     if not a or not b:
         return []
     if len(a) < 2 or len(a) * len(b) // 8 <= ROWS_BYTES_MAX:
-        return _trace(len(a), len(b), _rows(a, b))
+        return _trace_pairs(len(a), len(b), _packed_rows(a, b))
     middle = len(a) // 2
-    ahead = _prefix_lengths(_last_row(a[:middle], b), len(b))
-    behind = _prefix_lengths(_last_row(a[middle:][::-1], b[::-1]), len(b))
-    split = max(range(len(b) + 1), key=lambda at: ahead[at] + behind[len(b) - at])
-    left = _common(a[:middle], b[:split])
-    right = _common(a[middle:], b[split:])
+    forward = _prefix_lengths(_last_row(a[:middle], b), len(b))
+    backward = _prefix_lengths(_last_row(a[middle:][::-1], b[::-1]), len(b))
+    split = max(range(len(b) + 1), key=lambda at: forward[at] + backward[len(b) - at])
+    left = _common_pairs(a[:middle], b[:split])
+    right = _common_pairs(a[middle:], b[split:])
     return [*left, *((x + middle, y + split) for x, y in right)]
 
 
-class _Masks:
-    """For each key, a bit wherever it stands in a sequence. Frequent ones are kept."""
+class _PositionMasks:
+    """The positions of each key in a sequence, as a bit mask. Masks of frequent keys are cached."""
 
     def __init__(self, keys: list[int]) -> None:
         self._size = len(keys) // 8 + 1
-        self._places: dict[int, list[int]] = {}
-        self._kept: dict[int, int] = {}
+        self._positions: dict[int, list[int]] = {}
+        self._cached: dict[int, int] = {}
         for at, key in enumerate(keys):
-            self._places.setdefault(key, []).append(at)
+            self._positions.setdefault(key, []).append(at)
 
-    def of(self, key: int) -> int:
-        kept = self._kept.get(key)
-        if kept is not None:
-            return kept
+    def get(self, key: int) -> int:
+        cached = self._cached.get(key)
+        if cached is not None:
+            return cached
         bits = bytearray(self._size)
-        places = self._places.get(key, ())
-        for at in places:
+        positions = self._positions.get(key, ())
+        for at in positions:
             bits[at >> 3] |= 1 << (at & 7)
         mask = int.from_bytes(bits, "little")
-        if len(places) >= FREQUENT:
-            self._kept[key] = mask
+        if len(positions) >= FREQUENT:
+            self._cached[key] = mask
         return mask
 
 
-def _walk(a: list[int], b: list[int]) -> Iterator[int]:
-    """After each step of `a`: bit j is 0 where the common length grows from b[:j] to b[:j + 1]."""
-    masks, full = _Masks(b), (1 << len(b)) - 1
+def _iter_rows(a: list[int], b: list[int]) -> Iterator[int]:
+    """Yield a row per step of `a`. Bit j is 0 if the common length grows from b[:j] to b[:j+1]."""
+    masks, full = _PositionMasks(b), (1 << len(b)) - 1
     row = full
     for key in a:
-        matched = row & masks.of(key)
+        matched = row & masks.get(key)
         row = ((row + matched) | (row - matched)) & full
         yield row
 
 
-def _rows(a: list[int], b: list[int]) -> list[bytes]:
-    # As bytes: to look at one bit of a large integer copies it.
+def _packed_rows(a: list[int], b: list[int]) -> list[bytes]:
+    # Rows are bytes because a test of one bit of a large integer copies the integer.
     size = len(b) // 8 + 1
-    return [row.to_bytes(size, "little") for row in _walk(a, b)]
+    return [row.to_bytes(size, "little") for row in _iter_rows(a, b)]
 
 
 def _last_row(a: list[int], b: list[int]) -> int:
-    row = 0
-    for row in _walk(a, b):  # noqa: B007  # only the last one is wanted
-        pass
-    return row
+    return deque(_iter_rows(a, b), maxlen=1)[0]
 
 
 def _prefix_lengths(row: int, count: int) -> list[int]:
-    """The common length with each beginning of `b`."""
+    """Return the common length with each prefix of `b`."""
     lengths = [0]
     for bit in reversed(f"{row:0{count}b}"):
         lengths.append(lengths[-1] + (bit == "0"))
     return lengths
 
 
-def _trace(a_count: int, b_count: int, rows: list[bytes]) -> list[tuple[int, int]]:
-    """From the last corner back to the first."""
+def _trace_pairs(a_count: int, b_count: int, rows: list[bytes]) -> list[tuple[int, int]]:
+    """Walk the rows back from the last corner, and return the common pairs."""
     pairs = []
     x, y = a_count, b_count
     while x and y:
@@ -193,10 +194,10 @@ def _trace(a_count: int, b_count: int, rows: list[bytes]) -> list[tuple[int, int
 
 
 class Change(NamedTuple):
-    """One place in two sequences: the same on both sides, changed, or only on one."""
+    """An element that is equal on both sides, changed, or present on one side only."""
 
     mark: str
-    """`=`, `~`, `-` (only in the first), `+` (only in the second)."""
+    """`=` equal, `~` changed, `-` only in the first, `+` only in the second."""
     a: int | None
     b: int | None
 
@@ -207,10 +208,10 @@ def find_changes(
     a_loose: Sequence[Hashable],
     b_loose: Sequence[Hashable],
 ) -> tuple[list[Change], bool]:
-    """Every place in order, and whether all of it was looked at.
+    """Return all elements of both sequences in order, and whether all were compared.
 
-    `a` and `b` say what is the same; between such places, the loose keys say what is
-    still the same thing, only changed.
+    Equal keys in `a` and `b` make an equal element. Between two of these, equal keys in
+    `a_loose` and `b_loose` make a changed element.
     """
     alignment = align(a, b)
     same = iter(alignment.pairs)
@@ -218,18 +219,18 @@ def find_changes(
     for gap in alignment.gaps():
         for a_at, b_at in same:
             if a_at >= gap.a_end or b_at >= gap.b_end:
-                break  # the pair that ends this gap; told when the gap is done
+                break  # This pair ends the gap, so it is added after the gap.
             found.append(Change("=", a_at, b_at))
         else:
             a_at = b_at = -1
-        _tell_gap(gap, a_loose, b_loose, found)
+        _add_gap(gap, a_loose, b_loose, found)
         if a_at >= 0:
             found.append(Change("=", a_at, b_at))
     found.extend(Change("=", a_at, b_at) for a_at, b_at in same)
     return found, alignment.complete
 
 
-def _tell_gap(
+def _add_gap(
     gap: Gap, a_loose: Sequence[Hashable], b_loose: Sequence[Hashable], found: list[Change]
 ) -> None:
     inner = align(a_loose[gap.a_begin : gap.a_end], b_loose[gap.b_begin : gap.b_end])

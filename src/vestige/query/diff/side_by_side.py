@@ -1,12 +1,14 @@
-"""Two runs side by side as rows of a page: equal stretches folded, each difference with its class.
+"""Two runs side by side, as rows of JSON for the compare page.
 
-    rows, first, left_out = Rows(a, b, rules).make(places, first_at)
-    make_deltas(a, b)
+Equal stretches are folded into one row. Every other row has a class: `prompt`, `tools`,
+`parameters` (of a call, or a tool's arguments), `result`, `state`, `steps` (only one run has
+the step) or `message` (a log record).
 
-The class says what parted: `prompt`, `tools`, `parameters` (of a call, or a tool's arguments),
-`result`, `state`, `steps` (one side has a step that the other has not), `message` (a log line).
+    rows, first_row, left_out = RowBuilder(a, b, rules).build(pairs, first_at)
+    build_deltas(a, b)
 
-Elsewhere: which steps belong together, query/diff/run_diff.py; two spans in full, query/diff/span_diff.py.
+Elsewhere: steps are paired in query/diff/run_diff.py; two spans are compared in full in
+query/diff/span_diff.py.
 """
 
 from __future__ import annotations
@@ -17,193 +19,196 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from vestige.limits import MIB
-from vestige.query.diff.span_diff import label
-from vestige.query.diff.word_diff import diff_words, find_parting
+from vestige.query.diff.span_diff import format_label
+from vestige.query.diff.word_diff import diff_words, find_difference
 from vestige.query.evidence import Evidence
 from vestige.query.stats.costs import span_costs
 from vestige.record.run import LogInfo, Node, SpanInfo, time_ns
 
-Class = Literal["prompt", "tools", "parameters", "result", "state", "steps", "message"]
+RowClass = Literal["prompt", "tools", "parameters", "result", "state", "steps", "message"]
 
 ROWS_MAX: Final = 5_000
-"""Rows of one answer; a count stands for the rest."""
+"""Rows of one answer. The rest is counted."""
 
-LOOKED_INTO_MAX: Final = 50
-"""Differing pairs whose bodies are read again to say what in them differs, the first ones;"""
-LOOKED_INTO_BYTES: Final = 8 * MIB
-"""and so many bytes of them."""
+PAIRS_READ_MAX: Final = 50
+BYTES_READ_MAX: Final = 8 * MIB
+"""Differing pairs whose bodies are read for their class and words, and the bytes of them all."""
 
 WORDS_BYTES_MAX: Final = 64 * 1024
-"""Of a body in which the words that changed are looked for."""
+"""Size of a body up to which changed words are shown."""
 
 TOOLS_MAX: Final = 50
-"""Tools whose counts of calls are set side by side."""
+"""Tools whose numbers of calls are compared."""
 
 MODEL_CALLS: Final = ("llm", "provider.request")
 _STATES: Final = ("snapshot", "state")
 
 
 @dataclass(frozen=True, slots=True)
-class RowPosition:
-    """One place of two runs side by side."""
+class StepPair:
+    """A step of one run, and the step of the other run that it is aligned with."""
 
     mark: str
-    """`=`, `~`, `-`, `+`."""
+    """`=` equal, `~` changed, `-` only in the first run, `+` only in the second."""
     a: Node | None
     b: Node | None
     aspects: tuple[str, ...] = ()
-    """What differs in a pair: `status`, `attributes`, `input`, `output`, `message`."""
+    """Parts that differ: `status`, `attributes`, `input`, `output`, `message`."""
     volatile: bool = False
-    """It differs, and only in what is ignored."""
+    """True if ignored values differ."""
 
     @property
     def differs(self) -> bool:
         return self.mark in "+-" or bool(self.aspects)
 
+    @property
+    def node(self) -> Node:
+        """The step of the first run, or of the second if the first has none."""
+        node = self.b if self.a is None else self.a
+        assert node is not None
+        return node
 
-class Rows:
-    """Makes the rows; what it may read is bounded."""
+
+class RowBuilder:
+    """Build the rows, and read a bounded number of bodies for them."""
 
     def __init__(self, a: Evidence, b: Evidence, rules: tuple[str, ...]) -> None:
         self.a, self.b, self.rules = a, b, rules
         self._depths: tuple[dict[str, int], dict[str, int]] = ({}, {})
-        self._pairs = LOOKED_INTO_MAX
-        self._bytes = LOOKED_INTO_BYTES
+        self._pairs_left = PAIRS_READ_MAX
+        self._bytes_left = BYTES_READ_MAX
 
-    def make(
-        self, places: Sequence[RowPosition], first_at: int | None
+    def build(
+        self, pairs: Sequence[StepPair], first_at: int | None
     ) -> tuple[list[dict[str, Any]], int | None, int]:
-        """Rows, the place among them of the first divergence, and how many were left out."""
+        """Return the rows, the index of the first difference, and the number of rows left out."""
         rows: list[dict[str, Any]] = []
         first = None
         left_out = 0
-        same: list[RowPosition] = []
-        for at, place in enumerate(places):
-            if not place.differs:
-                same.append(place)
+        same: list[StepPair] = []
+        for at, pair in enumerate(pairs):
+            if not pair.differs:
+                same.append(pair)
                 continue
             if same:
-                rows.append(_folded(same))
+                rows.append(_fold(same))
                 same = []
             if len(rows) >= ROWS_MAX:
                 left_out += 1
                 continue
             if at == first_at:
                 first = len(rows)
-            rows.append(self._row(place))
+            rows.append(self._row(pair))
         if same:
-            rows.append(_folded(same))
+            rows.append(_fold(same))
         return rows, first, left_out
 
-    def _row(self, place: RowPosition) -> dict[str, Any]:
-        looked = self._may_look(place)
-        classes = self._classes(place, looked)
+    def _row(self, pair: StepPair) -> dict[str, Any]:
+        readable = self._reserve_reading(pair)
+        classes = self._classes(pair, readable)
         return {
-            "mark": place.mark,
+            "mark": pair.mark,
             "class": classes[0],
             "classes": list(classes),
-            "a": _short(place.a),
-            "b": _short(place.b),
-            "a_text": _say(place.a),
-            "b_text": _say(place.b),
-            "depth": self._depth(place),
-            "aspects": list(place.aspects),
-            "at_a_us": _at_us(place.a, self.a),
-            "at_b_us": _at_us(place.b, self.b),
-            "words": self._words(place) if looked else None,
+            "a": short_id(pair.a),
+            "b": short_id(pair.b),
+            "a_text": None if pair.a is None else format_label(pair.a),
+            "b_text": None if pair.b is None else format_label(pair.b),
+            "depth": self._depth(pair),
+            "aspects": list(pair.aspects),
+            "at_a_us": _at_us(pair.a, self.a),
+            "at_b_us": _at_us(pair.b, self.b),
+            "words": self._words(pair) if readable else None,
         }
 
-    def _may_look(self, place: RowPosition) -> bool:
-        if not isinstance(place.a, SpanInfo) or not isinstance(place.b, SpanInfo):
-            return isinstance(place.a, LogInfo) and isinstance(place.b, LogInfo)
-        size = sum(_sizes(place.a)) + sum(_sizes(place.b))
-        if not self._pairs or size > self._bytes:
+    def _reserve_reading(self, pair: StepPair) -> bool:
+        """Return True if both texts of the pair may be read, and count them."""
+        if not isinstance(pair.a, SpanInfo) or not isinstance(pair.b, SpanInfo):
+            return isinstance(pair.a, LogInfo) and isinstance(pair.b, LogInfo)
+        size = _body_bytes(pair.a) + _body_bytes(pair.b)
+        if not self._pairs_left or size > self._bytes_left:
             return False
-        self._pairs -= 1
-        self._bytes -= size
+        self._pairs_left -= 1
+        self._bytes_left -= size
         return True
 
-    # --- what parted ----------------------------------------------------------------------------
-
-    def _classes(self, place: RowPosition, looked: bool) -> tuple[Class, ...]:
-        node = place.a if place.a is not None else place.b
+    def _classes(self, pair: StepPair, readable: bool) -> tuple[RowClass, ...]:
+        node = pair.node
         if isinstance(node, LogInfo):
             return ("message",)
-        assert node is not None
         if node.type in _STATES:
             return ("state",)
         if node.type.startswith("prompt"):
             return ("prompt",)
-        if not isinstance(place.a, SpanInfo) or not isinstance(place.b, SpanInfo):
+        if not isinstance(pair.a, SpanInfo) or not isinstance(pair.b, SpanInfo):
             return ("tools",) if node.type == "tool" else ("steps",)
-        found: list[Class] = []
-        if "input" in place.aspects:
+        found: list[RowClass] = []
+        if "input" in pair.aspects:
             if node.type in MODEL_CALLS:
-                found += self._of_request(place.a, place.b) if looked else ["prompt"]
+                found += self._request_classes(pair.a, pair.b) if readable else ["prompt"]
             else:
                 found.append("parameters")
-        if "attributes" in place.aspects and not found:
+        if "attributes" in pair.aspects and not found:
             found.append("parameters")
-        if "output" in place.aspects or "status" in place.aspects:
+        if "output" in pair.aspects or "status" in pair.aspects:
             found.append("result")
         return tuple(dict.fromkeys(found)) or ("steps",)
 
-    def _of_request(self, a: SpanInfo, b: SpanInfo) -> list[Class]:
-        """In the order in which a provider reads them: tools, messages, the rest."""
-        was, now = self.a.request(a), self.b.request(b)
-        if was is None or now is None:
+    def _request_classes(self, a: SpanInfo, b: SpanInfo) -> list[RowClass]:
+        """Return what differs in two requests, in the order in which a provider reads it."""
+        a_request, b_request = self.a.request(a), self.b.request(b)
+        if a_request is None or b_request is None:
             return ["prompt"]
-        found: list[Class] = []
-        if was.tools != now.tools:
+        found: list[RowClass] = []
+        if a_request.tools != b_request.tools:
             found.append("tools")
-        said = [
-            [(m.role, m.text, m.calls, m.results) for m in each.messages] for each in (was, now)
-        ]
-        if said[0] != said[1]:
+        a_messages, b_messages = (
+            [(m.role, m.text, m.calls, m.results) for m in request.messages]
+            for request in (a_request, b_request)
+        )
+        if a_messages != b_messages:
             found.append("prompt")
         return found or ["parameters"]
 
-    def _words(self, place: RowPosition) -> str | None:
-        """The words around the first byte that differs."""
-        if isinstance(place.a, LogInfo) and isinstance(place.b, LogInfo):
-            return self._changed(place.a.message, place.b.message)
-        if not isinstance(place.a, SpanInfo) or not isinstance(place.b, SpanInfo):
+    def _words(self, pair: StepPair) -> str | None:
+        """Return the words around the first byte that differs."""
+        if isinstance(pair.a, LogInfo) and isinstance(pair.b, LogInfo):
+            return self._diff_words(pair.a.message, pair.b.message)
+        if not isinstance(pair.a, SpanInfo) or not isinstance(pair.b, SpanInfo):
             return None
         for which in ("input", "output"):
-            if which in place.aspects:
-                was, now = getattr(self.a, which)(place.a), getattr(self.b, which)(place.b)
-                if (
-                    was is not None
-                    and now is not None
-                    and max(len(was), len(now)) <= WORDS_BYTES_MAX
-                ):
-                    return self._changed(was, now)
+            if which in pair.aspects:
+                a_text, b_text = getattr(self.a, which)(pair.a), getattr(self.b, which)(pair.b)
+                if a_text is None or b_text is None:
+                    continue
+                if max(len(a_text), len(b_text)) <= WORDS_BYTES_MAX:
+                    return self._diff_words(a_text, b_text)
         return None
 
-    def _changed(self, was: str, now: str) -> str | None:
-        parting = find_parting(was, now, self.rules)
-        return None if parting is None else diff_words(was, now, parting)
+    def _diff_words(self, a_text: str, b_text: str) -> str | None:
+        first = find_difference(a_text, b_text, self.rules)
+        return None if first is None else diff_words(a_text, b_text, first)
 
-    def _depth(self, place: RowPosition) -> int:
-        if place.b is not None:
-            return _depth(place.b, self.b, self._depths[1])
-        assert place.a is not None
-        return _depth(place.a, self.a, self._depths[0])
+    def _depth(self, pair: StepPair) -> int:
+        if pair.b is not None:
+            return _depth(pair.b, self.b, self._depths[1])
+        assert pair.a is not None
+        return _depth(pair.a, self.a, self._depths[0])
 
 
-def _folded(same: Sequence[RowPosition]) -> dict[str, Any]:
-    """An equal stretch: how many, and its first and last span on each side."""
+def _fold(same: Sequence[StepPair]) -> dict[str, Any]:
+    """Return one row for equal steps: their number, and the first and last span of each side."""
     sides = []
     for side in ("a", "b"):
-        ids = [_short(getattr(place, side)) for place in same]
-        known = [short for short in ids if short is not None]
-        sides.append([known[0], known[-1]] if known else None)
-    volatile = sum(place.volatile for place in same)
+        ids = [short_id(getattr(pair, side)) for pair in same]
+        span_ids = [span_id for span_id in ids if span_id is not None]
+        sides.append([span_ids[0], span_ids[-1]] if span_ids else None)
+    volatile = sum(pair.volatile for pair in same)
     return {"mark": "=", "count": len(same), "a": sides[0], "b": sides[1], "volatile": volatile}
 
 
 def _depth(node: Node, evidence: Evidence, known: dict[str, int]) -> int:
-    """Spans above it, the run itself not counted; a circle ends the count."""
+    """Return the number of ancestors without the run. A cycle of parents ends the count."""
     chain: list[str] = []
     above = node.span_id if isinstance(node, LogInfo) else node.parent_id
     while above is not None and above not in known and above not in chain:
@@ -218,44 +223,39 @@ def _depth(node: Node, evidence: Evidence, known: dict[str, int]) -> int:
     return max(0, depth)
 
 
-def _short(node: Node | None) -> str | None:
+def short_id(node: Node | None) -> str | None:
+    """Return the short id of a span; None for a log record, which has none."""
     return node.short_id if isinstance(node, SpanInfo) else None
-
-
-def _say(node: Node | None) -> str | None:
-    return None if node is None else label(node)
 
 
 def _at_us(node: Node | None, evidence: Evidence) -> int | None:
     return None if node is None else (time_ns(node) - evidence.run.info.started_ns) // 1000
 
 
-def _sizes(span: SpanInfo) -> tuple[int, int]:
-    given, made = span.input, span.output
-    return (given.size_bytes if given else 0), (made.size_bytes if made else 0)
+def _body_bytes(span: SpanInfo) -> int:
+    return sum(ref.size_bytes for ref in (span.input, span.output) if ref)
 
 
-# --- numbers side by side -----------------------------------------------------------------------
+# --- totals -------------------------------------------------------------------------------------
 
 
-def make_deltas(a: Evidence, b: Evidence) -> list[dict[str, Any]]:
-    """What one compares first: how it ended, how long, how much, how dear; calls of each tool."""
-    sides = [_numbers(each) for each in (a, b)]
-    deltas = [{"name": name, "a": sides[0][name], "b": sides[1][name]} for name in sides[0]]
-    counts = [Counter(span.name for span in each.of_type("tool")) for each in (a, b)]
-    names = sorted(counts[0].keys() | counts[1].keys())
-    names.sort(key=lambda name: -abs(counts[0][name] - counts[1][name]))
+def build_deltas(a: Evidence, b: Evidence) -> list[dict[str, Any]]:
+    """Return the totals of both runs: outcome, duration, sizes, cost, and calls of each tool."""
+    a_totals, b_totals = _totals(a), _totals(b)
+    deltas = [{"name": name, "a": a_totals[name], "b": b_totals[name]} for name in a_totals]
+    a_calls, b_calls = (Counter(span.name for span in side.of_type("tool")) for side in (a, b))
+    names = sorted(a_calls.keys() | b_calls.keys())
+    names.sort(key=lambda name: -abs(a_calls[name] - b_calls[name]))
     deltas += [
-        {"name": f"tool:{name}", "a": counts[0][name], "b": counts[1][name]}
+        {"name": f"tool:{name}", "a": a_calls[name], "b": b_calls[name]}
         for name in names[:TOOLS_MAX]
     ]
     return deltas
 
 
-def _numbers(evidence: Evidence) -> dict[str, Any]:
+def _totals(evidence: Evidence) -> dict[str, Any]:
     info, calls = evidence.run.info, evidence.model_calls
     cost = span_costs(evidence.of_type("llm"), evidence.prices) if info.tokens else None
-    cached = [_sum(calls, f"cache_{which}_tokens") for which in ("read", "write")]
     return {
         "outcome": info.outcome,
         "duration_ms": None if info.duration_ns is None else round(info.duration_ns / 1e6, 3),
@@ -266,8 +266,8 @@ def _numbers(evidence: Evidence) -> dict[str, Any]:
         "tool_calls": len(evidence.of_type("tool")),
         "input_tokens": info.input_tokens,
         "output_tokens": info.output_tokens,
-        "cache_read_tokens": cached[0],
-        "cache_write_tokens": cached[1],
+        "cache_read_tokens": _sum(calls, "cache_read_tokens"),
+        "cache_write_tokens": _sum(calls, "cache_write_tokens"),
         "cost_usd": None if cost is None else cost.dollars,
     }
 

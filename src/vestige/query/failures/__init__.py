@@ -1,1 +1,1 @@
-"""From a failed run to its cause: check, why, tracebacks, test cases."""
+"""Find the cause of a failed run: check, why, tracebacks, test cases."""

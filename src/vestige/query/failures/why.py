@@ -1,10 +1,10 @@
-"""`why`: from a span up the chain of its causes, by links and parents, to the first finding."""
+"""The `why` command: follow links and parents of a span upward, to the first finding."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from vestige.errors import NotFoundError
 from vestige.query import formatting
@@ -12,10 +12,10 @@ from vestige.query.evidence import Evidence
 from vestige.query.failures.check import (
     CaseCause,
     CheckReport,
-    chains,
-    data_of,
-    find_gravest,
-    frames,
+    find_containers,
+    find_most_severe,
+    finding_data,
+    group_chains,
     render_case_cause,
     render_finding,
     span_tree,
@@ -27,91 +27,89 @@ from vestige.record.run import Run, SpanInfo
 
 STEPS_MAX = 100
 RUNS_MAX = 5
-"""Runs that a chain may lead through: each is loaded and checked."""
+"""Runs in a chain. Each is loaded and checked."""
 ALSO_MAX = 3
-"""Findings beside a chain that ends where everything stands."""
+"""Other findings shown if the chain starts at a root or process span."""
+
+_RELATIONS: Final = {"inside": "parent", "linked": "triggered by", "blamed": "likely cause"}
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One span of the chain, and how the one before it led here."""
+    """A span of the chain, and its relation to the previous step."""
 
     relation: str
-    """`asked`, `inside`, `linked`, `blamed`: a finding that rests on the span names its cause."""
+    """`asked` (the start), `inside`, `linked`, or `blamed`: the cause that a finding names."""
     reason: str | None
     span: SpanInfo
-    opened: Evidence
-    """The run that it is in."""
+    evidence: Evidence
+    """The run of the span."""
     finding: Finding | None
-    """The first thing that a check has to say with this span as the cause."""
+    """The first finding with this span as its cause."""
 
     @property
     def run(self) -> Run:
-        return self.opened.run
+        return self.evidence.run
 
 
 @dataclass
 class WhyAnswer(CommandAnswer):
-    """The chain upward."""
+    """The causal chain of a span, upward."""
 
     verb: ClassVar[str] = "why"
     budget: ClassVar[int] = 600
 
     steps: Sequence[Step]
     others: Sequence[Finding]
-    """Findings of the span's run that rest on a span of the chain, or whose cause is none of it."""
-    inside: Mapping[str, CaseCause] = field(default_factory=dict)
-    """Of a case that failed (its span's id): what went wrong inside of it."""
+    """Findings of the run whose cause is not in the chain; those with evidence in it come first."""
+    case_causes: Mapping[str, CaseCause] = field(default_factory=dict)
+    """Causes of failed test cases, by the span id of the case."""
 
     def lines(self, budget: int) -> list[str]:
         first = self.steps[0]
-        rows = [self._say(step) for step in self.steps[1:]]
+        rows = [self._format(step) for step in self.steps[1:]]
         last = self.last
         if last is not None and last.finding is not None:
             end = render_finding(last.finding, last.run, self.placed)
-            end += render_case_cause(last.finding, self.inside, self.placed) + self._also()
+            end += render_case_cause(last.finding, self.case_causes, self.placed)
+            end += self._also_found()
         elif self.others:
-            end = ["no finding names a span of this chain as its cause; the run's first:"]
+            end = ["no finding has its cause in this chain; the first finding of the run:"]
             end += render_finding(self.others[0], first.run, self.placed)
         else:
-            check = self.command("check", first.run.info.short_id)
-            end = [f"no check has anything to say about this chain. What they looked at: {check}"]
-        again = self.command("span", first.span.short_id)
+            end = [f"no findings in this chain: {self.command('check', first.run.info.short_id)}"]
         head = [f"{first.span.short_id} {format_attribute(first.span)}"]
-        return fit(
-            head,
-            rows,
-            end,
-            budget,
-            lambda n: f"  … {n} steps left out; from the start: {again}",
-            keep_end=True,
-        )
+
+        def more(left_out: int) -> str:
+            return f"  … {left_out} steps hidden: {self.command('span', first.span.short_id)}"
+
+        return fit(head, rows, end, budget, more, keep_end=True)
 
     @property
     def last(self) -> Step | None:
-        """Where the chain comes to a finding: the end of it, if there is one."""
+        """The last step with a finding."""
         return next((step for step in reversed(self.steps) if step.finding is not None), None)
 
-    def _also(self) -> list[str]:
-        """Of a whole process one asks what happened in it: the chain upward does not lead there."""
+    def _also_found(self) -> list[str]:
+        """Render findings of the run for a root or process span, which has no chain upward."""
         first = self.steps[0]
-        run, short = first.run, first.run.info.short_id
-        places = span_tree(run)
-        if not self.others or first.span.id not in frames(places):
+        run, short_id = first.run, first.run.info.short_id
+        tree = span_tree(run)
+        if not self.others or first.span.id not in find_containers(tree):
             return []
-        leads = [chain[0] for chain in chains(places, self.others)]
+        leads = [chain[0] for chain in group_chains(tree, self.others)]
         rows = [
             line for lead in leads[:ALSO_MAX] for line in render_finding(lead, run, self.placed)
         ]
         rest = len(self.others) - min(len(leads), ALSO_MAX)
-        more = [f"… {rest} more: {self.command('check', short)}"] if rest else []
-        return [f"also found in {short}:", *rows, *more]
+        more = [f"… {rest} more: {self.command('check', short_id)}"] if rest else []
+        return [f"also found in {short_id}:", *rows, *more]
 
-    def _say(self, step: Step) -> str:
+    def _format(self, step: Step) -> str:
         reason = f" ({formatting.single_line(step.reason, 60)})" if step.reason else ""
         mark = "  <- first finding" if step.finding is not None else ""
-        how = "inside" if step.relation == "inside" else "because of"
-        return f"  ^ {how}{reason} {step.span.short_id} {format_attribute(step.span)}{mark}"
+        relation = _RELATIONS[step.relation]
+        return f"  ^ {relation}{reason} {step.span.short_id} {format_attribute(step.span)}{mark}"
 
     def data(self) -> dict[str, Any]:
         return {
@@ -125,12 +123,14 @@ class WhyAnswer(CommandAnswer):
                     "short_id": step.span.short_id,
                     "finding": None
                     if step.finding is None
-                    else data_of(step.finding, step.opened.short_ids),
+                    else finding_data(step.finding, step.evidence.short_ids),
                 }
                 for step in self.steps
             ],
-            "inside": {case: found.data() for case, found in self.inside.items()},
-            "others": [data_of(finding, self.steps[0].opened.short_ids) for finding in self.others],
+            "inside": {case: cause.data() for case, cause in self.case_causes.items()},
+            "others": [
+                finding_data(finding, self.steps[0].evidence.short_ids) for finding in self.others
+            ],
         }
 
 
@@ -140,27 +140,28 @@ def why_answer(
     open_run: Callable[[str], Evidence],
     examine: Callable[[Run], CheckReport],
 ) -> WhyAnswer:
-    """`open_run`, `examine`: for other runs that the chain leads to."""
-    climbing = _Climbing(evidence, open_run, examine)
-    steps = climbing.climb(span_id)
-    met = {step.span.id for step in steps}
-    findings = climbing.examined[evidence.run.info.id].findings
-    others = sorted(findings, key=lambda each: met.isdisjoint([*each.evidence, each.cause or ""]))
-    return WhyAnswer(steps, [finding for finding in others if finding.cause not in met])
+    """Follow the chain upward; `open_run` and `examine` are for other runs in the chain."""
+    builder = _ChainBuilder(evidence, open_run, examine)
+    steps = builder.build(span_id)
+    chain = {step.span.id for step in steps}
+    findings = builder.reports[evidence.run.info.id].findings
+    others = [finding for finding in findings if finding.cause not in chain]
+    others.sort(key=lambda finding: chain.isdisjoint(finding.evidence))
+    return WhyAnswer(steps, others)
 
 
-def where_to_begin(evidence: Evidence, examined: CheckReport, root: SpanInfo) -> SpanInfo:
-    """Of a whole run: the cause of its gravest finding, else what failed last, else its root."""
-    placed = [each for each in examined.findings if each.cause in evidence.spans]
-    gravest = find_gravest(evidence.run, placed)
-    if gravest is not None and gravest.cause is not None:
-        return evidence.spans[gravest.cause]
+def find_start_span(evidence: Evidence, report: CheckReport, root: SpanInfo) -> SpanInfo:
+    """Return the cause of the most severe finding, else the last failed span, else the root."""
+    located = [finding for finding in report.findings if finding.cause in evidence.spans]
+    most_severe = find_most_severe(evidence.run, located)
+    if most_severe is not None and most_severe.cause is not None:
+        return evidence.spans[most_severe.cause]
     spans = reversed(evidence.run.spans)
-    return next((each for each in spans if each.status not in ("ok", None)), root)
+    return next((span for span in spans if span.status not in ("ok", None)), root)
 
 
-class _Climbing:
-    """Loads and checks each run that the chain comes through, once."""
+class _ChainBuilder:
+    """Follow links, findings and parents. Each run of the chain is loaded and checked once."""
 
     def __init__(
         self,
@@ -170,59 +171,59 @@ class _Climbing:
     ) -> None:
         self.start, self._open_run, self._examine = start.run, open_run, examine
         self.runs: dict[str, Evidence] = {}
-        self.examined: dict[str, CheckReport] = {}
-        self._take(start)
+        self.reports: dict[str, CheckReport] = {}
+        self._add(start)
 
-    def _take(self, opened: Evidence) -> None:
-        self.runs[opened.run.info.id] = opened
-        self.examined[opened.run.info.id] = self._examine(opened.run)
+    def _add(self, evidence: Evidence) -> None:
+        self.runs[evidence.run.info.id] = evidence
+        self.reports[evidence.run.info.id] = self._examine(evidence.run)
 
-    def climb(self, span_id: str) -> list[Step]:
+    def build(self, span_id: str) -> list[Step]:
         steps: list[Step] = []
         seen: set[str] = set()
-        at: tuple[str, str | None, str, str] | None = ("asked", None, self.start.info.id, span_id)
-        while at is not None and len(steps) < STEPS_MAX:
-            relation, reason, run_id, span_id = at
-            opened = self.runs[run_id]
-            span = opened.spans[span_id]
-            finding = self._finding(run_id, span_id)
-            steps.append(Step(relation, reason, span, opened, finding))
+        following: _Next | None = ("asked", None, self.start.info.id, span_id)
+        while following is not None and len(steps) < STEPS_MAX:
+            relation, reason, run_id, span_id = following
+            evidence = self.runs[run_id]
+            span = evidence.spans[span_id]
+            findings = self.reports[run_id].findings
+            finding = next((found for found in findings if found.cause == span_id), None)
+            steps.append(Step(relation, reason, span, evidence, finding))
             seen.add(span_id)
-            # What is said of the span itself is no reason to stop: one asks what led to it.
-            at = None if finding is not None and len(steps) > 1 else self._above(opened, span, seen)
+            # A finding of the first span does not end the chain: the question is what led to it.
+            ends = finding is not None and len(steps) > 1
+            following = None if ends else self._find_next(evidence, span, seen)
         return steps
 
-    def _finding(self, run_id: str, span_id: str) -> Finding | None:
-        return next(
-            (each for each in self.examined[run_id].findings if each.cause == span_id), None
-        )
+    def _find_next(self, evidence: Evidence, span: SpanInfo, seen: set[str]) -> _Next | None:
+        """Return the next step. A link comes before a finding, and a parent last.
 
-    def _above(
-        self, opened: Evidence, span: SpanInfo, seen: set[str]
-    ) -> tuple[str, str | None, str, str] | None:
-        """A link says more than where a span stands; that a run ran in a process says nothing."""
-        run = opened.run
-        for link in opened.links_of.get(span.id, ()):
+        Links from a run to its process do not count: they are not causal.
+        """
+        run_id = evidence.run.info.id
+        for link in evidence.links_of.get(span.id, ()):
             if link.target_span not in seen and link.reason != "process":
-                target = self._reach(link.target_run or run.info.id, link.target_span)
-                if target is not None:
-                    return ("linked", link.reason, target, link.target_span)
-        for finding in self.examined[run.info.id].findings:
-            if span.id in finding.evidence and finding.cause and finding.cause not in seen:
-                target = self._reach(run.info.id, finding.cause)
-                if target is not None:
-                    return ("blamed", finding.kind, target, finding.cause)
-        if span.parent_id and span.parent_id not in seen:
-            target = self._reach(run.info.id, span.parent_id)
-            if target is not None:
-                return ("inside", None, target, span.parent_id)
+                target_run = link.target_run or run_id
+                if self._has_span(target_run, link.target_span):
+                    return ("linked", link.reason, target_run, link.target_span)
+        for finding in self.reports[run_id].findings:
+            cause = finding.cause
+            if span.id in finding.evidence and cause in evidence.spans and cause not in seen:
+                return ("blamed", finding.kind, run_id, cause)
+        if span.parent_id in evidence.spans and span.parent_id not in seen:
+            return ("inside", None, run_id, span.parent_id)
         return None
 
-    def _reach(self, run_id: str, span_id: str) -> str | None:
+    def _has_span(self, run_id: str, span_id: str) -> bool:
+        """Load the run if needed, and return True if it has the span."""
         if run_id not in self.runs and len(self.runs) < RUNS_MAX:
             try:
-                self._take(self._open_run(run_id))
+                self._add(self._open_run(run_id))
             except NotFoundError:
-                return None  # pruned, or never recorded here
-        opened = self.runs.get(run_id)
-        return run_id if opened is not None and span_id in opened.spans else None
+                return False  # The run was pruned, or it is in another store.
+        evidence = self.runs.get(run_id)
+        return evidence is not None and span_id in evidence.spans
+
+
+_Next = tuple[str, str | None, str, str]
+"""(relation, reason, run id, span id)."""

@@ -1,12 +1,12 @@
-"""Find what a person has at hand: an id, its beginning, a short id, another tool's id, a log line.
+"""Resolve an id to a run or span: full, prefix, short, of another tool, or in pasted text.
 
     resolve(store, "r7.s12")                        # a span
     resolve(store, "toolu_01A", want="run")         # the run of the span that has this attribute
-    resolve(store, "r7#3")                          # its snapshot 3
+    resolve(store, "r7#3")                          # snapshot 3 of r7
     resolve(store, "GET /runs/5d1e... failed")      # the id inside the text
-    resolve(store, "INFO shop: stock is low")       # where that was logged, or printed
+    resolve(store, "INFO shop: stock is low")       # the span that logged or printed this
 
-Never a guess: an id that fits several things is refused, with the list of them.
+An ambiguous id raises AmbiguousIdError with the candidates.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from typing import Final, Literal
 
 from vestige.errors import AmbiguousIdError, NotFoundError
 from vestige.query import formatting
-from vestige.query.ids.find_log_line import places_of_line
+from vestige.query.ids.log_line_lookup import find_log_spans
 from vestige.record.run import Run, RunInfo, SpanInfo
 from vestige.store.protocol import RunFilter, SpanRef, Store
 
 Want = Literal["run", "span", "any"]
 
 STATES: Final = ("snapshot", "state")
-"""Types of spans that hold what a session or an agent knew."""
+"""Types of spans that hold the state of a session or an agent."""
 
 CANDIDATES_SHOWN = 50
 NEAREST_AMONG = 5_000
-"""Runs, newest first, that a misspelt id is compared with."""
+"""Newest runs to compare a misspelt id with."""
 WORDS_TRIED = 12
-"""Of a pasted line."""
+"""Words of pasted text to look up."""
 
 _UUID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _IN_TEXT = re.compile(rf"{_UUID}|\br\d+\.s\d+\b|[\w.:-]*\d[\w.:-]*|\w+[_-][\w-]+")
@@ -42,17 +42,17 @@ _SHORT = re.compile(r"r\d+(\.s\d+)?", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What an id means."""
+    """The run or span that an id resolved to."""
 
     kind: Literal["run", "span", "conversation", "attribute", "line"]
     run: RunInfo
     span_id: str | None
     how: str
-    """In words: `run id`, `span id`, `latest of 3 runs of this conversation`, ..."""
+    """The kind of id: `run id`, `span id`, `latest of 3 runs of this conversation`, ..."""
 
 
 def find_run(store: Store, text: str | None) -> RunInfo:
-    """The one run that `text` is the id of; without text, the latest."""
+    """Return the run with this id or prefix; without text, the latest run."""
     if text is None:
         return _latest(store)
     text = formatting.to_valid_utf8(text)
@@ -61,26 +61,21 @@ def find_run(store: Store, text: str | None) -> RunInfo:
         return found[0]
     if found:
         raise _ambiguous_runs(text, found)
-    raise NotFoundError(
-        f"{formatting.single_line(text, 80)!r}: no such run. {_nearest(store, text)}"
-    )
+    raise NotFoundError(_not_found_message(store, text, "run"))
 
 
 def resolve(store: Store, text: str | None, want: Want = "any") -> Target:
-    """The one thing that `text` means. Text that holds an id among other words is searched for it."""
+    """Return the run or span that `text` names, or that an id in it names."""
     if text is None or not text.strip():
         return Target("run", _latest(store), None, "latest run")
     text = formatting.to_valid_utf8(text.strip())
     if (snapshot := _SNAPSHOT.fullmatch(text)) is not None:
-        return _by_snapshot(store, snapshot[1], int(snapshot[2]))
-    target = _by_id(store, text, want) or _by_foreign_id(store, text, want)
+        return _find_snapshot(store, snapshot[1], int(snapshot[2]))
+    target = _find_by_id(store, text, want) or _find_by_foreign_id(store, text, want)
     if target is None and not _SHORT.fullmatch(text):
-        target = _by_pasted(store, text, want) or _by_line(store, text, want)
+        target = _find_in_text(store, text, want) or _find_by_log_line(store, text, want)
     if target is None:
-        thing = {"run": "run", "span": "span", "any": "run or span"}[want]
-        raise NotFoundError(
-            f"{formatting.single_line(text, 80)!r}: no such {thing}. {_nearest(store, text)}"
-        )
+        raise NotFoundError(_not_found_message(store, text, want))
     return target
 
 
@@ -93,10 +88,10 @@ def _latest(store: Store) -> RunInfo:
     return latest[0]
 
 
-# --- our own ids ----------------------------------------------------------------------------
+# --- ids of Vestige -------------------------------------------------------------------------
 
 
-def _by_id(store: Store, text: str, want: Want, *, exact: bool = False) -> Target | None:
+def _find_by_id(store: Store, text: str, want: Want, *, exact: bool = False) -> Target | None:
     runs = list(store.find_runs(text))
     if len(runs) == 1 and (runs[0].id == text.lower() or _SHORT.fullmatch(text)):
         return Target("run", runs[0], None, "run id")
@@ -105,94 +100,96 @@ def _by_id(store: Store, text: str, want: Want, *, exact: bool = False) -> Targe
         runs = []
         spans = [span for span in spans if text.lower() in (span.span_id, span.short_id)]
     if len(runs) == 1 and not spans:
-        return Target("run", runs[0], None, "beginning of a run id")
+        return Target("run", runs[0], None, "prefix of a run id")
     if spans and not runs:
-        how = (
-            "span id"
-            if text.lower() in (spans[0].span_id, spans[0].short_id)
-            else "beginning of a span id"
-        )
-        return _one_place(store, text, spans, want, "span", how)
+        is_exact = text.lower() in (spans[0].span_id, spans[0].short_id)
+        how = "span id" if is_exact else "prefix of a span id"
+        return _single_target(store, text, spans, want, "span", how)
     if not runs:
         return None
     if not spans:
         raise _ambiguous_runs(text, runs)
-    lines = [*map(_run_line, runs), *map(_place_line, spans)]
-    raise _ambiguous(text, "things begin so. Give more characters", lines)
+    lines = [*map(_run_line, runs), *map(_span_line, spans)]
+    raise _ambiguous(text, "runs and spans match. Give more characters", lines)
 
 
-def _one_place(
+def _single_target(
     store: Store,
     text: str,
-    places: Sequence[SpanRef],
+    refs: Sequence[SpanRef],
     want: Want,
     kind: Literal["span", "attribute"],
     how: str,
 ) -> Target:
-    """One span, or several of the one run that was asked for."""
-    if len(places) > 1 and (want != "run" or len({place.run_id for place in places}) > 1):
-        fits = "spans have it" if kind == "attribute" else "spans begin so"
-        raise _ambiguous(text, f"{fits}. Give one of these ids", [*map(_place_line, places)])
-    (run,) = store.find_runs(places[0].run_id)
-    return Target(kind, run, places[0].span_id if len(places) == 1 else None, how)
+    """Return the only span, or the run that has all of them if `want` is a run."""
+    if len(refs) > 1 and (want != "run" or len({ref.run_id for ref in refs}) > 1):
+        problem = "spans have this value" if kind == "attribute" else "spans match"
+        raise _ambiguous(text, f"{problem}. Give one of these ids", [*map(_span_line, refs)])
+    (run,) = store.find_runs(refs[0].run_id)
+    return Target(kind, run, refs[0].span_id if len(refs) == 1 else None, how)
 
 
-def _by_snapshot(store: Store, run_text: str, index: int) -> Target:
-    """`r7#3`: the state of a run's session at its snapshot 3; without a run, of the latest."""
+def _find_snapshot(store: Store, run_text: str, index: int) -> Target:
+    """Resolve `r7#3` to the span of a snapshot. Without a run, use the latest."""
     info = resolve(store, run_text, "run").run if run_text else _latest(store)
     span = get_state(store.load_run(info.id), index)
     return Target("span", info, span.id, f"snapshot {index}")
 
 
-def states_of(run: Run) -> dict[int, SpanInfo]:
-    """Snapshots and states by the number that `r7#n` names them by: their own, or their place."""
-    found: dict[int, SpanInfo] = {}
+def states_by_index(run: Run) -> dict[int, SpanInfo]:
+    """Return snapshots and states by the number in `r7#n`: their recorded index, or their order."""
+    states: dict[int, SpanInfo] = {}
     for span in run.spans:
         if span.type in STATES:
-            own = span.attributes.get("index")
-            index = own if type(own) is int and 0 <= own < 10**9 else len(found)
-            found[index if index not in found else max(found) + 1] = span
-    return dict(sorted(found.items()))
+            recorded = span.attributes.get("index")
+            index = len(states)
+            if type(recorded) is int and 0 <= recorded < 10**9:
+                index = recorded
+            states[index if index not in states else max(states) + 1] = span
+    return dict(sorted(states.items()))
 
 
 def get_state(run: Run, index: int) -> SpanInfo:
-    found = states_of(run)
-    if index not in found:
-        told = (
-            f"It has {len(found)}, from #{min(found)} to #{max(found)}" if found else "It has none"
+    states = states_by_index(run)
+    if index not in states:
+        known = f"{len(states)}, from #{min(states)} to #{max(states)}" if states else "none"
+        raise NotFoundError(
+            f"{run.info.short_id}#{index}: snapshot not found (the run has {known})."
         )
-        raise NotFoundError(f"{run.info.short_id}#{index}: no such snapshot. {told}.")
-    return found[index]
+    return states[index]
 
 
-# --- ids of others --------------------------------------------------------------------------
+# --- ids of other tools ---------------------------------------------------------------------
 
 
-def _by_foreign_id(store: Store, text: str, want: Want) -> Target | None:
+def _find_by_foreign_id(store: Store, text: str, want: Want) -> Target | None:
     runs = store.list_runs(RunFilter(conversation_id=text, with_implicit=True))
     if runs:
         how = "conversation id"
         if len(runs) > 1:
             how = f"latest of {len(runs)} runs of this conversation"
         return Target("conversation", runs[0], None, how)
-    places = store.find_attribute(text, CANDIDATES_SHOWN)
-    if places:
-        return _one_place(store, text, places, want, "attribute", "value of an attribute")
+    refs = store.find_attribute(text, CANDIDATES_SHOWN)
+    if refs:
+        return _single_target(store, text, refs, want, "attribute", "value of an attribute")
     return None
 
 
-def _by_pasted(store: Store, text: str, want: Want) -> Target | None:
-    """Ids inside a URL or a line: ours first, then what others call theirs."""
-    found = list(dict.fromkeys(_words_of(text)))[:WORDS_TRIED]
-    found = [word for word in found if word != text]
-    ours: Callable[[str], Target | None] = lambda word: _by_id(store, word, want, exact=True)  # noqa: E731
-    for look in (ours, lambda word: _by_foreign_id(store, word, want)):
+def _find_in_text(store: Store, text: str, want: Want) -> Target | None:
+    """Find an id inside a URL or a line: an id of Vestige first, then one of another tool."""
+    words = list(dict.fromkeys(_id_candidates(text)))[:WORDS_TRIED]
+    words = [word for word in words if word != text]
+    finders: tuple[Callable[[str], Target | None], ...] = (
+        lambda word: _find_by_id(store, word, want, exact=True),
+        lambda word: _find_by_foreign_id(store, word, want),
+    )
+    for find in finders:
         targets: dict[tuple[str, str | None], Target] = {}
-        for word in found:
-            target = look(word)
+        for word in words:
+            target = find(word)
             if target is not None:
                 targets.setdefault((target.run.id, target.span_id), target)
-        # A line that names a run and one of its spans means the span.
+        # Text that names a run and one of its spans means the span.
         spans = [target for target in targets.values() if target.span_id is not None]
         narrowed = [
             target
@@ -210,41 +207,40 @@ def _by_pasted(store: Store, text: str, want: Want) -> Target | None:
     return None
 
 
-def _by_line(store: Store, text: str, want: Want) -> Target | None:
-    """Where a pasted line was said."""
-    places = places_of_line(store, text)
-    if not places:
+def _find_by_log_line(store: Store, text: str, want: Want) -> Target | None:
+    refs = find_log_spans(store, text)
+    if not refs:
         return None
-    if len({place.run_id for place in places}) > 1:
-        lines = list(dict.fromkeys(_place_line(place) for place in places))
-        raise _ambiguous(text, "places said that, the latest first. Give one of these ids", lines)
-    (run,) = store.find_runs(places[0].run_id)
-    span_id = places[0].span_id if len(places) == 1 and want != "run" else None
-    return Target("line", run, span_id, "where this line was said")
+    if len({ref.run_id for ref in refs}) > 1:
+        lines = list(dict.fromkeys(_span_line(ref) for ref in refs))
+        raise _ambiguous(text, "spans logged this, the latest first. Give one of these ids", lines)
+    (run,) = store.find_runs(refs[0].run_id)
+    span_id = refs[0].span_id if len(refs) == 1 and want != "run" else None
+    return Target("line", run, span_id, "logged line")
 
 
-def _words_of(text: str) -> Iterator[str]:
-    """What looks like an id, the telling kinds first."""
+def _id_candidates(text: str) -> Iterator[str]:
+    """Yield the words that look like an id, UUIDs first."""
     matches = [match.group().strip(".:-") for match in _IN_TEXT.finditer(text[:4000])]
     yield from (word for word in matches if re.fullmatch(_UUID, word))
     yield from (word for word in matches if len(word) >= 6 or "." in word)
 
 
-# --- when it is not one thing ---------------------------------------------------------------
+# --- errors ---------------------------------------------------------------------------------
 
 
 def _ambiguous_runs(text: str, runs: Sequence[RunInfo]) -> AmbiguousIdError:
-    error = _ambiguous(text, "runs begin so. Give more characters", [*map(_run_line, runs)])
+    error = _ambiguous(text, "runs match. Give more characters", [*map(_run_line, runs)])
     error.candidates[:] = [run.id for run in runs]
     return error
 
 
-def _ambiguous(text: str, what: str, lines: list[str]) -> AmbiguousIdError:
+def _ambiguous(text: str, problem: str, lines: list[str]) -> AmbiguousIdError:
     shown = lines[:CANDIDATES_SHOWN]
     rest = f"\n  … {len(lines) - len(shown)} more" if len(lines) > len(shown) else ""
     count = f"{len(lines)}{'+' if len(lines) >= CANDIDATES_SHOWN else ''}"
     return AmbiguousIdError(
-        f"{formatting.single_line(text, 80)!r}: {count} {what}:\n  " + "\n  ".join(shown) + rest,
+        f"{formatting.single_line(text, 80)!r}: {count} {problem}:\n  " + "\n  ".join(shown) + rest,
         [line.partition(" ")[0] for line in shown],
     )
 
@@ -253,12 +249,17 @@ def _run_line(run: RunInfo) -> str:
     return f"{run.short_id} {run.id} {formatting.single_line(run.name, 40)}"
 
 
-def _place_line(place: SpanRef) -> str:
-    kind, name = formatting.single_line(place.type, 20), formatting.single_line(place.name, 40)
-    return f"{place.short_id} {place.span_id or place.run_id} {kind} {name}"
+def _span_line(ref: SpanRef) -> str:
+    kind, name = formatting.single_line(ref.type, 20), formatting.single_line(ref.name, 40)
+    return f"{ref.short_id} {ref.span_id or ref.run_id} {kind} {name}"
 
 
-def _nearest(store: Store, text: str) -> str:
+def _not_found_message(store: Store, text: str, want: Want) -> str:
+    noun = {"run": "Run", "span": "Span", "any": "Run or span"}[want]
+    return f"{noun} {formatting.single_line(text, 80)!r} not found. {_suggest(store, text)}"
+
+
+def _suggest(store: Store, text: str) -> str:
     ids = store.run_ids()[-NEAREST_AMONG:]
     if not ids:
         return "No runs are recorded yet."
@@ -266,6 +267,6 @@ def _nearest(store: Store, text: str) -> str:
     if near:
         return f"Nearest: {', '.join(near)}."
     if len(runs := store.find_runs(text.partition(".")[0]) if _SHORT.fullmatch(text) else ()) == 1:
-        has = formatting.pluralize(runs[0].span_count, "span")
-        return f"{runs[0].short_id} has {has}: `vestige show {runs[0].short_id}`."
-    return "See `vestige list` for what there is."
+        spans = formatting.pluralize(runs[0].span_count, "span")
+        return f"{runs[0].short_id} has {spans}: `vestige show {runs[0].short_id}`."
+    return "List runs: `vestige list`."

@@ -1,4 +1,4 @@
-"""The runs that a group of `compare` means: ids, or a filter as `list` takes it."""
+"""Find the runs of a group of `compare`: ids, or a filter as in `list`."""
 
 from __future__ import annotations
 
@@ -16,22 +16,24 @@ from vestige.store.protocol import Store
 
 
 def find_group(store: Store, group: Sequence[str]) -> tuple[list[str], bool]:
-    """Ids of its runs; of a filter those of the newest, and whether it wants more."""
+    """Return the ids of the runs, and whether more runs may match.
+
+    A filter gives the newest runs that match, up to `compare_groups.RUNS_MAX`.
+    """
     if not is_filter(group):
-        return [resolve(store, each, "run").run.id for each in group], False
+        return [resolve(store, run_id, "run").run.id for run_id in group], False
     text = " ".join(group)
-    named = next((word for word in group if re.fullmatch(r"r\d+", word)), None)
-    if named is not None:
+    shown = formatting.single_line(text, 80)
+    short_id = next((word for word in group if re.fullmatch(r"r\d+", word)), None)
+    if short_id is not None:
         raise UsageError(
-            f"compare: {named} is a run, and the rest of its group a filter"
-            f" ({formatting.single_line(text, 80)}). Give ids, or terms, but not both."
+            f"compare: {short_id} is a run, and the rest of its group a filter ({shown})."
+            " Give ids or filter terms, but not both."
         )
-    found, more = find_matching(
-        store, parse_filter(text, clock.SYSTEM.now_ns()), compare_groups.RUNS_MAX
-    )
-    if not found:
+    terms = parse_filter(text, clock.SYSTEM.now_ns())
+    runs, more = find_matching(store, terms, compare_groups.RUNS_MAX)
+    if not runs:
         raise NotFoundError(
-            f"compare: no run is wanted by {formatting.single_line(text, 80)!r} (expected at least one)."
-            f" Try it with `vestige list`."
+            f"compare: no run matches {shown!r} (expected at least one). Try it in `vestige list`."
         )
-    return [run.id for run in found], more
+    return [run.id for run in runs], more

@@ -1,8 +1,7 @@
-"""`list`: runs, newest first, one line each; those that a filter wants, or one of each conversation.
+"""The `list` command: runs that match a filter, newest first.
 
-    list_answer(store, Listing(terms=parse_filter("is:failed cost>0.1", now_ns)), now_ns)
-
-What a run cost is no column of it: a filter by cost prices so many runs, and says where it stopped.
+Costs are not stored. A filter by cost therefore prices at most `PRICED_MAX` runs, and the
+answer shows how to continue.
 """
 
 from __future__ import annotations
@@ -25,91 +24,87 @@ from vestige.record.run import RunInfo
 from vestige.store.protocol import ConversationInfo, RunFilter, Store, Term
 from vestige.store.sqlite.read.reports import connection_of, find_partial
 
-HEAD = ("ID", "NAME", "OUTCOME", "STARTED", "TOOK", "SPANS", "ERRORS", "TOKENS")
+HEAD = ("ID", "NAME", "OUTCOME", "STARTED", "DURATION", "SPANS", "ERRORS", "TOKENS")
 
 
 @dataclass
 class ListAnswer(CommandAnswer):
-    """Runs as a list shows them; the finding that `check` leads with, where one has looked."""
+    """Runs with their most severe findings, if they were examined."""
 
     verb: ClassVar[str] = "list"
     budget: ClassVar[int] = 600
 
     runs: Sequence[RunInfo]
     more: bool
-    """There are older ones that the same question would list."""
+    """True if older runs match, too."""
     limit: int
     now_ns: int
     options: Sequence[str] = ()
-    """As they were given, for the next command."""
+    """The options of this command, for the next one."""
     findings: Mapping[str, Finding] = field(default_factory=dict)
-    """By run id: the first thing to say about it."""
+    """The most severe finding, by run id."""
     costs: Mapping[str, Cost] | None = None
-    """By run id; None: money was not asked for."""
+    """Costs by run id; None if not requested."""
     groups: Mapping[str, ConversationInfo] | None = None
-    """The conversation that a run is part of, by run id; None: every run stands for itself."""
-    looked_at: int | None = None
-    """So many runs were looked into, and there are more."""
+    """Conversations by run id; None if runs are not grouped."""
+    searched: int | None = None
+    """The number of runs searched, if the search stopped before the oldest one."""
     next: str | None = None
-    """The run after which to go on; None: these are all."""
+    """The run after which to continue; None at the end."""
     partial: Collection[str] = ()
-    """Ids of runs that are not all here."""
-    unseen: Sequence[str] | None = None
-    """Ids of finished runs that nobody has examined; None: the list was not asked to look."""
+    """Ids of runs that were imported from truncated bundles."""
+    unexamined: Sequence[str] | None = None
+    """Ids of finished runs without findings yet; None if runs are not to be examined."""
     hidden: bool = False
-    """There is nothing to list, but for runs that say no more than that a program ran."""
+    """True if only runs without recorded activity exist, which the list omits."""
 
     def lines(self, budget: int) -> list[str]:
         if not self.runs:
             if self.next is not None:
-                return [f"None of the newest {self.looked_at} runs. {self._go_on()}"]
+                return [f"None of the newest {self.searched} runs match. {self._continue()}"]
             if self.options:
-                return [f"No such runs. All there are: {self.command('list')}"]
+                return [f"No runs match. List all: {self.command('list')}"]
             if self.hidden:
-                return [
-                    f"No model call, tool or log line was recorded. What ran: {self.command('list', '--all')}"
-                ]
-            return ["No runs. Record one: vestige run -- python your_agent.py"]
+                command = self.command("list", "--all")
+                return [f"No model calls, tools or logs recorded. List empty runs: {command}"]
+            return ["No runs yet. Record one: vestige run -- python your_agent.py"]
         head, *rows = self._table()
 
         def more(left_out: int) -> str:
             last = self.runs[len(rows) - left_out - 1].short_id
-            return f"… {left_out} of {len(rows)} runs left out: {self._after(last)}"
+            return f"… {left_out} of {len(rows)} runs not shown: {self._after(last)}"
 
         end: list[str] = []
-        if self.looked_at is not None and self.next is not None:
-            end = [f"… {self._go_on()} ({self.looked_at} runs were looked into)"]
+        unexamined = next((run for run in self.runs if run.id in (self.unexamined or ())), None)
+        if unexamined is not None:
+            end.append(f"?: not checked yet: {self.command('check', unexamined.short_id)}")
+        if self.searched is not None and self.next is not None:
+            end.append(f"… {self._continue()} ({self.searched} runs searched)")
         elif self.next is not None:
-            end = [f"… more: {self._after(self.next)}"]
-        end = [*self._say_unseen(), *end]
+            end.append(f"… more: {self._after(self.next)}")
         return fit_page([head], rows, end, budget, more)
 
-    def _say_unseen(self) -> list[str]:
-        first = next((run for run in self.runs if run.id in (self.unseen or ())), None)
-        if first is None:
-            return []
-        return [f"?: not examined yet: {self.command('check', first.short_id)}"]
-
-    def _go_on(self) -> str:
-        return f"Further back: {self._after(self.next or '')}"
+    def _continue(self) -> str:
+        return f"Continue: {self._after(self.next or '')}"
 
     def _after(self, run: str) -> str:
         return self.command("list", *self.options, "--limit", str(self.limit), "--after", run)
 
     def styled(self, budget: int) -> list[tuple[str, str]]:
-        """The lines, and the outcome that each tells of."""
+        """Return each line with the outcome of its run, or `log`."""
         lines = self.lines(budget)
         outcomes = {run.short_id: run.outcome for run in self.runs}
-        moods = [outcomes.get(line.partition(" ")[0], "log") for line in lines]
-        return list(zip(lines, moods, strict=True))
+        return [(line, outcomes.get(line.partition(" ")[0], "log")) for line in lines]
 
     def _table(self) -> list[str]:
-        told = bool(self.findings or self.unseen)
-        priced = ["COST"] if self.costs is not None else []
-        grouped = ["RUNS"] if self.groups is not None else []
-        table = [[*HEAD, *priced, *grouped, *(["TOP FINDING"] if told else [])]]
+        with_findings = bool(self.findings or self.unexamined)
+        head = [*HEAD]
+        head += ["COST"] if self.costs is not None else []
+        head += ["RUNS"] if self.groups is not None else []
+        head += ["FINDING"] if with_findings else []
+        table = [head]
         for run in self.runs:
-            took = run.duration_ns if run.duration_ns is not None else run.last_ns - run.started_ns
+            elapsed = run.last_ns - run.started_ns
             row = [
                 run.short_id,
                 formatting.single_line(run.name, 40)
@@ -117,7 +112,7 @@ class ListAnswer(CommandAnswer):
                 + (" *" if run.pinned else ""),
                 formatting.single_line(run.outcome, 20),
                 formatting.relative_time(run.started_ns, self.now_ns),
-                formatting.duration(took),
+                formatting.duration(elapsed if run.duration_ns is None else run.duration_ns),
                 str(run.span_count),
                 str(run.error_count) if run.error_count else "",
                 formatting.number(run.tokens) if run.tokens else "",
@@ -126,13 +121,13 @@ class ListAnswer(CommandAnswer):
                 row.append(str(self.costs.get(run.id, "")))
             if self.groups is not None:
                 row.append(self._group_cell(run))
-            if told:
-                row.append(self._top_cell(run))
+            if with_findings:
+                row.append(self._finding_cell(run))
             table.append(row)
         return columns(table, right=(4, 5, 6, 7, *((8,) if self.costs is not None else ())))
 
-    def _top_cell(self, run: RunInfo) -> str:
-        if run.id in (self.unseen or ()):
+    def _finding_cell(self, run: RunInfo) -> str:
+        if run.id in (self.unexamined or ()):
             return "?"
         finding = self.findings.get(run.id)
         return formatting.single_line(finding.kind, 40) if finding else ""
@@ -141,18 +136,18 @@ class ListAnswer(CommandAnswer):
         group = (self.groups or {}).get(run.id)
         if group is None:
             return ""
-        bad = f", {group.failed} failed" if group.failed else ""
-        return f"{group.runs} of {formatting.single_line(group.conversation_id, 30)}{bad}"
+        failed = f", {group.failed} failed" if group.failed else ""
+        return f"{group.runs} of {formatting.single_line(group.conversation_id, 30)}{failed}"
 
     def data(self) -> dict[str, Any]:
         data = list_data(list(self.runs))
-        data |= {"next": self.next, "more": self.next is not None, "looked_at": self.looked_at}
+        data |= {"next": self.next, "more": self.next is not None, "looked_at": self.searched}
         for run in data["runs"]:
             finding = self.findings.get(run["id"])
             if finding is not None:
                 run["top_finding"] = finding.kind
-            if self.unseen is not None:
-                run["examined"] = run["id"] not in self.unseen and run["outcome"] != "running"
+            if self.unexamined is not None:
+                run["examined"] = run["id"] not in self.unexamined and run["outcome"] != "running"
             if run["id"] in self.partial:
                 run["partial"] = True
             if self.costs is not None:
@@ -175,115 +170,112 @@ def _group_data(group: ConversationInfo) -> dict[str, Any]:
     }
 
 
-# --- looking for them ----------------------------------------------------------------------------
+# --- the search ---------------------------------------------------------------------------------
 
 PRICED_MAX = 1_000
-"""Runs that are priced for one answer, where one filters by cost."""
+"""Runs that are priced for one answer, if a filter has a cost term."""
 PRICED_STEP = 250
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
-    """What is asked for."""
+class ListQuery:
+    """A filter, and the extra columns to compute."""
 
-    wanted: RunFilter
+    filter: RunFilter
     limit: int
     cost: bool
     options: Sequence[str]
     examine: Examine | None = None
-    """Then runs that nobody has examined are, within bounds (query/failures/top_findings.py)."""
+    """If set, small unexamined runs are examined (query/failures/top_findings.py)."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _Page:
+    """Runs found; the fields have the meaning that they have in `ListAnswer`."""
+
     runs: Sequence[RunInfo]
     more: bool
-    looked_at: int | None
+    searched: int | None
     next: str | None
 
 
 def find_matching(
     store: Store, terms: tuple[Term, ...], limit: int
 ) -> tuple[Sequence[RunInfo], bool]:
-    """The newest runs that a filter wants, and whether there may be more."""
-    found = _look_for(store, Listing(RunFilter(terms=terms), limit, cost=False, options=()))
-    return found.runs, found.next is not None
+    """Return the newest runs that match, and whether more may match."""
+    page = _find_page(store, ListQuery(RunFilter(terms=terms), limit, cost=False, options=()))
+    return page.runs, page.next is not None
 
 
-def _look_for(store: Store, asked: Listing) -> _Found:
-    prices = _prices(asked)
-    if prices:
-        return _look_priced(store, asked, prices)
-    return _look(store, asked.wanted, asked.limit)
-
-
-def _prices(asked: Listing) -> list[Term]:
-    return [term for term in asked.wanted.terms if term.key == "cost"]
-
-
-def list_answer(store: Store, asked: Listing, now_ns: int) -> ListAnswer:
-    found = _look_for(store, asked)
-    runs = found.runs
+def list_answer(store: Store, query: ListQuery, now_ns: int) -> ListAnswer:
+    page = _find_page(store, query)
+    runs = page.runs
     ids = [run.id for run in runs]
-    tops = find_top_findings(store, runs, asked.examine)
-    groups = None
-    if asked.wanted.newest_of_conversation:
-        groups = store.conversations(ids)
+    top = find_top_findings(store, runs, query.examine)
     return ListAnswer(
         runs,
-        found.more,
-        asked.limit,
+        page.more,
+        query.limit,
         now_ns,
-        asked.options,
-        tops.findings,
-        run_costs(store, ids) if asked.cost or _prices(asked) else None,
-        groups,
-        found.looked_at,
-        found.next,
-        _partial(store, runs),
-        tops.unseen if asked.examine is not None else None,
-        not (runs or asked.options or asked.wanted.terms) and _hides(store, asked.wanted),
+        query.options,
+        top.findings,
+        run_costs(store, ids) if query.cost or _cost_terms(query) else None,
+        store.conversations(ids) if query.filter.newest_of_conversation else None,
+        page.searched,
+        page.next,
+        _find_truncated(store, runs),
+        top.unexamined if query.examine is not None else None,
+        not (runs or query.options or query.filter.terms) and _has_hidden(store, query.filter),
     )
 
 
-def _hides(store: Store, wanted: RunFilter) -> bool:
-    """Whether there would be runs, were those listed that say no more than that a program ran."""
-    return bool(store.list_runs(replace(wanted, with_implicit=True, limit=1)))
+def _has_hidden(store: Store, run_filter: RunFilter) -> bool:
+    return bool(store.list_runs(replace(run_filter, with_implicit=True, limit=1)))
 
 
-def _partial(store: Store, runs: Sequence[RunInfo]) -> set[str]:
-    """Of runs that came in bundles, those whose bundle was truncated."""
-    came = [run.id for run in runs if run.component == "openwop"]
-    return find_partial(connection_of(store), came) if came else set()
+def _find_truncated(store: Store, runs: Sequence[RunInfo]) -> set[str]:
+    imported = [run.id for run in runs if run.component == "openwop"]
+    return find_partial(connection_of(store), imported) if imported else set()
 
 
-def _look(store: Store, wanted: RunFilter, limit: int) -> _Found:
-    listed = store.search_runs(replace(wanted, limit=limit + 1))
+def _find_page(store: Store, query: ListQuery) -> _Page:
+    cost_terms = _cost_terms(query)
+    if cost_terms:
+        return _find_by_cost(store, query, cost_terms)
+    return _find_by_filter(store, query.filter, query.limit)
+
+
+def _cost_terms(query: ListQuery) -> list[Term]:
+    return [term for term in query.filter.terms if term.key == "cost"]
+
+
+def _find_by_filter(store: Store, run_filter: RunFilter, limit: int) -> _Page:
+    listed = store.search_runs(replace(run_filter, limit=limit + 1))
     runs = listed.runs[:limit]
     if len(listed.runs) > limit:
-        return _Found(runs, True, None, runs[-1].short_id)
-    return _Found(runs, False, listed.looked_at, listed.last)
+        return _Page(runs, True, None, runs[-1].short_id)
+    return _Page(runs, False, listed.looked_at, listed.last)
 
 
-def _look_priced(store: Store, asked: Listing, prices: Sequence[Term]) -> _Found:
-    """Batch after batch of runs that all else wants, until enough cost what is asked for."""
-    terms = tuple(term for term in asked.wanted.terms if term.key != "cost")
-    wanted = replace(asked.wanted, terms=terms)
-    kept: list[RunInfo] = []
+def _find_by_cost(store: Store, query: ListQuery, cost_terms: Sequence[Term]) -> _Page:
+    """Price batches of runs that match all other terms, until enough match the cost terms."""
+    terms = tuple(term for term in query.filter.terms if term.key != "cost")
+    run_filter = replace(query.filter, terms=terms)
+    matching: list[RunInfo] = []
     priced = 0
     while True:
-        batch = _look(store, wanted, PRICED_STEP)
+        batch = _find_by_filter(store, run_filter, PRICED_STEP)
         costs = run_costs(store, [run.id for run in batch.runs])
         for run in batch.runs:
-            if len(kept) == asked.limit:
-                return _Found(kept, True, None, kept[-1].short_id)
-            if all(_costs_so(term, costs.get(run.id)) for term in prices):
-                kept.append(run)
+            if len(matching) == query.limit:
+                return _Page(matching, True, None, matching[-1].short_id)
+            if all(_matches_cost(term, costs.get(run.id)) for term in cost_terms):
+                matching.append(run)
         priced += len(batch.runs)
-        if batch.next is None or batch.looked_at is not None or priced >= PRICED_MAX:
-            looked_at = priced if batch.looked_at is None else batch.looked_at
-            return _Found(kept, False, None if batch.next is None else looked_at, batch.next)
-        wanted = replace(wanted, after=batch.next)
+        if batch.next is None or batch.searched is not None or priced >= PRICED_MAX:
+            searched = priced if batch.searched is None else batch.searched
+            return _Page(matching, False, None if batch.next is None else searched, batch.next)
+        run_filter = replace(run_filter, after=batch.next)
 
 
 _COMPARE = {
@@ -295,17 +287,17 @@ _COMPARE = {
 }
 
 
-def _costs_so(term: Term, cost: Cost | None) -> bool:
-    """A run without model calls costs nothing; one of which nothing is known is never meant."""
+def _matches_cost(term: Term, cost: Cost | None) -> bool:
+    """Compare a run's cost. No model calls cost 0, and an unknown cost never matches."""
     dollars = 0.0 if cost is None else cost.dollars
     if dollars is None:
         return False
     return bool(_COMPARE[term.op](dollars, term.value)) is not term.negated
 
 
-def check_group(group: str | None) -> bool:
+def is_grouped(group: str | None) -> bool:
+    """Return True for `conversation`, False for None; raise UsageError for other values."""
     if group not in (None, "conversation"):
-        raise UsageError(
-            f"--group: {formatting.single_line(group, 40)!r} is not known (expected conversation)."
-        )
+        shown = formatting.single_line(group, 40)
+        raise UsageError(f"--group: unknown value {shown!r} (expected conversation).")
     return group is not None

@@ -1,4 +1,4 @@
-"""`sql` and `schema`: the store's own tables, read-only, for what no verb answers."""
+"""The `sql` and `schema` commands: read-only SQL on the store, and its tables."""
 
 from __future__ import annotations
 
@@ -17,17 +17,22 @@ ROWS_MAX = 200
 CELL_SHOWN = 120
 
 EXAMPLES = (
-    "SELECT name, count(*) n, avg(duration_ns) / 1e6 ms FROM spans WHERE type = 'tool' GROUP BY name ORDER BY n DESC",
-    "SELECT 'r' || run || '.s' || number id, name, status FROM spans WHERE status = 'error' ORDER BY id DESC LIMIT 20",
-    "SELECT json_extract(attributes, '$.model') model, sum(json_extract(attributes, '$.input_tokens')) tokens FROM spans WHERE type = 'llm' GROUP BY 1",
+    "SELECT name, count(*) n, avg(duration_ns) / 1e6 ms FROM spans"
+    " WHERE type = 'tool' GROUP BY name ORDER BY n DESC",
+    "SELECT 'r' || run || '.s' || number id, name, status FROM spans"
+    " WHERE status = 'error' ORDER BY id DESC LIMIT 20",
+    "SELECT json_extract(attributes, '$.model') model,"
+    " sum(json_extract(attributes, '$.input_tokens')) tokens"
+    " FROM spans WHERE type = 'llm' GROUP BY 1",
     "SELECT snapshot, slice_type, item_count FROM slices WHERE run = 7 ORDER BY snapshot",
-    "SELECT r.name, f.check_name, count(*) n FROM findings f JOIN runs r ON r.id = f.run WHERE f.finding IS NOT NULL GROUP BY 1, 2",
+    "SELECT r.name, f.check_name, count(*) n FROM findings f JOIN runs r ON r.id = f.run"
+    " WHERE f.finding IS NOT NULL GROUP BY 1, 2",
 )
 
 
 @dataclass
 class SqlAnswer(CommandAnswer):
-    """Rows of a query."""
+    """The rows of a query."""
 
     verb: ClassVar[str] = "sql"
     budget: ClassVar[int] = 1_500
@@ -44,14 +49,14 @@ class SqlAnswer(CommandAnswer):
         head, *rows = columns(table)
 
         def more(left_out: int) -> str:
-            least = "at least " if self.rows.more else ""
-            again = self._again(self.after + len(rows) - left_out)
-            return f"… {least}{left_out} more rows: {again}"
+            at_least = "at least " if self.rows.more else ""
+            command = self._continue(self.after + len(rows) - left_out)
+            return f"… {at_least}{left_out} more rows: {command}"
 
-        end = [f"… more rows: {self._again(self.after + len(rows))}"] if self.rows.more else []
+        end = [f"… more rows: {self._continue(self.after + len(rows))}"] if self.rows.more else []
         return fit_page([head], rows, end, budget, more)
 
-    def _again(self, after: int) -> str:
+    def _continue(self, after: int) -> str:
         return self.command("sql", self.sql, "--after", str(after))
 
     def data(self) -> dict[str, Any]:
@@ -74,7 +79,7 @@ def _cell(value: object) -> str:
     if value is None:
         return "-"
     if isinstance(value, bytes):
-        return f"<{formatting.size(len(value))} of bytes>"
+        return f"<{formatting.size(len(value))} binary>"
     return formatting.single_line(str(value), CELL_SHOWN)
 
 
@@ -83,45 +88,42 @@ def _cell(value: object) -> str:
 
 @dataclass
 class SchemaAnswer(CommandAnswer):
-    """The tables, commented, and queries to begin with."""
+    """The tables with comments, and example queries."""
 
     verb: ClassVar[str] = "schema"
     budget: ClassVar[int] = 1_500
 
     tables: Sequence[tuple[str, str]]
-    """Name and commented text."""
+    """(name, SQL with comments)."""
     views: Sequence[tuple[str, str]]
     table: str | None
 
     def lines(self, budget: int) -> list[str]:
         if self.table is not None:
             text = dict([*self.tables, *self.views])[self.table]
-            whole = self.command("schema", self.table, "--json")
-            return fit(
-                [], text.splitlines(), [], budget, lambda n: f"… {n} lines left out: {whole}"
-            )
-        head = [
-            f"One table in full, with what each column means: {self.command('schema', 'spans')}"
-        ]
+            command = self.command("schema", self.table, "--json")
+            return fit([], text.splitlines(), [], budget, lambda n: f"… {n} more lines: {command}")
+        head = [f"One table with comments on its columns: {self.command('schema', 'spans')}"]
         rows = [f"{name}: {', '.join(_columns(text))}" for name, text in self.tables]
         rows += [f"{name} (view): {', '.join(schema.view_columns(name))}" for name, _ in self.views]
         end = ["Times are nanoseconds UTC; short ids: 'r' || run || '.s' || number. Examples:"]
         end += [f"  {self.command('sql', example)}" for example in EXAMPLES]
-        whole = self.command("schema", "--json")
-        return fit(head, rows, end, budget, lambda n: f"… {n} lines left out: {whole}")
+        command = self.command("schema", "--json")
+        return fit(head, rows, end, budget, lambda n: f"… {n} more lines: {command}")
 
     def data(self) -> dict[str, Any]:
-        chosen = [each for each in self.tables if self.table in (None, each[0])]
-        views = [each for each in self.views if self.table in (None, each[0])]
         return {
             "version": self.version,
             "store_version": schema.VERSION,
             "tables": [
-                {"name": name, "columns": _columns(text), "sql": text} for name, text in chosen
+                {"name": name, "columns": _columns(text), "sql": text}
+                for name, text in self.tables
+                if self.table in (None, name)
             ],
             "views": [
                 {"name": name, "columns": schema.view_columns(name), "sql": text}
-                for name, text in views
+                for name, text in self.views
+                if self.table in (None, name)
             ],
             "examples": list(EXAMPLES),
         }
@@ -132,16 +134,13 @@ def schema_answer(table: str | None = None) -> SchemaAnswer:
     names = [name for name, _ in (*tables, *views)]
     if table is not None and table not in names:
         raise NotFoundError(
-            f"{formatting.single_line(table, 40)!r}: no such table. There are: {', '.join(names)}."
+            f"Table {formatting.single_line(table, 40)!r} not found "
+            f"(expected one of {', '.join(names)})."
         )
-    first = {
-        name: n
-        for n, name in enumerate(("runs", "spans", "logs", "links", "findings", "notes", "rollups"))
-    }
-    tables.sort(key=lambda each: first.get(each[0], 99))
+    first = ("runs", "spans", "logs", "links", "findings", "notes", "rollups")
+    tables.sort(key=lambda named: first.index(named[0]) if named[0] in first else len(first))
     return SchemaAnswer(tables, views, table)
 
 
 def _columns(text: str) -> list[str]:
-    names = re.findall(r"(?m)^ +(\w+) +(?:INTEGER|TEXT|BLOB|REAL)", text)
-    return list(names)
+    return [*re.findall(r"(?m)^ +(\w+) +(?:INTEGER|TEXT|BLOB|REAL)", text)]

@@ -1,14 +1,15 @@
-"""Which tools and prompt contributors are worth what they cost, every turn.
+"""Rank tools and prompt contributors by the prompt space they use per successful call.
 
-A tool's definition stands in every request; a contributor's segment does too. That standing
-cost, measured in the requests as they were sent, is set against use (calls) and success.
-Counts and sizes are measured; what they mean is a hypothesis, and is labelled so.
+Every request contains all tool definitions and contributor segments. Their sizes are measured in
+recorded requests, and compared with the number of calls. Explanations of the numbers are
+labelled as hypotheses.
 
-Bounded: the last request of each of the latest runs, and the latest prompts' segments.
+Only the last request of each of the latest runs, and the latest prompt segments, are read.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -17,7 +18,7 @@ from vestige.errors import VestigeError
 from vestige.limits import MIB
 from vestige.query import formatting
 from vestige.query.budget import CHARACTERS_A_TOKEN
-from vestige.query.diff.body_diff import parse_request
+from vestige.query.diff.body_diff import parse_model_request
 from vestige.query.text_layout import columns
 from vestige.record.prompt_segments import parse_segments
 from vestige.store.protocol import Store
@@ -25,48 +26,48 @@ from vestige.store.sqlite.read import reports
 from vestige.store.sqlite.read.reports import LatestCall
 
 RUNS_MAX: Final = 50
-"""Runs that are looked at, the latest: what is defined now is what one can change."""
+"""Latest runs to read. Older ones may have tools that no longer exist."""
 
 REQUEST_MAX: Final = 2 * MIB
 ASSEMBLIES_MAX: Final = 200
 
 FAILING: Final = 0.5
-"""A tool that fails more often than this is said to."""
+"""Share of successful calls below which a tool is reported as failing."""
 
 SUGGESTIONS_MAX: Final = 5
 
 
 @dataclass(slots=True)
 class CostRow:
-    """One tool or contributor: what it costs each turn, and what it gives."""
+    """The prompt space and the calls of one tool or contributor."""
 
     name: str
     size_bytes: int = 0
-    """Mean, of the requests that have it."""
+    """Mean over the requests that contain it."""
     seen: int = 0
-    """Requests or prompts that have it."""
-    looked_at: int = 0
-    """Of so many."""
+    """Requests or prompts that contain it."""
+    total: int = 0
+    """Requests or prompts that were read."""
     calls: int | None = None
-    """None: nothing that one could call."""
+    """None for a contributor that is not a tool."""
     ok: int = 0
-    asked: int = 0
-    """Calls that stand in the histories of requests: for programs that do not record their tools."""
+    requested: int = 0
+    """Calls in message histories, for programs that do not record their tools."""
 
     @property
     def tokens(self) -> int:
-        """An estimate."""
+        """Estimated tokens of `size_bytes`."""
         return self.size_bytes // CHARACTERS_A_TOKEN
 
     @property
     def uses(self) -> int:
-        return (self.calls or 0) or self.asked
+        return (self.calls or 0) or self.requested
 
-    def order(self) -> tuple[Any, ...]:
-        """Never used and fat first; then by what one successful call costs; without a cost last."""
-        standing = self.size_bytes * self.seen
-        good = self.ok if self.calls else self.asked
-        return (standing == 0, self.uses > 0, -standing / max(1, good), self.name)
+    def sort_key(self) -> tuple[Any, ...]:
+        """Sort unused tools first, then by bytes per success; tools without a size come last."""
+        prompt_bytes = self.size_bytes * self.seen
+        successes = self.ok if self.calls else self.requested
+        return (prompt_bytes == 0, self.uses > 0, -prompt_bytes / max(1, successes), self.name)
 
     def data(self) -> dict[str, Any]:
         return {
@@ -74,16 +75,16 @@ class CostRow:
             "bytes_per_turn": self.size_bytes,
             "tokens_per_turn_estimated": self.tokens,
             "seen": self.seen,
-            "looked_at": self.looked_at,
+            "looked_at": self.total,
             "calls": self.calls,
             "ok": self.ok if self.calls else None,
-            "asked": self.asked,
+            "asked": self.requested,
         }
 
 
 @dataclass(slots=True)
 class Ranking:
-    """Tools and contributors, those first that cost most for what they give."""
+    """Tools and contributors, the most expensive per successful call first."""
 
     runs: int
     turns: int
@@ -93,57 +94,54 @@ class Ranking:
     contributors: list[CostRow] = field(default_factory=list)
 
     def lines(self) -> list[str]:
-        """Two lines of heading, then rows."""
+        """Render two lines of heading, then notes, hypotheses and tables."""
         if not self.tools and not self.contributors:
             return []
-        told = [
+        runs = formatting.pluralize(self.requests, "run")
+        calls = formatting.pluralize(self.turns, "model call")
+        lines = [
             "",
-            f"standing cost against use (measured: the last request of each of the latest "
-            f"{formatting.pluralize(self.requests, 'run')}; calls of {formatting.pluralize(self.turns, 'turn')})",
+            f"Prompt cost vs. usage (the last request of each of the latest {runs}, with {calls})",
         ]
         if self.skipped:
-            told.append(
-                f"{formatting.pluralize(self.skipped, 'request')} gone, too long or of no known form: not looked at"
-            )
-        told += self._hypotheses()
-        if self.tools:
-            rows = [["tool", "bytes/turn", "~tokens", "in", "calls", "ok"]]
-            told += columns([*rows, *map(_tool_row, self.tools)], right=range(1, 6))
-        if self.contributors:
-            rows = [["contributor", "bytes/turn", "~tokens", "in", "calls", "ok"]]
-            told += columns([*rows, *map(_tool_row, self.contributors)], right=range(1, 6))
-        return told
+            skipped = formatting.pluralize(self.skipped, "request")
+            lines.append(f"{skipped} skipped (missing, too long or of unknown format)")
+        lines += self._render_hypotheses()
+        for kind, rows in (("tool", self.tools), ("contributor", self.contributors)):
+            if rows:
+                heading = [kind, "bytes/turn", "~tokens", "in", "calls", "ok"]
+                lines += columns([heading, *map(_cells, rows)], right=range(1, 6))
+        return lines
 
-    def _hypotheses(self) -> list[str]:
-        told = [f"hypothesis: {text}" for text in self.hypotheses()]
-        if len(told) > SUGGESTIONS_MAX:
-            left = len(told) - SUGGESTIONS_MAX
-            return [
-                *told[:SUGGESTIONS_MAX],
-                f"… {left} more {'hypothesis' if left == 1 else 'hypotheses'}, see the table",
-            ]
-        return told
+    def _render_hypotheses(self) -> list[str]:
+        lines = [f"hypothesis: {text}" for text in self.hypotheses()]
+        more = len(lines) - SUGGESTIONS_MAX
+        if more <= 0:
+            return lines
+        noun = "hypothesis" if more == 1 else "hypotheses"
+        return [*lines[:SUGGESTIONS_MAX], f"… {more} more {noun}, see the table"]
 
     def hypotheses(self) -> list[str]:
-        """Readings of the numbers; somebody has to look."""
-        told = []
+        """Return possible explanations of the numbers."""
+        found = []
         for tool in self.tools:
             name = formatting.single_line(tool.name, 40)
             if tool.seen and not tool.uses:
-                told.append(
-                    f"{name} ({formatting.size(tool.size_bytes)} a turn) is defined but was never called: it is "
-                    "not needed, or its description does not tell the model when to use it"
+                found.append(
+                    f"{name} ({formatting.size(tool.size_bytes)} per turn) was never called: it is "
+                    "not needed, or its description does not explain when to use it"
                 )
             elif tool.calls and tool.ok / tool.calls < FAILING:
-                told.append(
-                    f"{name} failed in {tool.calls - tool.ok} of {formatting.pluralize(tool.calls, 'call')}: its "
-                    "parameters may be described wrongly, or what is behind it is down"
+                calls = formatting.pluralize(tool.calls, "call")
+                found.append(
+                    f"{name} failed in {tool.calls - tool.ok} of {calls}: its parameters may be "
+                    "described wrongly, or a service that it needs is down"
                 )
             elif tool.calls and not tool.seen and self.requests:
-                told.append(
-                    f"{name} is called but not defined in the requests: the name may be changed on the way"
+                found.append(
+                    f"{name} is called but not defined in the requests: a client may rename it"
                 )
-        return told
+        return found
 
     def data(self) -> dict[str, Any]:
         return {
@@ -153,103 +151,105 @@ class Ranking:
                 "requests_skipped": self.skipped,
                 "turns": self.turns,
                 "tools": [tool.data() for tool in self.tools],
-                "contributors": [part.data() for part in self.contributors],
+                "contributors": [row.data() for row in self.contributors],
             },
             "hypotheses": self.hypotheses(),
         }
 
 
-def _tool_row(part: CostRow) -> list[str]:
-    calls = "–" if part.calls is None else str(part.calls)
-    if not part.calls and part.asked:
-        calls = f"{part.asked} asked"
+def _cells(row: CostRow) -> list[str]:
+    calls = "–" if row.calls is None else str(row.calls)
+    if not row.calls and row.requested:
+        calls = f"{row.requested} requested"
     return [
-        formatting.single_line(part.name, 40),
-        formatting.size(part.size_bytes) if part.seen else "–",
-        str(part.tokens) if part.seen else "–",
-        f"{part.seen / part.looked_at:.0%}" if part.looked_at else "–",
+        formatting.single_line(row.name, 40),
+        formatting.size(row.size_bytes) if row.seen else "–",
+        str(row.tokens) if row.seen else "–",
+        f"{row.seen / row.total:.0%}" if row.total else "–",
         calls,
-        f"{part.ok / part.calls:.0%}" if part.calls else "–",
+        f"{row.ok / row.calls:.0%}" if row.calls else "–",
     ]
 
 
-def rank(store: Store, since_ns: int | None = None, runs_max: int = RUNS_MAX) -> Ranking:
-    """Look at the latest runs with model calls."""
+def rank_tools(store: Store, since_ns: int | None = None, runs_max: int = RUNS_MAX) -> Ranking:
+    """Rank the tools and contributors of the latest runs with model calls."""
     connection = reports.connection_of(store)
     latest = reports.read_latest_calls(connection, since_ns, runs_max)
     run_ids = [call.run_id for call in latest]
-    found: dict[str, CostRow] = {}
-    asked: dict[str, int] = {}
-    requests, skipped = _measure_requests(store, latest, found, asked)
+    rows: dict[str, CostRow] = {}
+    requested: Counter[str] = Counter()
+    requests, skipped = _measure_requests(store, latest, rows, requested)
     calls = reports.count_tool_calls(connection, run_ids)
-    for name in {*calls, *asked}:
-        found.setdefault(name, CostRow(name))
-    for name, tool in found.items():
+    for name in {*calls, *requested}:
+        rows.setdefault(name, CostRow(name))
+    for name, tool in rows.items():
         tool.calls, tool.ok = calls.get(name, (0, 0))
-        tool.asked = asked.get(name, 0)
-        tool.looked_at = requests
+        tool.requested = requested[name]
+        tool.total = requests
     return Ranking(
         runs=len(latest),
         turns=sum(call.turns for call in latest),
         requests=requests,
         skipped=skipped,
-        tools=sorted(found.values(), key=CostRow.order),
+        tools=sorted(rows.values(), key=CostRow.sort_key),
         contributors=_measure_contributors(store, run_ids, calls),
     )
 
 
 def _measure_requests(
-    store: Store, latest: Iterable[LatestCall], found: dict[str, CostRow], asked: dict[str, int]
+    store: Store, latest: Iterable[LatestCall], rows: dict[str, CostRow], requested: Counter[str]
 ) -> tuple[int, int]:
-    """Definitions in requests, and calls in their histories. How many were read, and not."""
+    """Measure tool definitions and count the calls in histories.
+
+    Return the number of requests read, and of requests skipped.
+    """
     requests = skipped = 0
     for call in latest:
-        text = _read(store, call.body) if call.size_bytes <= REQUEST_MAX else None
-        request = None if text is None else parse_request(text)
+        text = _read_text(store, call.body) if call.size_bytes <= REQUEST_MAX else None
+        request = None if text is None else parse_model_request(text)
         if request is None:
             skipped += 1
             continue
         requests += 1
         for tool in {tool.name: tool for tool in request.tools}.values():
-            _add(found, tool.name, tool.size_bytes)
+            _add(rows, tool.name, tool.size_bytes)
         for message in request.messages:
-            for made in message.calls:
-                asked[made.name] = asked.get(made.name, 0) + 1
+            requested.update(tool_call.name for tool_call in message.calls)
     return requests, skipped
 
 
 def _measure_contributors(
     store: Store, run_ids: list[str], calls: dict[str, tuple[int, int]]
 ) -> list[CostRow]:
-    found: dict[str, CostRow] = {}
-    looked_at = 0
+    rows: dict[str, CostRow] = {}
+    prompts = 0
     connection = reports.connection_of(store)
     for _, body in reports.read_assemblies(connection, run_ids, ASSEMBLIES_MAX):
-        lengths: dict[str, int] = {}
-        for segment in parse_segments(_read(store, body)):
-            lengths[segment.contributor] = lengths.get(segment.contributor, 0) + segment.length
-        looked_at += bool(lengths)
+        lengths: Counter[str] = Counter()
+        for segment in parse_segments(_read_text(store, body)):
+            lengths[segment.contributor] += segment.length
+        prompts += bool(lengths)
         for contributor, length in lengths.items():
-            _add(found, contributor, length)
-    for name, part in found.items():
-        part.looked_at = looked_at
+            _add(rows, contributor, length)
+    for name, row in rows.items():
+        row.total = prompts
         kind, _, tool = name.partition(":")
         if kind == "tool":
-            part.calls, part.ok = calls.get(tool, (0, 0))
-    return sorted(found.values(), key=lambda part: (-part.size_bytes * part.seen, part.name))
+            row.calls, row.ok = calls.get(tool, (0, 0))
+    return sorted(rows.values(), key=lambda row: (-row.size_bytes * row.seen, row.name))
 
 
-def _add(found: dict[str, CostRow], name: str, size_bytes: int) -> None:
-    part = found.setdefault(name, CostRow(name))
-    total = part.size_bytes * part.seen + size_bytes
-    part.seen += 1
-    part.size_bytes = total // part.seen
+def _add(rows: dict[str, CostRow], name: str, size_bytes: int) -> None:
+    row = rows.setdefault(name, CostRow(name))
+    total = row.size_bytes * row.seen + size_bytes
+    row.seen += 1
+    row.size_bytes = total // row.seen
 
 
-def _read(store: Store, body: int | None) -> str | None:
+def _read_text(store: Store, body: int | None) -> str | None:
     if body is None:
         return None
     try:
         return store.read_body(body, 0, REQUEST_MAX).decode(errors="replace")
     except VestigeError:
-        return None  # evicted, or damaged
+        return None  # The body was evicted, or it is damaged.

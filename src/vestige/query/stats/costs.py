@@ -1,8 +1,8 @@
-"""What model calls cost, in dollars, from the table of prices; unknown models are said to be unknown.
+"""Costs of model calls in dollars.
 
-What a program recorded itself (`cost_usd`) counts first, then what the user's config.toml says
-(query/stats/user_prices.py), then the table. The table takes a fifth of
-a second to load, so nothing here runs unless money is asked for.
+A cost that the program recorded (`cost_usd`) comes first, then the price in the user's
+config.toml (query/stats/user_prices.py), then the price table. Models without a price are
+listed as unknown. The table takes 0.2 s to load, so costs are computed only on request.
 """
 
 from __future__ import annotations
@@ -14,84 +14,85 @@ from typing import Final
 from vestige.providers.models import Usage
 from vestige.providers.prices import NO_PRICES, price
 from vestige.query import formatting
-from vestige.query.stats.user_prices import own_prices
+from vestige.query.stats.user_prices import load_user_prices
 from vestige.record.run import SpanInfo
 from vestige.settings import ModelPrice
 from vestige.store.protocol import Store
 from vestige.store.sqlite.read.reports import USAGE_KEYS, ModelSum, connection_of, sum_model_calls
 
-PRICED_AT_ONCE: Final = 100_000
-"""Tokens. A price may rise with the length of a request, so that sums are priced in parts of a
-request's usual length: in parts of this many, and never more parts than there were calls."""
+PART_TOKENS: Final = 100_000
+"""Tokens of a part of a sum. A price may rise with the length of a request, so a sum is priced
+in parts of about the length of a request, never more parts than calls."""
 
 
 Prices = Mapping[str, ModelPrice]
-"""The user's own, by model."""
+"""The user's prices, by model."""
 
-Part = tuple[ModelSum, float | None]
-"""Calls to one model, and what the program says that they cost."""
+RecordedSum = tuple[ModelSum, float | None]
+"""Calls to one model, and the cost that the program recorded for them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Of one run."""
+    """The cost of model calls."""
 
     dollars: float | None
-    """None: nothing is known of it."""
+    """None if no call has a price."""
     unknown: tuple[str, ...]
-    """Models without a price; their calls are not in the sum."""
+    """Models without a price. Their calls are not in the sum."""
 
     def __str__(self) -> str:
         if self.dollars is None:
             return "unknown"
-        return money(self.dollars) + ("+?" if self.unknown else "")
+        return ("≥" if self.unknown else "") + format_dollars(self.dollars)
 
 
 def run_costs(store: Store, run_ids: Sequence[str]) -> dict[str, Cost]:
-    """By run id; runs without model calls have no entry."""
-    prices = own_prices(store)
-    parts: dict[str, list[Part]] = {}
-    for part, recorded in sum_model_calls(connection_of(store), run_ids):
-        parts.setdefault(part.key, []).append((part, recorded))
-    return {run: _add_up(own, prices) for run, own in parts.items()}
+    """Return costs by run id. Runs without model calls have no entry."""
+    prices = load_user_prices(store)
+    sums: dict[str, list[RecordedSum]] = {}
+    for calls, recorded in sum_model_calls(connection_of(store), run_ids):
+        sums.setdefault(calls.key, []).append((calls, recorded))
+    return {run_id: _add_up(run_sums, prices) for run_id, run_sums in sums.items()}
 
 
-def _add_up(parts: Sequence[Part], prices: Prices) -> Cost:
+def _add_up(sums: Sequence[RecordedSum], prices: Prices) -> Cost:
     dollars: float | None = None
     unknown = set()
-    told = {part.model for part, recorded in parts if recorded is not None}
-    for part, recorded in parts:
-        spent = recorded if recorded is not None else price_of(part, prices)
-        if spent is not None:
-            dollars = (dollars or 0.0) + spent
-        elif part.input_tokens or part.output_tokens or part.model not in told:
-            unknown.add(part.model or "?")  # an attempt that took nothing hides no price
+    recorded_models = {calls.model for calls, recorded in sums if recorded is not None}
+    for calls, recorded in sums:
+        cost = recorded if recorded is not None else price_calls(calls, prices)
+        if cost is not None:
+            dollars = (dollars or 0.0) + cost
+        elif calls.input_tokens or calls.output_tokens or calls.model not in recorded_models:
+            # Failed attempts without tokens do not count: they cost nothing.
+            unknown.add(calls.model or "?")
     return Cost(dollars, tuple(sorted(unknown)))
 
 
 def span_costs(calls: Iterable[SpanInfo], prices: Prices = NO_PRICES) -> Cost:
-    """Of model calls at hand, by model; the same sum as `run_costs` has."""
+    """Return the cost of loaded model calls, computed as in `run_costs`."""
     calls = list(calls)
-    telling = {
+    with_usage = {
         span.id for span in calls if any(span.attributes.get(n) is not None for n in USAGE_KEYS)
     }
     sums: dict[tuple[str, bool], list[float]] = {}
     for span in calls:
-        if span.parent_id in telling:
+        if span.parent_id in with_usage:  # The parent is the same call, as its client saw it.
             continue
-        model, told = span.attributes.get("model"), span.attributes.get("cost_usd")
-        is_told = isinstance(told, (int, float)) and not isinstance(told, bool)
-        key = (model if isinstance(model, str) else "", is_told)
-        own = sums.setdefault(key, [0, 0, 0, 0, 0, 0])
-        own[0] += 1
-        for place, name in enumerate(_TOKENS, 1):
-            value = span.attributes.get(name)
-            own[place] += value if isinstance(value, int) else 0
-        own[5] += told if isinstance(told, (int, float)) else 0
+        model, cost = span.attributes.get("model"), span.attributes.get("cost_usd")
+        is_recorded = isinstance(cost, (int, float)) and not isinstance(cost, bool)
+        key = (model if isinstance(model, str) else "", is_recorded)
+        values = sums.setdefault(key, [0, 0, 0, 0, 0, 0])
+        values[0] += 1
+        for index, name in enumerate(_TOKENS, 1):
+            tokens = span.attributes.get(name)
+            values[index] += tokens if isinstance(tokens, int) else 0
+        values[5] += cost if isinstance(cost, (int, float)) else 0
     return _add_up(
         [
-            (ModelSum("", model, int(count), *map(int, tokens)), spent if is_told else None)
-            for (model, is_told), (count, *tokens, spent) in sums.items()
+            (ModelSum("", model, int(count), *map(int, tokens)), cost if is_recorded else None)
+            for (model, is_recorded), (count, *tokens, cost) in sums.items()
         ],
         prices,
     )
@@ -100,8 +101,8 @@ def span_costs(calls: Iterable[SpanInfo], prices: Prices = NO_PRICES) -> Cost:
 _TOKENS: Final = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 
 
-def money(dollars: float) -> str:
-    """`$0`, `$0.0042`, `$1.27`, `$340`."""
+def format_dollars(dollars: float) -> str:
+    """Format as `$0`, `$0.0042`, `$1.27` or `$340`."""
     if dollars == 0:
         return "$0"
     if dollars < 0.01:
@@ -110,45 +111,45 @@ def money(dollars: float) -> str:
 
 
 def format_unpriced(models: Sequence[str]) -> list[str]:
-    """One line about the models whose price is not known; none, if there are none."""
+    """Return a line that names the models without a price, or no line if there are none."""
     if not models:
         return []
-    shown = ", ".join(formatting.single_line(name or "(no model named)", 40) for name in models[:5])
+    shown = ", ".join(formatting.single_line(name or "(no model)", 40) for name in models[:5])
     more = f" and {len(models) - 5} more" if len(models) > 5 else ""
-    return [f"no price is known for {shown}{more}: not in the sums"]
+    return [f"no price known for {shown}{more} (not included in the cost)"]
 
 
-def price_of(part: ModelSum, prices: Prices = NO_PRICES) -> float | None:
-    """In dollars; None where the model is unknown."""
-    if not part.model:
+def price_calls(calls: ModelSum, prices: Prices = NO_PRICES) -> float | None:
+    """Return the price in dollars; None if the model is unknown."""
+    if not calls.model:
         return None
-    parts = max(1, min(part.count, -(-part.input_tokens // PRICED_AT_ONCE)))
+    parts = max(1, min(calls.count, -(-calls.input_tokens // PART_TOKENS)))
     usage = Usage(
-        input_tokens=round(part.input_tokens / parts),
-        output_tokens=round(part.output_tokens / parts),
-        cache_read_tokens=round(part.cache_read_tokens / parts),
-        cache_write_tokens=round(part.cache_write_tokens / parts),
+        input_tokens=round(calls.input_tokens / parts),
+        output_tokens=round(calls.output_tokens / parts),
+        cache_read_tokens=round(calls.cache_read_tokens / parts),
+        cache_write_tokens=round(calls.cache_write_tokens / parts),
     )
     try:
-        spent = price(part.model, None, usage, own=prices)
-    except ImportError:  # the table of prices is not installed
+        dollars = price(calls.model, None, usage, own=prices)
+    except ImportError:  # The optional price table is not installed.
         return None
-    return None if spent is None else spent * parts
+    return None if dollars is None else dollars * parts
 
 
 def sum_costs(
     models: Sequence[ModelSum], prices: Prices = NO_PRICES
 ) -> tuple[dict[str, float | None], dict[str, set[str]]]:
-    """By group: what is known of its cost (None: nothing is), and the models without a price."""
+    """Return the cost (None if unknown) and the models without a price, by group."""
     costs: dict[str, float | None] = {}
     unknown: dict[str, set[str]] = {}
-    for part in models:
-        if not part.input_tokens and not part.output_tokens:
+    for calls in models:
+        if not calls.input_tokens and not calls.output_tokens:
             continue
-        spent = price_of(part, prices)
-        if spent is None:
-            unknown.setdefault(part.key, set()).add(part.model)
-            costs.setdefault(part.key, None)
+        dollars = price_calls(calls, prices)
+        if dollars is None:
+            unknown.setdefault(calls.key, set()).add(calls.model)
+            costs.setdefault(calls.key, None)
         else:
-            costs[part.key] = (costs.get(part.key) or 0.0) + spent
+            costs[calls.key] = (costs.get(calls.key) or 0.0) + dollars
     return costs, unknown

@@ -1,24 +1,24 @@
-"""`stats`: how often, how long, how well, how dear; from the daily sums alone.
+"""The `stats` command: counts, durations, errors, tokens and costs from daily rollups.
 
-The rollups outlive the spans they were made of, so this reaches back further than any run,
-and costs the same whether a store holds a thousand spans or a million. Only `by="tool"` also
-looks at the latest runs, for the ranking by standing cost (query/stats/cost_ranking.py).
+Rollups outlive their spans, so statistics reach back further than the stored runs, and their
+cost does not depend on the number of spans. Only `by="tool"` also reads the latest runs, for
+the ranking by prompt cost (query/stats/cost_ranking.py).
 
-    stats_answer(store, by="model", since_ns=...)
+    stats_answer(store, by="model", since=...)
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final
 
 from vestige.errors import UsageError
 from vestige.providers.prices import NO_PRICES
 from vestige.query import formatting
 from vestige.query.budget import TOKENS_MAX, fit_lines
-from vestige.query.stats.cost_ranking import Ranking, rank
-from vestige.query.stats.costs import Prices, format_unpriced, money, sum_costs
-from vestige.query.stats.user_prices import own_prices
+from vestige.query.stats.cost_ranking import Ranking, rank_tools
+from vestige.query.stats.costs import Cost, Prices, format_unpriced, sum_costs
+from vestige.query.stats.user_prices import load_user_prices
 from vestige.query.text_layout import CommandAnswer, columns, cost, fit
 from vestige.store.protocol import Store
 from vestige.store.sqlite.ingest.rollups import quantile_ns
@@ -30,22 +30,26 @@ _NOTHING: Final = "–"
 
 
 def stats_answer(store: Store, by: str = "name", since: int | None = None) -> StatsAnswer:
-    """Sums by name, model, tool, component, type or day. `since`: in ns; whole days, UTC."""
+    """Return sums by name, model, tool, component, type or day.
+
+    `since` is in nanoseconds, and rounded down to a day (UTC).
+    """
     if by not in reports.BY:
         raise UsageError(
-            f"--by: {formatting.single_line(by, 40)!r} is not known (expected {', '.join(reports.BY)})."
+            f"--by: unknown value {formatting.single_line(by, 40)!r} "
+            f"(expected {', '.join(reports.BY)})."
         )
     connection = reports.connection_of(store)
     since_day = (formatting.timestamp(since) or "")[:10] if since is not None else None
     sums = reports.sum_rollups(connection, by, since_day)
     models = reports.sum_models(connection, by, since_day)
-    ranking = rank(store, since) if by == "tool" else None
+    ranking = rank_tools(store, since) if by == "tool" else None
     first = reports.first_day(connection)
-    return StatsAnswer(by, sums, models, since_day, first, ranking, own_prices(store))
+    return StatsAnswer(by, sums, models, since_day, first, ranking, load_user_prices(store))
 
 
 class StatsAnswer(CommandAnswer):
-    """A table, one row for each group."""
+    """A table with one row per group."""
 
     verb: ClassVar[str] = "stats"
     budget: ClassVar[int] = 800
@@ -65,46 +69,47 @@ class StatsAnswer(CommandAnswer):
         self.first_day = first_day
         self.ranking = ranking
         self.costs, self.unknown = sum_costs(models, prices)
-        self.sums = sorted(sums, key=self._order)
+        self.sums = sorted(sums, key=self._sort_key)
 
-    def _order(self, total: Sum) -> tuple[Any, ...]:
+    def _sort_key(self, total: Sum) -> tuple[Any, ...]:
         if self.by == "day":
             return (total.key,)
         if self.by == "model":
-            spent = self.costs.get(total.key) or 0.0
-            return (-spent, -(total.input_tokens + total.output_tokens), -total.count, total.key)
+            dollars = self.costs.get(total.key) or 0.0
+            return (-dollars, -(total.input_tokens + total.output_tokens), -total.count, total.key)
         return (-total.errors, -total.count, total.key)
 
-    # --- as text ----------------------------------------------------------------------------------
+    # --- as text --------------------------------------------------------------------------------
 
     def lines(self, budget: int) -> list[str]:
         if not self.sums and not (self.ranking and self.ranking.tools):
             since = f" since {self.since_day}" if self.since_day else ""
-            return [f"nothing to add up by {self.by}{since}.", f"next: {self.command('list')}"]
+            return [f"No data by {self.by}{since}.", f"next: {self.command('list')}"]
         table = columns(self._rows(), right=range(1, len(_HEADINGS[self.by]) + 1))
         head = [f"by {self.by}, {self._period()}", *table[:1]]
         ranked = self.ranking.lines() if self.ranking else []
-        # The ranking is why one asks by tool: it gets what the table leaves, and half at least.
+        # The ranking is the main result by tool, so the table leaves it up to half of the budget.
         room = max(budget - cost(ranked), budget // 2) if ranked else budget
-        told = fit(head, table[1:], [], room, self._more("row", budget))
-        told += self._notes()
+        lines = fit(head, table[1:], [], room, self._more("row", budget))
+        lines += format_unpriced(sorted(set().union(*self.unknown.values())))
         if ranked:
-            left = budget - cost(told)
-            told += fit(ranked[:2], ranked[2:], [], left, self._more("line", budget))
-        return fit_lines(told, budget, self._more("line", budget))
+            left = budget - cost(lines)
+            lines += fit(ranked[:2], ranked[2:], [], left, self._more("line", budget))
+        return fit_lines(lines, budget, self._more("line", budget))
 
     def _period(self) -> str:
         begin = max(self.since_day or "", self.first_day or "")
-        order = {"day": "oldest first", "model": "dearest first"}.get(self.by, "most errors first")
-        return f"since {begin} (whole days, UTC), {order}"
+        orders = {"day": "oldest first", "model": "most expensive first"}
+        return f"since {begin} (whole days, UTC), {orders.get(self.by, 'most errors first')}"
 
-    def _more(self, thing: str, budget: int) -> Any:
+    def _more(self, noun: str, budget: int) -> Callable[[int], str]:
         def more(left_out: int) -> str:
-            how = f"--budget {min(TOKENS_MAX, budget * 4)}" if budget < TOKENS_MAX else "--json"
-            command = self.command("stats", "--by", self.by, *how.split())
-            if self.since_day:  # an age, of which only the day is known here
-                command = f"the same command with {how}"
-            return f"… {formatting.pluralize(left_out, f'more {thing}')}: {command}"
+            larger = min(TOKENS_MAX, budget * 4)
+            option = f"--budget {larger}" if budget < TOKENS_MAX else "--json"
+            command = self.command("stats", "--by", self.by, *option.split())
+            if self.since_day:  # `--since` takes an age, and only its day is known here.
+                command = f"the same command with {option}"
+            return f"… {formatting.pluralize(left_out, f'more {noun}')}: {command}"
 
         return more
 
@@ -120,8 +125,8 @@ class StatsAnswer(CommandAnswer):
 
     def _cells(self, total: Sum, most: int) -> dict[str, str]:
         tokens = total.input_tokens or total.output_tokens
-        # Some providers do not count what was cached as input.
-        given = max(total.input_tokens, total.cache_read_tokens + total.cache_write_tokens)
+        # Some providers do not count cached tokens as input.
+        input_tokens = max(total.input_tokens, total.cache_read_tokens + total.cache_write_tokens)
         return {
             "count": str(total.count),
             "runs": str(total.count),
@@ -131,25 +136,17 @@ class StatsAnswer(CommandAnswer):
             "p95": formatting.duration(quantile_ns(total.histogram, 0.95)) or _NOTHING,
             "in": formatting.number(total.input_tokens) if tokens else _NOTHING,
             "out": formatting.number(total.output_tokens) if tokens else _NOTHING,
-            "cached": _share(total.cache_read_tokens, given) if tokens else _NOTHING,
-            "cost": self._money(total.key),
+            "cached": _share(total.cache_read_tokens, input_tokens) if tokens else _NOTHING,
+            "cost": self._cost(total.key),
             "": _BARS[total.count * 7 // most] if most and total.count else " ",
         }
 
-    def _money(self, key: str) -> str:
+    def _cost(self, key: str) -> str:
         if key not in self.costs:
             return _NOTHING
-        spent = self.costs[key]
-        if spent is None:
-            return "unknown"
-        return money(spent) + ("+?" if key in self.unknown else "")
+        return str(Cost(self.costs[key], tuple(self.unknown.get(key, ()))))
 
-    def _notes(self) -> list[str]:
-        return format_unpriced(
-            sorted({model for models in self.unknown.values() for model in models})
-        )
-
-    # --- as data ------------------------------------------------------------------------------------
+    # --- as data --------------------------------------------------------------------------------
 
     def data(self) -> dict[str, Any]:
         return {
@@ -188,5 +185,5 @@ _HEADINGS: Final[dict[str, tuple[str, ...]]] = {
 }
 
 
-def _share(part: int, whole: int) -> str:
-    return f"{part / whole:.0%}" if whole else _NOTHING
+def _share(part: int, total: int) -> str:
+    return f"{part / total:.0%}" if total else _NOTHING

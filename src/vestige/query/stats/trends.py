@@ -1,7 +1,7 @@
-"""`trends`: how runs, failures, tokens, money and durations went over time; and which tools cost what.
+"""The `trends` command: runs, failures, tokens, costs and durations over time.
 
-By day from the rollups, which outlive the runs; by hour from the runs of the last days. Every
-bucket is there, the empty ones too, so that a plot needs no thought.
+Days come from the rollups, which outlive the runs. Hours come from the latest runs. Empty
+buckets are included, so a plot needs no gap filling.
 
     trends_answer(store, since_s=7 * 86400, now_ns=now)
 """
@@ -17,9 +17,9 @@ from vestige.errors import UsageError
 from vestige.limits import SECONDS_MAX
 from vestige.query import formatting
 from vestige.query.budget import TOKENS_MAX
-from vestige.query.stats.cost_ranking import Ranking, rank
-from vestige.query.stats.costs import format_unpriced, money, sum_costs
-from vestige.query.stats.user_prices import own_prices
+from vestige.query.stats.cost_ranking import Ranking, rank_tools
+from vestige.query.stats.costs import format_dollars, format_unpriced, sum_costs
+from vestige.query.stats.user_prices import load_user_prices
 from vestige.query.text_layout import CommandAnswer, columns, fit
 from vestige.store.protocol import Store
 from vestige.store.sqlite.ingest.rollups import quantile_ns
@@ -29,9 +29,9 @@ from vestige.store.sqlite.read.reports import ModelSum, Sum
 BY: Final = ("day", "hour")
 SINCE_S: Final = 30 * 86_400
 HOURLY_UP_TO_S: Final = 3 * 86_400
-"""Younger than this: by the hour, unless told otherwise."""
+"""Period up to which hours are the default."""
 BUCKETS_MAX: Final = 800
-"""Two years of days, a month of hours: what fits on a screen."""
+"""Two years of days, or a month of hours."""
 
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _STEPS: Final = {"day": 86_400, "hour": 3_600}
@@ -39,17 +39,17 @@ _STEPS: Final = {"day": 86_400, "hour": 3_600}
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """One day or hour."""
+    """The sums of one day or hour."""
 
     at: str
     sum: Sum
     cost: float | None
-    """Dollars; None: there is something that has no known price, and nothing that has one."""
+    """Dollars; None if there are costs, but no known price."""
 
 
 @dataclass
 class TrendsAnswer(CommandAnswer):
-    """Buckets, oldest first."""
+    """Days or hours, oldest first."""
 
     verb: ClassVar[str] = "trends"
     budget: ClassVar[int] = 800
@@ -59,46 +59,43 @@ class TrendsAnswer(CommandAnswer):
     buckets: Sequence[Bucket]
     unpriced: Sequence[str]
     priced: bool
-    """False: too many model calls to price by the hour."""
+    """False if there are too many model calls to price by the hour."""
     ranking: Ranking
 
     def lines(self, budget: int) -> list[str]:
-        told = [bucket for bucket in self.buckets if bucket.sum.count or bucket.sum.input_tokens]
+        shown = [bucket for bucket in self.buckets if bucket.sum.count or bucket.sum.input_tokens]
         total = self._totals()
         head = [
             f"by {self.by} (UTC), {self.buckets[0].at} to {self.buckets[-1].at}: "
             f"{formatting.pluralize(total['runs'], 'run')}, {total['errors']} failed",
         ]
-        if not told:
+        if not shown:
             return [*head, f"next: {self.command('list')}"]
         head += [f"runs   {self._bars([bucket.sum.count for bucket in self.buckets])}"]
         head += [f"failed {self._bars([bucket.sum.errors for bucket in self.buckets])}"]
         table = [[self.by, "runs", "failed", "p50", "p95", "in", "out", "cost"]]
-        table += [self._row(bucket) for bucket in reversed(told)]
+        table += [self._cells(bucket) for bucket in reversed(shown)]
         titles, *rows = columns(table, right=range(1, 8))
         end = format_unpriced(self.unpriced)
         end += [
             f"next: {self.command('stats', '--by', 'tool')} | {self.command('list', 'is:failed')}"
         ]
-        again = self.command(
-            "trends", "--since", f"{formatting.seconds(self.since_s)}s", "--by", self.by
-        )
-        how = f"--budget {TOKENS_MAX}" if budget < TOKENS_MAX else "--json"
-        return fit(
-            [*head, titles],
-            rows,
-            end,
-            budget,
-            lambda left: f"… {formatting.pluralize(left, 'more row')}: {again} {how}",
-        )
+
+        def more(left_out: int) -> str:
+            since = f"{formatting.seconds(self.since_s)}s"
+            command = self.command("trends", "--since", since, "--by", self.by)
+            option = f"--budget {TOKENS_MAX}" if budget < TOKENS_MAX else "--json"
+            return f"… {formatting.pluralize(left_out, 'more row')}: {command} {option}"
+
+        return fit([*head, titles], rows, end, budget, more)
 
     def _bars(self, counts: Sequence[int]) -> str:
-        """The latest that fit on a line."""
+        """Return a bar per bucket, for the latest buckets that fit on a line."""
         shown = counts[-72:]
         most = max(shown, default=0)
         return "".join(_BARS[count * 7 // most] if count else "·" for count in shown)
 
-    def _row(self, bucket: Bucket) -> list[str]:
+    def _cells(self, bucket: Bucket) -> list[str]:
         total = bucket.sum
         tokens = total.input_tokens or total.output_tokens
         return [
@@ -109,7 +106,7 @@ class TrendsAnswer(CommandAnswer):
             formatting.duration(quantile_ns(total.histogram, 0.95)) or "–",
             formatting.number(total.input_tokens) if tokens else "–",
             formatting.number(total.output_tokens) if tokens else "–",
-            "–" if bucket.cost is None else money(bucket.cost),
+            "–" if bucket.cost is None else format_dollars(bucket.cost),
         ]
 
     def data(self) -> dict[str, Any]:
@@ -127,17 +124,16 @@ class TrendsAnswer(CommandAnswer):
         }
 
     def _totals(self) -> dict[str, Any]:
-        whole = Sum("")
+        total = Sum("")
         for bucket in self.buckets:
-            part = bucket.sum
-            whole.count += part.count
-            whole.errors += part.errors
-            whole.duration_ns += part.duration_ns
-            whole.histogram.update(part.histogram)
+            total.count += bucket.sum.count
+            total.errors += bucket.sum.errors
+            total.duration_ns += bucket.sum.duration_ns
+            total.histogram.update(bucket.sum.histogram)
             for name in _TOKENS:
-                setattr(whole, name, getattr(whole, name) + getattr(part, name))
-        known = [bucket.cost for bucket in self.buckets if bucket.cost is not None]
-        return _numbers(whole, sum(known) if known else None)
+                setattr(total, name, getattr(total, name) + getattr(bucket.sum, name))
+        costs = [bucket.cost for bucket in self.buckets if bucket.cost is not None]
+        return _numbers(total, sum(costs) if costs else None)
 
 
 _TOKENS: Final = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
@@ -165,26 +161,30 @@ def trends_answer(
         by = "hour" if since_s <= HOURLY_UP_TO_S else "day"
     if by not in BY:
         raise UsageError(
-            f"--by: {formatting.single_line(by, 40)!r} is not known (expected {' or '.join(BY)})."
+            f"--by: unknown value {formatting.single_line(by, 40)!r} (expected {' or '.join(BY)})."
         )
     step_s = _STEPS[by]
     count = min(int(min(since_s, SECONDS_MAX) // step_s) + 1, BUCKETS_MAX)
     last = now_ns // (step_s * 10**9)
-    places = range(last - count + 1, last + 1)
-    since_ns = places[0] * step_s * 10**9
-    sums, models = _read(store, by, since_ns)
-    costs, unknown = sum_costs(models or [], own_prices(store))
+    numbers = range(last - count + 1, last + 1)
+    since_ns = numbers[0] * step_s * 10**9
+    sums, models = _read_sums(store, by, since_ns)
+    costs, unknown = sum_costs(models or [], load_user_prices(store))
     buckets = []
-    for place in places:
-        at = _at(place, by)
-        key = str(place) if by == "hour" else at
+    for number in numbers:
+        at = _format_time(number, by)
+        key = str(number) if by == "hour" else at
         total = sums.get(key, Sum(key))
         buckets.append(Bucket(at, total, costs.get(key, 0.0 if models is not None else None)))
-    unpriced = sorted({model or "(none)" for each in unknown.values() for model in each})
-    return TrendsAnswer(by, since_s, buckets, unpriced, models is not None, rank(store, since_ns))
+    unpriced = sorted({model or "(none)" for names in unknown.values() for model in names})
+    return TrendsAnswer(
+        by, since_s, buckets, unpriced, models is not None, rank_tools(store, since_ns)
+    )
 
 
-def _read(store: Store, by: str, since_ns: int) -> tuple[dict[str, Sum], list[ModelSum] | None]:
+def _read_sums(
+    store: Store, by: str, since_ns: int
+) -> tuple[dict[str, Sum], list[ModelSum] | None]:
     connection = reports.connection_of(store)
     if by == "day":
         day = (formatting.timestamp(since_ns) or "")[:10]
@@ -192,14 +192,14 @@ def _read(store: Store, by: str, since_ns: int) -> tuple[dict[str, Sum], list[Mo
         return sums, reports.sum_models(connection, "day", day)
     found = {str(hour): total for hour, total in hourly.sum_hours(connection, since_ns).items()}
     models = hourly.sum_hour_models(connection, since_ns)
-    for part in models or []:
-        total = found.get(part.key)
+    for calls in models or []:
+        total = found.get(calls.key)
         if total is not None:
-            total.cache_read_tokens += part.cache_read_tokens
-            total.cache_write_tokens += part.cache_write_tokens
+            total.cache_read_tokens += calls.cache_read_tokens
+            total.cache_write_tokens += calls.cache_write_tokens
     return found, models
 
 
-def _at(place: int, by: str) -> str:
-    when = datetime.datetime.fromtimestamp(place * _STEPS[by], datetime.UTC)
+def _format_time(number: int, by: str) -> str:
+    when = datetime.datetime.fromtimestamp(number * _STEPS[by], datetime.UTC)
     return f"{when:%Y-%m-%d}" if by == "day" else f"{when:%Y-%m-%dT%H:00Z}"

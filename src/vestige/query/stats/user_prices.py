@@ -1,9 +1,9 @@
-"""What the user says that models cost: `[prices]` in the config.toml of the home that is asked.
+"""Model prices of the user: `[prices]` in the config.toml of the home.
 
-    own_prices(store)["my-model"].input         # dollars for a million tokens
+    load_user_prices(store)["my-model"].input         # dollars per million tokens
 
-Read anew when the file changes, so that a server knows of it. A store that is in no home (a file, a
-bundle that was opened) has none.
+The file is read again when it changes, so a server sees new prices. A store outside a home
+(an opened file or bundle) has no user prices.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from vestige.settings import ModelPrice, read_prices
 from vestige.store.protocol import Store
 
 
-def own_prices(store: Store) -> Mapping[str, ModelPrice]:
-    """By model. Raises SettingError for what makes no sense."""
+def load_user_prices(store: Store) -> Mapping[str, ModelPrice]:
+    """Return the user's prices by model. Raise SettingError if one is invalid."""
     path = getattr(store, "path", None)
     if not isinstance(path, Path):
         return NO_PRICES
     home = Home(path.parent)
     try:
-        found = home.config.stat()
+        stat = home.config.stat()
     except OSError:
         return NO_PRICES
-    # Another tool's config.toml may stand beside a store that was copied somewhere.
+    # A config.toml beside a copied store may belong to another tool.
     if path.name != home.store.name or not home.journal.is_dir():
         return NO_PRICES
-    return _read(home.root, found.st_mtime_ns, found.st_size, found.st_ino)
+    return _read_cached(home.root, stat.st_mtime_ns, stat.st_size, stat.st_ino)
 
 
 @lru_cache(maxsize=16)
-def _read(root: Path, *_state: int) -> Mapping[str, ModelPrice]:
+def _read_cached(root: Path, *_file_state: int) -> Mapping[str, ModelPrice]:
     return read_prices(Home(root))

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from vestige.query import formatting
-from vestige.query.failures.check import CheckReport, data_of, in_chains, render_finding
-from vestige.query.failures.test_cases import failed_cases
+from vestige.query.failures.check import CheckReport, find_chains, finding_data, render_finding
+from vestige.query.failures.suite_cases import render_failed_cases
 from vestige.query.stats.costs import Cost
 from vestige.query.text_layout import CommandAnswer, fit
 from vestige.query.views.notes import note_data, note_lines
@@ -48,7 +48,7 @@ class OverviewAnswer(CommandAnswer):
             head = head[:1]
         rows = [
             *self._found(),
-            *failed_cases(self.run),
+            *render_failed_cases(self.run),
             *self._shape(),
             *self._cost(),
             *self._findings(),
@@ -103,7 +103,7 @@ class OverviewAnswer(CommandAnswer):
         return [f"cost: {self.cost}{missing}"]
 
     def _findings(self) -> list[str]:
-        chains = in_chains(self.run, self.examined.findings)
+        chains = find_chains(self.run, self.examined.findings)
         if not chains:
             return [
                 f"findings: none; {formatting.pluralize(len(self.examined.passed), 'check')} passed"
@@ -146,7 +146,7 @@ class OverviewAnswer(CommandAnswer):
             "version": self.version,
             "run": run_data(self.run.info),
             "types": dict(sorted(Counter(span.type for span in self.run.spans).items())),
-            "findings": [data_of(finding, short) for finding in self.examined.findings],
+            "findings": [finding_data(finding, short) for finding in self.examined.findings],
             "passed": sorted(self.examined.passed),
             "cost_usd": None if self.cost is None else self.cost.dollars,
             "good_run": None if self.good is None else run_data(self.good),

@@ -14,7 +14,7 @@ import msgspec
 from vestige.limits import SHOW_LINES_MAX
 from vestige.query import formatting
 from vestige.query.budget import count_tokens
-from vestige.query.failures.test_cases import failed_cases
+from vestige.query.failures.suite_cases import render_failed_cases
 from vestige.query.text_layout import CommandAnswer, begin_of, cost
 from vestige.query.views.timeline import Line, is_stamp, nodes_in_depth, timeline
 from vestige.record.run import (
@@ -103,7 +103,7 @@ class ShowAnswer(CommandAnswer):
             )
         head += [(f"!! {text}", "stamp") for text in stamps(self.run)[:3]]
         if budget >= _ROOM_FOR_CASES and not self.options.words() and not self.options.after:
-            head += [(text, "error") for text in failed_cases(self.run)]
+            head += [(text, "error") for text in render_failed_cases(self.run)]
         head.append(("", "ok"))
         if budget < 200:
             head = head[:1]

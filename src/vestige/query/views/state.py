@@ -20,7 +20,7 @@ from vestige.formats.wink.jsonl_entries import SnapshotPayload, SnapshotSlice, p
 from vestige.limits import MIB
 from vestige.query import formatting
 from vestige.query.evidence import Evidence
-from vestige.query.ids.resolve import STATES, get_state, states_of
+from vestige.query.ids.resolve import STATES, get_state, states_by_index
 from vestige.query.text_layout import CommandAnswer, fit
 from vestige.query.views.show import run_data
 from vestige.query.views.state_diff import SliceChange, diff_states, short_type
@@ -182,7 +182,7 @@ def state_answer(
     after: int | None = None,
 ) -> StateAnswer:
     run = evidence.run
-    numbered = states_of(run)
+    numbered = states_by_index(run)
     if index is not None:
         one = _state(evidence, index, get_state(run, index))
         other = None if than is None else _state(evidence, than, get_state(run, than))

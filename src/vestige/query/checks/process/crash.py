@@ -16,7 +16,7 @@ from vestige.query.checks import check, make_finding
 from vestige.query.checks.wording import named
 from vestige.query.evidence import Evidence
 from vestige.query.failures.faulthandler_dump import format_threads
-from vestige.query.failures.stall_report import format_stall, last_stall
+from vestige.query.failures.stall_report import find_last_stall, format_stall
 from vestige.query.failures.traceback_parsing import format_location
 from vestige.record.finding import Finding
 from vestige.record.run import LogInfo, Node, SpanInfo
@@ -73,7 +73,7 @@ def _died(evidence: Evidence, stamp: LogInfo) -> Finding:
     if fault and kind == "crash/SIGTERM":
         stood = format_threads((raw or b"").decode(errors="replace"))
         said = f" Stood at {stood}." if stood else ""
-    standing = last_stall(evidence.run, stamp.writer)
+    standing = find_last_stall(evidence.run, stamp.writer)
     if standing is not None and not said:
         said = f" Before that {format_stall(standing)}."
     last = _last_words(evidence, stamp.writer)

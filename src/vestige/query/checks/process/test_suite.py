@@ -13,8 +13,8 @@ from typing import Final
 from vestige.query import formatting
 from vestige.query.checks import check, make_finding
 from vestige.query.evidence import Evidence
-from vestige.query.failures.test_cases import cases_of, is_bad
-from vestige.query.failures.traceback_parsing import Frame, own_frame
+from vestige.query.failures.suite_cases import get_cases, is_failed
+from vestige.query.failures.traceback_parsing import Frame, find_own_frame
 from vestige.record.finding import Finding
 from vestige.record.run import SpanInfo
 
@@ -39,9 +39,9 @@ _FAILURE: Final = "/failure.txt"
 def failed_case(evidence: Evidence) -> Iterator[Finding]:
     if evidence.case is not None:
         return  # a failed case itself
-    cases = cases_of(evidence.whole.run)
+    cases = get_cases(evidence.whole.run)
     alike: dict[object, list[tuple[SpanInfo, Frame | None]]] = {}
-    for case in filter(is_bad, cases):
+    for case in filter(is_failed, cases):
         frame = _frame(evidence.whole, case)
         alike.setdefault(_key(case, frame), []).append((case, frame))
     groups = sorted(alike.values(), key=len, reverse=True)
@@ -100,9 +100,9 @@ def _key(case: SpanInfo, frame: Frame | None) -> object:
 
 def _frame(evidence: Evidence, case: SpanInfo) -> Frame | None:
     """Where in the program's own code it failed."""
-    frame = own_frame(case.attributes.get("error.stack"))
+    frame = find_own_frame(case.attributes.get("error.stack"))
     if frame is not None:
         return frame
     kept = (span for span in evidence.children.get(case.id, ()) if span.type == "file")
     text = next((evidence.input(span) for span in kept if span.name.endswith(_FAILURE)), None)
-    return own_frame(text)
+    return find_own_frame(text)

@@ -12,7 +12,7 @@ from vestige.query import formatting
 from vestige.query.checks import check, make_finding
 from vestige.query.checks.requested_calls import model_calls
 from vestige.query.evidence import Evidence
-from vestige.query.failures.stall_report import is_stall, last_stall, stall_in
+from vestige.query.failures.stall_report import find_last_stall, find_stall_location, is_stall
 from vestige.record.finding import Finding
 from vestige.record.run import SpanInfo
 
@@ -95,7 +95,7 @@ def stalled_step(evidence: Evidence) -> Iterator[Finding]:
     inner.sort(key=lambda each: -_duration(evidence, each[0]))
     for span, usual in inner[:FINDINGS_MAX]:
         took = _duration(evidence, span)
-        place = stall_in(evidence, span)
+        place = find_stall_location(evidence, span)
         yield make_finding(
             evidence,
             "stalled-step",
@@ -119,7 +119,7 @@ def standstill(evidence: Evidence) -> Iterator[Finding]:
     if evidence.run.info.outcome != "running":
         return  # how it ended tells it, or where it took so long
     for writer in {log.writer: None for log in evidence.run.logs if is_stall(log)}:
-        last = last_stall(evidence.run, writer)
+        last = find_last_stall(evidence.run, writer)
         if last is not None:
             yield make_finding(
                 evidence,

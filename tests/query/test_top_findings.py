@@ -11,7 +11,7 @@ import vestige
 from support.programs import RunProgram
 from vestige.home import Home
 from vestige.limits import LIST_CHECKED_ROWS
-from vestige.query.failures.check import CheckResult, in_chains
+from vestige.query.failures.check import CheckResult, find_chains
 from vestige.query.failures.top_findings import find_top_findings
 from vestige.record.finding import Finding, Severity
 from vestige.recorder import Recorder
@@ -42,7 +42,7 @@ def test_a_list_examines_small_runs_itself_and_keeps_what_it_found(failed: Home)
     assert before.findings == {}
     assert asked.findings == after.findings
     assert [finding.kind for finding in asked.findings.values()] == [told]
-    assert asked.unseen == []
+    assert asked.unexamined == []
     assert [run["examined"] for run in asked.data()["runs"]] == [True, True]
 
 
@@ -62,7 +62,7 @@ def test_what_was_not_looked_at_is_a_question_mark_with_the_command(failed: Home
 
     assert rows["long"].endswith("?")
     assert not rows["open"].endswith("?") and not rows["good"].endswith("?")
-    assert text.splitlines()[-1] == f"?: not examined yet: vestige check {number}"
+    assert text.splitlines()[-1] == f"?: not checked yet: vestige check {number}"
 
 
 def test_no_time_left_means_not_looked_at(failed: Home) -> None:
@@ -72,7 +72,7 @@ def test_no_time_left_means_not_looked_at(failed: Home) -> None:
         tops = find_top_findings(debugger.store, runs, debugger._examine, seconds=0.0)
 
     assert tops.findings == {}
-    assert tops.unseen == [run.id for run in runs]
+    assert tops.unexamined == [run.id for run in runs]
 
 
 def found(kind: str, severity: Severity, confidence: float, cause: str) -> Finding:
@@ -106,7 +106,7 @@ def test_the_top_of_stored_findings_is_what_check_would_tell_first(home: Home) -
         with SqliteStore.open(home.store) as store:
             store.store_findings(info, [CheckResult(each.check, 1, [each]) for each in findings])
         listed = debugger.list().findings[info.id]
-        told = in_chains(debugger._run(info.id), findings)[0][0]
+        told = find_chains(debugger._run(info.id), findings)[0][0]
 
     assert listed.kind == told.kind == "outer"
 
@@ -123,7 +123,7 @@ def test_what_only_costs_money_comes_after_what_went_wrong(home: Home) -> None:
     ]
     with vestige.open(home.root) as debugger:
         (info,) = debugger.list().runs
-        told = [chain[0].kind for chain in in_chains(debugger._run(info.id), findings)]
+        told = [chain[0].kind for chain in find_chains(debugger._run(info.id), findings)]
 
     assert told == ["loop/exact", "cache/prefix-changed"]
 
@@ -144,7 +144,7 @@ def test_a_crash_of_the_whole_process_hides_nothing_that_was_found_in_it(home: H
         with SqliteStore.open(home.store) as store:
             store.store_findings(info, [CheckResult(each.check, 1, [each]) for each in findings])
         listed = debugger.list().findings[info.id]
-        led = [chain[0].kind for chain in in_chains(debugger._run(info.id), findings)]
+        led = [chain[0].kind for chain in find_chains(debugger._run(info.id), findings)]
 
     assert led == ["crash", "cut"]
     assert listed.kind == "crash"
