@@ -1,7 +1,7 @@
-"""A file that is written whole or not at all, and never over another.
+"""Create a file atomically: complete or not at all, and never over an existing one.
 
-made = place_for(target, f"{run_id}.otlp.jsonl")      # in it, if it is a folder
-with new_file(made) as file:
+path = resolve_target(target, f"{run_id}.otlp.jsonl")      # inside the target, if it is a folder
+with create_file(path) as file:
     file.write(...)
 """
 
@@ -16,26 +16,29 @@ from typing import BinaryIO
 from vestige.errors import UsageError
 
 
-def place_for(target: Path, name: str) -> Path:
-    """The target, or a file of this name in it, a folder. UsageError: something is there already."""
-    made = target / name if target.is_dir() else target
-    if os.path.lexists(made):
-        raise UsageError(f"{made}: is there already. Remove it, or choose another target.")
-    return made
+def resolve_target(target: Path, name: str) -> Path:
+    """Return the target, or the file `name` in it if it is a folder.
+
+    Raise UsageError if that path exists.
+    """
+    path = target / name if target.is_dir() else target
+    if os.path.lexists(path):
+        raise UsageError(f"{path}: already exists. Remove it, or choose another target.")
+    return path
 
 
 @contextmanager
-def new_file(made: Path) -> Iterator[BinaryIO]:
-    """Under its name once it is complete. UsageError: it cannot be."""
-    half = made.with_name(f".{made.name}.{os.getpid()}.part")
+def create_file(path: Path) -> Iterator[BinaryIO]:
+    """Yield a temporary file that becomes `path` at the end. Raise UsageError if it cannot."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        made.parent.mkdir(parents=True, exist_ok=True)
-        with open(half, "wb") as file:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(partial, "wb") as file:
             yield file
-        os.link(half, made)  # unlike a rename, it does not take the place of another
+        os.link(partial, path)  # unlike a rename, a link never replaces an existing file
     except FileExistsError:
-        raise UsageError(f"{made}: is there already. Choose another target.") from None
+        raise UsageError(f"{path}: already exists. Choose another target.") from None
     except OSError as error:
-        raise UsageError(f"{made}: cannot be written ({error.strerror}).") from None
+        raise UsageError(f"{path}: cannot be written ({error.strerror}).") from None
     finally:
-        half.unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)

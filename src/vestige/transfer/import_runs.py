@@ -158,13 +158,13 @@ def _import_one(
     store: Store, source: Source, place: Path, redactor: Redactor, tell: Tell | None
 ) -> ImportResult:
     known = store.has_run(source.run_id)
-    if known and not source.adds and not store.has_seen(source.writer, 1):
+    if known and not source.mergeable and not store.has_seen(source.writer, 1):
         # Recorded here, or come by another way: the one that is here stands. What somebody
         # elsewhere said about it is no part of it, and is taken.
         _take_notes(store, source)
-        if source.beside is None:
+        if source.separate_copy is None:
             return ImportResult(place, source.run_id, 0, True, [])
-        source = source.beside
+        source = source.separate_copy
         known = store.has_run(source.run_id)
     try:
         taken = take_source(store, source, redactor, tell)
@@ -271,7 +271,7 @@ def _masked_batches(source: Source, redactor: Redactor, in_blocks: bool) -> Gene
     """Bounded in number and in bytes: a body may be large. A long source has a process that reads it."""
     records = source.records
     counts = _batch_counts()
-    if source.apart:
+    if source.forkable:
         beginning, _, short = _up_to(records, _SHORT_MAX, _SHORT_BYTES_MAX)
         records = chain(beginning, records)
         if not short:

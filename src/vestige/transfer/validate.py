@@ -12,11 +12,11 @@ from pathlib import Path
 from vestige.errors import NotFoundError, UnreadableError
 from vestige.formats import NAMES, artifacts
 from vestige.formats.artifacts.rules import Profile
-from vestige.formats.protocol import Checked, Format, Problem
+from vestige.formats.protocol import Format, Problem, ValidationResult
 from vestige.transfer.import_runs import find_format
 
 
-def validate_path(path: Path, profile: Profile = "seed") -> Iterator[tuple[str, Checked]]:
+def validate_path(path: Path, profile: Profile = "seed") -> Iterator[tuple[str, ValidationResult]]:
     """(format, what was found) of each thing at a path. NotFoundError: there is nothing."""
     if not path.exists():
         raise NotFoundError(f"{path}: no such file or directory.")
@@ -27,7 +27,7 @@ def validate_path(path: Path, profile: Profile = "seed") -> Iterator[tuple[str, 
             yield name, checked
         return
     for place in reader.find_runs(path):
-        yield name, Checked(str(place), 1, _check(reader, place))
+        yield name, ValidationResult(str(place), 1, _check(reader, place))
 
 
 def _find_validator(path: Path) -> tuple[str, Format | None]:
