@@ -22,7 +22,7 @@ def parse_outcome(text: object) -> CaseOutcome:
 
 
 def parse_time_ns(text: object) -> int | None:
-    """Parse RFC 3339 to nanoseconds, in UTC if there is no zone; None if it is not a valid time."""
+    """Parse RFC 3339 to nanoseconds, in UTC without a zone; None if it is not a valid time."""
     if not isinstance(text, str):
         return None
     try:
