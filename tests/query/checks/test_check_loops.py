@@ -106,7 +106,7 @@ def test_a_loop_shows_in_what_the_model_asks_for_where_tools_are_not_recorded(ho
 @pytest.mark.parametrize(
     ("results", "severity", "said"),
     [
-        (["none", "none", "none"], "warning", "same results"),
+        (["none", "none", "none"], "warning", "same arguments and results"),
         (["1 of 3", "2 of 3", "3 of 3"], "hint", "results differ"),
     ],
 )

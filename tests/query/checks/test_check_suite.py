@@ -82,7 +82,7 @@ def test_cases_that_fail_at_one_place_are_one_finding(home: Home) -> None:
         found[0].message
         == "test_1 and 1 more test (2 of 5) failed: KeyError: 1 at shop.py:12 in buy."
     )
-    assert found[1].message == "test_3 (1 of 5) failed: KeyError: 3, at shop.py:20 in buy."
+    assert found[1].message == "test_3 (1 of 5) failed: KeyError: 3 at shop.py:20 in buy."
     assert {each.severity for each in found} == {"error"}
 
 
