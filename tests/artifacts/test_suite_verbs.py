@@ -149,7 +149,7 @@ def test_the_agent_that_a_failed_case_ran_opens_from_it(tmp_path: Path) -> None:
     assert [each["inside"]["check"] for each in found if "inside" in each] == ["loop"]
     for told, place in ((checked, "test_it.py:13 in pay"), (of_bundle, "test_it.py:13")):
         assert (
-            "test_it.py::test_pays[7] and 1 more case (2 of 5) failed alike: AssertionError: not paid"
+            "test_it.py::test_pays[7] and 1 more test (2 of 5) failed: AssertionError: not paid"
             in told
         )
         assert f"at {place}." in told

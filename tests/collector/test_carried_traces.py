@@ -16,8 +16,8 @@ from vestige.collector.crash_detection import stamp_dead
 from vestige.collector.health import examine
 from vestige.collector.rootless_traces import stamp_rootless
 from vestige.fleet.server.otlp_ingest import IngestResult, keep_spans, open_spans
-from vestige.formats.otlp.constants import run_of
-from vestige.formats.otlp.export_request import read_request
+from vestige.formats.otlp.constants import external_run_id
+from vestige.formats.otlp.export_request import parse_export_request
 from vestige.home import Home
 from vestige.record.redaction.redactor import Redactor
 from vestige.store.sqlite.sqlite_store import SqliteStore
@@ -72,7 +72,7 @@ def store(home: Home) -> Iterator[SqliteStore]:
 
 def kept(store: SqliteStore) -> dict[str, Any]:
     """All that is there, but for what depends on the order in which it came: numbers and ids of rows."""
-    run = store.load_run(run_of(TRACE))
+    run = store.load_run(external_run_id(TRACE))
     info = run.info
     query = "SELECT type, name, count, errors, duration_ns, input_tokens FROM rollups WHERE count ORDER BY 1, 2"
     own = store._connection.execute("SELECT own_count FROM runs").fetchone()
@@ -169,7 +169,7 @@ def test_however_a_trace_is_cut_shuffled_and_repeated_the_same_is_kept(
 @pytest.mark.parametrize("name", TRACES)
 def test_records_that_were_cut_off_anywhere_are_completed_once(name: str, tmp_path: Path) -> None:
     """A batch ends anywhere, and its process may die then: a second time adds the rest, no line twice."""
-    records = read_request(request(*TRACES[name]), "traces", "json").records
+    records = parse_export_request(request(*TRACES[name]), "traces", "json").records
     with SqliteStore.open(tmp_path / "whole.db") as store:
         store.append(records)
         expected = kept(store)
@@ -217,7 +217,7 @@ def test_two_processes_that_receive_the_same_at_once_keep_it_once(
         assert program.stdout is not None
         new += sum(int(line) for line in program.stdout)
         assert program.wait() == 0
-    run = store.load_run(run_of(TRACE))
+    run = store.load_run(external_run_id(TRACE))
 
     assert new == 3 * len(spans)  # an opening, an event and a close
     assert (run.info.span_count, run.info.log_count, run.info.outcome) == (59, 59, "ok")
@@ -229,10 +229,10 @@ def test_a_first_span_that_comes_late_has_the_number_of_the_one_that_stood_in(
 ) -> None:
     """`r1.s1` is the run's first span before and after, and nothing made up is left."""
     keep(store, span(2, told=CHAT))
-    (before, call) = store.load_run(run_of(TRACE)).spans
+    (before, call) = store.load_run(external_run_id(TRACE)).spans
     cursor = store.cursor()
     keep(store, span(1, status={"code": 2}))
-    run = store.load_run(run_of(TRACE))
+    run = store.load_run(external_run_id(TRACE))
     (live,) = store.changes(cursor).spans
 
     assert (before.short_id, before.attributes["otel.made"], call.parent_id) == (
@@ -255,13 +255,13 @@ def test_a_trace_whose_program_was_killed_ends_after_a_day_of_silence(
     """As what a vanished machine left open does. If its first span comes all the same, that counts."""
     keep(store, span(3, 2), span(2, 1))
     ((arrived_ns,),) = store._connection.execute("SELECT imported_ns FROM runs")
-    before = store.load_run(run_of(TRACE)).info.outcome
+    before = store.load_run(external_run_id(TRACE)).info.outcome
     hour_ns = 3600 * 10**9
     counts = [stamp_rootless(store, arrived_ns + hours * hour_ns) for hours in (23, 25, 26)]
-    ended = store.load_run(run_of(TRACE))
+    ended = store.load_run(external_run_id(TRACE))
     stamped = stamp_dead(home, store)
     keep(store, span(1))
-    late = store.load_run(run_of(TRACE))
+    late = store.load_run(external_run_id(TRACE))
 
     assert (before, counts, stamped) == ("running", [0, 1, 0], 0)
     assert (ended.info.outcome, ended.info.name) == ("interrupted", "span 2")
@@ -286,7 +286,7 @@ def test_lines_of_a_trace_have_its_writer_and_are_known_by_what_they_say(
         with store.transaction():
             told = open_spans(body.encode(), "otlp-logs-json", REDACTOR)
             new.append(keep_spans(store, told, "default").new)
-    run = store.load_run(run_of(TRACE))
+    run = store.load_run(external_run_id(TRACE))
     times = [line.time_ns for line in run.logs]
 
     assert new == [51, 0]
@@ -305,7 +305,7 @@ def test_a_folder_whose_later_file_has_the_first_span_is_one_run(
     (folder / "b.jsonl").write_bytes(request(span(1)) + b"\n")
     for _ in range(2):
         list(import_path(store, folder))
-    run = store.load_run(run_of(TRACE))
+    run = store.load_run(external_run_id(TRACE))
 
     assert [(each.name, each.type) for each in run.spans] == [
         ("span 1", "run"),

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from support.ship_server import Serving
-from vestige.formats.otlp.constants import run_of
+from vestige.formats.otlp.constants import external_run_id
 from vestige.home import Home
 from vestige.record.run import Run
 from vestige.recorder import Recorder
@@ -76,7 +76,7 @@ def span(number: int, parent: int = 0, trace: str = TRACE, **more: Any) -> dict[
 
 def run_in(serving: Serving, trace: str) -> Run:
     with SqliteStore.open(serving.home.store, readonly=True) as store:
-        return store.load_run(run_of(trace))
+        return store.load_run(external_run_id(trace))
 
 
 SDK = """
@@ -264,7 +264,7 @@ def test_what_cannot_be_placed_is_told_and_the_rest_is_kept(serving: Serving) ->
 
     told = json.loads(answer)["partialSuccess"]
     assert (status, kind) == (200, "application/json")
-    assert told["rejectedSpans"] == "1" and "no trace id" in told["errorMessage"]
+    assert told["rejectedSpans"] == "1" and "not a trace id" in told["errorMessage"]
     assert run_in(serving, trace).info.span_count == 1
 
 
@@ -306,8 +306,8 @@ def test_keys_decide_who_may_send_and_whose_it_is(serving: Serving) -> None:
     assert post(serving, request(span(1)), key=reader)[0] == 403
     assert (mixed[0], told["rejectedSpans"]) == (200, "1")
     assert run_in(serving, shared).info.span_count == 1
-    assert serving.tenant_of(run_of(shared)) == "acme"
-    assert serving.tenant_of(run_of(own)) == "other"
+    assert serving.tenant_of(external_run_id(shared)) == "acme"
+    assert serving.tenant_of(external_run_id(own)) == "other"
 
 
 def test_half_a_character_and_huge_numbers_are_taken_all_the_same(serving: Serving) -> None:
@@ -406,7 +406,7 @@ def test_a_protobuf_answer_says_what_was_not_taken(serving: Serving) -> None:
 
     assert (status, kind) == (200, "application/x-protobuf")
     assert answer.partial_success.rejected_spans == 1
-    assert "no trace id" in answer.partial_success.error_message
+    assert "not a trace id" in answer.partial_success.error_message
     assert run_in(serving, "0e" * 16).info.name == "good"
 
 

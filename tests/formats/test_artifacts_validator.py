@@ -29,7 +29,7 @@ from vestige.formats.artifacts.json_files.schema_check import find_faults
 from vestige.formats.artifacts.read import DirectoryTree, zip_prefixes
 from vestige.formats.artifacts.rules import PROFILES, Profile
 from vestige.formats.artifacts.validate import check_bundle
-from vestige.formats.protocol import Checked
+from vestige.formats.protocol import ValidationResult
 from vestige.limits import ARTIFACT_FINDINGS_MAX
 
 
@@ -487,7 +487,7 @@ def test_any_number_of_warnings_makes_no_bundle_invalid() -> None:
     problems = report.problems()
 
     assert "2 more" in problems[-1].message
-    assert Checked("bundle", 1, problems).valid
+    assert ValidationResult("bundle", 1, problems).valid
 
 
 def test_an_archive_is_looked_through_once_for_all_its_bundles(tmp_path: Path) -> None:

@@ -233,7 +233,7 @@ def test_what_the_reader_finds_out_on_its_way_is_there_when_the_records_are(
 ) -> None:
     """Problems and notes are lists that grow while records are read; a path may be no text."""
     source = """
-source = Source("r", "a" * 16, iter(()), apart=True)
+source = Source("r", "a" * 16, iter(()), forkable=True)
 def records():
     yield from logs(5_000)
     source.problems.append(Problem("caf\\udce9", "line 3", "odd", "it is"))
@@ -266,7 +266,7 @@ def test_an_error_of_the_reader_is_raised_where_its_records_are_wanted(
 ) -> None:
     """What was stored before it stays, as do the problems that it had found."""
     source = f"""
-source = Source("r", "a" * 16, iter(()), apart=True)
+source = Source("r", "a" * 16, iter(()), forkable=True)
 def records():
     yield from logs(25_000)
     source.problems.append(Problem("x", "", "odd", "before"))
@@ -513,4 +513,4 @@ def _redactor() -> Redactor:
 
 def test_a_source_says_itself_that_it_may_be_read_apart() -> None:
     """A reader that does more than read (and every one that nobody looked at) stays where it is."""
-    assert not Source("r", "w", iter(())).apart
+    assert not Source("r", "w", iter(())).forkable

@@ -448,7 +448,7 @@ def test_an_exported_bundle_is_whole_or_not_there(home: Home, tmp_path: Path) ->
     run_id = record_everything(home)
     with open_path(home) as debugger:
         made = export_run(debugger.store, run_id, "openwop", tmp_path / "a.json")
-        with pytest.raises(vestige.errors.UsageError, match="is there already"):
+        with pytest.raises(vestige.errors.UsageError, match="already exists"):
             export_run(debugger.store, run_id, "openwop", tmp_path / "a.json")
         with pytest.raises(SensitiveDataError):
             export_run(debugger.store, run_id, "openwop", tmp_path / "b.json", "passthrough")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from vestige.formats import otlp
-from vestige.formats.otlp.constants import run_of
+from vestige.formats.otlp.constants import external_run_id
 from vestige.home import Home
 from vestige.record.run import Run, SpanInfo
 from vestige.store.protocol import RunFilter
@@ -362,7 +362,11 @@ def test_what_a_trace_says_of_itself_is_found_on_its_run(tmp_path: Path) -> None
     run, _ = only_run(write(tmp_path / "t.jsonl", document))
     first, second = run.spans
 
-    assert (run.info.id, run.info.name, run.info.outcome) == (run_of(TRACE), "answer", "ok")
+    assert (run.info.id, run.info.name, run.info.outcome) == (
+        external_run_id(TRACE),
+        "answer",
+        "ok",
+    )
     assert (run.info.conversation_id, run.info.component) == ("conv-9", "planner")
     assert (first.type, first.id, first.parent_id) == ("run", f"{1:016x}", None)
     assert first.attributes["otel.trace_id"] == TRACE
@@ -377,7 +381,7 @@ def test_what_a_trace_says_of_itself_is_found_on_its_run(tmp_path: Path) -> None
         ("retrying", {"attempt": 2}, second.id)
     ]
     assert [(link.target_run, link.target_span) for link in run.links] == [
-        (run_of("f" * 32), "e" * 16)
+        (external_run_id("f" * 32), "e" * 16)
     ]
 
 
@@ -496,7 +500,7 @@ def test_a_file_of_several_traces_is_several_runs(tmp_path: Path, store: SqliteS
         file.write(json.dumps(request(*[span(1, traceId=trace) for trace in traces])) + "\n")
     second = list(import_path(store, path))
     third = list(import_path(store, path))
-    runs = [store.load_run(run_of(trace)) for trace in traces]
+    runs = [store.load_run(external_run_id(trace)) for trace in traces]
 
     assert [one.path.name for one in first] == [f"t.jsonl#{trace}" for trace in traces]
     assert [one.known for one in first] == [False] * 3
@@ -517,8 +521,11 @@ def test_a_trace_over_several_files_of_a_folder_is_one_run(
     write(folder / "traces.jsonl", request(span(1)))
     imported = list(import_path(store, folder))
 
-    assert {one.run_id for one in imported} == {run_of(TRACE)}
-    assert {each.name for each in store.load_run(run_of(TRACE)).spans} >= {"span 1", "span 2"}
+    assert {one.run_id for one in imported} == {external_run_id(TRACE)}
+    assert {each.name for each in store.load_run(external_run_id(TRACE)).spans} >= {
+        "span 1",
+        "span 2",
+    }
 
 
 def test_all_files_of_a_folder_are_read_however_many_they_are(

@@ -302,7 +302,7 @@ def test_what_goes_out_has_the_names_of_the_conventions(tmp_path: Path, home: Ho
     with open_path(home) as debugger:
         (listed,) = debugger.store.list_runs(RunFilter())
         made = export_run(debugger.store, listed.id, "otlp", tmp_path)
-        with pytest.raises(UsageError, match="is there already"):
+        with pytest.raises(UsageError, match="already exists"):
             export_run(debugger.store, listed.id, "otlp", made)
     request = json_format.Parse(with_base64_ids(made.read_bytes()), ExportTraceServiceRequest())
     resource = request.resource_spans[0]

@@ -51,7 +51,7 @@ def test_a_rerun_that_holds_its_own_output_is_told() -> None:
 
     (case,) = parse_report(text).cases
 
-    assert case.said == [("warn", "slow")]
+    assert case.messages == [("warn", "slow")]
     assert (case.outcome, case.output) == ("pass", "said")
 
 

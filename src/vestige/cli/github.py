@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from vestige.formats.protocol import Checked, Problem
+    from vestige.formats.protocol import Problem, ValidationResult
 
 
 def annotate(problem: Problem) -> str:
@@ -28,7 +28,7 @@ def annotate(problem: Problem) -> str:
     return f"::{problem.severity} {told}::{_data(message)}"
 
 
-def write_summary(results: Iterable[tuple[str, Checked]]) -> None:
+def write_summary(results: Iterable[tuple[str, ValidationResult]]) -> None:
     """Append to the summary of the step, where there is one: the verdicts, and the failing cases."""
     target = os.environ.get("GITHUB_STEP_SUMMARY")
     if not target:

@@ -6,7 +6,7 @@ it was killed, that one never comes; after a long silence another stands in for 
 
 from __future__ import annotations
 
-from vestige.formats.otlp.constants import FORMAT, MADE, made_id_of
+from vestige.formats.otlp.constants import FORMAT, SYNTHETIC, synthetic_root_id
 from vestige.limits import REMOTE_SILENT_S
 from vestige.record.external_seq import STAND_IN, seq_of
 from vestige.record.types import VERSION, KnownRecord, SpanClose, SpanOpen
@@ -26,7 +26,7 @@ def stamp_rootless(store: Store, now_ns: int) -> int:
 
 
 def _stand_in(trace: RootlessTrace) -> list[KnownRecord]:
-    span_id = made_id_of(trace.run_id)
+    span_id = synthetic_root_id(trace.run_id)
     component = trace.component or FORMAT
     return [
         SpanOpen(
@@ -39,7 +39,7 @@ def _stand_in(trace: RootlessTrace) -> list[KnownRecord]:
             component,
             "run",
             trace.name or FORMAT,
-            attributes={MADE: True},
+            attributes={SYNTHETIC: True},
         ),
         SpanClose(
             VERSION,

@@ -29,7 +29,7 @@ from vestige.debug.log_entries import render_entry
 from vestige.debug.logging_capture import Sink, listening
 from vestige.debug.snapshot_writer import family, invalid_snapshot, take_snapshot
 from vestige.errors import DebugBundleError
-from vestige.formats.atomic_file import replaced_file
+from vestige.formats.atomic_file import replace_file
 from vestige.formats.wink.archive.member_names import safe_path
 from vestige.formats.wink.jsonl_entries import parse_snapshot
 from vestige.limits import BODY_CHUNK
@@ -108,7 +108,7 @@ def dump_session(session: Any, target: str | os.PathLike[str]) -> Path | None:
     if empty:
         return None
     path = _place(target, f"{safe_str(session.session_id)}.jsonl")
-    with replaced_file(path) as file:
+    with replace_file(path) as file:
         file.writelines(line.encode() for line in lines)
     return path
 
@@ -125,7 +125,7 @@ def archive_filesystem(
     path = _place(target, f"{archive_id or SYSTEM.run_id()}.zip")
     redactor = make_redactor()
     taken: set[str] = set()
-    with replaced_file(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+    with replace_file(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for found in walk(fs):
             name = safe_path(found.path)
             if found.error is not None or name in taken:

@@ -1,6 +1,6 @@
-"""Outside shapes: each module reads runs out of one format, writes them into it, and checks it.
+"""External formats: each module reads, writes and validates runs of one format.
 
-They do not know each other, nor any store. What a format module offers is in formats/protocol.py.
+Formats do not import each other or a store. formats/protocol.py defines their functions.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ NAMES: Final[tuple[str, ...]] = (
     "openwop",
     "otlp",
 )
-"""In the order in which a path is shown to them; each is a module or package of this folder."""
+"""Modules and packages of this folder, in the order in which they are tried on a path."""
 
 
 def get_format(name: str) -> Format:
-    """A format by its name; loaded when first asked for."""
+    """Import and return a format. Raise UsageError if the name is unknown."""
     if name not in NAMES:
-        raise UsageError(f"format: {name!r} is not known (expected {', '.join(NAMES)}).")
+        raise UsageError(f"format: {name!r} is unknown (expected {', '.join(NAMES)}).")
     return cast("Format", import_module(f"vestige.formats.{name}"))

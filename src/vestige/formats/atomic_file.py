@@ -1,9 +1,9 @@
-"""A file that is written whole or not at all.
+"""Create a file atomically: complete or not at all.
 
-made = place_for(target, f"{run_id}.otlp.jsonl")      # in it, if it is a folder
-with new_file(made) as file:                          # never over another
+path = resolve_target(target, f"{run_id}.otlp.jsonl")      # inside the target, if it is a folder
+with create_file(path) as file:                            # never over an existing file
     file.write(...)
-with replaced_file(path) as file:                     # over what is there
+with replace_file(path) as file:                           # over an existing file
     file.write(...)
 """
 
@@ -22,40 +22,43 @@ PART: Final = ".part"
 """How the name of a file ends that is being written."""
 
 
-def place_for(target: Path, name: str) -> Path:
-    """The target, or a file of this name in it, a folder. UsageError: something is there already."""
-    if "/" in name or name in ("", ".", ".."):  # the name came from a run's id
-        raise UsageError(f"{name!r}: not the name of a file. Choose a file as the target.")
-    made = target / name if target.is_dir() else target
-    if os.path.lexists(made):
-        raise UsageError(f"{made}: is there already. Remove it, or choose another target.")
-    return made
+def resolve_target(target: Path, name: str) -> Path:
+    """Return the target, or the file `name` in it if it is a folder.
+
+    Raise UsageError if that path exists.
+    """
+    if "/" in name or name in ("", ".", ".."):  # the name is made from a run id
+        raise UsageError(f"{name!r}: not a file name. Choose a file as the target.")
+    path = target / name if target.is_dir() else target
+    if os.path.lexists(path):
+        raise UsageError(f"{path}: already exists. Remove it, or choose another target.")
+    return path
 
 
 @contextmanager
-def replaced_file(path: Path) -> Iterator[BinaryIO]:
-    """A file that takes its name, also from another, once it is complete and on the disk.
+def replace_file(path: Path) -> Iterator[BinaryIO]:
+    """Yield a temporary file that becomes `path` once it is complete and on the disk.
 
-    Until then it has no name at all, where the system can do that: a kill leaves nothing behind.
-    Elsewhere it has a hidden one that ends in PART.
+    Until then the file has no name, so a kill leaves nothing behind. Where the system does not
+    support that, it has a hidden name that ends in PART.
     """
-    fd, half = _open_unnamed(path.parent), None
+    fd, partial = _open_unnamed(path.parent), None
     if fd is None:
         fd, name = tempfile.mkstemp(prefix=f".{path.name[:100]}.", suffix=PART, dir=path.parent)
-        half = Path(name)
+        partial = Path(name)
     try:
         with os.fdopen(fd, "w+b") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-            if half is None:
-                half = path.parent / f".{path.name[:100]}.{os.getpid()}-{fd}{PART}"
-                half.unlink(missing_ok=True)
-                _give_name(fd, half)
-        os.replace(half, path)
+            if partial is None:
+                partial = path.parent / f".{path.name[:100]}.{os.getpid()}-{fd}{PART}"
+                partial.unlink(missing_ok=True)
+                _give_name(fd, partial)
+        os.replace(partial, path)
     except BaseException as error:
-        if half is not None:
-            half.unlink(missing_ok=True)
+        if partial is not None:
+            partial.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.filename is None:
             error.filename = str(path)  # a full disk does not say where
         raise
@@ -82,19 +85,19 @@ def _give_name(fd: int, path: Path) -> None:
 
 
 @contextmanager
-def new_file(made: Path) -> Iterator[BinaryIO]:
-    """Under its name once it is complete. UsageError: it cannot be."""
-    half = made.with_name(f".{made.name}.{os.getpid()}.part")
+def create_file(path: Path) -> Iterator[BinaryIO]:
+    """Yield a temporary file that becomes `path` at the end. Raise UsageError if it cannot."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        made.parent.mkdir(parents=True, exist_ok=True)
-        # What was recorded is for its owner: as the store and its journals are.
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Exports are private to their owner, as the store and its journals are.
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        with open(os.open(half, flags, 0o600), "wb") as file:
+        with open(os.open(partial, flags, 0o600), "wb") as file:
             yield file
-        os.link(half, made)  # unlike a rename, it does not take the place of another
+        os.link(partial, path)  # unlike a rename, a link never replaces an existing file
     except FileExistsError:
-        raise UsageError(f"{made}: is there already. Choose another target.") from None
+        raise UsageError(f"{path}: already exists. Choose another target.") from None
     except OSError as error:
-        raise UsageError(f"{made}: cannot be written ({error.strerror}).") from None
+        raise UsageError(f"{path}: cannot be written ({error.strerror}).") from None
     finally:
-        half.unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)

@@ -1,10 +1,10 @@
-"""JUnit XML: what nearly every test runner can write, and every CI can read.
+"""JUnit XML reports, which most test runners write and every CI reads.
 
-A report is a run, a `testcase` a span of type `test`. Files that a case names in its output as
-`[[ATTACHMENT|path]]` come along, if they lie beside the report; on the way out they are put there.
+A report is a run, a `testcase` is a span of type `test`. Files that the output of a case names as
+`[[ATTACHMENT|path]]` are imported, and exported to a folder beside the report.
 
-The one hard fact: XML is not trusted. A report with a DOCTYPE is refused before any entity is
-read, and attachments outside the report's own folder are passed over.
+XML is not trusted: a report with a DOCTYPE is rejected before any entity is read, and attachments
+outside of the report's folder are skipped.
 
 Elsewhere: the XML itself in junit_xml.py.
 """
@@ -28,11 +28,11 @@ from vestige.record.run import SpanInfo
 from vestige.record.types import Attributes, KnownRecord
 
 _ATTACHMENT = re.compile(r"\[\[ATTACHMENT\|((?:(?!\[\[ATTACHMENT\|)[^\]\n]){1,4096})\]\]")
-"""Never across the beginning of the next one: a thousand without an end would be read a thousand times."""
+"""A match never contains the start of another, so that unclosed markers stay linear to scan."""
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _SUITE_FAILED = "SuiteFailed"
-_SNIFFED = 4096
+_SNIFF_BYTES = 4096
 _NAME_MAX = 100
 
 
@@ -41,7 +41,7 @@ def is_readable(path: Path) -> bool:
         if not path.is_file():
             return False
         with open(path, "rb") as file:
-            start = file.read(_SNIFFED)
+            start = file.read(_SNIFF_BYTES)
     except OSError:
         return False
     if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -50,9 +50,9 @@ def is_readable(path: Path) -> bool:
 
 
 def find_runs(path: Path) -> Iterator[Path]:
-    """The report; in a folder, every report in it."""
+    """Yield the report, or every report in a folder."""
     if path.is_dir():
-        yield from (place for place in sorted(path.glob("*.xml")) if is_readable(place))
+        yield from filter(is_readable, sorted(path.glob("*.xml")))
     else:
         yield path
 
@@ -66,7 +66,7 @@ def read_run(path: Path) -> Source:
 
 
 def validate_run(path: Path) -> Sequence[Problem]:
-    """Is it a report, and are the attachments there?"""
+    """Return whether the file is a report whose attachments exist, as problems."""
     try:
         source = read_run(path)
     except UnreadableError as error:
@@ -77,17 +77,18 @@ def validate_run(path: Path) -> Sequence[Problem]:
 
 
 def write_run(run: RunToWrite, target: Path) -> Path:
-    """The cases of a run as a report; the target is a file that is not there yet."""
+    """Write the test spans of a run as a report, with attachments in a folder beside it."""
     tests = [span for span in run.run.spans if span.type == TEST]
     if not tests:
         raise UsageError(
-            f"{run.run.info.short_id}: no spans of type `test` in it: it is no suite. Export it as another format."
+            f"{run.run.info.short_id}: not a test suite (expected spans of type `test`)."
+            " Export it as another format."
         )
     if target.is_dir():
-        raise UsageError(f"{target}: is a directory (expected a file). Name one in it.")
+        raise UsageError(f"{target}: is a directory (expected a file). Name a file in it.")
     report = Report(run.run.info.name, render_time(run.run.info.started_ns))
-    report.cases = [_case_of(span, run) for span in tests]
-    _add_suite(report, run)
+    report.cases = [_span_to_case(span, run) for span in tests]
+    _add_suite_output(report, run)
     target.parent.mkdir(parents=True, exist_ok=True)
     folder = target.with_name(f"{_safe_name(target.stem)}-files")
     cases = dict(zip((span.id for span in tests), report.cases, strict=True))
@@ -98,9 +99,9 @@ def write_run(run: RunToWrite, target: Path) -> Path:
     ]
     if files and os.path.lexists(folder):
         raise UsageError(
-            f"{folder}: is in the way of the attachments. Remove it, or name another target."
+            f"{folder}: exists, but is needed for attachments. Remove it, or choose another target."
         )
-    half = target.with_name(f".{target.name}.part")
+    partial = target.with_name(f".{target.name}.part")
     try:
         if files:
             folder.mkdir()
@@ -108,10 +109,10 @@ def write_run(run: RunToWrite, target: Path) -> Path:
             name = f"{number}-{_safe_name(span.name.rpartition('/')[2])}"
             (folder / name).write_bytes(run.body(span.input) or b"")
             cases[span.parent_id or ""].output += f"\n[[ATTACHMENT|{folder.name}/{name}]]"
-        half.write_bytes(render_report(report))
-        os.replace(half, target)
+        partial.write_bytes(render_report(report))
+        os.replace(partial, target)
     except BaseException:
-        half.unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)
         if files:
             shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -127,9 +128,9 @@ def _parse(path: Path) -> tuple[Report, str]:
         with open(path, "rb") as file:
             data = file.read(JUNIT_MAX + 1)
     except OSError as error:
-        raise UnreadableError(f"{path}: cannot be read: {error.strerror}.") from None
+        raise UnreadableError(f"{path}: cannot be read ({error.strerror}).") from None
     if len(data) > JUNIT_MAX:
-        raise UnreadableError(f"{path}: larger than {JUNIT_MAX // MIB} MiB.")
+        raise UnreadableError(f"{path}: is larger than {JUNIT_MAX // MIB} MiB.")
     try:
         return parse_report(data), hashlib.sha256(data).hexdigest()
     except XmlError as error:
@@ -146,8 +147,8 @@ def _written_ns(path: Path) -> int:
 def _records(
     report: Report, suite: SuiteRecords, path: Path, problems: list[Problem]
 ) -> Iterator[KnownRecord]:
-    """One after the other: a report has durations, and at best when a suite began."""
-    # Some tools write no time (Surefire): then it ended when its file was written.
+    """Yield the cases one after the other. A report has durations, but no start times of cases."""
+    # Some tools write no time (Surefire). Their suite ended when the file was written.
     now_ns = parse_time_ns(report.timestamp) or _written_ns(path)
     yield suite.open(now_ns, {"suite": suite.name, "report": path.name})
     failed = 0
@@ -157,11 +158,16 @@ def _records(
         attributes: Attributes = dict(case.attributes)
         yield suite.open_case(key, case.title, now_ns, attributes)
         ended_ns = min(now_ns + case.duration_ns, TIME_MAX_NS)
-        for level, text in case.said:
+        for level, text in case.messages:
             yield suite.log(key, level, text, ended_ns)
         failed += case.outcome == "fail"
         yield suite.close_case(
-            key, case.outcome, ended_ns, case.duration_ns, _facts(case), case.output or None
+            key,
+            case.outcome,
+            ended_ns,
+            case.duration_ns,
+            _result_attributes(case),
+            case.output or None,
         )
         yield from _attach_all(case.output, attached, key, ended_ns, suite, path, problems)
         now_ns = ended_ns
@@ -181,15 +187,15 @@ def _records(
     )
 
 
-def _facts(case: JunitCase) -> Attributes:
-    facts: Attributes = {}
+def _result_attributes(case: JunitCase) -> Attributes:
+    attributes: Attributes = {}
     if case.outcome == "fail":
-        facts["error.type"] = case.type or "TestFailed"
+        attributes["error.type"] = case.type or "TestFailed"
     if case.message:
-        facts["error.message" if case.outcome == "fail" else "message"] = case.message
+        attributes["error.message" if case.outcome == "fail" else "message"] = case.message
     if case.text:
-        facts["error.stack" if case.outcome == "fail" else "reason"] = case.text[:STACK_MAX]
-    return facts
+        attributes["error.stack" if case.outcome == "fail" else "reason"] = case.text[:STACK_MAX]
+    return attributes
 
 
 def _attach_all(
@@ -202,7 +208,7 @@ def _attach_all(
     problems: list[Problem],
 ) -> Iterator[KnownRecord]:
     for name in map(os.path.normpath, map(str.strip, _ATTACHMENT.findall(output))):
-        if name not in attached:  # read once, whoever names it
+        if name not in attached:
             attached.add(name)
             yield from _attach(name, key, time_ns, suite, report, problems)
 
@@ -216,37 +222,40 @@ def _attach(
     problems: list[Problem],
 ) -> Iterator[KnownRecord]:
     folder = os.path.realpath(report.parent)
-    place = os.path.realpath(os.path.join(folder, name))
-    if not place.startswith(folder + os.sep):
-        _note(
+    path = os.path.realpath(os.path.join(folder, name))
+    if not path.startswith(folder + os.sep):
+        _add_warning(
             problems,
             report,
             "attachment-outside",
-            f"the attachment {name!r} lies outside the report's folder.",
-            "Copy it beside the report.",
+            f"the attachment {name!r} is outside of the report's folder.",
+            "Copy it into that folder.",
         )
         return
     try:
-        if not os.path.isfile(place):
+        if not os.path.isfile(path):
             raise OSError
-        size = os.path.getsize(place)
-        with open(place, "rb") as file:
+        size = os.path.getsize(path)
+        with open(path, "rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
             file.seek(0)
             data = file.read() if size <= ARTIFACT_BODY_MAX else None
     except OSError:
-        _note(problems, report, "attachment-missing", f"the attachment {name!r} is not there.")
+        message = f"the attachment {name!r} does not exist."
+        _add_warning(problems, report, "attachment-missing", message)
         return
-    yield from suite.file(os.path.relpath(place, folder), key, time_ns, size, digest, data)
+    yield from suite.file(os.path.relpath(path, folder), key, time_ns, size, digest, data)
 
 
-def _note(problems: list[Problem], report: Path, rule: str, message: str, hint: str = "") -> None:
+def _add_warning(
+    problems: list[Problem], report: Path, rule: str, message: str, hint: str = ""
+) -> None:
     if len(problems) < PROBLEMS_MAX:
         problems.append(Problem(str(report), "", rule, message, hint, "warning"))
 
 
-def _add_suite(report: Report, run: RunToWrite) -> None:
-    """What a report said outside of its cases."""
+def _add_suite_output(report: Report, run: RunToWrite) -> None:
+    """Add output and errors that belong to no case."""
     root = next(
         (span for span in run.run.spans if span.type == "run" and span.parent_id is None), None
     )
@@ -257,22 +266,22 @@ def _add_suite(report: Report, run: RunToWrite) -> None:
     ]
 
 
-def _case_of(span: SpanInfo, run: RunToWrite) -> JunitCase:
-    told = span.attributes
-    classname = told.get("classname")
+def _span_to_case(span: SpanInfo, run: RunToWrite) -> JunitCase:
+    attributes = span.attributes
+    classname = attributes.get("classname")
     prefix = f"{classname}." if isinstance(classname, str) else ""
-    outcome = told.get("outcome")
+    outcome = attributes.get("outcome")
     case = JunitCase(str(classname or ""), span.name.removeprefix(prefix))
     case.duration_ns = span.duration_ns or 0
     if outcome in ("pass", "fail", "skip"):
-        case.outcome = outcome  # type: ignore[assignment]  # one of the three
+        case.outcome = outcome  # type: ignore[assignment]  # one of three literals
     else:
         case.outcome = "pass" if span.status == "ok" else "fail"
-    case.type = str(told.get("error.type") or "")
-    case.message = str(told.get("error.message") or told.get("message") or "")
+    case.type = str(attributes.get("error.type") or "")
+    case.message = str(attributes.get("error.message") or attributes.get("message") or "")
     if case.outcome == "fail" and not case.message and span.status != "ok":
         case.message = span.status or "did not end"
-    case.text = str(told.get("error.stack") or "")
+    case.text = str(attributes.get("error.stack") or "")
     output = run.body(span.output)
     case.output = output.decode(errors="replace") if output else ""
     return case

@@ -1,4 +1,7 @@
-"""The XML of a JUnit report: read without ever meeting an entity, written so that it parses. Pure."""
+"""Parse and render the XML of a JUnit report. Pure.
+
+The parser never expands an entity. Text that XML cannot contain is escaped.
+"""
 
 from __future__ import annotations
 
@@ -11,26 +14,26 @@ from xml.sax.saxutils import escape, quoteattr
 from vestige.formats.test_suites import CaseOutcome
 
 DEPTH_MAX: Final = 64
-"""Elements inside each other; a report has five or six."""
+"""Limit of nested elements; a report has five or six."""
 
 _RESULTS: Final = ("failure", "error", "skipped")
 _OUTPUTS: Final = ("system-out", "system-err")
-_READ: Final = (*_RESULTS, *_OUTPUTS, "rerun", "flaky")
-_OF_SUITES: Final = ("failure", "error", *_OUTPUTS)
-"""What a suite may have outside of its cases: Ant and Gradle write all output there."""
+_CASE_TAGS: Final = (*_RESULTS, *_OUTPUTS, "rerun", "flaky")
+_SUITE_TAGS: Final = ("failure", "error", *_OUTPUTS)
+"""Elements of a suite outside of its cases: Ant and Gradle write all output there."""
 _NOT_RUN: Final = frozenset(("notrun", "disabled", "suppressed", "skipped"))
-"""Said in an attribute, `status` or `result`: GoogleTest has no element for a disabled test."""
+"""Values of `status` or `result`: GoogleTest has no element for a disabled test."""
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_KEPT: Final = ("classname", "file", "line")
+_CASE_ATTRIBUTES: Final = ("classname", "file", "line")
 
 
 class XmlError(Exception):
-    """Why bytes are no report."""
+    """The bytes are not a JUnit report."""
 
 
 @dataclass(slots=True)
 class JunitCase:
-    """One `testcase`."""
+    """A `testcase` element."""
 
     classname: str
     name: str
@@ -40,8 +43,8 @@ class JunitCase:
     message: str = ""
     text: str = ""
     output: str = ""
-    said: list[tuple[str, str]] = field(default_factory=list)
-    """Further failures, reruns: (level, text)."""
+    messages: list[tuple[str, str]] = field(default_factory=list)
+    """Level and text of further failures and reruns."""
     attributes: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -55,13 +58,13 @@ class Report:
     timestamp: str = ""
     cases: list[JunitCase] = field(default_factory=list)
     output: str = ""
-    """Of the suites themselves."""
+    """Output of the suites, outside of cases."""
     errors: list[str] = field(default_factory=list)
-    """What failed in no case: the setup of a suite."""
+    """Failures outside of cases, such as the setup of a suite."""
 
 
 def parse_report(data: bytes) -> Report:
-    """XmlError: it is no report, or one that we do not trust."""
+    """Parse a report. Raise XmlError if it is not one, or is not safe to parse."""
     target = _Target()
     parser = ElementTree.XMLParser(target=target)
     try:
@@ -70,12 +73,12 @@ def parse_report(data: bytes) -> Report:
     except (ElementTree.ParseError, ValueError, LookupError) as error:
         raise XmlError(f"is not XML: {error}.") from None
     if not target.is_report:
-        raise XmlError("is no JUnit report (expected a testsuite element).")
+        raise XmlError("is not a JUnit report (expected a testsuite element).")
     return target.report
 
 
 class _Target:
-    """What the parser tells, as it goes."""
+    """Builds a report from the parser's events."""
 
     def __init__(self) -> None:
         self.report = Report()
@@ -83,13 +86,13 @@ class _Target:
         self._case: JunitCase | None = None
         self._depth = 0
         self._open: list[tuple[str, dict[str, str], list[str]]] = []
-        """Results and outputs whose end has not come, with their text so far."""
+        """Open results and outputs: tag, attributes, parts of the text so far."""
         self._output: list[str] = []
         self._suite_output: list[str] = []
 
     def doctype(self, name: str, public: str | None, system: str | None) -> None:
-        # Called before anything inside it is read: no entity is ever defined, let alone expanded.
-        raise XmlError("has a DOCTYPE, which a report does not need. It was not read.")
+        # Called before its content is read, so no entity is defined or expanded.
+        raise XmlError("has a DOCTYPE, which is not allowed. Remove it from the report.")
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
         self._depth += 1
@@ -104,11 +107,13 @@ class _Target:
             self._case = JunitCase(attributes.get("classname", ""), attributes.get("name", ""))
             self._open, self._output = [], []
             self._case.duration_ns = _duration(attributes.get("time", ""))
-            self._case.attributes = {key: attributes[key] for key in _KEPT if attributes.get(key)}
+            self._case.attributes = {
+                key: attributes[key] for key in _CASE_ATTRIBUTES if attributes.get(key)
+            }
             if not _NOT_RUN.isdisjoint((attributes.get("status"), attributes.get("result"))):
                 self._case.outcome = "skip"
-        elif tag.startswith(_READ) if self._case is not None else tag in _OF_SUITES:
-            # A rerun may hold output of its own: that is the case's, and the rerun goes on behind it.
+        elif tag.startswith(_CASE_TAGS) if self._case is not None else tag in _SUITE_TAGS:
+            # A rerun may contain output, which belongs to the case; then the rerun continues.
             self._open.append((tag, attributes, []))
 
     def data(self, text: str) -> None:
@@ -125,7 +130,7 @@ class _Target:
         elif self._open and tag == self._open[-1][0]:
             tag, attributes, parts = self._open.pop()
             if self._case is not None:
-                self._take(self._case, tag, attributes, "".join(parts))
+                self._add_result(self._case, tag, attributes, "".join(parts))
             elif tag in _OUTPUTS:
                 self._suite_output.append("".join(parts))
             else:
@@ -136,7 +141,7 @@ class _Target:
     def close(self) -> None:
         self.report.output = "".join(self._suite_output)
 
-    def _take(self, case: JunitCase, tag: str, attributes: dict[str, str], text: str) -> None:
+    def _add_result(self, case: JunitCase, tag: str, attributes: dict[str, str], text: str) -> None:
         if tag in _OUTPUTS:
             self._output.append(text)
             return
@@ -146,13 +151,13 @@ class _Target:
         elif tag in _RESULTS and case.outcome != "fail":
             case.outcome = "fail"
         else:
-            case.said.append(("error" if tag in _RESULTS else "warn", message or tag))
+            case.messages.append(("error" if tag in _RESULTS else "warn", message or tag))
             return
         case.type, case.message, case.text = attributes.get("type", ""), message, text.strip()
 
 
 def _duration(text: str) -> int:
-    """Seconds, as runners write them: `0.012`, `1,234.5`."""
+    """Return nanoseconds from seconds such as `0.012` or `1,234.5`; 0 if they are invalid."""
     try:
         seconds = float(text.replace(",", ""))
     except ValueError:
@@ -160,7 +165,7 @@ def _duration(text: str) -> int:
     return int(seconds * 1e9) if 0 <= seconds < 1e9 else 0
 
 
-# --- out --------------------------------------------------------------------------------------------
+# --- rendering ------------------------------------------------------------------------------------
 
 
 def render_report(report: Report) -> bytes:
@@ -191,8 +196,8 @@ def _render_case(case: JunitCase) -> list[str]:
     own = {"classname": case.classname, "name": case.name, "time": f"{case.duration_ns / 1e9:.6f}"}
     lines = [_tag("testcase", own)]
     if case.outcome == "fail":
-        told = {"message": case.message, "type": case.type}
-        lines.append(f"{_tag('failure', told)}{_text(case.text)}</failure>")
+        start = _tag("failure", {"message": case.message, "type": case.type})
+        lines.append(f"{start}{_text(case.text)}</failure>")
     elif case.outcome == "skip":
         lines.append(f"{_tag('skipped', {'message': case.message})}</skipped>")
     if case.output:
@@ -201,19 +206,17 @@ def _render_case(case: JunitCase) -> list[str]:
 
 
 def _tag(name: str, attributes: dict[str, str]) -> str:
-    told = "".join(
-        f" {key}={quoteattr(_legal(value), _QUOTED)}" for key, value in attributes.items()
-    )
-    return f"<{name}{told}>"
+    pairs = (f" {key}={quoteattr(_legal(value), _QUOTED)}" for key, value in attributes.items())
+    return f"<{name}{''.join(pairs)}>"
 
 
 def _text(text: str) -> str:
-    return escape(_legal(text), {"\r": "&#13;"})  # a bare one is read as a newline
+    return escape(_legal(text), {"\r": "&#13;"})  # parsers read a bare \r as a newline
 
 
 def _legal(text: str) -> str:
-    """What XML 1.0 has no way to write, as an escape that one can read."""
-    return _ILLEGAL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+    """Return the text with characters that XML 1.0 cannot contain as `\\x1b`."""
+    return _ILLEGAL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
 
 
 _QUOTED = {"\n": "&#10;", "\t": "&#9;", "\r": "&#13;"}

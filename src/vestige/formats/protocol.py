@@ -1,16 +1,16 @@
-"""What a format is: a module with these names, and what passes between it and the rest.
+"""The functions of a format module, and the types that they exchange with callers.
 
-    for place in agentdbg.find(path):            # a run directory, or a folder of them
-        source = agentdbg.read(place)
-        store.append(source.records)             # records, bodies inside; read as they are taken
-        source.problems                          # what was passed over on the way
+    for run_path in agentdbg.find_runs(path):    # a run directory, or a folder of them
+        source = agentdbg.read_run(run_path)
+        store.append(source.records)             # an iterator: the file is read meanwhile
+        source.problems                          # complete when the records are
 
-    agentdbg.write(RunToWrite(run, read_body), target)
+    agentdbg.write_run(RunToWrite(run, read_body), target)
 
-The one hard fact: reading mints nothing. Ids and numbers derive from the source, so that
-reading it a second time, or after it has grown, gives the same records again.
+Ids and sequence numbers derive from the source. So reading it again, or after it has grown, gives
+the same records.
 
-Elsewhere: transfer/ takes what a format reads into a store, masked; and opens it for questions.
+Elsewhere: transfer/ imports what a format reads, redacted, and opens files for queries.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _UUID4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """Something in a file that its format does not allow, or that had to be passed over."""
+    """Something in a file that violates its format, or that was skipped."""
 
     file: str
-    """As the reader was given it, or relative to it."""
+    """The path that was read, or a path relative to it."""
     place: str
-    """A JSON pointer, `line 7`, or empty: the file as a whole."""
+    """A JSON pointer, `line 7`, or empty for the file itself."""
     rule: str
     """Short and stable: `event-type-unknown`."""
     message: str
@@ -52,12 +52,12 @@ class Problem(msgspec.Struct, frozen=True):
         return f"{where}: {self.message}" + (f" {self.hint}" if self.hint else "")
 
 
-class Checked(msgspec.Struct, frozen=True):
-    """One thing that was validated."""
+class ValidationResult(msgspec.Struct, frozen=True):
+    """Problems found at one path."""
 
     path: str
     files: int
-    """How many were looked at."""
+    """Number of files that were read."""
     problems: Sequence[Problem]
 
     @property
@@ -66,71 +66,76 @@ class Checked(msgspec.Struct, frozen=True):
 
 
 class Source(msgspec.Struct):
-    """One run as its format holds it."""
+    """One run of a file, as a format reads it."""
 
     run_id: str
     writer: str
-    """Of its first record: whether it was taken in before is known by it."""
+    """Writer of the first record. An import uses it to recognize a run that it imported before."""
     records: Iterator[KnownRecord]
-    """In order; read once, while they are taken."""
+    """Records in order, which can be read once."""
     problems: list[Problem] = msgspec.field(default_factory=list)
     """Complete when the records are."""
     unread: int = 0
-    """Of a glance: so many events of the file are not among the records."""
+    """After `read_head`: number of events that are not among the records."""
     notes: list[Note] = msgspec.field(default_factory=list)
     """Complete when the records are."""
-    adds: bool = False
-    """Its id can be no recorded run's: what is here of it came the same way, in other pieces, and
-    what is missing is added."""
-    apart: bool = False
-    """Its records are read from files, and nothing else comes of it: another process can do it as well."""
-    beside: Source | None = None
-    """The same as a run of its own, for where the run that it tells of was recorded."""
+    mergeable: bool = False
+    """A stored run with this id came from the same kind of source, so new records are added."""
+    forkable: bool = False
+    """Reading has no side effects but the records, so a forked process can do it."""
+    separate_copy: Source | None = None
+    """The same content under another run id, for a store that recorded the run itself."""
 
 
 class RunToWrite(msgspec.Struct, frozen=True):
-    """A run on its way out: its skeleton, and its bodies one at a time."""
+    """A run to export: its structure, with bodies that are read one at a time."""
 
     run: Run
     read_body: Callable[[int], bytes]
     process: Attributes = msgspec.field(default_factory=dict)
-    """What is known of the program that ran: attributes of its `process` span."""
+    """Attributes of the run's `process` span."""
     notes: Sequence[Note] = ()
     read_log: Callable[[int], LogInfo] | None = None
-    """Set: the lines of the run are only places, and are read one at a time too."""
+    """If set, log records of the run have no content yet, and are read one at a time."""
     prices: Mapping[str, ModelPrice] = msgspec.field(default_factory=dict)
-    """What the user says that models cost."""
+    """Prices that the user configured, by model."""
 
-    def line(self, log: LogInfo) -> LogInfo:
-        """A line with what it says."""
+    def load_log(self, log: LogInfo) -> LogInfo:
+        """Return the log record with its content."""
         return log if log.row is None or self.read_log is None else self.read_log(log.row)
 
     def body(self, ref: BodyRef | None) -> bytes | None:
-        """The bytes of a body, if they are still there."""
+        """Return the bytes of a body, or None if they are missing."""
         return None if ref is None or ref.id is None else self.read_body(ref.id)
 
 
 class Format(Protocol):
-    """The names that a format module has. Two may be missing: `recover_runs(path)`, which finishes runs on
-    disk whose program died, and `read_head(path)`, the beginning of a run that is long to read."""
+    """The functions of a format module.
+
+    Two more are optional: `recover_runs(path)` completes runs whose program died, and
+    `read_head(path)` reads the beginning of a long run.
+    """
 
     def is_readable(self, path: Path) -> bool:
-        """Does this path look like ours? Cheap, bounded, and never raises."""
+        """Return whether the path looks like this format. Bounded work; never raises."""
 
     def find_runs(self, path: Path) -> Iterator[Path]:
-        """The runs at a path: itself, or those in a folder of them."""
+        """Yield the path of each run: the path itself, or the runs in a folder."""
 
     def read_run(self, path: Path) -> Source:
-        """One run. UnreadableError if there is none to be had; lesser faults are problems."""
+        """Read one run. Raise UnreadableError if there is none; other damage is a problem."""
 
     def write_run(self, run: RunToWrite, target: Path) -> Path:
-        """Write a run to, or into, the target, all or nothing; the path that was made."""
+        """Write a run to the target, or into it if it is a folder; return the path written.
+
+        Either everything is written or nothing.
+        """
 
     def validate_run(self, path: Path) -> Sequence[Problem]:
-        """All that is wrong with what is there, by the format's own rules."""
+        """Return everything that violates the rules of the format."""
 
 
-# --- ids that derive from the source ---------------------------------------------------------
+# --- ids that derive from the source -------------------------------------------------------------
 
 
 def is_uuid4(text: str) -> bool:
@@ -138,7 +143,7 @@ def is_uuid4(text: str) -> bool:
 
 
 def derived_writer(format: str, source_id: str) -> str:
-    """Who "wrote" an imported run: the same for the same source, wherever it is read."""
+    """Return the writer id of an imported run, which depends only on the source."""
     return _digest(format, source_id)[:16]
 
 
@@ -147,23 +152,23 @@ def derived_span_id(format: str, *source_ids: str) -> str:
 
 
 def span_hash(format: str, *source_ids: str) -> Callable[[str], str]:
-    """`derived_span_id` with one id still to come: for a file with many of them."""
-    digest = _begun_digest(format, *source_ids)
+    """Return `derived_span_id` with the last id open, for files with many spans."""
+    digest = _prefix_digest(format, *source_ids)
     return lambda last_id: digest(last_id)[:16]
 
 
 def derived_uuid(*parts: str) -> str:
-    """Shaped as a UUIDv4, and always the same for the same parts."""
-    return _uuid_of(_digest(*parts))
+    """Return an id in the form of a UUIDv4, always the same for the same parts."""
+    return _format_uuid(_digest(*parts))
 
 
 def uuid_hash(*parts: str) -> Callable[[str], str]:
-    """`derived_uuid` with one part still to come: for a run with many of them."""
-    digest = _begun_digest(*parts)
-    return lambda last_part: _uuid_of(digest(last_part))
+    """Return `derived_uuid` with the last part open, for runs with many ids."""
+    digest = _prefix_digest(*parts)
+    return lambda last_part: _format_uuid(digest(last_part))
 
 
-def _uuid_of(digest: str) -> str:
+def _format_uuid(digest: str) -> str:
     variant = _VARIANTS[digest[16]]
     return f"{digest[:8]}-{digest[8:12]}-4{digest[13:16]}-{variant}{digest[17:20]}-{digest[20:32]}"
 
@@ -172,15 +177,15 @@ _VARIANTS = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789abcdef"}
 
 
 def derived_run_id(format: str, foreign_id: str) -> str:
-    """The foreign id itself where it is a UUIDv4, else one that derives from it."""
+    """Return the foreign id if it is a UUIDv4, else an id derived from it."""
     return foreign_id if is_uuid4(foreign_id) else derived_uuid(format, foreign_id)
 
 
-def _begun_digest(*parts: str) -> Callable[[str], str]:
-    """`_digest` of these parts and one more."""
-    begun = "\0".join((*parts, "")).encode(errors="surrogatepass")
-    # Of all at once: a copy of a hash that was begun takes longer.
-    return lambda last: sha256(begun + last.encode("utf-8", "surrogatepass")).hexdigest()
+def _prefix_digest(*parts: str) -> Callable[[str], str]:
+    """Return `_digest` with the last part open."""
+    prefix = "\0".join((*parts, "")).encode(errors="surrogatepass")
+    # Hashing everything again is faster than copying the state of a hash.
+    return lambda last: sha256(prefix + last.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _digest(*parts: str) -> str:

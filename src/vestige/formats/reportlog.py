@@ -1,7 +1,7 @@
-"""pytest-reportlog: one JSON object a line, written by pytest while it runs.
+"""pytest-reportlog: one JSON object per line, written by pytest while it runs.
 
-A session is a run, a test (its setup, call and teardown) a span of type `test`. A log that ends
-without `SessionFinish` was killed: what was running is interrupted.
+A session is a run, a test (its setup, call and teardown) is a span of type `test`. A log without
+`SessionFinish` is from a killed session: the tests that were running are interrupted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from vestige.record.types import Attributes, KnownRecord
 _decode = msgspec.json.Decoder().decode
 _TYPE = "$report_type"
 _HEAD_LINES = 10_000
-"""How far the first test may be from the start: every file that was collected has a line."""
+"""Lines that are searched for the first test. Each collected file has a line before it."""
 
 
 def is_readable(path: Path) -> bool:
@@ -39,21 +39,21 @@ def is_readable(path: Path) -> bool:
 
 def find_runs(path: Path) -> Iterator[Path]:
     if path.is_dir():
-        yield from (place for place in sorted(path.glob("*.jsonl")) if is_readable(place))
+        yield from filter(is_readable, sorted(path.glob("*.jsonl")))
     else:
         yield path
 
 
 def read_run(path: Path) -> Source:
     if not is_readable(path):
-        raise UnreadableError(f"{path}: no report log (expected lines with {_TYPE!r}).")
+        raise UnreadableError(f"{path}: not a pytest report log (expected lines with {_TYPE!r}).")
     suite = SuiteRecords("reportlog", _identity(path), "pytest")
     problems: list[Problem] = []
     return Source(suite.run_id, suite.writer, _Reader(path, suite, problems).records(), problems)
 
 
 def validate_run(path: Path) -> Sequence[Problem]:
-    """Is every line a report?"""
+    """Return the lines that are not reports, as problems."""
     try:
         source = read_run(path)
     except UnreadableError as error:
@@ -64,11 +64,13 @@ def validate_run(path: Path) -> Sequence[Problem]:
 
 
 def write_run(run: RunToWrite, target: Path) -> Path:
-    raise UsageError("reportlog: pytest alone writes it. Export as junit or artifacts.")
+    raise UsageError(
+        "reportlog: cannot be written (only pytest writes it). Export as junit or artifacts."
+    )
 
 
 def _identity(path: Path) -> str:
-    """The first test's line: it has a time, and stays the first when the log grows."""
+    """Return a hash of the first test's line, which has a time and stays while the log grows."""
     with open(path, "rb") as file:
         for number, line in enumerate(_lines(file)):
             if b'"TestReport"' in line:
@@ -80,7 +82,7 @@ def _identity(path: Path) -> str:
 
 
 def _lines(file: Any) -> Iterator[bytes]:
-    """Whole lines; one that is too long comes empty."""
+    """Yield complete lines. A line over the limit is yielded as an empty one."""
     while line := file.readline(ARTIFACT_LINE_MAX + 1):
         if len(line) > ARTIFACT_LINE_MAX and not line.endswith(b"\n"):
             while line and not line.endswith(b"\n"):
@@ -95,7 +97,7 @@ class _Reader:
         self._path, self._suite, self._problems = path, suite, problems
         self._time_ns = 0
         self._running: dict[str, dict[str, Any]] = {}
-        """By nodeid: its key, and what is known of how it goes."""
+        """State of each running test, by nodeid."""
         self._count = 0
         self._counts = {"pass": 0, "fail": 0, "skip": 0, "unknown": 0}
         self._opened = self._ended = False
@@ -116,24 +118,23 @@ class _Reader:
             elif kind == "SessionFinish":
                 self._ended = True
                 yield from self._begin()
-                for case in (
-                    self._running.values()
-                ):  # nothing more comes: its worker died, or pytest was told to exit
+                # These tests have no teardown report: their worker died, or pytest was stopped.
+                for case in self._running.values():
                     yield self._close(case, "fail" if case["outcome"] == "fail" else "unknown")
                 self._running.clear()
-                bad = self._counts["fail"] or report.get("exitstatus") not in (0, 5)
-                facts: Attributes = {"total": self._count, **self._counts}
+                failed = self._counts["fail"] or report.get("exitstatus") not in (0, 5)
+                attributes: Attributes = {"total": self._count, **self._counts}
                 if isinstance(report.get("exitstatus"), int):
-                    facts["exit_status"] = report["exitstatus"]
-                yield self._suite.close("error" if bad else "ok", self._time_ns, facts)
+                    attributes["exit_status"] = report["exitstatus"]
+                yield self._suite.close("error" if failed else "ok", self._time_ns, attributes)
         if not self._ended:
             yield from self._begin()
-            told: Attributes = {
+            error: Attributes = {
                 "error.type": "Interrupted",
                 "error.message": "the log has no SessionFinish",
             }
             keys = [case["key"] for case in self._running.values()]
-            yield from self._suite.interrupt(keys, self._time_ns, told)
+            yield from self._suite.interrupt(keys, self._time_ns, error)
 
     def _reports(self) -> Iterator[dict[str, Any]]:
         with open(self._path, "rb") as file:
@@ -145,10 +146,9 @@ class _Reader:
                 if isinstance(report, dict):
                     yield report
                 elif len(self._problems) < PROBLEMS_MAX:
+                    message = "is not a report (expected a JSON object)."
                     self._problems.append(
-                        Problem(
-                            str(self._path), f"line {number}", "reportlog-line", "is no report."
-                        )
+                        Problem(str(self._path), f"line {number}", "reportlog-line", message)
                     )
 
     def _begin(self) -> Iterator[KnownRecord]:
@@ -173,7 +173,7 @@ class _Reader:
             }
             yield self._suite.open_case(case["key"], nodeid, began)
         self._time_ns = max(self._time_ns, _ns(report.get("stop")) or began)
-        self._fold(case, report)
+        self._add_phase(case, report)
         if when == "teardown":
             del self._running[nodeid]
             yield self._close(case, case["outcome"])
@@ -190,7 +190,7 @@ class _Reader:
             output or None,
         )
 
-    def _fold(self, case: dict[str, Any], report: dict[str, Any]) -> None:
+    def _add_phase(self, case: dict[str, Any], report: dict[str, Any]) -> None:
         outcome, when = report.get("outcome"), report.get("when")
         message, stack = _message(report)
         facts: Attributes = case["facts"]
@@ -208,26 +208,26 @@ class _Reader:
             facts["reruns"] = (count if isinstance(count, int) else 0) + 1
         # A later phase repeats the sections of the earlier ones.
         sections = report.get("sections")
-        said = [
+        output = [
             f"----- {section[0]} -----\n{section[1]}\n"
             for section in (sections if isinstance(sections, list) else ())
             if isinstance(section, list) and len(section) == 2
         ]
-        case["output"] = said or case["output"]
+        case["output"] = output or case["output"]
 
 
 def _message(report: dict[str, Any]) -> tuple[str, str]:
-    """(one line, the whole) of why a test failed or was skipped."""
-    found = report.get("longrepr")
-    if isinstance(found, str):
-        return found.strip().rpartition("\n")[2], found
-    if isinstance(found, list) and found:
-        return str(found[-1]), ""
-    if not isinstance(found, dict):
+    """Return the message and the traceback of a test that failed or was skipped."""
+    longrepr = report.get("longrepr")
+    if isinstance(longrepr, str):
+        return longrepr.strip().rpartition("\n")[2], longrepr
+    if isinstance(longrepr, list) and longrepr:
+        return str(longrepr[-1]), ""
+    if not isinstance(longrepr, dict):
         return "", ""
-    crash = found.get("reprcrash")
+    crash = longrepr.get("reprcrash")
     message = str(crash.get("message", "")) if isinstance(crash, dict) else ""
-    traceback = found.get("reprtraceback")
+    traceback = longrepr.get("reprtraceback")
     entries = traceback.get("reprentries") if isinstance(traceback, dict) else None
     lines: list[str] = []
     for entry in entries if isinstance(entries, list) else ():

@@ -1,7 +1,7 @@
-"""A stored run as records again: openings, closes and lines, in the order in which they were written.
+"""Convert a run to its records: starts, ends and log records, in order.
 
-What a store folded together (an opening and its updates) comes back as one opening; bodies are
-read one at a time. The numbers are new: 1, 2, 3 under the writer that the caller names.
+A start and its updates, which a store merges, become one start. Bodies are read one at a time.
+Sequence numbers are new: 1, 2, 3 under the writer of the caller.
 """
 
 from __future__ import annotations
@@ -16,18 +16,21 @@ from vestige.record.run import BodyRef, LogInfo, SpanInfo, time_ns
 from vestige.record.types import VERSION, BodyInfo, KnownRecord, Link, Log, SpanClose, SpanOpen
 
 Moment = tuple[int, str, float, bool, int, "SpanInfo | LogInfo"]
-"""Time (held, so that it never runs back within a writer), writer, seq, its end?, place, what."""
+"""Time, writer, seq, whether it is a span's end, index, and the span or log record.
+
+Times never decrease within a writer.
+"""
 
 
-def records_of(source: RunToWrite, writer: str) -> Iterator[KnownRecord]:
-    """All records of a run, as `writer` would have written them."""
+def run_to_records(source: RunToWrite, writer: str) -> Iterator[KnownRecord]:
+    """Yield all records of a run, as `writer` would have written them."""
     links: dict[str, list[Link]] = {}
     for link in source.run.links:
         links.setdefault(link.span_id, []).append(
             Link(link.target_span, link.target_run, link.reason)
         )
     run = source.run.info
-    for seq, (*_, ends, _, node) in enumerate(moments_of(source), 1):
+    for seq, (*_, ends, _, node) in enumerate(order_moments(source), 1):
         if isinstance(node, LogInfo):
             body, info = _body(source, node.body)
             yield Log(
@@ -47,16 +50,15 @@ def records_of(source: RunToWrite, writer: str) -> Iterator[KnownRecord]:
             )
         elif ends:
             body, info = _body(source, node.output)
-            took_ns = node.duration_ns or 0
             yield SpanClose(
                 VERSION,
                 writer,
                 seq,
-                ended_at_ns(source, node),
+                get_end_ns(source, node),
                 run.id,
                 node.id,
                 node.status or "ok",
-                took_ns,
+                node.duration_ns or 0,
                 {},
                 body,
                 info,
@@ -84,8 +86,8 @@ def records_of(source: RunToWrite, writer: str) -> Iterator[KnownRecord]:
             )
 
 
-def ended_at_ns(source: RunToWrite, span: SpanInfo) -> int:
-    """By the wall clock where that is known; durations are another clock's."""
+def get_end_ns(source: RunToWrite, span: SpanInfo) -> int:
+    """Return the end by the wall clock if it is known. Durations are from a monotonic clock."""
     info = source.run.info
     if info.ended_ns is not None and span.type == "run" and span.parent_id is None:
         return info.ended_ns
@@ -96,24 +98,28 @@ def _body(source: RunToWrite, ref: BodyRef | None) -> tuple[str | None, BodyInfo
     if ref is None:
         return None, None
     data = source.body(ref)
-    if data is None:  # gone: a reader will find that there was one, and how large
+    if data is None:  # missing: the record still has its size
         return None, BodyInfo(spilled_bytes=ref.size_bytes)
     text, info = inline_bytes(data)
-    if ref.cut is not None and (original := _original_bytes(ref.cut)) is not None:
+    if (original := get_original_bytes(ref)) is not None:
         encoding = info.encoding if info is not None else "text"
         info = BodyInfo(encoding=encoding, original_bytes=original)
     return text, info
 
 
-def _original_bytes(cut: str) -> int | None:
-    words = cut.split()
-    return int(words[2]) if cut.startswith("truncated from ") and words[2].isdecimal() else None
+def get_original_bytes(ref: BodyRef) -> int | None:
+    """Return the size of a truncated body before it was truncated."""
+    words = (ref.cut or "").split()
+    if len(words) > 2 and words[:2] == ["truncated", "from"] and words[2].isdecimal():
+        return int(words[2])
+    return None
 
 
-def moments_of(source: RunToWrite) -> list[Moment]:
-    """Openings and lines in each writer's own order; every close where its writer put it.
+def order_moments(source: RunToWrite) -> list[Moment]:
+    """Return starts, ends and log records in order: by time, and by seq within a writer.
 
-    What formats tell event by event is told in this order. Bodies are not read."""
+    Formats with events write them in this order. Bodies are not read.
+    """
     nodes: dict[str, list[SpanInfo | LogInfo]] = {}
     everything: list[SpanInfo | LogInfo] = [*source.run.spans, *source.run.logs]
     for node in everything:
@@ -122,36 +128,36 @@ def moments_of(source: RunToWrite) -> list[Moment]:
     for writer, own in nodes.items():
         own.sort(key=_seq)
         seqs = [_seq(node) for node in own]
-        held = list(accumulate(map(time_ns, own), max))
-        for seq, at, node in zip(seqs, held, own, strict=True):
+        times = list(accumulate(map(time_ns, own), max))
+        for seq, at, node in zip(seqs, times, own, strict=True):
             moments.append((at, writer, seq, False, len(moments), node))
             if isinstance(node, SpanInfo) and node.status is not None:
-                at, end_seq = _close(node, ended_at_ns(source, node), seq, seqs, held)
+                at, end_seq = _end_position(node, get_end_ns(source, node), seq, seqs, times)
                 moments.append((at, writer, end_seq, True, len(moments), node))
-    moments.sort()  # their places are unique: it never comes to comparing nodes
-    for place in range(len(moments) - 1, -1, -1):
-        ended_ns, _, _, ends, _, node = moments[place]
+    moments.sort()  # indexes are unique, so nodes are never compared
+    for index in range(len(moments) - 1, -1, -1):
+        ended_ns, _, _, ends, _, node = moments[index]
         if ended_ns < moments[-1][0]:
             break
         if ends and isinstance(node, SpanInfo) and node.parent_id is None:
-            moments.append(moments.pop(place))  # at the same moment as others: the run is last
+            moments.append(moments.pop(index))  # of several at the same time, the run ends last
             break
     return moments
 
 
-def _close(
-    span: SpanInfo, ended_ns: int, seq: int, seqs: list[int], held: list[int]
+def _end_position(
+    span: SpanInfo, ended_ns: int, seq: int, seqs: list[int], times: list[int]
 ) -> tuple[int, float]:
-    """When, and after which number of its writer."""
+    """Return the time and the seq of a span's end within its writer."""
     end_seq: float | None = span.end_seq
-    if end_seq is not None and span.parent_id is None and ended_ns >= held[-1]:
-        # A root may be closed by another writer (a stamp), in whose numbers it came early.
+    if end_seq is not None and span.parent_id is None and ended_ns >= times[-1]:
+        # Another writer (crash detection) may close a root, with a lower seq of its own.
         end_seq = max(end_seq, seqs[-1] + 1)
     if end_seq is None or end_seq <= seq:
-        end_seq = max(seq, seqs[bisect_right(held, ended_ns) - 1]) + 0.5
+        end_seq = max(seq, seqs[bisect_right(times, ended_ns) - 1]) + 0.5
     before = bisect_right(seqs, end_seq) - 1
-    at = held[before]
-    return max(ended_ns, at) if before + 1 == len(held) else at, end_seq
+    at = times[before]
+    return max(ended_ns, at) if before + 1 == len(times) else at, end_seq
 
 
 def _seq(node: SpanInfo | LogInfo) -> int:

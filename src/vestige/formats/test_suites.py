@@ -1,4 +1,4 @@
-"""A test suite as records: for every format that holds one.
+"""Build the records of a test suite, for every format that contains one.
 
     suite = SuiteRecords("junit", identity, "checkout")
     yield suite.open(time_ns)
@@ -7,9 +7,9 @@
     yield suite.close_case("t1", "fail", time_ns, 12_000_000, {"error.message": "3 != 4"})
     yield suite.close("error", time_ns)
 
-A suite is a run, a case a span of type `test` whose attribute `outcome` is `pass`, `fail`, `skip` or
-`unknown`. The one hard fact: records come in the order of the source, so what has grown since it was
-last read only adds to them. What a later reading may find elsewhere has a writer of its own.
+A suite is a run, a case is a span of type `test` whose attribute `outcome` is `pass`, `fail`,
+`skip` or `unknown`. Records follow the order of the source, so a source that has grown only adds
+records. Records whose position may change between two reads have a writer of their own.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from vestige.formats.protocol import derived_run_id, derived_span_id, derived_uuid, derived_writer
-from vestige.formats.timestamps import CaseOutcome, case_outcome, parse_time_ns, render_time
+from vestige.formats.timestamps import CaseOutcome, parse_outcome, parse_time_ns, render_time
 from vestige.record.coercion import clean_message, clean_name, inline_bytes
 from vestige.record.types import (
     VERSION,
@@ -35,7 +35,7 @@ _STATUS: Final = {"pass": "ok", "skip": "ok", "fail": "error", "unknown": "inter
 
 
 class SuiteRecords:
-    """Makes the records of one suite; nothing is minted."""
+    """Builds the records of one suite. Ids derive from the source, never from chance."""
 
     def __init__(self, format: str, identity: str, name: str, run_id: str | None = None) -> None:
         self.format = format
@@ -49,7 +49,7 @@ class SuiteRecords:
         self._seq = 0
         self._opened: dict[str, int] = {self.root: 0}
 
-    def span_of(self, key: str) -> str:
+    def case_span_id(self, key: str) -> str:
         return derived_span_id(self.format, self.identity, "case", key)
 
     def open(self, time_ns: int, attributes: Attributes | None = None) -> SpanOpen:
@@ -64,7 +64,7 @@ class SuiteRecords:
         attributes: Attributes | None = None,
         link: Link | None = None,
     ) -> SpanOpen:
-        span = self.span_of(key)
+        span = self.case_span_id(key)
         self._opened[span] = time_ns
         return self._open(span, self.root, TEST, name, time_ns, attributes or {}, link)
 
@@ -76,7 +76,7 @@ class SuiteRecords:
         time_ns: int,
         attributes: Attributes | None = None,
     ) -> Log:
-        """A line said in a case; without a key, in the suite."""
+        """Return a log record of a case, or of the suite if `key` is None."""
         return Log(
             VERSION,
             self.writer,
@@ -86,7 +86,7 @@ class SuiteRecords:
             self.name,
             level,
             clean_message(message),
-            self.root if key is None else self.span_of(key),
+            self.root if key is None else self.case_span_id(key),
             attributes or {},
         )
 
@@ -99,8 +99,9 @@ class SuiteRecords:
         attributes: Attributes | None = None,
         body: str | None = None,
     ) -> SpanClose:
-        told: Attributes = {"outcome": outcome, **(attributes or {})}
-        return self._close(self.span_of(key), _STATUS[outcome], time_ns, duration_ns, told, body)
+        attributes = {"outcome": outcome, **(attributes or {})}
+        span = self.case_span_id(key)
+        return self._close(span, _STATUS[outcome], time_ns, duration_ns, attributes, body)
 
     def close(
         self,
@@ -114,16 +115,18 @@ class SuiteRecords:
     def interrupt(
         self, keys: list[str], time_ns: int, attributes: Attributes
     ) -> Iterator[SpanClose]:
-        """The source ends in the middle: cases that were running, and the suite. By another
-        writer, so that the true end still counts when the source is read again and has one."""
-        own, seq = self.writer, self._seq
+        """Yield the ends of running cases and of the suite, for a source without an end.
+
+        They have another writer, so that a later read of the completed source can replace them.
+        """
+        writer, seq = self.writer, self._seq
         self.writer, self._seq = derived_writer(self.format, f"{self.identity}\0{seq}"), 0
         try:
             for key in keys:
                 yield self.close_case(key, "unknown", time_ns)
             yield self.close("interrupted", time_ns, attributes)
         finally:
-            self.writer, self._seq = own, seq
+            self.writer, self._seq = writer, seq
 
     def file(
         self,
@@ -135,12 +138,14 @@ class SuiteRecords:
         data: bytes | None,
         attributes: Attributes | None = None,
     ) -> Iterator[KnownRecord]:
-        """A file that belongs to a case, or to the suite. Its writer is its own: which files
-        there are may change while the trace only grows."""
+        """Yield the records of a file of a case, or of the suite if `key` is None.
+
+        Each file has its own writer: files may appear at any time, while the trace only grows.
+        """
         writer = derived_writer(self.format, f"{self.identity}\0{path}")
         span = derived_span_id(self.format, self.identity, "file", path)
-        parent = self.root if key is None else self.span_of(key)
-        told: Attributes = {
+        parent = self.root if key is None else self.case_span_id(key)
+        attributes = {
             "path": path,
             "size_bytes": size_bytes,
             "sha256": sha256,
@@ -159,7 +164,7 @@ class SuiteRecords:
             clean_name(path),
             parent,
             None,
-            told,
+            attributes,
             None,
             body,
             info,
@@ -221,4 +226,4 @@ class SuiteRecords:
         return self._seq
 
 
-__all__ = ["TEST", "CaseOutcome", "SuiteRecords", "case_outcome", "parse_time_ns", "render_time"]
+__all__ = ["TEST", "CaseOutcome", "SuiteRecords", "parse_outcome", "parse_time_ns", "render_time"]

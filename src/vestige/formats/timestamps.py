@@ -1,4 +1,4 @@
-"""Words that all formats of test suites share: moments as text, and how a case ended. Pure."""
+"""Times and test outcomes in the words of test-suite formats. Pure."""
 
 from __future__ import annotations
 
@@ -16,32 +16,28 @@ _OUTCOMES: Final = {
 }  # fmt: skip
 
 
-def case_outcome(text: object) -> CaseOutcome:
-    """Others' words for how a case ended."""
-    return (
-        cast(CaseOutcome, _OUTCOMES.get(text.lower(), "unknown"))
-        if isinstance(text, str)
-        else "unknown"
-    )
+def parse_outcome(text: object) -> CaseOutcome:
+    outcome = _OUTCOMES.get(text.lower()) if isinstance(text, str) else None
+    return cast(CaseOutcome, outcome or "unknown")
 
 
 def parse_time_ns(text: object) -> int | None:
-    """RFC 3339 to nanoseconds; without a zone, UTC. None: it is no time that a record can have."""
+    """Parse RFC 3339 to nanoseconds, in UTC without a zone; None if it is not a valid time."""
     if not isinstance(text, str):
         return None
     try:
         moment = datetime.fromisoformat(text.strip())
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=UTC)
-        passed = moment - _EPOCH
+        elapsed = moment - _EPOCH
     except (ValueError, OverflowError):
         return None
-    ns = (passed.days * 86_400 + passed.seconds) * 1_000_000_000 + passed.microseconds * 1_000
+    ns = (elapsed.days * 86_400 + elapsed.seconds) * 1_000_000_000 + elapsed.microseconds * 1_000
     return ns if 0 <= ns <= TIME_MAX_NS else None
 
 
 def render_time(time_ns: int, exact: bool = False) -> str:
-    """RFC 3339 in UTC, as the typed files write it: to the second. `exact`: to the microsecond."""
+    """Format as RFC 3339 in UTC, to the second, or with `exact` to the microsecond."""
     moment = datetime.fromtimestamp(time_ns // 1_000_000_000, UTC)
     text = moment.strftime("%Y-%m-%dT%H:%M:%S")
     return f"{text}.{time_ns // 1000 % 1_000_000:06d}Z" if exact else f"{text}Z"

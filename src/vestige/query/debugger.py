@@ -35,6 +35,7 @@ from vestige.query.search.grep import (
     PARTS,
     GrepAnswer,
     GrepOptions,
+    find_runs_with,
     grep_answer,
     parse_parts,
 )

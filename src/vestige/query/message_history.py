@@ -18,7 +18,7 @@ from typing import Final
 
 from vestige.providers.models import Message, Request, Response, ToolCall, ToolResult
 from vestige.query.body_cache import BODY_READ_MAX
-from vestige.query.checks.requested_calls import call_id_of, tool_name_of
+from vestige.query.checks.requested_calls import get_call_id, get_tool_name
 from vestige.query.evidence import Evidence
 from vestige.record.run import BodyRef, SpanInfo
 
@@ -48,7 +48,7 @@ class Histories:
         self._tools = evidence.of_type("tool")
         self._by_call_id: dict[str, list[SpanInfo]] = {}
         for tool in self._tools:
-            call_id = call_id_of(tool)
+            call_id = get_call_id(tool)
             if call_id is not None:
                 self._by_call_id.setdefault(call_id, []).append(tool)
 
@@ -122,13 +122,15 @@ class Histories:
         named = (
             tool
             for tool in self.evidence.run.spans[begin + 1 : min(end, begin + 1 + 1000)]
-            if tool.type == "tool" and call_id_of(tool) is None and tool_name_of(tool) == call.name
+            if tool.type == "tool"
+            and get_call_id(tool) is None
+            and get_tool_name(tool) == call.name
         )
         return next(islice(named, nth, None), None)
 
     def asker(self, tool: SpanInfo) -> tuple[SpanInfo, ToolCall] | None:
         """The call near before it whose answer asked for this tool."""
-        call_id, name, place = call_id_of(tool), tool_name_of(tool), self._order[tool.id]
+        call_id, name, place = get_call_id(tool), get_tool_name(tool), self._order[tool.id]
         for span in self._calls_before(place):
             response = self.response(span)
             for call in response.calls if response is not None else ():

@@ -160,13 +160,13 @@ def _import_one(
     store: Store, source: Source, path: Path, redactor: Redactor, on_progress: OnProgress | None
 ) -> ImportResult:
     known = store.has_run(source.run_id)
-    if known and not source.adds and not store.has_seen(source.writer, 1):
+    if known and not source.mergeable and not store.has_seen(source.writer, 1):
         # The run was recorded here, or imported from another format. It is not changed, but
         # notes are not a part of it and are imported.
         _import_notes(store, source)
-        if source.beside is None:
+        if source.separate_copy is None:
             return ImportResult(path, source.run_id, 0, True, [])
-        source = source.beside
+        source = source.separate_copy
         known = store.has_run(source.run_id)
     try:
         count = import_source(store, source, redactor, on_progress)
@@ -279,7 +279,7 @@ def _iter_batches(source: Source, redactor: Redactor, as_spans: bool) -> Generat
     """Yield redacted batches, bounded in records and bytes. A process reads a long source."""
     records = source.records
     counts = _iter_batch_counts()
-    if source.apart:
+    if source.forkable:
         head, _, is_short = _read_up_to(records, _SHORT_MAX, _SHORT_BYTES_MAX)
         records = chain(head, records)
         if not is_short:

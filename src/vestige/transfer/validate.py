@@ -12,11 +12,11 @@ from pathlib import Path
 from vestige.errors import NotFoundError, UnreadableError
 from vestige.formats import NAMES, artifacts
 from vestige.formats.artifacts.rules import Profile
-from vestige.formats.protocol import Checked, Format, Problem
+from vestige.formats.protocol import Format, Problem, ValidationResult
 from vestige.transfer.import_runs import find_format
 
 
-def validate_path(path: Path, profile: Profile = "seed") -> Iterator[tuple[str, Checked]]:
+def validate_path(path: Path, profile: Profile = "seed") -> Iterator[tuple[str, ValidationResult]]:
     """Yield the format and the result of each run or bundle at a path.
 
     Raise NotFoundError if there is nothing to validate.
@@ -30,7 +30,7 @@ def validate_path(path: Path, profile: Profile = "seed") -> Iterator[tuple[str, 
             yield name, checked
         return
     for run_path in reader.find_runs(path):
-        yield name, Checked(str(run_path), 1, _validate_run(reader, run_path))
+        yield name, ValidationResult(str(run_path), 1, _validate_run(reader, run_path))
 
 
 def _find_validator(path: Path) -> tuple[str, Format | None]:

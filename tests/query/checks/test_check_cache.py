@@ -69,7 +69,7 @@ def test_a_changed_prefix_is_shown_at_its_first_byte_with_its_contributor(home: 
     )
     assert found.evidence[:2] == [after.id, before.id]
     assert f"byte {body.index('10:01') + 4:,}" in found.message
-    assert "contributed by clock (12 bytes, other text)" in found.message
+    assert "contributed by clock (12 bytes, different text)" in found.message
     assert found.basis == "measured"
 
 

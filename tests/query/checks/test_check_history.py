@@ -37,7 +37,7 @@ def test_a_refused_history_is_an_error_of_the_call_that_sent_it(home: Home) -> N
 
     assert (found.kind, found.severity, found.cause) == ("history/invalid", "error", bad.id)
     assert found.confidence == 0.95
-    assert "toolu_1" in found.message and "refused" in found.message
+    assert "toolu_1" in found.message and "rejected" in found.message
 
 
 def test_a_history_that_was_taken_is_a_warning_told_once(home: Home) -> None:

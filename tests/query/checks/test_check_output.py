@@ -218,4 +218,4 @@ def test_where_no_tools_are_recorded_a_result_that_says_error_is_told(
 
     assert found.command is not None and found.command.endswith(" --in")  # there the result stands
     assert (found.kind, found.cause) == ("tool/soft-error", first.id)
-    assert found.message.startswith("fetch was asked for here, and its result says: ")
+    assert found.message.startswith("fetch returned an error as its result: ")

@@ -61,7 +61,7 @@ def test_a_step_that_stalled_says_where_it_stood(home: Home) -> None:
 
     (found,) = findings(home, pace.stalled_step)
 
-    assert "; stood at test_check_pace.py:" in found.message
+    assert "; stuck at test_check_pace.py:" in found.message
     assert findings(home, pace.standstill) == []  # it is over
 
 
@@ -106,7 +106,7 @@ def test_input_that_grows_with_every_call(home: Home) -> None:
     (found,) = findings(home, pace.runaway_cost)
 
     assert (found.kind, found.cause) == ("runaway/growth", jump.id)
-    assert "9 calls in a row" in found.message
+    assert "9 consecutive calls" in found.message
 
 
 def test_an_ordinary_run_costs_what_it_costs(home: Home) -> None:
@@ -136,7 +136,7 @@ def test_what_a_cache_served_is_in_the_window_too(home: Home) -> None:
 
     (found,) = findings(home, pace.context_pressure)
 
-    assert "170100 of 200000" in found.message
+    assert "170,100 of 200,000" in found.message
 
 
 def test_what_a_cache_served_is_not_counted_twice(home: Home) -> None:

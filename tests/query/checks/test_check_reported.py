@@ -32,8 +32,8 @@ def test_errors_that_were_caught_and_logged_are_told_by_kind_with_their_place(ho
 
     assert (caught.kind, caught.severity, caught.cause) == ("error/reported", "warning", search.id)
     assert caught.evidence == [search.id]
-    assert "no such word: KeyError: 'blue', at test_check_reported.py:" in caught.message
-    assert caught.message.endswith(", 2 times.")
+    assert "no such word: KeyError: 'blue' at test_check_reported.py:" in caught.message
+    assert caught.message.endswith(" (2 times).")
     assert said.cause == run.id
     assert "says: the answer is empty." in said.message
 

@@ -80,9 +80,9 @@ def test_cases_that_fail_at_one_place_are_one_finding(home: Home) -> None:
     ]
     assert (
         found[0].message
-        == "test_1 and 1 more case (2 of 5) failed alike: KeyError: 1, at shop.py:12 in buy."
+        == "test_1 and 1 more test (2 of 5) failed: KeyError: 1 at shop.py:12 in buy."
     )
-    assert found[1].message == "test_3 (1 of 5) failed: KeyError: 3, at shop.py:20 in buy."
+    assert found[1].message == "test_3 (1 of 5) failed: KeyError: 3 at shop.py:20 in buy."
     assert {each.severity for each in found} == {"error"}
 
 
@@ -113,8 +113,8 @@ def test_of_many_ways_to_fail_the_rest_is_counted(home: Home) -> None:
     found = findings(home, failed_case)
 
     assert len(found) == 21
-    assert found[0].message == "test_24 and 1 more case (2 of 26) failed alike: y."
-    assert found[-1].message == "5 more cases (5 of 26) failed, each in another way."
+    assert found[0].message == "test_24 and 1 more test (2 of 26) failed: y."
+    assert found[-1].message == "5 more tests (5 of 26) failed in other ways."
 
 
 def test_of_reruns_the_last_one_counts_and_one_that_was_killed_failed(home: Home) -> None:
@@ -129,7 +129,7 @@ def test_of_reruns_the_last_one_counts_and_one_that_was_killed_failed(home: Home
     found = findings(home, failed_case)
 
     assert [(each.cause, each.kind) for each in found] == [(killed.id, "failed-case/interrupted")]
-    assert found[0].message == "test_hangs (1 of 2) never ended."
+    assert found[0].message == "test_hangs (1 of 2) did not finish."
 
 
 def test_each_failed_case_is_examined_by_itself(home: Home) -> None:

@@ -82,7 +82,7 @@ def test_where_no_tools_are_recorded_nobody_knows_that_one_never_ran(home: Home)
 
     (found,) = findings(home, tool_calls.orphan_call)
 
-    assert "no result came back: it never ran, or did not return" in found.message
+    assert "it returned no result: it never ran, or did not finish" in found.message
 
 
 def test_a_call_is_no_orphan_whose_result_is_in_the_next_request(home: Home) -> None:
@@ -168,7 +168,7 @@ def test_a_tool_that_is_not_on_offer(home: Home) -> None:
         ({"city": 7}, "city should be string"),
         ({"city": "Oslo", "unit": "K"}, "unit is 'K'"),
         ({"city": "Oslo", "days": "two"}, "days should be integer"),
-        ('{"city": "Os', "no JSON"),
+        ('{"city": "Os', "not JSON"),
     ],
 )
 def test_arguments_that_do_not_fit(home: Home, arguments: Any, word: str) -> None:
@@ -329,15 +329,19 @@ def test_a_verifier_that_could_not_start_does_not_matter_in_a_run_that_succeeds(
     ("schema", "value", "problem"),
     [
         (None, {"a": 1}, None),
-        ({"type": "object"}, [], "the arguments should be object and is array"),
+        ({"type": "object"}, [], "the arguments should be object, but is array"),
         ({"type": ["string", "null"]}, None, None),
         ({"type": "STRING", "nullable": True}, None, None),
-        ({"type": "integer"}, True, "the arguments should be integer and is boolean"),
+        ({"type": "integer"}, True, "the arguments should be integer, but is boolean"),
         ({"type": "integer"}, 2.0, None),
-        ({"items": {"type": "integer"}}, [1, "2"], "[1] should be integer and is string"),
+        ({"items": {"type": "integer"}}, [1, "2"], "[1] should be integer, but is string"),
         ({"properties": {"a": {"required": ["b"]}}}, {"a": {}}, "a.b is required and missing"),
-        ({"additionalProperties": False}, {"x": 1}, "x is not known to the tool"),
-        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, 1, "the arguments fits no anyOf"),
+        ({"additionalProperties": False}, {"x": 1}, "x is not a parameter of the tool"),
+        (
+            {"anyOf": [{"type": "string"}, {"type": "null"}]},
+            1,
+            "the arguments does not match any schema of anyOf",
+        ),
         ({"anyOf": [{"type": "string"}, {"type": "null"}]}, None, None),
         ({"$defs": {"N": {"type": "number"}}, "$ref": "#/$defs/N"}, "x", "should be number"),
         ({"$ref": "#"}, 1, None),

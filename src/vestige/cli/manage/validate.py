@@ -14,9 +14,9 @@ from vestige.cli.options import Examples
 
 if TYPE_CHECKING:
     from vestige.formats.artifacts.rules import Profile
-    from vestige.formats.protocol import Checked, Problem
+    from vestige.formats.protocol import Problem, ValidationResult
 
-Results = list[tuple[str, "Checked"]]
+Results = list[tuple[str, "ValidationResult"]]
 
 
 @click.command(

@@ -19,8 +19,8 @@ from typing import Final
 
 from vestige._runtime import clock
 from vestige.errors import ForeignRunError, ParcelError, UnreadableError
-from vestige.formats.otlp.constants import MADE
-from vestige.formats.otlp.export_request import read_request
+from vestige.formats.otlp.constants import SYNTHETIC
+from vestige.formats.otlp.export_request import parse_export_request
 from vestige.record.redaction.bulk_redaction import masked
 from vestige.record.redaction.redactor import Redactor
 from vestige.record.types import KnownRecord, Log, SpanOpen
@@ -59,7 +59,7 @@ class IngestResult:
 def open_spans(data: bytes, kind: str, redactor: Redactor) -> Spans:
     """ParcelError: it is no such request."""
     try:
-        taken = read_request(data, *KINDS[kind])
+        taken = parse_export_request(data, *KINDS[kind])
     except UnreadableError as error:
         raise ParcelError(str(error)) from None
     runs: dict[str, list[KnownRecord]] = {}
@@ -130,7 +130,7 @@ def _count(records: list[KnownRecord]) -> int:
     """How many spans they are, or log records; what we made of a trace does not count."""
     spans = [record for record in records if isinstance(record, SpanOpen)]
     lines = sum(isinstance(record, Log) for record in records)
-    return sum(not span.attributes.get(MADE) for span in spans) if spans else lines
+    return sum(not span.attributes.get(SYNTHETIC) for span in spans) if spans else lines
 
 
 def _keep_runs(store: SqliteStore, runs: Runs, tenant: str) -> int:

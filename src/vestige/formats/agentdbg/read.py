@@ -128,7 +128,7 @@ def _read_directory(path: Path) -> Source:
             )
 
         records = read_sidecar(path, run_id, writer, damaged)
-        return Source(run_id, writer, records, problems.list, apart=True)
+        return Source(run_id, writer, records, problems.list, forkable=True)
     if why_not:
         problems.add(
             SIDECAR_FILE, "", "sidecar-passed-over", f"not used: {why_not}. The events are."
@@ -136,7 +136,7 @@ def _read_directory(path: Path) -> Source:
     events_file = path / EVENTS_FILE
     reader = EventReader(run_id, source_id, _facts(run), _modified_ns(path))
     records = _records(reader, events_file, problems)
-    return Source(run_id, writer, records, problems.list, apart=True)
+    return Source(run_id, writer, records, problems.list, forkable=True)
 
 
 def _records(reader: EventReader, events_file: Path, problems: Problems) -> Iterator[KnownRecord]:
@@ -227,7 +227,7 @@ def _read_later(path: Path) -> Source:
         yield from reader.read(events)
         yield from reader.finish(dead=_died(reader, spans_file, False))
 
-    return Source(run_id, reader.writer, records(), problems.list, apart=True)
+    return Source(run_id, reader.writer, records(), problems.list, forkable=True)
 
 
 def _spans(path: Path, problems: Problems) -> Iterator[dict[str, Any]]:

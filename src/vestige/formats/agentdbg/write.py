@@ -25,7 +25,7 @@ from vestige.formats.agentdbg.event_schema import (
 from vestige.formats.agentdbg.from_records import Mapper
 from vestige.formats.agentdbg.sidecar import render_footer, render_record
 from vestige.formats.protocol import RunToWrite, derived_writer
-from vestige.formats.run_to_records import records_of
+from vestige.formats.run_to_records import run_to_records
 from vestige.record.run_id import file_name_of
 from vestige.record.types import VERSION, KnownRecord, SpanClose, SpanOpen
 
@@ -61,7 +61,7 @@ def _write(source: RunToWrite, folder: Path) -> None:
         open(folder / EVENTS_FILE, "wb") as events,
         open(folder / SIDECAR_FILE, "wb") as sidecar,
     ):
-        for record, is_stored in _with_root(source, records_of(source, writer)):
+        for record, is_stored in _with_root(source, run_to_records(source, writer)):
             for event in mapper.take(record):
                 line = render_event(event)
                 events.write(line)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from zipfile import ZipFile
 
     from vestige.formats.artifacts.rules import Profile
-    from vestige.formats.protocol import Checked, Problem, RunToWrite, Source
+    from vestige.formats.protocol import Problem, RunToWrite, Source, ValidationResult
     from vestige.record.types import KnownRecord
 
 __all__ = [
@@ -45,7 +45,7 @@ def validate_run(path: Path) -> Sequence[Problem]:
     return [problem for checked in validate_profile(path, "seed") for problem in checked.problems]
 
 
-def validate_profile(path: Path, profile: Profile) -> Iterator[Checked]:
+def validate_profile(path: Path, profile: Profile) -> Iterator[ValidationResult]:
     """Bundle by bundle, by the rules of a profile."""
     from vestige.formats.artifacts.validate_path import check_path
 

@@ -17,7 +17,7 @@ from msgspec import UNSET
 
 from vestige.formats.artifacts.file_structs import Counts, TraceEvent
 from vestige.formats.artifacts.json_files.parsing import NotJsonError, parse_json
-from vestige.formats.timestamps import CaseOutcome, case_outcome, parse_time_ns
+from vestige.formats.timestamps import CaseOutcome, parse_outcome, parse_time_ns
 
 Action = Literal["suite", "open", "event", "close", "end", "lost"]
 
@@ -63,7 +63,7 @@ class Case(msgspec.Struct):
     @property
     def outcome(self) -> CaseOutcome:
         if self.end is not None and isinstance(self.end.status, str):
-            return case_outcome(self.end.status)
+            return parse_outcome(self.end.status)
         if self.failed:
             return "fail"
         return "skip" if self.skipped and not self.passed else "pass"

@@ -21,10 +21,10 @@ from vestige.formats.artifacts.read import (
 )
 from vestige.formats.artifacts.rules import Profile
 from vestige.formats.artifacts.validate import check_bundle
-from vestige.formats.protocol import Checked
+from vestige.formats.protocol import ValidationResult
 
 
-def check_path(path: Path, profile: Profile = "seed") -> Iterator[Checked]:
+def check_path(path: Path, profile: Profile = "seed") -> Iterator[ValidationResult]:
     """Every bundle at a path. NotFoundError: there is nothing to validate."""
     if path.is_dir():
         yield from _check_directory(path, profile)
@@ -34,7 +34,7 @@ def check_path(path: Path, profile: Profile = "seed") -> Iterator[Checked]:
         yield from _check_zip(path, profile)
 
 
-def _check_directory(path: Path, profile: Profile) -> Iterator[Checked]:
+def _check_directory(path: Path, profile: Profile) -> Iterator[ValidationResult]:
     places = find_places(path)
     if not places.bundles:
         raise NotFoundError(
@@ -45,21 +45,21 @@ def _check_directory(path: Path, profile: Profile) -> Iterator[Checked]:
     for suite in places.without:
         report = Report(str(suite), profile)
         report.add("suite-without-bundle", "", "no bundle in it.")
-        yield Checked(str(suite), 0, report.problems())
+        yield ValidationResult(str(suite), 0, report.problems())
 
 
-def _check_one(path: Path, profile: Profile) -> Checked:
+def _check_one(path: Path, profile: Profile) -> ValidationResult:
     count, problems = check_bundle(DirectoryTree(path), profile)
-    return Checked(str(path), count, problems)
+    return ValidationResult(str(path), count, problems)
 
 
-def _check_zip(path: Path, profile: Profile) -> Iterator[Checked]:
+def _check_zip(path: Path, profile: Profile) -> Iterator[ValidationResult]:
     report = Report(str(path), profile)
     try:
         archive = open_zip(path)
     except UnreadablePartError as error:
         report.add(error.rule, "", error.message)
-        yield Checked(str(path), 0, report.problems())
+        yield ValidationResult(str(path), 0, report.problems())
         return
     with archive:
         prefixes = zip_prefixes(archive)
@@ -70,7 +70,9 @@ def _check_zip(path: Path, profile: Profile) -> Iterator[Checked]:
         if not prefixes:
             report.add("bundle-missing", constants.BUNDLE, "is not in the archive.")
         if report.problems():
-            yield Checked(str(path), 0, report.problems())
+            yield ValidationResult(str(path), 0, report.problems())
         for prefix, files in prefixes.items():
             name = f"{path}/{prefix}".rstrip("/")
-            yield Checked(name, *check_bundle(ZipTree(archive, prefix, files, name), profile))
+            yield ValidationResult(
+                name, *check_bundle(ZipTree(archive, prefix, files, name), profile)
+            )

@@ -37,7 +37,7 @@ from vestige.formats.openwop.event_payloads import Telling, error_from, public
 from vestige.formats.openwop.host_details import HostDetails
 from vestige.formats.openwop.redaction_modes import Privacy
 from vestige.formats.protocol import RunToWrite, derived_span_id
-from vestige.formats.run_to_records import ended_at_ns, moments_of
+from vestige.formats.run_to_records import get_end_ns, order_moments
 from vestige.limits import NAME_MAX, OPENWOP_BUNDLE_MAX, OPENWOP_PART_MAX
 from vestige.record.coercion import cut
 from vestige.record.note import Note
@@ -186,12 +186,12 @@ class Story:
         """(time, what, its end?) of all that happens between the run's start and its end."""
         moments: list[tuple[int, SpanInfo | LogInfo, bool]] = []
         next_ns = self.info.last_ns
-        for at, _, _, ends, _, node in reversed(moments_of(self._source)):
+        for at, _, _, ends, _, node in reversed(order_moments(self._source)):
             if node is self.root:
                 continue
             if ends and isinstance(node, SpanInfo):
                 # When it really ended, unless that is after what was written next.
-                at = max(at, min(ended_at_ns(self._source, node), next_ns))
+                at = max(at, min(get_end_ns(self._source, node), next_ns))
             moments.append((at, node, ends))
             next_ns = at
         moments.reverse()
@@ -242,7 +242,7 @@ class Story:
     ) -> Iterator[tuple[str, str, Payload]]:  # as many as `_count` says
         tell = self._tell
         if isinstance(node, LogInfo):
-            line = self._source.line(node)
+            line = self._source.load_log(node)
             yield "log.appended", _line_key(line), lambda: tell.line(line)
         elif not ends:
             yield "node.started", f"{node.id}.started", lambda: tell.started(node)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from vestige._runtime.clock import SYSTEM
-from vestige.formats.atomic_file import new_file, place_for
+from vestige.formats.atomic_file import create_file, resolve_target
 from vestige.formats.openwop.assemble import assemble
 from vestige.formats.openwop.constants import Mode
 from vestige.formats.openwop.from_records import Story
@@ -16,8 +16,8 @@ SUFFIX = ".openwop.json"
 
 
 def write_bundle(source: RunToWrite, target: Path, mode: Mode, key: bytes) -> Path:
-    made = place_for(target, f"{file_name_of(source.run.info.id)}{SUFFIX}")
+    made = resolve_target(target, f"{file_name_of(source.run.info.id)}{SUFFIX}")
     raw = assemble(Story(source, mode, key=key), SYSTEM.now_ns())
-    with new_file(made) as file:
+    with create_file(made) as file:
         file.write(raw)
     return made

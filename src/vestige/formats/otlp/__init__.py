@@ -1,10 +1,13 @@
-"""OpenTelemetry: traces and logs as OTLP, from files (OTLP/JSON) and, for the server, from requests.
+"""OpenTelemetry (OTLP): traces and logs, from OTLP/JSON files and OTLP/HTTP requests.
 
-formats/otlp/any_value.py    JSON to plain values: ids, times, attributes     formats/otlp/parse_span.py     a span, parsed; formats/otlp/root_span.py: which one is the run
-formats/otlp/detect.py     the traces of a file, found again one by one     formats/otlp/span_types.py     what a span is by the conventions, and its attributes
-formats/otlp/to_records.py   a span as records     formats/otlp/log_records.py  a log record     formats/otlp/span_content.py  what went in and came out, as chat messages
-formats/otlp/own_spans.py       spans that we wrote   formats/otlp/write.py  writes them    formats/otlp/validate.py  all that is wrong with a file
-formats/otlp/export_request.py  a request of OTLP/HTTP as records                protobuf.py  binary requests, if their package is installed
+Reading a file:    detect.py (index of its traces), read.py (one trace as a run)
+Reading a request: export_request.py, protobuf.py (binary requests)
+Parsing:           any_value.py (plain values), parse_span.py (spans and log records)
+Mapping:           to_records.py, log_records.py, own_spans.py (spans that Vestige exported),
+                   root_span.py (the span that is the run), span_types.py (types and names),
+                   span_content.py and chat_messages.py (inputs and outputs)
+Writing:           write.py, genai_attributes.py
+Validation:        validate.py
 """
 
 from __future__ import annotations
@@ -15,46 +18,46 @@ from pathlib import Path
 
 from vestige.formats.protocol import Problem, RunToWrite, Source
 
-_SNIFFED = 64 * 1024
-_SIGNS = (b'"resourceSpans"', b'"resourceLogs"', b'"resource_spans"', b'"resource_logs"')
+_SNIFF_BYTES = 64 * 1024
+_SIGNATURES = (b'"resourceSpans"', b'"resourceLogs"', b'"resource_spans"', b'"resource_logs"')
 _FILES_MAX = 200
-"""Files of a folder that are looked at to tell what it is: a collector keeps a hundred of its own."""
+"""Files of a folder that are sniffed. A collector's file exporter keeps a hundred by default."""
 
 
 def is_readable(path: Path) -> bool:
-    """JSON that names what OTLP begins with; or a folder with such files."""
+    """Return whether the file, or a file directly in the folder, looks like OTLP/JSON."""
     try:
         if path.is_dir():
-            return any(_sniff_file(each) for each in _files(islice(path.iterdir(), _FILES_MAX)))
-        return _sniff_file(path)
+            return any(map(_is_otlp_file, _json_files(islice(path.iterdir(), _FILES_MAX))))
+        return _is_otlp_file(path)
     except OSError:
         return False
 
 
-def _sniff_file(path: Path) -> bool:
+def _is_otlp_file(path: Path) -> bool:
     if not path.is_file():
         return False
     with open(path, "rb") as file:
-        start = file.read(_SNIFFED)
-    begins = start.lstrip(b"\xef\xbb\xbf \r\n\t").startswith((b"{", b"["))
-    return begins and any(sign in start for sign in _SIGNS)
+        start = file.read(_SNIFF_BYTES)
+    is_json = start.lstrip(b"\xef\xbb\xbf \r\n\t").startswith((b"{", b"["))
+    return is_json and any(signature in start for signature in _SIGNATURES)
 
 
-def _files(found: Iterable[Path]) -> list[Path]:
-    """By name: a collector's older files carry a time."""
-    return sorted(each for each in found if each.suffix in (".json", ".jsonl"))
+def _json_files(paths: Iterable[Path]) -> list[Path]:
+    """Return the JSON files, oldest first: a collector puts the time into rotated names."""
+    return sorted(path for path in paths if path.suffix in (".json", ".jsonl"))
 
 
 def find_runs(path: Path) -> Iterator[Path]:
-    """A place for each trace: the file itself, or `FILE#trace id` where it has several."""
-    from vestige.formats.otlp.detect import places
+    """Yield a path for each trace: the file itself, or `FILE#trace-id` where it has several."""
+    from vestige.formats.otlp.detect import find_trace_paths
 
     if path.is_dir():
-        for each in _files(path.iterdir()):
-            if _sniff_file(each):
-                yield from places(each)
+        for file in _json_files(path.iterdir()):
+            if _is_otlp_file(file):
+                yield from find_trace_paths(file)
     else:
-        yield from places(path)
+        yield from find_trace_paths(path)
 
 
 def read_run(path: Path) -> Source:
@@ -64,13 +67,13 @@ def read_run(path: Path) -> Source:
 
 
 def validate_run(path: Path) -> Sequence[Problem]:
-    from vestige.formats.otlp.validate import check_path
+    from vestige.formats.otlp.validate import validate_path
 
-    return check_path(path)
+    return validate_path(path)
 
 
 def write_run(run: RunToWrite, target: Path) -> Path:
-    """To the target, a file that is not there yet, or into it, a folder."""
+    """Write the run to the target, which is a new file or an existing folder."""
     from vestige.formats.otlp.write import write_trace
 
     return write_trace(run, target)

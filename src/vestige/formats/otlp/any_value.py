@@ -1,10 +1,10 @@
-"""JSON as OTLP writes it, to plain values: ids, times, enums, attributes. Whatever is there, nothing raises.
+"""Plain values from OTLP/JSON: ids, times, enums, attributes. Nothing here raises.
 
-    hex_id("7kyZKhfTP7TYL3Cd+l2JQg==", 16)       # base64, as protobuf's own JSON has it; or hex
-    time_ns("1794819339731452752")               # text, or a number
-    attributes_of([{"key": "n", "value": {"intValue": "3"}}])        # {"n": 3}
+    parse_hex_id("7kyZKhfTP7TYL3Cd+l2JQg==", 16)     # base64, as protobuf's JSON has it, or hex
+    parse_unix_nanos("1794819339731452752")          # a string or a number
+    parse_attributes([{"key": "n", "value": {"intValue": "3"}}])        # {"n": 3}
 
-Names are read as OTLP/JSON has them (`traceId`) and as protobuf files have them (`trace_id`).
+Field names are accepted in both spellings: OTLP/JSON (`traceId`) and protobuf (`trace_id`).
 """
 
 from __future__ import annotations
@@ -23,38 +23,38 @@ from vestige.limits import NESTING_MAX, OTLP_ATTRIBUTES_MAX
 Object = dict[str, Any]
 
 _HEX: Final = re.compile(r"[0-9a-fA-F]+")
-_WORD: Final = re.compile(r"(?<!^)([A-Z])")
-_NAMES: Final[dict[str, str]] = {}
-"""`traceId` to `trace_id`: there are a few dozen."""
+_CAPITAL: Final = re.compile(r"(?<!^)([A-Z])")
+_SNAKE_CASE: Final[dict[str, str]] = {}
+"""Cache of `traceId` to `trace_id`. OTLP has a few dozen field names."""
 
-DEEP: Final = "<...>"
-
-
-def get(of: Object, name: str) -> Any:
-    """A field by its name in JSON, or by its name in protobuf."""
-    if name in of:
-        return of[name]
-    other = _NAMES.get(name)
-    if other is None:
-        other = _NAMES[name] = _WORD.sub(r"_\1", name).lower()
-    return of.get(other)
+TOO_DEEP: Final = "<...>"
 
 
-def object_of(value: Any) -> Object:
+def get_field(message: Object, name: str) -> Any:
+    """Return a field by its JSON name or its protobuf name, or None."""
+    if name in message:
+        return message[name]
+    snake = _SNAKE_CASE.get(name)
+    if snake is None:
+        snake = _SNAKE_CASE[name] = _CAPITAL.sub(r"_\1", name).lower()
+    return message.get(snake)
+
+
+def as_object(value: Any) -> Object:
     return value if isinstance(value, dict) else {}
 
 
-def objects_of(value: Any) -> list[Object]:
-    """The objects of an array; what is none among them is passed over."""
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+def as_objects(value: Any) -> list[Object]:
+    """Return the objects of an array, without its other items."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-def text_of(value: Any) -> str:
+def as_text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def decoded(value: Any) -> Any:
-    """Structured, as newer senders write it; or JSON in text, as most do."""
+def decode_json_text(value: Any) -> Any:
+    """Return the decoded value of JSON text, which most senders use for structured attributes."""
     if isinstance(value, str) and value[:1] in "[{":
         try:
             return msgspec.json.decode(value)
@@ -63,14 +63,14 @@ def decoded(value: Any) -> Any:
     return value
 
 
-def hex_id(value: Any, size_bytes: int) -> str | None:
-    """An id as lowercase hex. Empty where there is none; None: what is there is no id."""
+def parse_hex_id(value: Any, size_bytes: int) -> str | None:
+    """Return an id as lowercase hex: empty if it is absent or all zeros, None if it is invalid."""
     if value is None or value == "":
         return ""
     if not isinstance(value, str) or len(value) > 64:
         return None
     if len(value) == 2 * size_bytes and _HEX.fullmatch(value):
-        found = value.lower()
+        hex_text = value.lower()
     else:
         try:
             raw = base64.b64decode(value + "=" * (-len(value) % 4), validate=True)
@@ -78,12 +78,12 @@ def hex_id(value: Any, size_bytes: int) -> str | None:
             return None
         if len(raw) != size_bytes:
             return None
-        found = raw.hex()
-    return found if found.strip("0") else ""
+        hex_text = raw.hex()
+    return hex_text if hex_text.strip("0") else ""
 
 
-def int_of(value: Any) -> int | None:
-    """A 64-bit number, which JSON may hold as text."""
+def parse_int(value: Any) -> int | None:
+    """Return a 64-bit integer, which OTLP/JSON may write as text."""
     if value is None or isinstance(value, bool):
         return None
     if isinstance(value, float):
@@ -98,79 +98,83 @@ def int_of(value: Any) -> int | None:
     return value if isinstance(value, int) and -(2**63) <= value < 2**64 else None
 
 
-def time_ns(value: Any) -> int | None:
-    """0 where there is none; None: what is there is no time that a record can have."""
+def parse_unix_nanos(value: Any) -> int | None:
+    """Return a time: 0 if it is absent, None if it is invalid or out of range."""
     if value is None or value == "":
         return 0
-    found = int_of(value)
-    return found if found is not None and 0 <= found <= TIME_MAX_NS else None
+    number = parse_int(value)
+    return number if number is not None and 0 <= number <= TIME_MAX_NS else None
 
 
-def enum_of(value: Any, prefix: str, names: tuple[str, ...]) -> str | None:
-    """The name of an enum's value, which may be a number or a name; None: it has no such value."""
+def parse_enum(value: Any, prefix: str, names: tuple[str, ...]) -> str | None:
+    """Return the name of an enum value written as a number or a name; None if it is unknown."""
     if value is None:
         return names[0]
     if isinstance(value, str):
         name = value.removeprefix(prefix)
         return name if name in names else None
-    number = int_of(value)
+    number = parse_int(value)
     return names[number] if number is not None and 0 <= number < len(names) else None
 
 
-def any_value(value: Any, depth: int = 0) -> Any:
-    """An AnyValue as a plain one. Deeper than anybody nests, it is cut."""
+def parse_any_value(value: Any, depth: int = 0) -> Any:
+    """Return the Python value of an AnyValue; nesting beyond the limit becomes `<...>`."""
     if not isinstance(value, dict):
         return value if isinstance(value, (str, int, float, bool)) else None
     if depth >= NESTING_MAX:
-        return DEEP
-    for name, held in value.items():
+        return TOO_DEEP
+    for name, content in value.items():
         match name:
             case "stringValue" | "string_value" | "boolValue" | "bool_value":
-                return held if isinstance(held, (str, bool)) else str(held)
+                return content if isinstance(content, (str, bool)) else str(content)
             case "intValue" | "int_value":
-                found = int_of(held)
-                return held if found is None and isinstance(held, str) else found
+                number = parse_int(content)
+                return content if number is None and isinstance(content, str) else number
             case "doubleValue" | "double_value":
-                return _double(held)
+                return _parse_double(content)
             case "arrayValue" | "array_value":
                 return [
-                    any_value(each, depth + 1)
-                    for each in objects_of(get(object_of(held), "values"))
+                    parse_any_value(item, depth + 1)
+                    for item in as_objects(get_field(as_object(content), "values"))
                 ]
             case "kvlistValue" | "kvlist_value":
-                pairs = objects_of(get(object_of(held), "values"))
+                pairs = as_objects(get_field(as_object(content), "values"))
                 return {
-                    text_of(get(pair, "key")): any_value(get(pair, "value"), depth + 1)
+                    as_text(get_field(pair, "key")): parse_any_value(
+                        get_field(pair, "value"), depth + 1
+                    )
                     for pair in pairs
                 }
             case "bytesValue" | "bytes_value":
-                return _bytes(held)
+                return _parse_bytes(content)
     return None
 
 
-def _double(held: Any) -> Any:
-    if isinstance(held, str):
+def _parse_double(content: Any) -> Any:
+    if isinstance(content, str):
         try:
-            return float(held)  # NaN and infinities have names
+            return float(content)  # "NaN" and "Infinity" are written as text
         except ValueError:
-            return held
-    return float(held) if isinstance(held, (int, float)) and abs(held) < 2**1023 else held
+            return content
+    return (
+        float(content) if isinstance(content, (int, float)) and abs(content) < 2**1023 else content
+    )
 
 
-def _bytes(held: Any) -> Any:
+def _parse_bytes(content: Any) -> Any:
     try:
-        return base64.b64decode(held, validate=True)
+        return base64.b64decode(content, validate=True)
     except (binascii.Error, ValueError, TypeError):
-        return held if isinstance(held, str) else None
+        return content if isinstance(content, str) else None
 
 
-def attributes_of(pairs: Any) -> Object:
-    """A list of keys and values, or the object that some write in its place."""
+def parse_attributes(pairs: Any) -> Object:
+    """Return attributes from a list of key-value pairs, or from an object that some senders use."""
     if isinstance(pairs, dict):
         return dict(list(pairs.items())[:OTLP_ATTRIBUTES_MAX])
-    found: Object = {}
-    for pair in objects_of(pairs)[:OTLP_ATTRIBUTES_MAX]:
-        key = get(pair, "key")
+    attributes: Object = {}
+    for pair in as_objects(pairs)[:OTLP_ATTRIBUTES_MAX]:
+        key = get_field(pair, "key")
         if isinstance(key, str) and key:
-            found[key] = any_value(get(pair, "value"))
-    return found
+            attributes[key] = parse_any_value(get_field(pair, "value"))
+    return attributes

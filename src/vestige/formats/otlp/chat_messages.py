@@ -1,11 +1,11 @@
-"""Messages of every convention as messages of a chat completions request.
+"""Convert messages of every convention to messages of a chat completions request.
 
-    from_parts({"role": "user", "parts": [{"type": "text", "content": "hi"}]})      # gen_ai.input.messages
-    from_keys(attributes, "llm.input_messages.")                                    # OpenInference
-    from_keys(attributes, "gen_ai.prompt.")                                         # OpenLLMetry
-    told.take("gen_ai.user.message", {"content": "hi"})                             # events
+    parse_message({"role": "user", "parts": [{"type": "text", "content": "hi"}]})   # GenAI
+    parse_flat_messages(attributes, "llm.input_messages.")                          # OpenInference
+    parse_flat_messages(attributes, "gen_ai.prompt.")                               # OpenLLMetry
+    ChatMessages().add_event("gen_ai.user.message", {"content": "hi"})              # events
 
-A part of a kind that is not known stays as it is, among the parts of the content.
+A part of an unknown type is copied unchanged into the message's content.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from typing import Any, Final
 
 import msgspec
 
-from vestige.formats.otlp.any_value import Object, decoded, object_of, objects_of, text_of
+from vestige.formats.otlp.any_value import Object, as_object, as_objects, as_text, decode_json_text
 from vestige.record.coercion import flat
 
-_PLACES_MAX: Final = 10_000
-"""Messages, calls or documents that are counted up in keys."""
+_INDEX_MAX: Final = 10_000
+"""Limit of an index in a flattened key such as `llm.input_messages.0.role`."""
 _ROLES: Final = {
     "gen_ai.system.message": "system",
     "gen_ai.user.message": "user",
     "gen_ai.assistant.message": "assistant",
     "gen_ai.tool.message": "tool",
 }
-_FINISH: Final = {"tool_call": "tool_calls"}
+_FINISH_REASONS: Final = {"tool_call": "tool_calls"}
 
 
-def finish(reason: Any) -> Any:
-    return _FINISH.get(reason, reason) if isinstance(reason, str) else None
+def normalize_finish_reason(reason: Any) -> Any:
+    return _FINISH_REASONS.get(reason, reason) if isinstance(reason, str) else None
 
 
-def json_text(value: Any) -> str:
-    """Arguments and results as text."""
+def to_json_text(value: Any) -> str:
+    """Return a tool's arguments or result as text."""
     if isinstance(value, str):
         return value
     if value is None:
@@ -47,212 +47,214 @@ def json_text(value: Any) -> str:
 # --- parts ----------------------------------------------------------------------------------------
 
 
-def from_parts(message: Object) -> list[Object]:
-    """One message; a result of a tool is a message of its own."""
+def parse_message(message: Object) -> list[Object]:
+    """Return the message, followed by a message for each tool result among its parts."""
     parts = message.get("parts")
     if not isinstance(parts, list):
         return [message] if message.get("role") else []
-    role = text_of(message.get("role")) or "user"
+    role = as_text(message.get("role")) or "user"
     content: list[Any] = []
     calls: list[Object] = []
     results: list[Object] = []
-    for part in objects_of(parts):
+    for part in as_objects(parts):
         match part.get("type"):
             case "text":
-                content.append({"type": "text", "text": text_of(part.get("content"))})
+                content.append({"type": "text", "text": as_text(part.get("content"))})
             case "tool_call":
-                calls.append(_call(part.get("id"), part.get("name"), part.get("arguments")))
+                calls.append(_make_call(part.get("id"), part.get("name"), part.get("arguments")))
             case "tool_call_response":
                 result = part.get("response", part.get("result"))
                 results.append(
-                    {"role": "tool", "tool_call_id": part.get("id"), "content": json_text(result)}
+                    {
+                        "role": "tool",
+                        "tool_call_id": part.get("id"),
+                        "content": to_json_text(result),
+                    }
                 )
             case _:
                 content.append(part)
     if results and not content and not calls:
         return results
-    made: Object = {"role": role, "content": _content(content)}
+    converted: Object = {"role": role, "content": _simplify_content(content)}
     if calls:
-        made["tool_calls"] = calls
+        converted["tool_calls"] = calls
     if message.get("finish_reason") is not None:
-        made["finish_reason"] = message["finish_reason"]
-    return [made, *results]
+        converted["finish_reason"] = message["finish_reason"]
+    return [converted, *results]
 
 
-def _content(parts: list[Any]) -> Any:
-    if not parts:
-        return None
-    if all(part.get("type") == "text" for part in parts):
-        return parts[0]["text"] if len(parts) == 1 else parts
-    return parts
+def _simplify_content(parts: list[Any]) -> Any:
+    if len(parts) == 1 and parts[0].get("type") == "text":
+        return parts[0]["text"]
+    return parts or None
 
 
-def _call(id: Any, name: Any, arguments: Any) -> Object:
+def _make_call(id: Any, name: Any, arguments: Any) -> Object:
     return {
         "id": id if isinstance(id, str) else None,
         "type": "function",
-        "function": {"name": text_of(name), "arguments": json_text(arguments)},
+        "function": {"name": as_text(name), "arguments": to_json_text(arguments)},
     }
 
 
-def parts_text(parts: Any) -> str:
-    """System instructions: text, or parts of which some have text."""
+def join_part_texts(parts: Any) -> str:
+    """Return system instructions, which may be text or a list of parts, as text."""
     if isinstance(parts, str):
         return parts
-    return "\n\n".join(filter(None, (text_of(part.get("content")) for part in objects_of(parts))))
+    return "\n\n".join(filter(None, (as_text(part.get("content")) for part in as_objects(parts))))
 
 
-def tools_of(attributes: Object, definitions: Any) -> list[Any]:
-    """The tools that were offered."""
+def parse_tools(attributes: Object, definitions: Any) -> list[Any]:
+    """Return the tools that the request offered to the model."""
     if isinstance(definitions, list):
         return [
-            each if "function" in each else {"type": "function", "function": _function(each)}
-            for each in objects_of(definitions)
+            tool if "function" in tool else {"type": "function", "function": _to_function(tool)}
+            for tool in as_objects(definitions)
         ]
     tools: list[Any] = []
-    for each in unflattened(attributes, "llm.tools."):
-        schema = object_of(each.get("tool")).get("json_schema")
+    for item in unflatten(attributes, "llm.tools."):
+        schema = as_object(item.get("tool")).get("json_schema")
         try:
             tools.append(msgspec.json.decode(schema) if isinstance(schema, str) else schema)
         except (msgspec.DecodeError, RecursionError):
             tools.append({"type": "function", "function": {"name": str(schema)[:200]}})
-    for each in unflattened(attributes, "llm.request.functions."):
-        parameters = each.get("parameters")
+    for function in unflatten(attributes, "llm.request.functions."):
+        parameters = function.get("parameters")
         if isinstance(parameters, str):
             try:
-                each["parameters"] = msgspec.json.decode(parameters)
+                function["parameters"] = msgspec.json.decode(parameters)
             except (msgspec.DecodeError, RecursionError):
-                del each["parameters"]
-        tools.append({"type": "function", "function": each})
+                del function["parameters"]
+        tools.append({"type": "function", "function": function})
     return tools
 
 
-def _function(told: Object) -> Object:
-    """A provider's own definition of a tool: only Anthropic has another name for its parameters."""
+def _to_function(definition: Object) -> Object:
+    """Return a provider's tool definition as a function. Anthropic calls parameters differently."""
     return {
         "parameters" if key == "input_schema" else key: value
-        for key, value in told.items()
+        for key, value in definition.items()
         if key != "type"
     }
 
 
-# --- keys that count up ---------------------------------------------------------------------------
+# --- flattened keys -------------------------------------------------------------------------------
 
 
-def unflattened(attributes: Object, prefix: str) -> list[Object]:
-    """`prefix.0.a.b: 1` as `[{"a": {"b": 1}}]`."""
-    found: dict[int, Object] = {}
+def unflatten(attributes: Object, prefix: str) -> list[Object]:
+    """Return nested objects from flattened keys: `prefix.0.a.b: 1` as `[{"a": {"b": 1}}]`."""
+    items: dict[int, Object] = {}
     for key, value in attributes.items():
         if not key.startswith(prefix):
             continue
-        place, _, rest = key[len(prefix) :].partition(".")
-        if not (place.isdecimal() and place.isascii() and len(place) <= 5 and rest):
+        index, _, path = key[len(prefix) :].partition(".")
+        if not (index.isdecimal() and index.isascii() and len(index) <= 5 and path):
             continue
-        if int(place) >= _PLACES_MAX:
+        if int(index) >= _INDEX_MAX:
             continue
-        into = found.setdefault(int(place), {})
-        *way, last = rest.split(".", 8)
-        for step in way:
-            deeper = into.setdefault(step, {})
-            into = deeper if isinstance(deeper, dict) else {}
-        into[last] = value
-    return [found[place] for place in sorted(found)]
+        target = items.setdefault(int(index), {})
+        *parents, last = path.split(".", 8)
+        for name in parents:
+            child = target.setdefault(name, {})
+            target = child if isinstance(child, dict) else {}
+        target[last] = value
+    return [items[index] for index in sorted(items)]
 
 
-def _in_order(held: Any) -> list[Object]:
-    """`{"0": a, "1": b}` as `[a, b]`."""
-    known = object_of(held)
-    places = sorted((key for key in known if key.isdecimal()), key=lambda key: (len(key), key))
-    return [object_of(known[place]) for place in places]
+def _indexed_objects(value: Any) -> list[Object]:
+    """Return `{"0": a, "1": b}` as `[a, b]`."""
+    items = as_object(value)
+    indexes = sorted((key for key in items if key.isdecimal()), key=lambda key: (len(key), key))
+    return [as_object(items[index]) for index in indexes]
 
 
-def from_keys(attributes: Object, prefix: str) -> list[Object]:
-    made = []
-    for each in unflattened(attributes, prefix):
-        told = object_of(each.get("message")) or each
-        role = text_of(told.get("role")) or ("assistant" if "completion" in prefix else "user")
-        message: Object = {"role": role, "content": _keyed_content(told)}
-        calls = [_keyed_call(call) for call in _in_order(told.get("tool_calls"))]
+def parse_flat_messages(attributes: Object, prefix: str) -> list[Object]:
+    messages = []
+    for item in unflatten(attributes, prefix):
+        raw = as_object(item.get("message")) or item
+        role = as_text(raw.get("role")) or ("assistant" if "completion" in prefix else "user")
+        message: Object = {"role": role, "content": _flat_content(raw)}
+        calls = [_flat_call(call) for call in _indexed_objects(raw.get("tool_calls"))]
         if calls:
             message["tool_calls"] = calls
         for key in ("tool_call_id", "name", "finish_reason"):
-            if told.get(key) is not None:
-                message[key] = flat(told[key])
-        made.append(message)
-    return made
+            if raw.get(key) is not None:
+                message[key] = flat(raw[key])
+        messages.append(message)
+    return messages
 
 
-def _keyed_content(told: Object) -> Any:
-    if told.get("content") is not None:
-        return (
-            told["content"] if isinstance(told["content"], (str, list)) else flat(told["content"])
-        )
+def _flat_content(message: Object) -> Any:
+    content = message.get("content")
+    if content is not None:
+        return content if isinstance(content, (str, list)) else flat(content)
     parts = []
-    for each in _in_order(told.get("contents")):
-        part = object_of(each.get("message_content"))
-        known = part.get("type", "text") == "text"
-        parts.append({"type": "text", "text": text_of(part.get("text"))} if known else part)
-    return _content(parts)
+    for item in _indexed_objects(message.get("contents")):
+        part = as_object(item.get("message_content"))
+        is_text = part.get("type", "text") == "text"
+        parts.append({"type": "text", "text": as_text(part.get("text"))} if is_text else part)
+    return _simplify_content(parts)
 
 
-def _keyed_call(each: Object) -> Object:
-    call = object_of(each.get("tool_call")) or each
-    function = object_of(call.get("function")) or call
-    return _call(call.get("id"), function.get("name"), function.get("arguments"))
+def _flat_call(item: Object) -> Object:
+    call = as_object(item.get("tool_call")) or item
+    function = as_object(call.get("function")) or call
+    return _make_call(call.get("id"), function.get("name"), function.get("arguments"))
 
 
 # --- events ---------------------------------------------------------------------------------------
 
 
 class ChatMessages(msgspec.Struct):
-    """Messages that were told one by one."""
+    """Messages of one model call, collected from events."""
 
-    asked: list[Object] = msgspec.field(default_factory=list)
-    answered: list[Object] = msgspec.field(default_factory=list)
+    input: list[Object] = msgspec.field(default_factory=list)
+    output: list[Object] = msgspec.field(default_factory=list)
 
-    def take(self, name: str, told: Object) -> bool:
-        """False: this event is no message."""
+    def add_event(self, name: str, attributes: Object) -> bool:
+        """Add the event's messages. Return False if the event has none."""
         if name in _ROLES:
-            self.asked.append(_told_message(told, _ROLES[name]))
+            self.input.append(_parse_event_message(attributes, _ROLES[name]))
         elif name == "gen_ai.choice":
-            message = object_of(decoded(told.get("message"))) or told
-            made = _told_message(message, "assistant")
-            made["finish_reason"] = told.get("finish_reason")
-            self.answered.append(made)
+            raw = as_object(decode_json_text(attributes.get("message"))) or attributes
+            message = _parse_event_message(raw, "assistant")
+            message["finish_reason"] = attributes.get("finish_reason")
+            self.output.append(message)
         elif name == "gen_ai.content.prompt":
-            self.asked += _held(told.get("gen_ai.prompt"), "user")
+            self.input += _parse_event_content(attributes.get("gen_ai.prompt"), "user")
         elif name == "gen_ai.content.completion":
-            self.answered += _held(told.get("gen_ai.completion"), "assistant")
+            self.output += _parse_event_content(attributes.get("gen_ai.completion"), "assistant")
         elif name == "gen_ai.client.inference.operation.details":
-            self._take_details(told)
+            self._add_details(attributes)
         else:
             return False
         return True
 
-    def _take_details(self, told: Object) -> None:
-        system = parts_text(decoded(told.get("gen_ai.system_instructions")))
+    def _add_details(self, attributes: Object) -> None:
+        system = join_part_texts(decode_json_text(attributes.get("gen_ai.system_instructions")))
         if system:
-            self.asked.append({"role": "system", "content": system})
-        for key, into in (("input", self.asked), ("output", self.answered)):
-            for message in objects_of(decoded(told.get(f"gen_ai.{key}.messages"))):
-                into.extend(from_parts(message))
+            self.input.append({"role": "system", "content": system})
+        for side, messages in (("input", self.input), ("output", self.output)):
+            for raw in as_objects(decode_json_text(attributes.get(f"gen_ai.{side}.messages"))):
+                messages.extend(parse_message(raw))
 
 
-def _told_message(told: Object, role: str) -> Object:
-    message: Object = {"role": text_of(told.get("role")) or role, "content": told.get("content")}
+def _parse_event_message(raw: Object, role: str) -> Object:
+    message: Object = {"role": as_text(raw.get("role")) or role, "content": raw.get("content")}
     calls = []
-    for call in objects_of(decoded(told.get("tool_calls"))):
-        function = object_of(call.get("function")) or call
-        calls.append(_call(call.get("id"), function.get("name"), function.get("arguments")))
+    for call in as_objects(decode_json_text(raw.get("tool_calls"))):
+        function = as_object(call.get("function")) or call
+        calls.append(_make_call(call.get("id"), function.get("name"), function.get("arguments")))
     if calls:
         message["tool_calls"] = calls
-    if message["role"] == "tool" and isinstance(told.get("id"), str):
-        message["tool_call_id"] = told["id"]
+    if message["role"] == "tool" and isinstance(raw.get("id"), str):
+        message["tool_call_id"] = raw["id"]
     return message
 
 
-def _held(value: Any, role: str) -> list[Object]:
-    value = decoded(value)
+def _parse_event_content(value: Any, role: str) -> list[Object]:
+    value = decode_json_text(value)
     if isinstance(value, list):
-        return [made for each in objects_of(value) for made in from_parts({"role": role} | each)]
-    return [{"role": role, "content": json_text(value)}] if value else []
+        items = as_objects(value)
+        return [message for item in items for message in parse_message({"role": role} | item)]
+    return [{"role": role, "content": to_json_text(value)}] if value else []

@@ -1,4 +1,4 @@
-"""Ids of runs and writers, and the names of what we add to a trace that we write."""
+"""Ids of runs and writers, and the attribute names that Vestige adds to exported traces."""
 
 from __future__ import annotations
 
@@ -10,66 +10,70 @@ from vestige.record.external_seq import RANK_MAX, carrier_of
 FORMAT: Final = "otlp"
 
 SEQ: Final = "vestige.seq"
-"""The place of a span's opening, or of a line, in its run. A span that has it was written by us."""
+"""Position of a span's start, or of a log record, in its run.
+
+A span with this attribute was exported by Vestige.
+"""
 END_SEQ: Final = "vestige.end_seq"
 ADDED: Final = "vestige.added"
-"""Keys that say again, by the conventions, what ours say."""
+"""Keys that repeat Vestige's attributes under the names of the GenAI conventions."""
 TRACE_ID: Final = "otel.trace_id"
-MADE: Final = "otel.made"
-"""Of a run that is no span of its trace."""
+SYNTHETIC: Final = "otel.made"
+"""Marks a run that does not correspond to a span of its trace."""
 
 
-def run_of(trace_id: str) -> str:
-    """The run that somebody else's trace is. Never that of a run recorded by us."""
+def external_run_id(trace_id: str) -> str:
+    """Return the run id of another program's trace. It never equals the id of a recorded run."""
     return derived_uuid(FORMAT, trace_id)
 
 
-def own_run_of(trace_id: str) -> str:
-    """The run that we wrote as a trace: its id is the trace's."""
+def own_run_id(trace_id: str) -> str:
+    """Return the id of the run that Vestige exported as this trace: the ids are the same."""
     t = trace_id
-    found = f"{t[:8]}-{t[8:12]}-{t[12:16]}-{t[16:20]}-{t[20:]}"
-    return found if is_uuid4(found) else run_of(trace_id)
+    run_id = f"{t[:8]}-{t[8:12]}-{t[12:16]}-{t[16:20]}-{t[20:]}"
+    return run_id if is_uuid4(run_id) else external_run_id(trace_id)
 
 
-def own_writer_of(trace_id: str) -> str:
+def own_writer_id(trace_id: str) -> str:
     return derived_writer(FORMAT, f"{trace_id}\0own")
 
 
-def carrier_of_trace(trace_id: str) -> str:
-    """Spans come in any order and any number of times: they are known by their ids, and no writer
-    could have counted them."""
+def external_writer_id(trace_id: str) -> str:
+    """Return the writer id of a trace whose spans may arrive in any order and more than once.
+
+    Its records are identified by span ids, because the sender does not number them.
+    """
     return carrier_of(derived_writer(FORMAT, trace_id))
 
 
-def made_id_of(run_id: str) -> str:
-    """The span that stands in for a run's first one."""
+def synthetic_root_id(run_id: str) -> str:
+    """Return the id of the span that replaces a missing root span."""
     return derived_span_id(FORMAT, run_id, "run")
 
 
-def rank_of(duration_ns: int, is_run: bool) -> int:
-    """Of spans that began at the same moment the longer one is first: what is around another takes
-    longer."""
+def start_rank(duration_ns: int, is_run: bool) -> int:
+    """Rank spans that start together: longer ones first, since parents outlast children."""
     return 1 if is_run else RANK_MAX - min(duration_ns.bit_length(), RANK_MAX - 2)
 
 
 class Keys:
-    """What stands beside a span's own attributes in a trace of ours."""
+    """Attribute names for facts that no convention covers."""
 
     TYPE: Final = "vestige.type"
     COMPONENT: Final = "vestige.component"
     STATUS: Final = "vestige.status"
     ENDED_NS: Final = "vestige.ended_ns"
-    """By the wall clock, where a duration of another clock does not lead there."""
+    """Wall-clock end, where it differs from start plus duration (a monotonic clock)."""
     INPUT: Final = "vestige.input"
     OUTPUT: Final = "vestige.output"
     BODY: Final = "vestige.body"
     LOST: Final = ".lost"
-    """After one of these: there was a body of this size, and it is gone."""
+    """Suffix of a body's key: the body is missing, and this was its size."""
     ORIGINAL: Final = ".original_bytes"
-    """After one of these: it was cut from this size."""
+    """Suffix of a body's key: the body was truncated from this size."""
     REDACTED: Final = "vestige.redacted"
     SPAN_ID: Final = "vestige.span_id"
-    """An id that is none of W3C's; of a line, whose it is."""
+    """A span id that is not a valid W3C id; on a log record, the id of its span."""
     PARENT_ID: Final = "vestige.parent_id"
     CONVERSATION: Final = "vestige.conversation_id"
     LEVEL: Final = "vestige.level"
@@ -95,6 +99,6 @@ OWN_KEYS: Final = frozenset(
         Keys.LEVEL,
         Keys.MESSAGE,
         *_BODIES,
-        *(key + more for key in _BODIES for more in (Keys.LOST, Keys.ORIGINAL)),
+        *(key + suffix for key in _BODIES for suffix in (Keys.LOST, Keys.ORIGINAL)),
     )
 )

@@ -1,12 +1,12 @@
-"""The traces of a file: where each is, so that one can be read without the others.
+"""Index of the traces in a file, so that one can be read without the others.
 
-    file = open_file(path)
-    file.traces["4bf92f3577b34da6a3ce929d0e0e4736"]     # its lines, its shape
-    for place, document in file.documents(trace): ...   # one line at a time
+    file = open_trace_file(path)
+    file.traces["4bf92f3577b34da6a3ce929d0e0e4736"]     # its documents, its root span
+    for ref, document in file.documents(trace): ...     # one line at a time
 
-A file is lines with a request each (a collector's file exporter), or one JSON document. Lines are
-decoded one at a time, once to learn what is in them and once to read it; a file that was looked at
-is remembered while it stays as it is, as its traces are read one after the other.
+A file has one request per line (a collector's file exporter), or is one JSON document. Each line
+is decoded twice, once for the index and once to read it. The index of the latest file is cached
+until the file changes, because its traces are usually read one after the other.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from typing import Any, BinaryIO, Final, Literal
 import msgspec
 
 from vestige.errors import UnreadableError
-from vestige.formats.otlp.any_value import get, objects_of
+from vestige.formats.otlp.any_value import Object, as_objects, get_field
 from vestige.formats.otlp.parse_span import (
+    get_trace_id,
+    ignore_problem,
     is_pending,
-    parse_line,
+    iter_raw_log_records,
+    iter_raw_spans,
+    parse_log_record,
     parse_span,
-    raw_lines,
-    raw_spans,
-    trace_of,
-    unheard,
 )
-from vestige.formats.otlp.root_span import Shape
+from vestige.formats.otlp.root_span import RootFinder
 from vestige.formats.otlp.to_records import is_own
 from vestige.formats.protocol import Problem
 from vestige.limits import FOREIGN_RUNS_MAX, OTLP_BRACKETS_MAX, OTLP_LINE_MAX, PROBLEMS_MAX
 
-MARK: Final = "#"
-_KNOWN: Final = ("resourceSpans", "resourceLogs", "resourceMetrics", "resourceProfiles")
+TRACE_SEPARATOR: Final = "#"
+_REQUEST_FIELDS: Final = ("resourceSpans", "resourceLogs", "resourceMetrics", "resourceProfiles")
 
 
 class TraceRef(msgspec.Struct, frozen=True, gc=False):
-    """A line of a file, or all of it."""
+    """Position of a document with spans or log records: a line of a file, or the entire file."""
 
     number: int
-    """0: all of it."""
+    """Line number; 0 means the entire file."""
     offset: int
     size: int
 
@@ -52,147 +52,150 @@ class TraceRef(msgspec.Struct, frozen=True, gc=False):
 
 
 class Trace(msgspec.Struct, gc=False):
-    """What a file has of one trace."""
+    """Index entry of one trace."""
 
-    places: list[TraceRef]
-    shape: Shape
+    refs: list[TraceRef]
+    root_finder: RootFinder
     own: bool = False
-    """We wrote it."""
-    first_span: str = ""
-    lines: int = 0
+    """Vestige exported it."""
+    log_records: int = 0
 
 
 class TraceFile:
-    """A file that was looked through once."""
+    """A file and the index of its traces, which is built on creation."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.problems: list[Problem] = []
         self.traces: dict[str, Trace] = {}
         self._decoded: tuple[TraceRef, Any] | None = None
-        for place, document in self._all():
-            self._decoded = (place, document)
-            self._look(place, document)
+        for ref, document in self._iter_documents():
+            self._decoded = (ref, document)
+            self._index(ref, document)
 
     def documents(self, trace: Trace) -> Iterator[tuple[TraceRef, Any]]:
-        """The lines that have something of a trace. The last one is remembered: it may have more."""
+        """Yield the documents that contain parts of a trace.
+
+        The latest decoded document is cached: often it contains the next trace, too.
+        """
         try:
             with open(self.path, "rb") as file:
-                for place in trace.places:
-                    if self._decoded is None or self._decoded[0] != place:
-                        file.seek(place.offset)
-                        self._decoded = (place, decode(file.read(place.size)))
+                for ref in trace.refs:
+                    if self._decoded is None or self._decoded[0] != ref:
+                        file.seek(ref.offset)
+                        self._decoded = (ref, decode(file.read(ref.size)))
                     yield self._decoded
         except OSError as error:
-            raise UnreadableError(f"{self.path}: cannot be read: {error.strerror}.") from None
+            raise UnreadableError(f"{self.path}: cannot be read ({error.strerror}).") from None
         except DecodeError as error:
             raise UnreadableError(
-                f"{self.path}: has changed while it was read ({error})."
+                f"{self.path}: changed while it was being read ({error}). Try again."
             ) from None
 
-    def tell(
-        self, place: str, rule: str, message: str, severity: Literal["error", "warning"] = "error"
+    def _add_problem(
+        self,
+        location: str,
+        rule: str,
+        message: str,
+        severity: Literal["error", "warning"] = "error",
     ) -> None:
         if len(self.problems) < PROBLEMS_MAX:
-            self.problems.append(Problem(str(self.path), place, rule, message, "", severity))
+            self.problems.append(Problem(str(self.path), location, rule, message, "", severity))
 
-    # --- looking ------------------------------------------------------------------------------
-
-    def _all(self) -> Iterator[tuple[TraceRef, Any]]:
+    def _iter_documents(self) -> Iterator[tuple[TraceRef, Any]]:
         try:
             with open(self.path, "rb") as file:
                 size = os.fstat(file.fileno()).st_size
-                whole = _whole(file, size)
-                if whole is not None:
-                    yield TraceRef(0, 0, size), whole
+                document = _read_single_document(file, size)
+                if document is not None:
+                    yield TraceRef(0, 0, size), document
                     return
                 file.seek(0)
-                yield from self._lines(file)
+                yield from self._iter_lines(file)
         except OSError as error:
-            raise UnreadableError(f"{self.path}: cannot be read: {error.strerror}.") from None
+            raise UnreadableError(f"{self.path}: cannot be read ({error.strerror}).") from None
 
-    def _lines(self, file: BinaryIO) -> Iterator[tuple[TraceRef, Any]]:
+    def _iter_lines(self, file: BinaryIO) -> Iterator[tuple[TraceRef, Any]]:
         offset = number = 0
         while line := file.readline(OTLP_LINE_MAX + 1):
             number += 1
             size = len(line)
             ended = line.endswith(b"\n")
             if size > OTLP_LINE_MAX and not ended:
-                self.tell(
+                self._add_problem(
                     f"line {number}",
                     "line-too-long",
-                    f"longer than {OTLP_LINE_MAX} bytes: passed over.",
+                    f"longer than {OTLP_LINE_MAX} bytes; skipped.",
                 )
                 del line
-                size += _skip(file)
+                size += _skip_line(file)
             elif line.strip():
-                place = TraceRef(number, offset, size)
+                ref = TraceRef(number, offset, size)
                 try:
-                    yield place, decode(line)
+                    yield ref, decode(line)
                 except DecodeError as error:
                     if ended:
-                        self.tell(str(place), "line-unreadable", f"{error}: passed over.")
+                        self._add_problem(str(ref), "line-unreadable", f"{error}; skipped.")
                     else:
-                        self.tell(
-                            str(place),
+                        self._add_problem(
+                            str(ref),
                             "torn-line",
-                            "ends in the middle: it is being written, or its writer died.",
+                            "incomplete last line: still being written, or its writer died.",
                             "warning",
                         )
             offset += size
 
-    def _look(self, place: TraceRef, document: Any) -> None:
-        told = document if isinstance(document, list) else [document]
-        requests = objects_of(told)
-        if len(requests) < len(told) or not all(
-            any(get(each, name) is not None for name in _KNOWN) for each in requests if each
-        ):
-            self.tell(
-                str(place),
+    def _index(self, ref: TraceRef, document: Any) -> None:
+        items = document if isinstance(document, list) else [document]
+        requests = as_objects(items)
+        if len(requests) < len(items) or not all(map(_is_request, requests)):
+            self._add_problem(
+                str(ref),
                 "not-otlp",
-                "no request of OTLP (expected resourceSpans or resourceLogs): passed over.",
+                "not an OTLP request (expected resourceSpans or resourceLogs); skipped.",
             )
-        for raw, resource, scope in raw_spans(document):
-            span = parse_span(raw, resource, scope, unheard)
+
+        def report(rule: str, message: str, severity: Literal["error", "warning"]) -> None:
+            self._add_problem(str(ref), rule, message, severity)
+
+        for raw, resource, scope in iter_raw_spans(document):
+            span = parse_span(raw, resource, scope, ignore_problem)
             if span is None:
-                self._tell_faults(str(place), raw, resource, scope)
+                # The span belongs to no trace, so its problems are reported for the file.
+                parse_span(raw, resource, scope, report)
             elif not is_pending(span):
-                trace = self._trace(span.trace_id, place)
+                trace = self._get_trace(span.trace_id, ref)
                 if trace is not None:
-                    trace.shape.add(span)
-                    trace.first_span = trace.first_span or span.id
+                    trace.root_finder.add(span)
                     trace.own = trace.own or is_own(span)
-        for raw, resource, scope in raw_lines(document):
-            if parse_line(raw, resource, scope, self._telling(str(place))) is not None:
-                trace = self._trace(trace_of(raw) or "", place)
+        for raw, resource, scope in iter_raw_log_records(document):
+            if parse_log_record(raw, resource, scope, report) is not None:
+                trace = self._get_trace(get_trace_id(raw) or "", ref)
                 if trace is not None:
-                    trace.lines += 1
+                    trace.log_records += 1
 
-    def _tell_faults(self, place: str, raw: Any, resource: Any, scope: str) -> None:
-        """Of a span that cannot be placed in any trace, or at any time."""
-        parse_span(raw, resource, scope, self._telling(place))
-
-    def _telling(self, place: str) -> Any:
-        return lambda rule, message, severity: self.tell(place, rule, message, severity)
-
-    def _trace(self, trace_id: str, place: TraceRef) -> Trace | None:
+    def _get_trace(self, trace_id: str, ref: TraceRef) -> Trace | None:
         trace = self.traces.get(trace_id)
         if trace is None:
             if len(self.traces) >= FOREIGN_RUNS_MAX:
-                self.tell(
+                self._add_problem(
                     "",
                     "too-many-traces",
-                    f"more than {FOREIGN_RUNS_MAX} traces: the rest is passed over.",
+                    f"more than {FOREIGN_RUNS_MAX} traces; the rest are skipped.",
                 )
                 return None
-            trace = self.traces[trace_id] = Trace([], Shape())
-        if not trace.places or trace.places[-1] != place:
-            trace.places.append(place)
+            trace = self.traces[trace_id] = Trace([], RootFinder())
+        if not trace.refs or trace.refs[-1] != ref:
+            trace.refs.append(ref)
         return trace
 
 
+def _is_request(request: Object) -> bool:
+    return not request or any(get_field(request, name) is not None for name in _REQUEST_FIELDS)
+
+
 class DecodeError(ValueError):
-    """Bytes that are no JSON, or more of it than we decode."""
+    """The bytes are not JSON, or have too many objects and arrays."""
 
 
 def decode(data: bytes) -> Any:
@@ -206,24 +209,24 @@ def decode(data: bytes) -> Any:
         raise DecodeError(f"not JSON ({str(error)[:100]})") from None
 
 
-def _whole(file: BinaryIO, size: int) -> Any:
-    """The file as one document; None: it has lines. An indented document has a short first line
-    that is nothing by itself."""
+def _read_single_document(file: BinaryIO, size: int) -> Any:
+    """Return the file as one JSON document, or None if it has a document per line.
+
+    The first line of an indented document is only an opening bracket.
+    """
     first = file.readline(1024)
-    if size > OTLP_LINE_MAX or (first.endswith(b"\n") and len(first.strip()) > 2):
+    has_lines = first.endswith(b"\n") and first.strip() not in (b"{", b"[", b"[{", b"")
+    if size > OTLP_LINE_MAX or has_lines:
         return None
     file.seek(0)
     try:
-        return (
-            decode(file.read(OTLP_LINE_MAX + 1))
-            if not first.endswith(b"\n") or first.strip() in (b"{", b"[", b"[{", b"")
-            else None
-        )
+        return decode(file.read(OTLP_LINE_MAX + 1))
     except DecodeError:
         return None
 
 
-def _skip(file: BinaryIO) -> int:
+def _skip_line(file: BinaryIO) -> int:
+    """Read to the end of the line; return the number of bytes."""
     size = 0
     while part := file.readline(1024 * 1024):
         size += len(part)
@@ -232,33 +235,30 @@ def _skip(file: BinaryIO) -> int:
     return size
 
 
-# --- places -----------------------------------------------------------------------------------
-
-
-def places(path: Path) -> Iterator[Path]:
-    """The file, or a place for each of its traces."""
-    traces = open_file(path).traces
+def find_trace_paths(path: Path) -> Iterator[Path]:
+    """Yield the file itself, or `FILE#trace-id` for each of its traces."""
+    traces = open_trace_file(path).traces
     if len(traces) <= 1:
         yield path
     else:
         for trace_id in traces:
-            yield path.with_name(f"{path.name}{MARK}{trace_id}")
+            yield path.with_name(f"{path.name}{TRACE_SEPARATOR}{trace_id}")
 
 
-def split_place(place: Path) -> tuple[Path, str | None]:
-    """The file and the trace of a place."""
-    if not place.exists():
-        name, _, trace_id = place.name.rpartition(MARK)
+def split_trace_path(path: Path) -> tuple[Path, str | None]:
+    """Return the file and the trace id of `FILE#trace-id`."""
+    if not path.exists():
+        name, _, trace_id = path.name.rpartition(TRACE_SEPARATOR)
         if name and len(trace_id) == 32:
-            return place.with_name(name), trace_id
-    return place, None
+            return path.with_name(name), trace_id
+    return path, None
 
 
-def open_file(path: Path) -> TraceFile:
+def open_trace_file(path: Path) -> TraceFile:
     try:
         state = path.stat()
     except OSError as error:
-        raise UnreadableError(f"{path}: cannot be read: {error.strerror}.") from None
+        raise UnreadableError(f"{path}: cannot be read ({error.strerror}).") from None
     if not path.is_file():
         raise UnreadableError(f"{path}: not a regular file.")
     return _open(path, state.st_ino, state.st_size, state.st_mtime_ns)

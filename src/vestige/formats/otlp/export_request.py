@@ -1,11 +1,11 @@
-"""A request of OTLP/HTTP as records.
+"""Convert an OTLP/HTTP export request to records.
 
-    taken = read_request(data, "traces", "json")
-    taken.records, taken.rejected, taken.message
+    parsed = parse_export_request(data, "traces", "json")
+    parsed.records, parsed.rejected, parsed.message
 
-Requests bring the spans of a trace in any order and any number, and the same ones again: their
-records are the same each time. Which span is the run is told by the spans that came together; a
-trace whose first span is yet to come has no run until then, and is `running`.
+Spans of a trace arrive in any order, in several requests, and sometimes twice: the records of a
+span are the same each time. The run is found among the spans of one request. A trace whose root
+span has not arrived yet has no run span, and its status is `running`.
 """
 
 from __future__ import annotations
@@ -17,50 +17,54 @@ from typing import Any
 import msgspec
 
 from vestige.errors import UnreadableError
-from vestige.formats.otlp.any_value import get
-from vestige.formats.otlp.constants import own_run_of, own_writer_of
+from vestige.formats.otlp.any_value import get_field
+from vestige.formats.otlp.constants import own_run_id, own_writer_id
 from vestige.formats.otlp.detect import DecodeError, decode
-from vestige.formats.otlp.log_records import Lines
+from vestige.formats.otlp.log_records import LogRecordConverter
 from vestige.formats.otlp.parse_span import (
     OtelSpan,
     Raw,
+    ignore_problem,
     is_pending,
-    parse_line,
+    iter_raw_log_records,
+    iter_raw_spans,
+    parse_log_record,
     parse_span,
-    raw_lines,
-    raw_spans,
 )
-from vestige.formats.otlp.root_span import Shape
-from vestige.formats.otlp.to_records import is_own, made_run, records_of_span
+from vestige.formats.otlp.root_span import RootFinder
+from vestige.formats.otlp.to_records import is_own, span_to_records, synthetic_run_records
 from vestige.limits import OTLP_SPANS_MAX, OTLP_TRACES_MAX
 from vestige.record.types import KnownRecord
 
 
-class IngestCounts(msgspec.Struct):
-    """What a request brought."""
+class ParsedRequest(msgspec.Struct):
+    """Records of a request, and the counts that its response reports."""
 
     records: list[KnownRecord] = msgspec.field(default_factory=list)
     accepted: int = 0
-    """Spans, or log records."""
+    """Number of spans or log records."""
     rejected: int = 0
     message: str = ""
-    """Why the first of them was."""
+    """Reason for the first rejection."""
     own: dict[str, str] = msgspec.field(default_factory=dict)
-    """Runs that we wrote, and their writers."""
+    """Run ids of traces that Vestige exported, with their writer ids."""
 
-    def tell(self, rule: str, message: str, severity: str) -> None:
+    def add_message(self, rule: str, message: str, severity: str) -> None:
         self.message = self.message or message
 
 
-def read_request(data: bytes, signal: str, encoding: str) -> IngestCounts:
-    """`signal`: traces or logs; `encoding`: json or protobuf. UnreadableError: it is no such request."""
+def parse_export_request(data: bytes, signal: str, encoding: str) -> ParsedRequest:
+    """Parse a request; raise UnreadableError if it is not an OTLP export request.
+
+    `signal` is `traces` or `logs`, `encoding` is `json` or `protobuf`.
+    """
     document = _decode(data, signal, encoding)
-    taken = IngestCounts()
+    parsed = ParsedRequest()
     if signal == "logs":
-        _take_lines(document, taken)
+        _add_log_records(document, parsed)
     else:
-        _take_spans(document, taken)
-    return taken
+        _add_spans(document, parsed)
+    return parsed
 
 
 def _decode(data: bytes, signal: str, encoding: str) -> Any:
@@ -73,28 +77,22 @@ def _decode(data: bytes, signal: str, encoding: str) -> Any:
     except DecodeError as error:
         raise UnreadableError(f"request: {error}.") from None
     if not isinstance(document, dict):
-        raise UnreadableError("request: no JSON object (expected an export request of OTLP).")
+        raise UnreadableError("request: not a JSON object (expected an OTLP export request).")
     name = "resourceLogs" if signal == "logs" else "resourceSpans"
-    if not isinstance(get(document, name), (list, NoneType)):
-        raise UnreadableError(f"request: {name} is no array (expected an export request of OTLP).")
+    if not isinstance(get_field(document, name), (list, NoneType)):
+        raise UnreadableError(f"request: {name} is not an array (expected an OTLP export request).")
     return document
 
 
-def _take_spans(document: Any, taken: IngestCounts) -> None:
+def _add_spans(document: Any, parsed: ParsedRequest) -> None:
     traces: dict[str, list[OtelSpan]] = {}
-    for raw, resource, scope in _bounded(raw_spans(document)):
-        faults: list[str] = []
-        span = parse_span(
-            raw,
-            resource,
-            scope,
-            lambda rule, message, severity, faults=faults: faults.append(message),  # type: ignore[misc]  # binds it
-        )
+    for raw, resource, scope in _bounded(iter_raw_spans(document)):
+        span = parse_span(raw, resource, scope, ignore_problem)
         if span is None:
-            taken.rejected += 1
-            taken.message = taken.message or faults[0]
+            parsed.rejected += 1
+            parse_span(raw, resource, scope, parsed.add_message)
         else:
-            taken.accepted += 1
+            parsed.accepted += 1
             if not is_pending(span):
                 traces.setdefault(span.trace_id, []).append(span)
                 if len(traces) > OTLP_TRACES_MAX:
@@ -102,34 +100,34 @@ def _take_spans(document: Any, taken: IngestCounts) -> None:
                         f"request: more than {OTLP_TRACES_MAX} traces. Send it in several."
                     )
     for trace_id, spans in traces.items():
-        shape = Shape()
+        finder = RootFinder()
         for span in spans:
             if is_own(span):
-                taken.own[own_run_of(trace_id)] = own_writer_of(trace_id)
+                parsed.own[own_run_id(trace_id)] = own_writer_id(trace_id)
             else:
-                shape.add(span)
-        root = shape.root(trace_id, whole=False)
-        if root is not None and root.made:
-            taken.records += made_run(trace_id, root)
+                finder.add(span)
+        root = finder.root(trace_id, complete=False)
+        if root is not None and root.synthetic:
+            parsed.records += synthetic_run_records(trace_id, root)
         for span in spans:
-            taken.records += records_of_span(span, root)
+            parsed.records += span_to_records(span, root)
 
 
 def _bounded(items: Iterator[Raw]) -> Iterator[Raw]:
     for count, item in enumerate(items):
         if count >= OTLP_SPANS_MAX:
             raise UnreadableError(
-                f"request: more than {OTLP_SPANS_MAX} spans or log records. Send it in several."
+                f"request: more than {OTLP_SPANS_MAX} spans or log records. Split the request."
             )
         yield item
 
 
-def _take_lines(document: Any, taken: IngestCounts) -> None:
-    lines = Lines()
-    for raw, resource, scope in _bounded(raw_lines(document)):
-        line = parse_line(raw, resource, scope, taken.tell)
-        if line is None:
-            taken.rejected += 1
+def _add_log_records(document: Any, parsed: ParsedRequest) -> None:
+    converter = LogRecordConverter()
+    for raw, resource, scope in _bounded(iter_raw_log_records(document)):
+        log_record = parse_log_record(raw, resource, scope, parsed.add_message)
+        if log_record is None:
+            parsed.rejected += 1
         else:
-            taken.accepted += 1
-            taken.records.append(lines.record_of(line))
+            parsed.accepted += 1
+            parsed.records.append(converter.to_record(log_record))

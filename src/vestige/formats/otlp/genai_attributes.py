@@ -1,6 +1,6 @@
-"""What a span of ours is called by the GenAI conventions: added to it, for those who read them.
+"""GenAI attributes of an exported span, for tools that read the OpenTelemetry conventions.
 
-added(span, input, output)      # {"gen_ai.operation.name": "chat", "gen_ai.request.model": ...}
+to_genai_attributes(span, input, output)    # {"gen_ai.operation.name": "chat", ...}
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from vestige.providers.models import Message, ToolCall
 from vestige.providers.parsing import parse_request, parse_response
 from vestige.record.run import SpanInfo
 
-_TOLD_MAX: Final = MIB
-"""A longer body is not told a second time, as messages."""
+_BODY_MAX: Final = MIB
+"""A longer body is not repeated as messages."""
 _OPERATIONS: Final = {
     "run": "invoke_agent",
     "llm": "chat",
@@ -40,29 +40,30 @@ _NAMES: Final = {
 _NAMES["embedding"] = _NAMES["llm"]
 
 
-def added(span: SpanInfo, given: bytes | None, came: bytes | None) -> Object:
-    """What can be told of it by those names."""
-    told: Object = {}
+def to_genai_attributes(span: SpanInfo, input: bytes | None, output: bytes | None) -> Object:
+    attributes: Object = {}
     if span.type in _OPERATIONS and (span.type != "run" or span.parent_id is None):
-        told["gen_ai.operation.name"] = _OPERATIONS[span.type]
+        attributes["gen_ai.operation.name"] = _OPERATIONS[span.type]
     for ours, theirs in _NAMES.get(span.type, {}).items():
         if span.attributes.get(ours) is not None:
-            told[theirs] = span.attributes[ours]
+            attributes[theirs] = span.attributes[ours]
     if span.type == "run" and span.parent_id is None:
-        told["gen_ai.agent.name"] = span.name
+        attributes["gen_ai.agent.name"] = span.name
     elif span.type == "tool":
-        told.setdefault("gen_ai.tool.name", span.name)
-        told |= {"gen_ai.tool.call.arguments": _text(given), "gen_ai.tool.call.result": _text(came)}
+        attributes.setdefault("gen_ai.tool.name", span.name)
+        attributes["gen_ai.tool.call.arguments"] = _decode_body(input)
+        attributes["gen_ai.tool.call.result"] = _decode_body(output)
     elif span.type == "llm":
         reason = span.attributes.get("finish_reason")
         if isinstance(reason, str):
-            told["gen_ai.response.finish_reasons"] = [reason]
-        told |= _asked(span, given) | _answered(span, came)
-    return {key: value for key, value in told.items() if value is not None}
+            attributes["gen_ai.response.finish_reasons"] = [reason]
+        attributes["gen_ai.input.messages"] = _input_messages(span, input)
+        attributes["gen_ai.output.messages"] = _output_messages(span, output)
+    return {key: value for key, value in attributes.items() if value is not None}
 
 
-def _text(body: bytes | None) -> str | None:
-    if body is None or len(body) > _TOLD_MAX:
+def _decode_body(body: bytes | None) -> str | None:
+    if body is None or len(body) > _BODY_MAX:
         return None
     try:
         return body.decode()
@@ -70,32 +71,29 @@ def _text(body: bytes | None) -> str | None:
         return None
 
 
-def _asked(span: SpanInfo, body: bytes | None) -> Object:
-    text = _text(body)
-    request = parse_request(text, _hint(span)) if text is not None else None
-    if request is None:
-        return {}
-    return {"gen_ai.input.messages": _json([_message(each) for each in request.messages])}
+def _input_messages(span: SpanInfo, body: bytes | None) -> str | None:
+    text = _decode_body(body)
+    request = parse_request(text, _provider(span)) if text is not None else None
+    return None if request is None else _to_json([_message(each) for each in request.messages])
 
 
-def _answered(span: SpanInfo, body: bytes | None) -> Object:
-    text = _text(body)
-    response = parse_response(text, _hint(span)) if text is not None else None
+def _output_messages(span: SpanInfo, body: bytes | None) -> str | None:
+    text = _decode_body(body)
+    response = parse_response(text, _provider(span)) if text is not None else None
     if response is None or response.error:
-        return {}
-    parts = [*_said(response.text), *map(_call, response.calls)]
+        return None
+    parts = [*_text_parts(response.text), *map(_tool_call_part, response.calls)]
     reason = {"tool_calls": "tool_call"}.get(str(response.finish_reason), response.finish_reason)
-    message = {"role": "assistant", "parts": parts, "finish_reason": reason or "stop"}
-    return {"gen_ai.output.messages": _json([message])}
+    return _to_json([{"role": "assistant", "parts": parts, "finish_reason": reason or "stop"}])
 
 
-def _hint(span: SpanInfo) -> str | None:
+def _provider(span: SpanInfo) -> str | None:
     provider = span.attributes.get("provider")
     return provider if isinstance(provider, str) else None
 
 
 def _message(message: Message) -> Object:
-    parts: list[Object] = [*_said(message.text), *map(_call, message.calls)]
+    parts: list[Object] = [*_text_parts(message.text), *map(_tool_call_part, message.calls)]
     parts += [
         {"type": "tool_call_response", "id": result.call_id, "response": result.text}
         for result in message.results
@@ -103,11 +101,11 @@ def _message(message: Message) -> Object:
     return {"role": message.role, "parts": parts}
 
 
-def _said(text: str) -> list[Object]:
+def _text_parts(text: str) -> list[Object]:
     return [{"type": "text", "content": text}] if text else []
 
 
-def _call(call: ToolCall) -> Object:
+def _tool_call_part(call: ToolCall) -> Object:
     try:
         arguments: Any = msgspec.json.decode(call.arguments)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -115,8 +113,8 @@ def _call(call: ToolCall) -> Object:
     return {"type": "tool_call", "id": call.id, "name": call.name, "arguments": arguments}
 
 
-def _json(value: Any) -> str | None:
+def _to_json(value: Any) -> str | None:
     try:
         return msgspec.json.encode(value).decode()
-    except (UnicodeEncodeError, RecursionError):  # half a character, as some servers send it
+    except (UnicodeEncodeError, RecursionError):  # lone surrogates, which some servers send
         return None

@@ -1,7 +1,7 @@
-"""A log record of a trace: a line of its run, or a message of a model call (`gen_ai.user.message`).
+"""Convert an OTLP log record to a log record of its run, or to a message of a model call.
 
-A line's identity is what it says: the same record that comes again is known, and of two that are alike
-in one request both are kept.
+The content of a log record is its identity. A record that is sent again is recognized; two equal
+records in one request are both kept.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 
 import msgspec
 
-from vestige.formats.otlp.any_value import Object, any_value, object_of, text_of
+from vestige.formats.otlp.any_value import Object, as_object, as_text, parse_any_value
 from vestige.formats.otlp.chat_messages import ChatMessages
-from vestige.formats.otlp.constants import FORMAT, carrier_of_trace, run_of
-from vestige.formats.otlp.parse_span import Event, OtelLine
-from vestige.formats.otlp.span_types import component_of
+from vestige.formats.otlp.constants import FORMAT, external_run_id, external_writer_id
+from vestige.formats.otlp.parse_span import Event, OtelLogRecord
+from vestige.formats.otlp.span_types import get_component
 from vestige.record.coercion import clean_attributes, clean_message, clean_name, clean_text, cut
 from vestige.record.external_seq import line_seq
 from vestige.record.types import VERSION, Log
@@ -26,96 +26,102 @@ _EXCEPTION = {
     "exception.message": "error.message",
     "exception.stacktrace": "error.stack",
 }
-_MESSAGE_SHOWN = 200
-"""Characters of a structured body that stand in its line; all of it is the line's body."""
+_MESSAGE_MAX = 200
+"""Characters of a structured body that are used as the message. The body itself is kept."""
+_TEXT_LEVELS = {
+    "warning": "warn",
+    "warn": "warn",
+    "error": "error",
+    "fatal": "error",
+    "critical": "error",
+    "debug": "debug",
+    "trace": "debug",
+}
 
 
-def message_of(line: OtelLine) -> Event | None:
-    """The line as an event of its span; None: it is no message, or of no span."""
-    name = line.event_name or text_of(line.attributes.get("event.name"))
-    if not line.span_id or not name.startswith("gen_ai."):
+def to_message_event(log_record: OtelLogRecord) -> Event | None:
+    """Return a chat message as an event of its span, or None for any other log record."""
+    name = log_record.event_name or as_text(log_record.attributes.get("event.name"))
+    if not log_record.span_id or not name.startswith("gen_ai."):
         return None
-    told = line.attributes | object_of(any_value(line.body))
-    return Event(line.time_ns, name, told) if ChatMessages().take(name, told) else None
+    attributes = log_record.attributes | as_object(parse_any_value(log_record.body))
+    is_message = ChatMessages().add_event(name, attributes)
+    return Event(log_record.time_ns, name, attributes) if is_message else None
 
 
-class Lines:
-    """Makes lines; counts those that are alike."""
+class LogRecordConverter:
+    """Converts the log records of one file or request, and counts equal ones."""
 
     def __init__(self) -> None:
-        self._times: Counter[bytes] = Counter()
+        self._occurrences: Counter[bytes] = Counter()
 
-    def record_of(self, line: OtelLine) -> Log:
-        digest = _digest(line)
-        self._times[digest] += 1
-        again = hashlib.sha256(digest + str(self._times[digest]).encode()).digest()
-        message, body = _message(line)
-        told: Object = {_EXCEPTION.get(key, key): value for key, value in line.attributes.items()}
-        if line.event_name:
-            told["event_name"] = line.event_name
-        component = clean_name(component_of(line.resource, line.scope, FORMAT))
-        if line.scope and line.scope != component:
-            told["otel.scope"] = line.scope
+    def to_record(self, log_record: OtelLogRecord) -> Log:
+        digest = _digest(log_record)
+        self._occurrences[digest] += 1
+        identity = hashlib.sha256(digest + str(self._occurrences[digest]).encode()).digest()
+        message, body = _message_and_body(log_record)
+        attributes: Object = {
+            _EXCEPTION.get(key, key): value for key, value in log_record.attributes.items()
+        }
+        if log_record.event_name:
+            attributes["event_name"] = log_record.event_name
+        component = clean_name(get_component(log_record.resource, log_record.scope, FORMAT))
+        if log_record.scope and log_record.scope != component:
+            attributes["otel.scope"] = log_record.scope
         return Log(
             VERSION,
-            carrier_of_trace(line.trace_id),
-            line_seq(again),
-            line.time_ns,
-            run_of(line.trace_id),
+            external_writer_id(log_record.trace_id),
+            line_seq(identity),
+            log_record.time_ns,
+            external_run_id(log_record.trace_id),
             component,
-            _level(line),
+            _level(log_record),
             clean_message(message),
-            line.span_id or None,
-            clean_attributes(told),
+            log_record.span_id or None,
+            clean_attributes(attributes),
             body,
         )
 
 
-def _digest(line: OtelLine) -> bytes:
-    said = (line.span_id, line.time_ns, line.severity, line.event_name, line.body, line.attributes)
+def _digest(log_record: OtelLogRecord) -> bytes:
+    content = (
+        log_record.span_id,
+        log_record.time_ns,
+        log_record.severity,
+        log_record.event_name,
+        log_record.body,
+        log_record.attributes,
+    )
     try:
-        raw = msgspec.json.encode(said, order="deterministic", enc_hook=repr)
+        raw = msgspec.json.encode(content, order="deterministic", enc_hook=repr)
     except (UnicodeEncodeError, OverflowError, RecursionError, TypeError):
-        raw = repr(said).encode(errors="backslashreplace")
+        raw = repr(content).encode(errors="backslashreplace")
     return hashlib.sha256(raw).digest()
 
 
-def _level(line: OtelLine) -> str:
-    if line.severity == 0:
-        text = line.severity_text.lower()
-        return {
-            "warning": "warn",
-            "warn": "warn",
-            "error": "error",
-            "fatal": "error",
-            "critical": "error",
-            "debug": "debug",
-            "trace": "debug",
-        }.get(text, "info")
-    return level_of(line.severity)
+def _level(log_record: OtelLogRecord) -> str:
+    if log_record.severity == 0:
+        return _TEXT_LEVELS.get(log_record.severity_text.lower(), "info")
+    return severity_to_level(log_record.severity)
 
 
-def level_of(severity: int) -> str:
-    return (
-        "debug"
-        if severity <= 8
-        else "info"
-        if severity <= 12
-        else "warn"
-        if severity <= 16
-        else "error"
-    )
+def severity_to_level(severity: int) -> str:
+    if severity <= 8:
+        return "debug"
+    if severity <= 12:
+        return "info"
+    return "warn" if severity <= 16 else "error"
 
 
-def _message(line: OtelLine) -> tuple[str, str | None]:
-    """What it says in a line, and all of it if that is more."""
-    body: Any = any_value(line.body)
+def _message_and_body(log_record: OtelLogRecord) -> tuple[str, str | None]:
+    """Return the message, and the body if it is structured."""
+    body: Any = parse_any_value(log_record.body)
     if isinstance(body, str):
-        return body or line.event_name or "log", None
+        return body or log_record.event_name or "log", None
     if body is None:
-        return line.event_name or "log", None
+        return log_record.event_name or "log", None
     try:
         text = msgspec.json.encode(body, enc_hook=str).decode()
     except (UnicodeEncodeError, OverflowError, RecursionError):
         text = clean_text(repr(body))
-    return line.event_name or cut(text, _MESSAGE_SHOWN), text
+    return log_record.event_name or cut(text, _MESSAGE_MAX), text

@@ -1,7 +1,7 @@
-"""Binary requests of OTLP, as the JSON that they could have been.
+"""Decode binary OTLP requests to the objects of OTLP/JSON.
 
-The package `opentelemetry-proto` reads them (`pip install 'vestige[otlp]'`); it is loaded with the
-first such request.
+It needs the package `opentelemetry-proto` (`pip install 'vestige[otlp]'`), which is imported with
+the first binary request.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ from vestige.errors import UnreadableError
 from vestige.limits import MIB, OTLP_BRACKETS_MAX, OTLP_PARTS_MAX, OTLP_SPANS_MAX
 
 PACKAGE = "opentelemetry-proto"
-_SMALL = MIB
-"""Shorter requests cannot hold too much, and are most."""
+_UNCHECKED_BYTES = MIB
+"""Requests up to this size, which are most, cannot exceed the limits and are not scanned first."""
 _MESSAGES = {
     "request": {1: "group"}, "group": {1: "resource", 2: "scope"}, "resource": {1: "pair"},
     "scope": {1: "library", 2: "item"}, "library": {3: "pair"},
     "item": {9: "pair", 11: "event", 13: "link"}, "event": {3: "pair"}, "link": {4: "pair"},
-    "pair": {2: "value"}, "value": {5: "array", 6: "pairs"}, "array": {1: "value"}, "pairs": {1: "pair"},
+    "pair": {2: "value"}, "value": {5: "array", 6: "pairs"}, "array": {1: "value"},
+    "pairs": {1: "pair"},
 }  # fmt: skip
-"""Fields that are messages, by number; a span is an `item`, and so is a log record:"""
-_LOGS = {"item": {5: "value", 6: "pair"}}
+"""Message-typed fields of a trace request, by field number. A span or log record is an `item`."""
+_LOG_MESSAGES = _MESSAGES | {"item": {5: "value", 6: "pair"}}
 
 
 def is_installed() -> bool:
@@ -33,29 +34,35 @@ def is_installed() -> bool:
 
 
 def decode_request(data: bytes, signal: str) -> Any:
-    """`signal`: traces or logs. Nesting is bounded by protobuf's own reader, and counts by us: it
-    would take a small request apart into gigabytes."""
-    if data.count(b"{") + data.count(b"[") > OTLP_BRACKETS_MAX:  # of JSON in its texts
+    """Decode a request; `signal` is `traces` or `logs`.
+
+    The protobuf library bounds nesting. Counts are bounded here, because a small request can
+    expand to gigabytes of objects.
+    """
+    if data.count(b"{") + data.count(b"[") > OTLP_BRACKETS_MAX:  # JSON in string values
         raise UnreadableError(f"request: more than {OTLP_BRACKETS_MAX} objects and arrays.")
-    if len(data) > _SMALL:
-        _refuse_too_many(data, _MESSAGES | _LOGS if signal == "logs" else _MESSAGES)
+    if len(data) > _UNCHECKED_BYTES:
+        _check_counts(data, _LOG_MESSAGES if signal == "logs" else _MESSAGES)
     from google.protobuf.json_format import MessageToDict
     from google.protobuf.message import DecodeError
 
-    request = _message(signal)
+    request = _new_request(signal)
     try:
         request.ParseFromString(data)
         return MessageToDict(request, use_integers_for_enums=True)
     except (DecodeError, ValueError, RecursionError):
-        raise UnreadableError("request: no protobuf message of OTLP.") from None
+        raise UnreadableError("request: not an OTLP protobuf message.") from None
 
 
-def _refuse_too_many(data: bytes, messages: dict[str, dict[int, str]]) -> None:
-    """Look at the lengths alone. What is no message of OTLP is left to the true reader."""
+def _check_counts(data: bytes, messages: dict[str, dict[int, str]]) -> None:
+    """Raise UnreadableError if there are too many spans or fields, from their lengths alone.
+
+    Invalid messages are left to the protobuf library.
+    """
     parts = spans = 0
-    waiting = [(0, len(data), messages["request"])]
-    while waiting:
-        at, end, inner = waiting.pop()
+    pending = [(0, len(data), messages["request"])]
+    while pending:
+        at, end, inner = pending.pop()
         while at < end:
             parts += 1
             tag, at = _read_varint(data, at)
@@ -65,22 +72,22 @@ def _refuse_too_many(data: bytes, messages: dict[str, dict[int, str]]) -> None:
                 name = inner.get(tag >> 3)
                 spans += name == "item"
                 if name is not None and size:
-                    waiting.append((at, min(at + size, end), messages[name]))
+                    pending.append((at, min(at + size, end), messages[name]))
                 at += size
             elif kind == 0:
                 _, at = _read_varint(data, at)
-            else:  # so many bytes; of a group, none: what is in it counts as if it stood here
+            else:  # fixed size; a group has none, and its fields are counted with the parent's
                 at += {1: 8, 5: 4}.get(kind, 0)
             if spans > OTLP_SPANS_MAX or parts > OTLP_PARTS_MAX:
                 raise UnreadableError(
                     f"request: more than {OTLP_SPANS_MAX} spans or log records, or {OTLP_PARTS_MAX}"
-                    " parts of them. Send it in several."
+                    " parts of them. Split the request."
                 )
 
 
 def _read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """The number, and where it ends; it is cut where the data is."""
-    if at < len(data) and data[at] < 0x80:  # all but long texts
+    """Return the number and the offset after it. Missing bytes at the end count as zero."""
+    if at < len(data) and data[at] < 0x80:  # fast path: one byte
         return data[at], at + 1
     number = 0
     for shift in range(0, 70, 7):
@@ -92,7 +99,7 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
     return number, at
 
 
-def _message(signal: str) -> Any:
+def _new_request(signal: str) -> Any:
     if signal == "logs":
         from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
             ExportLogsServiceRequest,
@@ -104,24 +111,22 @@ def _message(signal: str) -> Any:
     return ExportTraceServiceRequest()
 
 
-def encode_answer(rejected: int, message: str) -> bytes:
-    """An answer, which is empty where all was taken."""
+def encode_response(rejected: int, message: str) -> bytes:
+    """Encode an export response. It is empty if everything was accepted."""
     if not rejected:
         return b""
-    # Few bytes, and without the package: field 1 is a message of a count (1) and a text (2).
-    inner = b"\x08" + _varint(rejected) + _text(2, message)
-    return b"\x0a" + _varint(len(inner)) + inner
+    # partial_success (field 1) has a count (field 1) and an error message (field 2).
+    # It is encoded by hand, so that the package is not needed.
+    partial = b"\x08" + _encode_varint(rejected)
+    if text := message.encode(errors="replace"):
+        partial += b"\x12" + _encode_varint(len(text)) + text
+    return b"\x0a" + _encode_varint(len(partial)) + partial
 
 
-def _text(field: int, text: str) -> bytes:
-    raw = text.encode(errors="replace")
-    return bytes([field << 3 | 2]) + _varint(len(raw)) + raw if raw else b""
-
-
-def _varint(number: int) -> bytes:
-    made = bytearray()
+def _encode_varint(number: int) -> bytes:
+    encoded = bytearray()
     while number > 0x7F:
-        made.append(number & 0x7F | 0x80)
+        encoded.append(number & 0x7F | 0x80)
         number >>= 7
-    made.append(number)
-    return bytes(made)
+    encoded.append(number)
+    return bytes(encoded)

@@ -1,7 +1,7 @@
-"""A trace of a file as a run.
+"""Read one trace of a file as a run.
 
-Spans are read line by line, in the order of the file: what a record is does not depend on it. Log
-records that tell a span's messages become part of that span, if it has none of its own.
+Spans are read in the order of the file; their records do not depend on it. Log records that are
+chat messages become input and output of their span, if it has none of its own.
 """
 
 from __future__ import annotations
@@ -10,106 +10,114 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vestige.errors import UnreadableError
-from vestige.formats.otlp.constants import carrier_of_trace, own_run_of, own_writer_of, run_of
-from vestige.formats.otlp.detect import Trace, TraceFile, open_file, split_place
-from vestige.formats.otlp.log_records import Lines, message_of
+from vestige.formats.otlp.constants import (
+    external_run_id,
+    external_writer_id,
+    own_run_id,
+    own_writer_id,
+)
+from vestige.formats.otlp.detect import Trace, TraceFile, open_trace_file, split_trace_path
+from vestige.formats.otlp.log_records import LogRecordConverter, to_message_event
 from vestige.formats.otlp.parse_span import (
     Event,
-    OtelLine,
+    OtelLogRecord,
     OtelSpan,
-    Tell,
+    ReportProblem,
+    get_trace_id,
+    ignore_problem,
     is_pending,
-    parse_line,
+    iter_raw_log_records,
+    iter_raw_spans,
+    parse_log_record,
     parse_span,
-    raw_lines,
-    raw_spans,
-    trace_of,
-    unheard,
 )
-from vestige.formats.otlp.to_records import made_run, records_of_span
+from vestige.formats.otlp.to_records import span_to_records, synthetic_run_records
 from vestige.formats.protocol import Problem, Source
 from vestige.limits import OTLP_LINES_ASIDE_MAX, PROBLEMS_MAX
 from vestige.record.types import KnownRecord
 
 
-def read_trace(place: Path) -> Source:
-    path, trace_id = split_place(place)
-    file = open_file(path)
+def read_trace(trace_path: Path) -> Source:
+    path, trace_id = split_trace_path(trace_path)
+    file = open_trace_file(path)
     if not file.traces:
         why = f" ({file.problems[0].place}: {file.problems[0].message})" if file.problems else ""
-        raise UnreadableError(f"{path}: no trace in it (expected OTLP/JSON with spans){why}.")
-    first = next(iter(file.traces))
-    wanted = trace_id or first
-    trace = file.traces.get(wanted)
+        raise UnreadableError(f"{path}: has no traces (expected OTLP/JSON with spans){why}.")
+    first_id = next(iter(file.traces))
+    trace_id = trace_id or first_id
+    trace = file.traces.get(trace_id)
     if trace is None:
-        raise UnreadableError(f"{path}: no trace {wanted} in it.")
-    # What is wrong with the file as a whole is told once, with its first trace.
-    problems = list(file.problems) if wanted == first else []
-    records = _Reader(file, wanted, trace, problems).records()
+        raise UnreadableError(f"{path}: has no trace {trace_id}.")
+    # Problems of the file itself are reported once, with its first trace.
+    problems = list(file.problems) if trace_id == first_id else []
+    records = _TraceReader(file, trace_id, trace, problems).records()
     if trace.own:
-        return Source(own_run_of(wanted), own_writer_of(wanted), records, problems)
-    return Source(run_of(wanted), carrier_of_trace(wanted), records, problems, adds=True)
+        return Source(own_run_id(trace_id), own_writer_id(trace_id), records, problems)
+    run_id, writer = external_run_id(trace_id), external_writer_id(trace_id)
+    return Source(run_id, writer, records, problems, mergeable=True)
 
 
-class _Reader:
+class _TraceReader:
     def __init__(self, file: TraceFile, id: str, trace: Trace, problems: list[Problem]) -> None:
         self._file, self._id, self._trace, self._problems = file, id, trace, problems
-        self._talk: dict[str, list[Event]] = {}
-        self._taken: set[str] = set()
-        """Spans whose messages came as lines."""
+        self._messages: dict[str, list[Event]] = {}
+        """Chat messages that were sent as log records, by span id."""
+        self._merged: set[str] = set()
+        """Spans that contain their chat messages, which are then not log records of the run."""
 
     def records(self) -> Iterator[KnownRecord]:
-        root = self._trace.shape.root(self._id, whole=True)
-        if root is not None and root.made and not self._trace.own:
-            yield from made_run(self._id, root)
-        lines = Lines()
-        if self._trace.lines:
-            self._gather()
-        for where, document in self._file.documents(self._trace):
-            for span in self._spans(str(where), document):
-                span.events += self._talk.pop(span.id, ())
-                yield from records_of_span(span, root)
-        for _, line in self._lines():
-            if not (line.span_id in self._taken and message_of(line) is not None):
-                yield lines.record_of(line)
+        root = self._trace.root_finder.root(self._id, complete=True)
+        if root is not None and root.synthetic and not self._trace.own:
+            yield from synthetic_run_records(self._id, root)
+        if self._trace.log_records:
+            self._collect_messages()
+        for ref, document in self._file.documents(self._trace):
+            for span in self._spans(document, self._reporter(str(ref))):
+                span.events += self._messages.pop(span.id, ())
+                yield from span_to_records(span, root)
+        converter = LogRecordConverter()
+        for log_record in self._log_records():
+            if log_record.span_id not in self._merged or to_message_event(log_record) is None:
+                yield converter.to_record(log_record)
 
-    def _gather(self) -> None:
-        """Messages that were told as log records, by their span."""
-        held = 0
-        for _, line in self._lines():
-            event = message_of(line)
-            if event is not None and held < OTLP_LINES_ASIDE_MAX:
-                held += 1
-                self._talk.setdefault(line.span_id, []).append(event)
-        spans = {
+    def _collect_messages(self) -> None:
+        """Collect the chat messages that can be merged into spans of this trace."""
+        count = 0
+        for log_record in self._log_records():
+            event = to_message_event(log_record)
+            if event is not None and count < OTLP_LINES_ASIDE_MAX:
+                count += 1
+                self._messages.setdefault(log_record.span_id, []).append(event)
+        span_ids = {
             span.id
-            for where, document in self._file.documents(self._trace)
-            for span in self._spans(str(where), document, quiet=True)
+            for _, document in self._file.documents(self._trace)
+            for span in self._spans(document, ignore_problem)
         }
-        self._taken = self._talk.keys() & spans if held < OTLP_LINES_ASIDE_MAX else set()
-        if not self._taken:
-            self._talk = {}
+        if count < OTLP_LINES_ASIDE_MAX:
+            self._merged = self._messages.keys() & span_ids
+        if not self._merged:
+            self._messages = {}
 
-    def _spans(self, where: str, document: object, quiet: bool = False) -> Iterator[OtelSpan]:
-        for raw, resource, scope in raw_spans(document):
-            if trace_of(raw) == self._id:
-                span = parse_span(raw, resource, scope, unheard if quiet else self._telling(where))
+    def _spans(self, document: object, report: ReportProblem) -> Iterator[OtelSpan]:
+        for raw, resource, scope in iter_raw_spans(document):
+            if get_trace_id(raw) == self._id:
+                span = parse_span(raw, resource, scope, report)
                 if span is not None and not is_pending(span):
                     yield span
 
-    def _lines(self) -> Iterator[tuple[str, OtelLine]]:
-        if not self._trace.lines:
+    def _log_records(self) -> Iterator[OtelLogRecord]:
+        if not self._trace.log_records:
             return
-        for where, document in self._file.documents(self._trace):
-            for raw, resource, scope in raw_lines(document):
-                if trace_of(raw) == self._id:
-                    line = parse_line(raw, resource, scope, unheard)
-                    if line is not None:
-                        yield str(where), line
+        for _, document in self._file.documents(self._trace):
+            for raw, resource, scope in iter_raw_log_records(document):
+                if get_trace_id(raw) == self._id:
+                    log_record = parse_log_record(raw, resource, scope, ignore_problem)
+                    if log_record is not None:
+                        yield log_record
 
-    def _telling(self, where: str) -> Tell:
-        def tell(rule: str, message: str, severity: str) -> None:
+    def _reporter(self, location: str) -> ReportProblem:
+        def report(rule: str, message: str, severity: str) -> None:
             if severity == "error" and len(self._problems) < PROBLEMS_MAX:
-                self._problems.append(Problem(str(self._file.path), where, rule, message))
+                self._problems.append(Problem(str(self._file.path), location, rule, message))
 
-        return tell
+        return report

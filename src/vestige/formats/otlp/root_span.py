@@ -1,13 +1,12 @@
-"""Which span of a trace is the run.
+"""Find the span of a trace that is the run.
 
-A trace is a run. Its first span without a parent is the run itself, if it is work that holds other
-work. A model's or a tool's call that nothing is around gets a run around it. A trace whose first
-span never came (it belongs to another program, which sends elsewhere) gets a run beside it, so that
-it has a name and an end.
+A trace is a run. Its earliest span without a parent is the run span, if it is a step. A model or
+tool call without a parent gets a synthetic run span as its parent. A trace whose root span belongs
+to another program gets a synthetic run span beside its spans, so that it has a name and an end.
 
-    shape = Shape()
-    shape.add(span)                     # each, in any order
-    shape.root(whole=True)              # whole: there will be no others
+    finder = RootFinder()
+    finder.add(span)                             # each span, in any order
+    finder.root(trace_id, complete=True)         # complete: no more spans will arrive
 """
 
 from __future__ import annotations
@@ -17,16 +16,22 @@ from typing import Final
 import msgspec
 
 from vestige.formats.otlp.any_value import Object
-from vestige.formats.otlp.constants import FORMAT, made_id_of, run_of
+from vestige.formats.otlp.constants import FORMAT, external_run_id, synthetic_root_id
 from vestige.formats.otlp.parse_span import OtelSpan
-from vestige.formats.otlp.span_types import STEP, component_of, conversation_of, is_log, type_of
+from vestige.formats.otlp.span_types import (
+    STEP,
+    find_conversation_id,
+    get_component,
+    get_span_type,
+    is_log_span,
+)
 
 _ENTRIES: Final = ("SERVER", "CONSUMER")
-"""Kinds of spans with which a program's part of a trace begins."""
+"""Kinds of spans with which a service enters a trace."""
 
 
-class Top(msgspec.Struct, gc=False):
-    """What is remembered of a span that may be the run, or give it its name."""
+class RootCandidate(msgspec.Struct, gc=False):
+    """Facts of a span that may be the run, or may name a synthetic run."""
 
     id: str
     start_ns: int
@@ -38,69 +43,69 @@ class Top(msgspec.Struct, gc=False):
 
 
 class Root(msgspec.Struct, gc=False):
-    """The run of a trace."""
+    """The run span of a trace."""
 
     id: str
-    top: Top
-    made: bool
-    """It is no span of the trace."""
-    around: bool
-    """Made, and spans without a parent are inside it."""
+    candidate: RootCandidate
+    synthetic: bool
+    """It does not correspond to a span of the trace."""
+    adopts: bool
+    """Spans without a parent become its children."""
     conversation: str | None
 
 
-class Shape:
-    """What the spans of one trace, or of the part of it that came, tell of its run."""
+class RootFinder:
+    """Finds the run span among the spans of a trace that have arrived."""
 
     def __init__(self) -> None:
-        self._first: Top | None = None
-        self._begun: Top | None = None
-        self._around = False
-        self._any: Top | None = None
+        self._root: RootCandidate | None = None
+        self._entry: RootCandidate | None = None
+        self._adopts = False
+        self._other: RootCandidate | None = None
         self._conversation: str | None = None
-        self._own_conversation: str | None = None
+        self._root_conversation: str | None = None
 
     def add(self, span: OtelSpan) -> None:
-        self._conversation = self._conversation or conversation_of(span)
-        if is_log(span):
+        self._conversation = self._conversation or find_conversation_id(span)
+        if is_log_span(span):
             return
         if not span.parent_id:
-            if type_of(span) == STEP:
-                if self._first is None or span.start_ns < self._first.start_ns:
-                    self._first = _top(span)
-                    self._own_conversation = conversation_of(span)
+            if get_span_type(span) == STEP:
+                if self._root is None or span.start_ns < self._root.start_ns:
+                    self._root = _to_candidate(span)
+                    self._root_conversation = find_conversation_id(span)
             else:
-                self._begun, self._around = _joined(self._begun, span), True
+                self._entry, self._adopts = _merge(self._entry, span), True
         elif span.remote or span.kind in _ENTRIES:
-            self._begun = _joined(self._begun, span)
-        elif self._first is None and self._begun is None:
-            self._any = _joined(self._any, span)
+            self._entry = _merge(self._entry, span)
+        elif self._root is None and self._entry is None:
+            self._other = _merge(self._other, span)
 
-    def root(self, trace_id: str, *, whole: bool) -> Root | None:
-        """None: it is yet to come."""
-        conversation = self._own_conversation or self._conversation
-        if self._first is not None:
-            return Root(self._first.id, self._first, False, False, conversation)
-        top = self._begun or (self._any if whole else None)
-        if top is None:
+    def root(self, trace_id: str, *, complete: bool) -> Root | None:
+        """Return the run span, or None if it may still arrive."""
+        conversation = self._root_conversation or self._conversation
+        if self._root is not None:
+            return Root(self._root.id, self._root, False, False, conversation)
+        candidate = self._entry or (self._other if complete else None)
+        if candidate is None:
             return None
-        return Root(made_id_of(run_of(trace_id)), top, True, self._around, conversation)
+        root_id = synthetic_root_id(external_run_id(trace_id))
+        return Root(root_id, candidate, True, self._adopts, conversation)
 
 
-def _top(span: OtelSpan) -> Top:
-    component = component_of(span.resource, span.scope, FORMAT)
+def _to_candidate(span: OtelSpan) -> RootCandidate:
+    component = get_component(span.resource, span.scope, FORMAT)
     failed = span.code == "ERROR"
-    return Top(span.id, span.start_ns, span.end_ns, span.name, component, failed, span.resource)
+    return RootCandidate(
+        span.id, span.start_ns, span.end_ns, span.name, component, failed, span.resource
+    )
 
 
-def _earlier(known: Top | None, span: OtelSpan) -> Top:
-    return _top(span) if known is None or span.start_ns < known.start_ns else known
-
-
-def _joined(known: Top | None, span: OtelSpan) -> Top:
-    """From the first one's start to the last one's end."""
-    top = _earlier(known, span)
-    if known is not None:
-        top.end_ns = max(known.end_ns, span.end_ns)
-        top.failed = known.failed or span.code == "ERROR"
-    return top
+def _merge(known: RootCandidate | None, span: OtelSpan) -> RootCandidate:
+    """Return the earlier candidate, extended to the latest end."""
+    if known is None:
+        return _to_candidate(span)
+    merged = _to_candidate(span) if span.start_ns < known.start_ns else known
+    merged.end_ns = max(known.end_ns, span.end_ns)
+    merged.failed = known.failed or span.code == "ERROR"
+    return merged

@@ -1,12 +1,12 @@
-"""What went into a span and what came out, from wherever the conventions keep it.
+"""Extract the input and output of a span, from the attributes and events of any convention.
 
-    content = content_of(attributes, events, "llm")
+    content = extract_content(attributes, events, "llm", model)
     content.input, content.output       # text, or None
-    content.used                        # the keys that need not stand among the attributes as well
+    content.used                        # attributes that the input and output already contain
 
-What a model was asked and what it answered are put together as a chat completions request and
-answer, whichever way they came, so that every question about prompts and answers can be asked of
-them. Where a span holds the very request (OpenInference's `input.value`), that is kept as it is.
+Input and output of a model call become a chat completions request and response, so that queries
+and checks can parse them. If a span contains the original request (OpenInference's `input.value`),
+it is used unchanged.
 """
 
 from __future__ import annotations
@@ -17,33 +17,33 @@ from typing import Any, Final
 import msgspec
 
 from vestige.formats.otlp import chat_messages
-from vestige.formats.otlp.any_value import Object, decoded, objects_of
+from vestige.formats.otlp.any_value import Object, as_objects, decode_json_text
 from vestige.formats.otlp.parse_span import Event
 from vestige.formats.otlp.span_types import LLM
 from vestige.providers.parsing import parse_request, parse_response
 from vestige.record.coercion import clean_text, text_of_bytes
 
-_IN: Final = (
+_INPUT_KEYS: Final = (
     "input.value",
     "gen_ai.tool.call.arguments",
     "tool_arguments",
     "traceloop.entity.input",
     "tool.parameters",
 )
-_OUT: Final = (
+_OUTPUT_KEYS: Final = (
     "output.value",
     "gen_ai.tool.call.result",
     "tool_response",
     "traceloop.entity.output",
     "final_result",
 )
-_MESSAGES_IN: Final = ("gen_ai.input.messages", "pydantic_ai.all_messages", "all_messages_events")
-_PREFIXES_IN: Final = ("llm.input_messages.", "gen_ai.prompt.", "llm.prompts.")
-_PREFIXES_OUT: Final = ("llm.output_messages.", "gen_ai.completion.")
-_ASIDE_IN: Final = ("gen_ai.system_instructions", "gen_ai.tool.definitions", "input.mime_type")
-_PREFIXES_ASIDE: Final = ("llm.tools.", "llm.request.functions.")
-_DOCUMENTS: Final = ("retrieval.documents.", "reranker.output_documents.")
-_DOCUMENTS_IN: Final = "reranker.input_documents."
+_MESSAGE_KEYS: Final = ("gen_ai.input.messages", "pydantic_ai.all_messages", "all_messages_events")
+_INPUT_PREFIXES: Final = ("llm.input_messages.", "gen_ai.prompt.", "llm.prompts.")
+_OUTPUT_PREFIXES: Final = ("llm.output_messages.", "gen_ai.completion.")
+_REQUEST_KEYS: Final = ("gen_ai.system_instructions", "gen_ai.tool.definitions", "input.mime_type")
+_TOOL_PREFIXES: Final = ("llm.tools.", "llm.request.functions.")
+_OUTPUT_DOCUMENTS: Final = ("retrieval.documents.", "reranker.output_documents.")
+_INPUT_DOCUMENTS: Final = "reranker.input_documents."
 
 
 class Content(msgspec.Struct):
@@ -51,137 +51,146 @@ class Content(msgspec.Struct):
     output: str | None = None
     used: set[str] = msgspec.field(default_factory=set)
     model: str | None = None
-    """That the request names: an answer that never came names none."""
+    """Model of the request, for a call whose attributes do not name one."""
     events: set[int] = msgspec.field(default_factory=set)
-    """Places of the events that are part of it."""
+    """Indexes of the events that the input and output already contain."""
 
 
-def content_of(attributes: Object, events: list[Event], type_: str, model: str | None) -> Content:
+def extract_content(
+    attributes: Object, events: list[Event], type_: str, model: str | None
+) -> Content:
     content = Content()
     if type_ == LLM:
-        told = _from_events(attributes, events, content)
-        content.input = _request(attributes, told, model)
+        messages = _messages_from_events(attributes, events, content)
+        content.input = _build_request(attributes, messages.input, model)
         if model is None and content.input is not None:
             request = parse_request(content.input)
             content.model = request.model if request is not None else None
-        content.output = _answer(attributes, told, model)
+        content.output = _build_response(attributes, messages.output, model)
     else:
         content.input = (
-            _first(attributes, _IN)
-            or _listed(attributes, _DOCUMENTS_IN)
-            or _first(attributes, _MESSAGES_IN)
+            _first_text(attributes, _INPUT_KEYS)
+            or _document_list(attributes, _INPUT_DOCUMENTS)
+            or _first_text(attributes, _MESSAGE_KEYS)
         )
         content.output = (
-            _first(attributes, _OUT)
-            or _documents(attributes)
-            or _first(attributes, ("gen_ai.output.messages",))
+            _first_text(attributes, _OUTPUT_KEYS)
+            or _output_documents(attributes)
+            or _first_text(attributes, ("gen_ai.output.messages",))
         )
-    exact = (*_MESSAGES_IN, *_IN, *_ASIDE_IN), ("gen_ai.output.messages", "output.mime_type", *_OUT)
-    begins = (*_PREFIXES_IN, *_PREFIXES_ASIDE, _DOCUMENTS_IN), (*_PREFIXES_OUT, *_DOCUMENTS)
+    exact = (
+        (*_MESSAGE_KEYS, *_INPUT_KEYS, *_REQUEST_KEYS),
+        ("gen_ai.output.messages", "output.mime_type", *_OUTPUT_KEYS),
+    )
+    prefixes = (
+        (*_INPUT_PREFIXES, *_TOOL_PREFIXES, _INPUT_DOCUMENTS),
+        (*_OUTPUT_PREFIXES, *_OUTPUT_DOCUMENTS),
+    )
     for side, body in enumerate((content.input, content.output)):
         if body is not None:
             content.used.update(key for key in exact[side] if key in attributes)
-            content.used.update(key for key in attributes if key.startswith(begins[side]))
+            content.used.update(key for key in attributes if key.startswith(prefixes[side]))
     return content
 
 
-# --- models ---------------------------------------------------------------------------------------
+# --- model calls ----------------------------------------------------------------------------------
 
 
-def _request(attributes: Object, told: chat_messages.ChatMessages, model: str | None) -> str | None:
-    given = _text(attributes.get("input.value"))
-    if given is not None and parse_request(given) is not None:
-        return given
-    messages = _found_messages(attributes, "gen_ai.input.messages", _PREFIXES_IN) or told.asked
+def _build_request(attributes: Object, from_events: list[Object], model: str | None) -> str | None:
+    original = _to_text(attributes.get("input.value"))
+    if original is not None and parse_request(original) is not None:
+        return original
+    messages = _find_messages(attributes, "gen_ai.input.messages", _INPUT_PREFIXES) or from_events
     if not messages:
-        return given or _first(attributes, _IN)
-    system = chat_messages.parts_text(decoded(attributes.get("gen_ai.system_instructions")))
-    if system:
+        return original or _first_text(attributes, _INPUT_KEYS)
+    instructions = decode_json_text(attributes.get("gen_ai.system_instructions"))
+    if system := chat_messages.join_part_texts(instructions):
         messages = [{"role": "system", "content": system}, *messages]
-    tools = chat_messages.tools_of(attributes, decoded(attributes.get("gen_ai.tool.definitions")))
+    definitions = decode_json_text(attributes.get("gen_ai.tool.definitions"))
+    tools = chat_messages.parse_tools(attributes, definitions)
     for message in messages:
-        message.pop("finish_reason", None)  # of an answer that was given before
+        message.pop("finish_reason", None)  # set on assistant messages of earlier responses
     request: Object = {"model": model} if model else {}
     request["messages"] = messages
-    return _json(request | ({"tools": tools} if tools else {}))
+    return _to_json(request | ({"tools": tools} if tools else {}))
 
 
-def _answer(attributes: Object, told: chat_messages.ChatMessages, model: str | None) -> str | None:
-    given = _text(attributes.get("output.value"))
-    if given is not None and parse_response(given) is not None:
-        return given
-    messages = _found_messages(attributes, "gen_ai.output.messages", _PREFIXES_OUT) or told.answered
+def _build_response(attributes: Object, from_events: list[Object], model: str | None) -> str | None:
+    original = _to_text(attributes.get("output.value"))
+    if original is not None and parse_response(original) is not None:
+        return original
+    messages = _find_messages(attributes, "gen_ai.output.messages", _OUTPUT_PREFIXES) or from_events
     if not messages:
-        return given or _first(attributes, _OUT)
+        return original or _first_text(attributes, _OUTPUT_KEYS)
     choices = []
     for index, message in enumerate(messages):
-        reason = message.pop("finish_reason", None)
-        choices.append(
-            {"index": index, "message": message, "finish_reason": chat_messages.finish(reason)}
-        )
-    return _json(({"model": model} if model else {}) | {"choices": choices})
+        reason = chat_messages.normalize_finish_reason(message.pop("finish_reason", None))
+        choices.append({"index": index, "message": message, "finish_reason": reason})
+    return _to_json(({"model": model} if model else {}) | {"choices": choices})
 
 
-def _found_messages(attributes: Object, key: str, prefixes: tuple[str, ...]) -> list[Object]:
-    held = decoded(attributes.get(key))
-    if isinstance(held, list):
-        return [each for message in objects_of(held) for each in chat_messages.from_parts(message)]
+def _find_messages(attributes: Object, key: str, prefixes: tuple[str, ...]) -> list[Object]:
+    items = decode_json_text(attributes.get(key))
+    if isinstance(items, list):
+        return [
+            message for item in as_objects(items) for message in chat_messages.parse_message(item)
+        ]
     for prefix in prefixes:
-        messages = chat_messages.from_keys(attributes, prefix)
+        messages = chat_messages.parse_flat_messages(attributes, prefix)
         if messages:
             return messages
     return []
 
 
-def _from_events(
+def _messages_from_events(
     attributes: Object, events: list[Event], content: Content
 ) -> chat_messages.ChatMessages:
-    """Messages that were told as events: on the span, or as Logfire writes them, in an attribute."""
-    told = chat_messages.ChatMessages()
-    for place, event in enumerate(events):
-        if told.take(event.name, event.attributes):
-            content.events.add(place)
-    held = decoded(attributes.get("events"))
-    if isinstance(held, list) and any("event.name" in each for each in objects_of(held)):
+    """Collect messages from the span's events and from Logfire's attribute `events`."""
+    messages = chat_messages.ChatMessages()
+    for index, event in enumerate(events):
+        if messages.add_event(event.name, event.attributes):
+            content.events.add(index)
+    items = decode_json_text(attributes.get("events"))
+    if isinstance(items, list) and any("event.name" in item for item in as_objects(items)):
         content.used.add("events")
-        for each in objects_of(held):
-            told.take(str(each.get("event.name")), each)
-    return told
+        for item in as_objects(items):
+            messages.add_event(str(item.get("event.name")), item)
+    return messages
 
 
-# --- anything else ----------------------------------------------------------------------------------
+# --- other spans ----------------------------------------------------------------------------------
 
 
-def _first(attributes: Object, keys: Iterable[str]) -> str | None:
+def _first_text(attributes: Object, keys: Iterable[str]) -> str | None:
     for key in keys:
-        text = _text(attributes.get(key))
+        text = _to_text(attributes.get(key))
         if text is not None:
             return text
     return None
 
 
-def _documents(attributes: Object) -> str | None:
-    for prefix in _DOCUMENTS:
-        found = _listed(attributes, prefix)
-        if found is not None:
-            return found
+def _output_documents(attributes: Object) -> str | None:
+    for prefix in _OUTPUT_DOCUMENTS:
+        documents = _document_list(attributes, prefix)
+        if documents is not None:
+            return documents
     return None
 
 
-def _listed(attributes: Object, prefix: str) -> str | None:
-    found = chat_messages.unflattened(attributes, prefix)
-    return _json([each.get("document", each) for each in found]) if found else None
+def _document_list(attributes: Object, prefix: str) -> str | None:
+    items = chat_messages.unflatten(attributes, prefix)
+    return _to_json([item.get("document", item) for item in items]) if items else None
 
 
-def _text(value: Any) -> str | None:
+def _to_text(value: Any) -> str | None:
     if value is None or value == "":
         return None
     if isinstance(value, str):
         return clean_text(value)
-    return text_of_bytes(value) if isinstance(value, bytes) else _json(value)
+    return text_of_bytes(value) if isinstance(value, bytes) else _to_json(value)
 
 
-def _json(value: Any) -> str:
+def _to_json(value: Any) -> str:
     try:
         return msgspec.json.encode(value).decode()
     except (UnicodeEncodeError, OverflowError, TypeError, RecursionError):

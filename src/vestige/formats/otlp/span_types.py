@@ -1,18 +1,18 @@
-"""What a span is, by the conventions of those who made it, and its attributes by our names.
+"""Types and attribute names of spans, from the conventions of their instrumentation.
 
-    type_of(span)              # llm, tool, embedding, retriever, step, ...
-    attributes, rest = ...     # see `named`
+    get_span_type(span)                               # llm, tool, embedding, retriever, step, ...
+    renamed, used = rename_attributes(attributes)     # gen_ai.request.model -> model
 
-Read are the GenAI conventions (`gen_ai.*`), OpenInference (`openinference.span.kind`, `llm.*`),
-Traceloop's OpenLLMetry (`traceloop.*`, `gen_ai.prompt.N`) and Logfire's pydantic-ai. A name that we
-have for the same thing takes the place of theirs; everything else keeps its own.
+Supported are the GenAI conventions (`gen_ai.*`), OpenInference (`openinference.span.kind`,
+`llm.*`), Traceloop's OpenLLMetry (`traceloop.*`, `gen_ai.prompt.N`) and Logfire's pydantic-ai.
+Attributes without a Vestige name keep their own.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from vestige.formats.otlp.any_value import Object, decoded, int_of, text_of
+from vestige.formats.otlp.any_value import Object, as_text, decode_json_text, parse_int
 from vestige.formats.otlp.parse_span import OtelSpan
 
 RUN: Final = "run"
@@ -40,26 +40,38 @@ _BY_ATTRIBUTE: Final = (
 )
 
 ALIASES: Final[dict[str, tuple[str, ...]]] = {
-    "model": ("gen_ai.request.model", "gen_ai.response.model", "llm.model_name", "embedding.model_name"),
+    "model": (
+        "gen_ai.request.model", "gen_ai.response.model", "llm.model_name", "embedding.model_name",
+    ),
     "provider": ("gen_ai.provider.name", "gen_ai.system", "llm.provider", "llm.system"),
-    "input_tokens": ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt", "llm.usage.prompt_tokens"),
-    "output_tokens": ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.token_count.completion", "llm.usage.completion_tokens"),
+    "input_tokens": (
+        "gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt",
+        "llm.usage.prompt_tokens",
+    ),
+    "output_tokens": (
+        "gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens",
+        "llm.token_count.completion", "llm.usage.completion_tokens",
+    ),
     "cache_read_tokens": (
         "gen_ai.usage.cache_read.input_tokens", "gen_ai.usage.cache_read_input_tokens",
         "gen_ai.usage.details.cache_read_tokens", "llm.token_count.prompt_details.cache_read",
     ),
     "cache_write_tokens": (
         "gen_ai.usage.cache_creation.input_tokens", "gen_ai.usage.cache_creation_input_tokens",
-        "gen_ai.usage.cache_write.input_tokens", "gen_ai.usage.details.cache_write_tokens", "llm.token_count.prompt_details.cache_write",
+        "gen_ai.usage.cache_write.input_tokens", "gen_ai.usage.details.cache_write_tokens",
+        "llm.token_count.prompt_details.cache_write",
     ),
-    "finish_reason": ("gen_ai.response.finish_reasons", "llm.finish_reason", "gen_ai.completion.0.finish_reason", "anthropic.message.stop_reason"),
+    "finish_reason": (
+        "gen_ai.response.finish_reasons", "llm.finish_reason", "gen_ai.completion.0.finish_reason",
+        "anthropic.message.stop_reason",
+    ),
     "tool_name": ("gen_ai.tool.name", "tool.name"),
     "tool_call_id": ("gen_ai.tool.call.id", "tool_call.id", "tool.id"),
     "status_code": ("http.response.status_code", "http.status_code"),
 }  # fmt: skip
-"""Ours, and what it is called elsewhere: the first that is there counts."""
+"""Names of other conventions for each Vestige attribute. The first that is present wins."""
 
-CONVERSATIONS: Final = (
+CONVERSATION_KEYS: Final = (
     "gen_ai.conversation.id",
     "session.id",
     "traceloop.association.properties.session_id",
@@ -70,69 +82,69 @@ _COUNTS: Final = frozenset(
 )
 
 
-def type_of(span: OtelSpan) -> str:
-    """Its type among ours; `step` where nothing says more."""
-    told = span.attributes
+def get_span_type(span: OtelSpan) -> str:
+    """Return Vestige's type of the span: `step` if no convention applies."""
+    keys = span.attributes
     for key, types in _BY_ATTRIBUTE:
-        value = told.get(key)
+        value = keys.get(key)
         if isinstance(value, str):
-            found = types.get(value) or types.get(value.upper()) or types.get(value.lower())
-            if found is not None:
-                return found
-    if any(key in told for key in ALIASES["tool_name"]) or "gen_ai.tool.call.id" in told:
+            span_type = types.get(value) or types.get(value.upper()) or types.get(value.lower())
+            if span_type is not None:
+                return span_type
+    if any(key in keys for key in ALIASES["tool_name"]) or "gen_ai.tool.call.id" in keys:
         return TOOL
-    if "gen_ai.agent.name" not in told and any(key in told for key in ALIASES["model"]):
+    if "gen_ai.agent.name" not in keys and any(key in keys for key in ALIASES["model"]):
         return LLM
-    if span.kind == "CLIENT" and ("http.request.method" in told or "http.method" in told):
+    if span.kind == "CLIENT" and ("http.request.method" in keys or "http.method" in keys):
         return "http"
     return STEP
 
 
-def is_log(span: OtelSpan) -> bool:
-    """Logfire sends what was logged as a span without a duration. One that nothing is around is all
-    that there is of its trace, and stays one."""
-    told = span.attributes.get("logfire.span_type") == "log"
-    return told and bool(span.parent_id) and type_of(span) == STEP
+def is_log_span(span: OtelSpan) -> bool:
+    """Return whether the span is a log record, which Logfire sends as a span without duration.
+
+    One without a parent stays a span, because it is the only span of its trace.
+    """
+    is_log = span.attributes.get("logfire.span_type") == "log"
+    return is_log and bool(span.parent_id) and get_span_type(span) == STEP
 
 
-def conversation_of(span: OtelSpan) -> str | None:
-    for key in CONVERSATIONS:
+def find_conversation_id(span: OtelSpan) -> str | None:
+    for key in CONVERSATION_KEYS:
         value = span.attributes.get(key)
         if isinstance(value, str) and value:
             return value
     return None
 
 
-def component_of(resource: Object, scope: str, fallback: str) -> str:
-    """The service, unless nobody gave it a name; then what made the span."""
-    service = text_of(resource.get("service.name"))
-    named = service and not service.startswith("unknown_service")
-    return service if named else scope or fallback
+def get_component(resource: Object, scope: str, fallback: str) -> str:
+    """Return the service name, or the instrumentation scope if the service has no name."""
+    service = as_text(resource.get("service.name"))
+    if service and not service.startswith("unknown_service"):
+        return service
+    return scope or fallback
 
 
-def named(attributes: Object) -> tuple[Object, set[str]]:
-    """What has a name among ours, and the keys that this stands for."""
-    found: Object = {}
+def rename_attributes(attributes: Object) -> tuple[Object, set[str]]:
+    """Return the attributes that have a Vestige name, and the keys that they replace."""
+    renamed: Object = {}
     used: set[str] = set()
     for ours, theirs in ALIASES.items():
         for key in theirs:
-            value = _value(ours, attributes[key]) if key in attributes else None
+            value = _convert(ours, attributes[key]) if key in attributes else None
             if value is None:
                 continue
-            if ours not in found:
-                found[ours] = value
-                used.add(key)
-            elif found[ours] == value:
-                used.add(key)  # the same, said twice
-    return found, used
+            if renamed.setdefault(ours, value) == value:
+                used.add(key)  # also an alias with an equal value
+    return renamed, used
 
 
-def _value(ours: str, value: Any) -> Any:
+def _convert(ours: str, value: Any) -> Any:
     if ours in _COUNTS:
-        count = int_of(value)
+        count = parse_int(value)
         return count if count is not None and count >= 0 else None
     if ours == "finish_reason":
-        value = decoded(value)
+        value = decode_json_text(value)
         if isinstance(value, list):
             value = next((each for each in value if isinstance(each, str)), None)
         return {"tool_call": "tool_calls"}.get(value, value) if isinstance(value, str) else None

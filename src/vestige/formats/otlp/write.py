@@ -1,8 +1,8 @@
-"""Write a run as OTLP/JSON: lines of requests, as a collector's file exporter writes them.
+"""Write a run as OTLP/JSON, one request per line like a collector's file exporter.
 
-A small run is one line, and so also one JSON document that can be sent to any OTLP endpoint as it
-is. Lines said are events of their spans. Beside the conventions' names stand ours (`vestige.*`):
-read again, the run is what it was.
+A small run is one line: a JSON document that can be posted to any OTLP endpoint. Log records become
+events of their spans. Attributes named `vestige.*` make the export lossless: an import of the file
+gives the same run again.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import msgspec
 
 from vestige._version import __version__
 from vestige.errors import UsageError
-from vestige.formats.atomic_file import new_file, place_for
-from vestige.formats.otlp.any_value import Object, hex_id
-from vestige.formats.otlp.constants import ADDED, END_SEQ, FORMAT, SEQ, TRACE_ID, Keys, own_run_of
-from vestige.formats.otlp.genai_attributes import added
+from vestige.formats.atomic_file import create_file, resolve_target
+from vestige.formats.otlp.any_value import Object, parse_hex_id
+from vestige.formats.otlp.constants import ADDED, END_SEQ, FORMAT, SEQ, TRACE_ID, Keys, own_run_id
+from vestige.formats.otlp.genai_attributes import to_genai_attributes
 from vestige.formats.protocol import RunToWrite, derived_span_id, derived_uuid
-from vestige.formats.run_to_records import ended_at_ns, moments_of
+from vestige.formats.run_to_records import get_end_ns, get_original_bytes, order_moments
 from vestige.limits import OTLP_LINE_BYTES, OTLP_LINE_SPANS
 from vestige.record.run import BodyRef, LogInfo, SpanInfo
 from vestige.record.run_id import file_name_of
@@ -29,20 +29,20 @@ from vestige.record.run_id import file_name_of
 SUFFIX: Final = ".otlp.jsonl"
 _CLIENTS: Final = ("llm", "http", "embedding")
 _NAME_MAX: Final = 120
-"""Characters of a line that are an event's name."""
+"""Characters of a log message that are used as the event's name."""
 
 
 def write_trace(source: RunToWrite, target: Path) -> Path:
-    made = place_for(target, f"{file_name_of(source.run.info.id)}{SUFFIX}")
+    path = resolve_target(target, f"{file_name_of(source.run.info.id)}{SUFFIX}")
     if not source.run.spans:
-        raise UsageError(f"run {source.run.info.id}: has no span, and a trace is made of them.")
-    with new_file(made) as file:
-        _write(_Trace(source), file)
-    return made
+        raise UsageError(f"run {source.run.info.id}: has no spans, so it cannot be a trace.")
+    with create_file(path) as file:
+        _write_lines(_TraceWriter(source), file)
+    return path
 
 
-def _write(trace: _Trace, file: BinaryIO) -> None:
-    """Some spans a line: whoever reads it takes a line into memory."""
+def _write_lines(trace: _TraceWriter, file: BinaryIO) -> None:
+    """Write a bounded number of spans per line, because readers decode a line at a time."""
     spans: list[bytes] = []
     size = 0
     for span in trace.spans():
@@ -55,8 +55,8 @@ def _write(trace: _Trace, file: BinaryIO) -> None:
     file.write(trace.line(spans))
 
 
-class _Trace:
-    """A run on its way out."""
+class _TraceWriter:
+    """Converts a run to OTLP objects."""
 
     def __init__(self, source: RunToWrite) -> None:
         self._source = source
@@ -68,11 +68,11 @@ class _Trace:
         self._service = run.info.component or self._root.component
         self._opened: dict[str, int] = {}
         self._closed: dict[str, int] = {}
-        self._said: dict[str, list[tuple[int, LogInfo]]] = {}
-        for seq, (*_, ends, _, node) in enumerate(moments_of(source), 1):
+        self._logs: dict[str, list[tuple[int, LogInfo]]] = {}
+        for seq, (*_, ends, _, node) in enumerate(order_moments(source), 1):
             if isinstance(node, LogInfo):
-                holder = node.span_id if node.span_id in self._spans else self._root.id
-                self._said.setdefault(str(holder), []).append((seq, node))
+                span_id = node.span_id if node.span_id in self._spans else self._root.id
+                self._logs.setdefault(str(span_id), []).append((seq, node))
             else:
                 (self._closed if ends else self._opened)[node.id] = seq
         self._links: dict[str, list[Object]] = {}
@@ -82,6 +82,7 @@ class _Trace:
             )
 
     def line(self, spans: list[bytes]) -> bytes:
+        """Return a request with these encoded spans."""
         resource = {"attributes": _pairs({"service.name": self._service})}
         scope = {"name": "vestige", "version": __version__}
         part = {"scope": scope, "spans": [msgspec.Raw(span) for span in spans]}
@@ -93,99 +94,104 @@ class _Trace:
             yield self._span(span)
 
     def _span(self, span: SpanInfo) -> Object:
-        given, came = self._source.body(span.input), self._source.body(span.output)
-        more = added(span, given, came)
+        input_body, output_body = self._source.body(span.input), self._source.body(span.output)
+        added = to_genai_attributes(span, input_body, output_body)
         if span.id == self._root.id and self._source.run.info.conversation_id is not None:
-            more.setdefault("gen_ai.conversation.id", self._source.run.info.conversation_id)
-        more = {key: value for key, value in more.items() if key not in span.attributes}
-        told: Object = dict(span.attributes) | more | self._own(span)
-        if more:
-            told[ADDED] = list(more)
-        told |= _body(Keys.INPUT, span.input, given) | _body(Keys.OUTPUT, span.output, came)
+            added.setdefault("gen_ai.conversation.id", self._source.run.info.conversation_id)
+        added = {key: value for key, value in added.items() if key not in span.attributes}
+        attributes: Object = dict(span.attributes) | added | self._vestige_attributes(span)
+        if added:
+            attributes[ADDED] = list(added)
+        attributes |= _body(Keys.INPUT, span.input, input_body)
+        attributes |= _body(Keys.OUTPUT, span.output, output_body)
         ended_ns = span.started_ns + (span.duration_ns or 0)
         if span.status is None:
             ended_ns = max(span.started_ns, self._source.run.info.last_ns)
-        made: Object = {
+        otel_span: Object = {
             "traceId": self._trace_id,
             "spanId": w3c_id(span.id),
             "name": span.name,
             "kind": 3 if span.type in _CLIENTS else 1,
             "startTimeUnixNano": str(span.started_ns),
             "endTimeUnixNano": str(ended_ns),
-            "attributes": _pairs(told),
+            "attributes": _pairs(attributes),
             "status": _status(span),
         }
         if span.parent_id is not None:
-            made["parentSpanId"] = w3c_id(span.parent_id)
-        events = [*self._lines(span), *_exception(span, ended_ns)]
+            otel_span["parentSpanId"] = w3c_id(span.parent_id)
+        events = [*self._log_events(span), *_exception_event(span, ended_ns)]
         if events:
-            made["events"] = events
+            otel_span["events"] = events
         if span.id in self._links:
-            made["links"] = self._links[span.id]
-        return made
+            otel_span["links"] = self._links[span.id]
+        return otel_span
 
-    def _own(self, span: SpanInfo) -> Object:
-        """By our names: what no convention has."""
-        told: Object = {SEQ: self._opened[span.id], Keys.TYPE: span.type}
+    def _vestige_attributes(self, span: SpanInfo) -> Object:
+        """Return the facts of a span that no convention covers."""
+        attributes: Object = {SEQ: self._opened[span.id], Keys.TYPE: span.type}
         if span.id in self._closed:
-            told |= {END_SEQ: self._closed[span.id], Keys.STATUS: span.status}
-            ended_ns = ended_at_ns(self._source, span)
+            attributes |= {END_SEQ: self._closed[span.id], Keys.STATUS: span.status}
+            ended_ns = get_end_ns(self._source, span)
             if ended_ns != span.started_ns + (span.duration_ns or 0):
-                told[Keys.ENDED_NS] = ended_ns
+                attributes[Keys.ENDED_NS] = ended_ns
         if span.component != self._service:
-            told[Keys.COMPONENT] = span.component
+            attributes[Keys.COMPONENT] = span.component
         if w3c_id(span.id) != span.id:
-            told[Keys.SPAN_ID] = span.id
+            attributes[Keys.SPAN_ID] = span.id
         if span.parent_id is not None and w3c_id(span.parent_id) != span.parent_id:
-            told[Keys.PARENT_ID] = span.parent_id
+            attributes[Keys.PARENT_ID] = span.parent_id
         if span.redacted:
-            told[Keys.REDACTED] = msgspec.json.encode(span.redacted).decode()
+            attributes[Keys.REDACTED] = msgspec.json.encode(span.redacted).decode()
         conversation = self._source.run.info.conversation_id
         if span.id == self._root.id and conversation is not None:
-            told[Keys.CONVERSATION] = conversation
-        return told
+            attributes[Keys.CONVERSATION] = conversation
+        return attributes
 
-    def _lines(self, span: SpanInfo) -> Iterator[Object]:
-        for seq, place in self._said.get(span.id, ()):
-            line = self._source.line(place)
-            told: Object = dict(line.attributes)
-            told |= {
+    def _log_events(self, span: SpanInfo) -> Iterator[Object]:
+        for seq, skeleton in self._logs.get(span.id, ()):
+            log = self._source.load_log(skeleton)
+            attributes: Object = dict(log.attributes)
+            attributes |= {
                 SEQ: seq,
-                Keys.LEVEL: line.level,
-                Keys.MESSAGE: line.message,
-                Keys.COMPONENT: line.component,
+                Keys.LEVEL: log.level,
+                Keys.MESSAGE: log.message,
+                Keys.COMPONENT: log.component,
             }
-            if line.span_id != span.id:
-                told[Keys.SPAN_ID] = line.span_id or ""
-            if line.redacted:
-                told[Keys.REDACTED] = msgspec.json.encode(line.redacted).decode()
-            told |= _body(Keys.BODY, line.body, self._source.body(line.body))
-            name = line.message.strip().partition("\n")[0][:_NAME_MAX] or "log"
-            yield {"timeUnixNano": str(line.time_ns), "name": name, "attributes": _pairs(told)}
+            if log.span_id != span.id:
+                attributes[Keys.SPAN_ID] = log.span_id or ""
+            if log.redacted:
+                attributes[Keys.REDACTED] = msgspec.json.encode(log.redacted).decode()
+            attributes |= _body(Keys.BODY, log.body, self._source.body(log.body))
+            name = log.message.strip().partition("\n")[0][:_NAME_MAX] or "log"
+            yield {"timeUnixNano": str(log.time_ns), "name": name, "attributes": _pairs(attributes)}
 
     def _link(self, run_id: str | None, span_id: str, reason: str | None) -> Object:
         trace_id = self._trace_id if run_id is None else _trace_id(run_id, None)
-        told: Object = {} if reason is None else {Keys.REASON: reason, "reason": reason}
-        if run_id is not None and own_run_of(trace_id) != run_id:
-            told[Keys.RUN_ID] = run_id
+        attributes: Object = {} if reason is None else {Keys.REASON: reason, "reason": reason}
+        if run_id is not None and own_run_id(trace_id) != run_id:
+            attributes[Keys.RUN_ID] = run_id
         if w3c_id(span_id) != span_id:
-            told[Keys.SPAN_ID] = span_id
-        return {"traceId": trace_id, "spanId": w3c_id(span_id), "attributes": _pairs(told)}
+            attributes[Keys.SPAN_ID] = span_id
+        return {"traceId": trace_id, "spanId": w3c_id(span_id), "attributes": _pairs(attributes)}
 
 
 def w3c_id(span_id: str) -> str:
-    """Ours are W3C's already; others' get one that derives from them."""
-    good = len(span_id) == 16 and hex_id(span_id, 8) == span_id
-    return span_id if good else derived_span_id(FORMAT, span_id)
+    """Return the id if it is a valid W3C span id, else one derived from it."""
+    valid = len(span_id) == 16 and parse_hex_id(span_id, 8) == span_id
+    return span_id if valid else derived_span_id(FORMAT, span_id)
 
 
 def _trace_id(run_id: str, root: SpanInfo | None) -> str:
-    """The trace that it came as, or its own id without the dashes."""
-    came = None if root is None else root.attributes.get(TRACE_ID)
-    if isinstance(came, str) and hex_id(came, 16) == came and own_run_of(came) == run_id:
-        return came
+    """Return the trace id that the run was imported with, or its run id without dashes."""
+    imported = None if root is None else root.attributes.get(TRACE_ID)
+    if (
+        isinstance(imported, str)
+        and parse_hex_id(imported, 16) == imported
+        and own_run_id(imported) == run_id
+    ):
+        return imported
     plain = run_id.replace("-", "")
-    if hex_id(plain, 16) == plain and len(plain) == 32:
+    if parse_hex_id(plain, 16) == plain and len(plain) == 32:
         return plain
     return derived_uuid(FORMAT, "run", run_id).replace("-", "")
 
@@ -197,16 +203,16 @@ def _status(span: SpanInfo) -> Object:
     return {"code": 2, "message": message if isinstance(message, str) else str(span.status)}
 
 
-def _exception(span: SpanInfo, ended_ns: int) -> Iterator[Object]:
-    """What ended a span, as others look for it."""
+def _exception_event(span: SpanInfo, ended_ns: int) -> Iterator[Object]:
+    """Yield the exception that ended the span, as the event that other tools expect."""
     names = {"type": "type", "message": "message", "stack": "stacktrace"}
-    told = {
+    attributes = {
         f"exception.{theirs}": span.attributes.get(f"error.{ours}")
         for ours, theirs in names.items()
     }
-    told = {key: value for key, value in told.items() if value is not None}
-    if span.status not in (None, "ok") and told:
-        yield {"timeUnixNano": str(ended_ns), "name": "exception", "attributes": _pairs(told)}
+    attributes = {key: value for key, value in attributes.items() if value is not None}
+    if span.status not in (None, "ok") and attributes:
+        yield {"timeUnixNano": str(ended_ns), "name": "exception", "attributes": _pairs(attributes)}
 
 
 def _body(key: str, ref: BodyRef | None, data: bytes | None) -> Object:
@@ -214,22 +220,21 @@ def _body(key: str, ref: BodyRef | None, data: bytes | None) -> Object:
         return {}
     if data is None:
         return {key + Keys.LOST: ref.size_bytes}
-    told: Object = {}
+    attributes: Object = {}
     try:
-        told[key] = data.decode()
+        attributes[key] = data.decode()
     except UnicodeDecodeError:
-        told[key] = data
-    words = (ref.cut or "").split()
-    if len(words) > 2 and words[:2] == ["cut", "from"] and words[2].isdecimal():
-        told[key + Keys.ORIGINAL] = int(words[2])
-    return told
+        attributes[key] = data
+    if (original := get_original_bytes(ref)) is not None:
+        attributes[key + Keys.ORIGINAL] = original
+    return attributes
 
 
-def _pairs(told: Object) -> list[Object]:
-    return [{"key": key, "value": _value(value)} for key, value in told.items()]
+def _pairs(attributes: Object) -> list[Object]:
+    return [{"key": key, "value": _any_value(value)} for key, value in attributes.items()]
 
 
-def _value(value: Any) -> Object:
+def _any_value(value: Any) -> Object:
     match value:
         case bool():
             return {"boolValue": value}
@@ -240,7 +245,7 @@ def _value(value: Any) -> Object:
         case bytes():
             return {"bytesValue": base64.b64encode(value).decode()}
         case list():
-            return {"arrayValue": {"values": [_value(each) for each in value]}}
+            return {"arrayValue": {"values": [_any_value(item) for item in value]}}
         case None:
             return {}
         case _:

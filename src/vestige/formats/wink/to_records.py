@@ -138,7 +138,7 @@ def read_bundle(path: Path) -> Source:
             more = alone if run_id not in (bundle_id, parts.run_id) else None
             notes = read_notes(content, run_id)
             return Source(
-                run_id, writer, reader.records(), content.problems, notes=notes, beside=more
+                run_id, writer, reader.records(), content.problems, notes=notes, separate_copy=more
             )
     return alone
 

@@ -21,7 +21,7 @@ from typing import IO, Final
 import msgspec
 
 from vestige.errors import DebugBundleError
-from vestige.formats.atomic_file import replaced_file
+from vestige.formats.atomic_file import replace_file
 from vestige.formats.wink.archive.member_names import find_fault, safe_path
 from vestige.formats.wink.archive.size_limits import (
     Archive,
@@ -68,7 +68,7 @@ def write_bundle(content: BundleContent, target: str | os.PathLike[str]) -> Path
     """Write a bundle to, or into, the target; the path of the file that was made."""
     path = target_path(target, content.manifest.bundle_id)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with replaced_file(path) as file:
+    with replace_file(path) as file:
         _write_zip(content, file)
     _sync_folder(path.parent)
     return path

@@ -1,17 +1,17 @@
-"""Checks: each a small pure function over a run's evidence, with a name and its known errors.
+"""Registry of checks: small pure functions that find problems in the evidence of a run.
 
     @check(
         "loop",
-        title="The same calls again and again",
+        title="Repeated calls",
         looks_at="tool and llm spans in order, arguments included",
         severity="warning",
         confidence=0.9,
-        false_positives="polling that is meant",
+        false_positives="intentional polling",
     )
     def loop(evidence: Evidence) -> Iterator[Finding]: ...
 
-A family of checks is one file here. Another package adds its own through the entry point
-group `vestige.checks`: each entry names a module, or a function made with `@check`.
+Each file here is a family of checks. Other packages add checks through the entry point group
+`vestige.checks`: an entry names a module, or a function decorated with `@check`.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ Function = Callable[[Evidence], Iterator[Finding]]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One check, and what one should know about it."""
+    """A check and its documentation."""
 
     name: str
     title: str
     looks_at: str
     severity: Severity
-    """The highest that it gives."""
+    """Highest severity of its findings."""
     confidence: float
     false_positives: str
     version: int
@@ -76,7 +76,7 @@ def check(
     false_positives: str,
     version: int = 1,
 ) -> Callable[[Function], Function]:
-    """Register a check. `version` goes up whenever it would find something else."""
+    """Register a check. Increase `version` whenever its findings change."""
 
     def register(function: Function) -> Function:
         _registered[name] = Check(
@@ -89,20 +89,20 @@ def check(
 
 @cache
 def all_checks() -> tuple[Check, ...]:
-    """Ours, then those of other packages, in a fixed order."""
+    """Return the built-in checks, then those of other packages, in a fixed order."""
     for family in FAMILIES:
         import_module(family)
-    _load_foreign()
+    _load_entry_points()
     return tuple(_registered.values())
 
 
-def _load_foreign() -> None:
+def _load_entry_points() -> None:
     from importlib.metadata import entry_points
 
     for entry in sorted(entry_points(group="vestige.checks"), key=lambda entry: entry.name):
         try:
-            entry.load()  # registers itself by being imported
-        except Exception as error:  # noqa: BLE001  # somebody else's package must not break `check`
+            entry.load()  # the import registers its checks
+        except Exception as error:  # noqa: BLE001  # a third-party package must not break `check`
             _broken[entry.name] = f"{type(error).__name__}: {error}"
 
 
@@ -110,15 +110,14 @@ _broken: dict[str, str] = {}
 
 
 def broken_checks() -> dict[str, str]:
-    """Foreign checks that could not be loaded, and why."""
+    """Return the third-party checks that could not be loaded, with the error."""
     all_checks()
     return dict(_broken)
 
 
 def run_checks(evidence: Evidence) -> tuple[list[Finding], list[str], dict[str, str]]:
-    """Findings, the names of the checks that passed, and of those that failed themselves."""
-    # Parsing requests makes objects by the hundred thousand and no cycles: looking for some
-    # would cost a quarter of the time.
+    """Return findings, names of checks that passed, and errors of checks that failed to run."""
+    # Parsing requests allocates 100,000s of objects without cycles: GC takes 25 % of the time.
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -133,23 +132,23 @@ def _run_checks(evidence: Evidence) -> tuple[list[Finding], list[str], dict[str,
     passed: list[str] = []
     failed = broken_checks()
     parts = split_by_case(evidence)
-    for each in all_checks():
+    for check in all_checks():
         try:
-            found = [finding for part in parts for finding in each.function(part)]
-        except Exception as error:  # noqa: BLE001  # one check's fault must not hide the others' findings
-            failed[each.name] = f"{type(error).__name__}: {error}"
+            found = [finding for part in parts for finding in check.function(part)]
+        except Exception as error:  # noqa: BLE001  # a broken check must not hide other findings
+            failed[check.name] = f"{type(error).__name__}: {error}"
             continue
         findings.extend(found)
         if not found:
-            passed.append(each.name)
+            passed.append(check.name)
     return findings, passed, failed
 
 
 def make_finding(evidence: Evidence, check_name: str, /, **fields: Any) -> Finding:
-    """A finding with the severity and confidence of its check, unless told otherwise."""
-    known = _registered[check_name]
-    fields.setdefault("severity", known.severity)
-    fields.setdefault("confidence", known.confidence)
+    """Return a finding; severity and confidence default to those of its check."""
+    check = _registered[check_name]
+    fields.setdefault("severity", check.severity)
+    fields.setdefault("confidence", check.confidence)
     fields.setdefault("basis", "measured")
     fields.setdefault("kind", check_name)
     cause = fields.get("cause")

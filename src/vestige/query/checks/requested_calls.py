@@ -1,7 +1,7 @@
-"""Who asked for what: the run's model calls with what they offered, asked for and were given.
+"""Model calls of a run: the tools they offered, the calls they requested, the results they sent.
 
-Made once per evidence, for all checks that ask. A request resends its whole history, so what
-is kept of one is small: the tools on offer, the results in it, the last word of the user.
+They are parsed once per evidence and shared by all checks. A request repeats the entire history,
+so only a small part of each is kept: its tools, its result ids, the last text of the user.
 """
 
 from __future__ import annotations
@@ -22,55 +22,55 @@ from vestige.query.evidence import Evidence
 from vestige.record.run import BodyRef, SpanInfo
 
 REQUESTS_READ_MAX = 16 * MIB
-"""Of all requests of a run, the latest first: they hold what the earlier ones held."""
+"""Limit for all requests of a run, latest first: later requests contain the earlier ones."""
 
-REQUESTS_LOOKED_AT = 3
-"""The latest, for the results of tools that are not recorded themselves: each holds the history."""
+LATEST_REQUESTS = 3
+"""Requests that are searched for results of tools without spans: each contains the history."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestedCall:
-    """A tool call that a model asked for."""
+    """A tool call that a model requested."""
 
     span: SpanInfo
-    """The model call whose output it is in."""
+    """The model call whose output contains it."""
     call: ToolCall
 
 
 @dataclass(slots=True)
 class ModelCall:
-    """One model call, read."""
+    """The parsed facts of one model call."""
 
     span: SpanInfo
     tools: Mapping[str, ToolSchema] = field(default_factory=dict)
-    """What the request offered, by name."""
+    """Tools of the request, by name."""
     results: Counter[str] = field(default_factory=Counter)
-    """Tool results in the request, by call id (by name, where a provider has no ids): how often each is there."""
-    asked_before: Counter[str] = field(default_factory=Counter)
-    """Tool calls in the request's history, by call id and by name: a result may say either."""
+    """Number of tool results in the request by call id, or by name if a provider has no ids."""
+    earlier_calls: Counter[str] = field(default_factory=Counter)
+    """Number of tool calls in the request's history, by call id and by name."""
     user_text: str = ""
-    """The last thing the user said."""
+    """Last text of the user."""
     opening: str = ""
-    """How the conversation begins: what is the same in every request of it."""
+    """First text of the user, which is the same in every request of a conversation."""
     response: Response | None = None
     unread: bool = False
-    """There was a request, and it is gone or too much to read: what it holds is not known."""
+    """The request is missing or too large to read, so its content is unknown."""
 
     @property
     def finish_reason(self) -> str | None:
-        said = self.span.attributes.get("finish_reason")
-        if isinstance(said, str):
-            return said
+        reason = self.span.attributes.get("finish_reason")
+        if isinstance(reason, str):
+            return reason
         return self.response.finish_reason if self.response is not None else None
 
     @property
     def is_answer(self) -> bool:
-        """It said something and asked for nothing: the end of a turn."""
-        answer = self.response
+        """The model returned text without tool calls, which ends a turn."""
+        response = self.response
         return (
-            answer is not None
-            and not answer.calls
-            and bool(answer.text.strip())
+            response is not None
+            and not response.calls
+            and bool(response.text.strip())
             and self.finish_reason in ("stop", "end_turn", "completed")
         )
 
@@ -79,15 +79,15 @@ _known: WeakKeyDictionary[Evidence, list[ModelCall]] = WeakKeyDictionary()
 
 
 def model_calls(evidence: Evidence) -> list[ModelCall]:
-    """The run's model calls, in order."""
+    """Return the run's model calls, in order."""
     known = _known.get(evidence)
     if known is None:
         known = _known[evidence] = _read_all(evidence)
     return known
 
 
-def asked_calls(evidence: Evidence) -> Iterator[RequestedCall]:
-    """Every tool call that a model asked for, in order."""
+def iter_requested_calls(evidence: Evidence) -> Iterator[RequestedCall]:
+    """Yield every tool call that a model requested, in order."""
     for model in model_calls(evidence):
         if model.response is not None:
             for call in model.response.calls:
@@ -95,8 +95,8 @@ def asked_calls(evidence: Evidence) -> Iterator[RequestedCall]:
 
 
 def latest_results(evidence: Evidence) -> Iterator[tuple[SpanInfo, ToolResult]]:
-    """What the latest requests say that tools gave, and in which request; the latest first."""
-    for call in evidence.model_calls[: -REQUESTS_LOOKED_AT - 1 : -1]:
+    """Yield the tool results in the latest requests, with their model call, latest first."""
+    for call in evidence.model_calls[: -LATEST_REQUESTS - 1 : -1]:
         request = evidence.request(call)
         for message in request.messages if request is not None else ():
             for result in message.results:
@@ -104,8 +104,8 @@ def latest_results(evidence: Evidence) -> Iterator[tuple[SpanInfo, ToolResult]]:
 
 
 def latest_texts(evidence: Evidence) -> list[str]:
-    """What the latest requests tell as plain text: some agents write calls and their results so."""
-    requests = map(evidence.request, evidence.model_calls[: -REQUESTS_LOOKED_AT - 1 : -1])
+    """Return the texts of the latest requests: some agents write tool calls and results as text."""
+    requests = map(evidence.request, evidence.model_calls[: -LATEST_REQUESTS - 1 : -1])
     return [
         message.text
         for request in requests
@@ -128,15 +128,15 @@ def _read_all(evidence: Evidence) -> list[ModelCall]:
 
 
 def _read(
-    evidence: Evidence, span: SpanInfo, wanted: bool, offers: dict[bytes, dict[str, ToolSchema]]
+    evidence: Evidence, span: SpanInfo, with_input: bool, offers: dict[bytes, dict[str, ToolSchema]]
 ) -> ModelCall:
     model = ModelCall(span)
     if _size(span.output) <= BODY_READ_MAX:
         model.response = evidence.response(span)
-    if wanted and _size(span.input) <= BODY_READ_MAX:
+    if with_input and _size(span.input) <= BODY_READ_MAX:
         request = evidence.request(span)
         if request is not None:
-            _keep(model, request, offers)
+            _add_request(model, request, offers)
             return model
         model.unread = span.input is not None and evidence.input(span) is None
     else:
@@ -144,13 +144,15 @@ def _read(
     return model
 
 
-def _keep(model: ModelCall, request: Request, offers: dict[bytes, dict[str, ToolSchema]]) -> None:
-    # The same tools are offered in every turn: kept once.
+def _add_request(
+    model: ModelCall, request: Request, offers: dict[bytes, dict[str, ToolSchema]]
+) -> None:
+    # Most turns offer the same tools, which are stored once.
     key = msgspec.json.encode(request.tools)
     model.tools = offers.setdefault(key, {tool.name: tool for tool in request.tools})
     for message in request.messages:
         model.results.update(result.call_id for result in message.results if result.call_id)
-        model.asked_before.update(
+        model.earlier_calls.update(
             key for call in message.calls for key in (call.id, call.name) if key
         )
         if message.role == "user" and message.text:
@@ -165,52 +167,53 @@ def _size(ref: BodyRef | None) -> int:
 # --- executions ---------------------------------------------------------------------------------
 
 
-def call_id_of(span: SpanInfo) -> str | None:
+def get_call_id(span: SpanInfo) -> str | None:
     value = span.attributes.get("tool_call_id")
     return str(value) if value not in (None, "") else None
 
 
-def tool_name_of(span: SpanInfo) -> str:
+def get_tool_name(span: SpanInfo) -> str:
     value = span.attributes.get("tool_name")
     return value if isinstance(value, str) and value else span.name
 
 
-class Askers:
-    """Finds who asked for an execution."""
+class CallIndex:
+    """Finds the requested call that a tool span executed."""
 
     def __init__(self, evidence: Evidence) -> None:
-        self._order = {span.id: place for place, span in enumerate(evidence.run.spans)}
+        self._order = {span.id: index for index, span in enumerate(evidence.run.spans)}
         self._by_id: dict[str, list[RequestedCall]] = {}
         self._by_name: dict[str, list[RequestedCall]] = {}
-        for asked in asked_calls(evidence):
-            self._by_name.setdefault(asked.call.name, []).append(asked)
-            if asked.call.id is not None:
-                self._by_id.setdefault(asked.call.id, []).append(asked)
+        for requested in iter_requested_calls(evidence):
+            self._by_name.setdefault(requested.call.name, []).append(requested)
+            if requested.call.id is not None:
+                self._by_id.setdefault(requested.call.id, []).append(requested)
 
     def find(self, tool: SpanInfo) -> tuple[RequestedCall, bool] | None:
-        """The request, and whether an id says so; else the last one before that asked for
-        this tool. (Some providers count ids anew in every turn: the latest before it is meant.)"""
-        call_id = call_id_of(tool)
+        """Return the call, and whether its id matches.
+
+        It is the latest call before the span: some providers reuse ids in every turn.
+        """
+        call_id = get_call_id(tool)
         by_id = self._last_before(tool, self._by_id.get(call_id or "", []))
         if by_id is not None:
             return by_id, True
-        by_name = self._last_before(tool, self._by_name.get(tool_name_of(tool), []))
+        by_name = self._last_before(tool, self._by_name.get(get_tool_name(tool), []))
         if by_name is None or (call_id is not None and by_name.call.id is not None):
-            return None  # it was asked for by another id
+            return None  # both have ids, and they differ
         return by_name, False
 
     def count(self, call_id: str) -> int:
-        """How often a call of this id was asked for."""
+        """Return how often a call with this id was requested."""
         return len(self._by_id.get(call_id, ()))
 
-    def _last_before(self, tool: SpanInfo, asked: list[RequestedCall]) -> RequestedCall | None:
-        place = self._order[tool.id]
-        at = bisect_left(asked, place, key=lambda each: self._order[each.span.id])
-        return asked[at - 1] if at else None
+    def _last_before(self, tool: SpanInfo, calls: list[RequestedCall]) -> RequestedCall | None:
+        index = bisect_left(calls, self._order[tool.id], key=lambda c: self._order[c.span.id])
+        return calls[index - 1] if index else None
 
 
-def as_json(text: str) -> Any:
-    """What JSON text holds; None where it is none."""
+def parse_json(text: str) -> Any:
+    """Return the value of JSON text, or None if it is not JSON."""
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):

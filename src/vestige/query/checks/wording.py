@@ -1,4 +1,4 @@
-"""How findings name a span and its failure."""
+"""Descriptions of spans and failures in the messages of findings."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from vestige.record.run import SpanInfo
 
 
 def named(span: SpanInfo) -> str:
-    """A span as a message names it."""
-    return f"{formatting.single_line(span.type, 20)} {formatting.single_line(span.name, 60)} ({span.short_id})"
+    """Return type, name and id of a span: `tool search (s12)`."""
+    name = f"{formatting.single_line(span.type, 20)} {formatting.single_line(span.name, 60)}"
+    return f"{name} ({span.short_id})"
 
 
 def format_outcome(evidence: Evidence) -> str:
@@ -17,11 +18,12 @@ def format_outcome(evidence: Evidence) -> str:
 
 
 def format_error(evidence: Evidence, span: SpanInfo) -> str:
-    """What a failed span says of its failure, in one line."""
+    """Return the error of a failed span in one line."""
     error, message = span.attributes.get("error.type"), span.attributes.get("error.message")
     code = span.attributes.get("exit_code")
     if not error and not message:
-        said = formatting.single_line(evidence.output(span) or "", 120)
-        told = f"exit code {formatting.single_line(str(code), 20)} {said}".strip()
-        return told if code is not None else said or "no message"
+        output = formatting.single_line(evidence.output(span) or "", 120)
+        if code is None:
+            return output or "no message"
+        return f"exit code {formatting.single_line(str(code), 20)} {output}".strip()
     return formatting.single_line(f"{error or 'error'}: {message}" if message else str(error), 160)

@@ -20,7 +20,7 @@ from vestige.errors import UsageError
 from vestige.limits import TRANSCRIPT_TEXT_MAX
 from vestige.providers.models import Message, ToolCall
 from vestige.query import formatting
-from vestige.query.checks.requested_calls import call_id_of, tool_name_of
+from vestige.query.checks.requested_calls import get_call_id, get_tool_name
 from vestige.query.evidence import Evidence
 from vestige.query.message_history import Histories
 from vestige.query.views.timeline import format_attributes, is_stamp, tree_of
@@ -305,8 +305,8 @@ class Items:
             found = self.histories.result_of(*asked)
             result = None if found is None else _cut(found.text)
         return {
-            "name": tool_name_of(span),
-            "call_id": call_id_of(span),
+            "name": get_tool_name(span),
+            "call_id": get_call_id(span),
             "asked_by": None if asked is None else asked[0].short_id,
             "status": span.status or "open",
             "duration_us": _us(span.duration_ns),

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from vestige.fleet.server.ingest_process import Reply
-from vestige.formats.otlp.protobuf import PACKAGE, encode_answer, is_installed
+from vestige.formats.otlp.protobuf import PACKAGE, encode_response, is_installed
 from vestige.limits import PARCEL_PACKED_MAX
 from vestige.server.auth import Endpoint, GuardedRoute
 from vestige.server.responses import NO_STORE, ApiError, encode
@@ -66,7 +66,7 @@ def _taking(hand_in: HandIn, signal: str) -> Endpoint:
 def _answer(reply: Reply, signal: str, encoding: str, kind: str) -> Response:
     headers = {"content-type": kind, "cache-control": NO_STORE}
     if encoding == "protobuf":
-        return Response(encode_answer(reply.malformed, reply.message), headers=headers)
+        return Response(encode_response(reply.malformed, reply.message), headers=headers)
     if not reply.malformed:
         return Response(b"{}", headers=headers)
     told = {_REJECTED[signal]: str(reply.malformed), "errorMessage": reply.message}

@@ -1,7 +1,7 @@
-"""Model calls that failed and that nobody made good.
+"""Model calls that failed without a successful retry.
 
-A program that goes on, or leaves by an exit code, raises nothing that others could name. A request that is
-sent again and again is told by `retry-storm`, one that is too long by `context-pressure`.
+They matter most where no exception shows them: the program continued, or only set an exit code.
+`retry-storm` reports repeated requests, `context-pressure` reports requests that are too long.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from vestige.query import formatting
 from vestige.query.checks import check, make_finding
 from vestige.query.checks.progress.loops import FAILED, is_storm
 from vestige.query.checks.progress.pace import was_too_long
-from vestige.query.checks.wording import format_error, named
+from vestige.query.checks.wording import format_error
 from vestige.query.evidence import Evidence
 from vestige.record.finding import Finding, Severity
 from vestige.record.run import SpanInfo
@@ -20,61 +20,66 @@ from vestige.record.run import SpanInfo
 FINDINGS_MAX = 5
 EVIDENCE_MAX = 10
 
-_BAD_ENDS = frozenset(["error", "timeout", "interrupted"])
+_FAILED_OUTCOMES = frozenset(["error", "timeout", "interrupted"])
 
 
 @check(
     "failed-call",
-    title="A model call failed, and was not made good",
-    looks_at="llm spans that ended with an error or a timeout, or were given up, and whether the same request was answered later",
+    title="Model call failed",
+    looks_at="llm spans that failed, timed out or were cancelled, and whether the same request "
+    "succeeded later",
     severity="error",
     confidence=0.9,
-    false_positives="a program that does as well without the answer, or asks another model: a hint, "
-    "where calls beside it were answered later",
+    false_positives="a program that does not need the response, or calls another model: only a "
+    "hint if later calls of the same parent succeeded",
 )
 def failed_call(evidence: Evidence) -> Iterator[Finding]:
-    alike: dict[tuple[str, str], list[SpanInfo]] = {}
-    for call in _not_made_good(evidence):
-        alike.setdefault((_kind(call), format_error(evidence, call)), []).append(call)
-    for (kind, said), calls in list(alike.items())[:FINDINGS_MAX]:
-        more = f" ({len(calls)} calls, this is the first)" if len(calls) > 1 else ""
-        how = _HOW.get(kind, "failed")
+    groups: dict[tuple[str, str], list[SpanInfo]] = {}
+    for call in _unrecovered_calls(evidence):
+        groups.setdefault((_kind(call), format_error(evidence, call)), []).append(call)
+    for (kind, error), calls in list(groups.items())[:FINDINGS_MAX]:
+        count = f" ({len(calls)} calls)" if len(calls) > 1 else ""
+        event = _EVENTS.get(kind, "Model call failed")
         if kind == "call/given-up" and calls[0].duration_ns is not None:
-            how += f" after {formatting.duration(calls[0].duration_ns)} without a byte of an answer"
+            event += f" after {formatting.duration(calls[0].duration_ns)} without a response"
         yield make_finding(
             evidence,
             "failed-call",
             kind=kind,
-            severity=min((_severity(evidence, call) for call in calls), key=_GRAVITY.index),
+            severity=min((_severity(evidence, call) for call in calls), key=_SEVERITIES.index),
             cause=calls[0].id,
             evidence=[call.id for call in calls[:EVIDENCE_MAX]],
-            message=f"{named(calls[0])} {how}, and the same was never answered{more}: {said}",
+            message=f"{event}{count}: {error}",
         )
 
 
-_HOW = {"call/broken-stream": "broke off in its answer", "call/given-up": "was cancelled"}
-_GRAVITY: Sequence[Severity] = ("error", "warning", "hint")
+_EVENTS = {
+    "call/broken-stream": "Model response broke off",
+    "call/given-up": "Model call cancelled",
+}
+_SEVERITIES: Sequence[Severity] = ("error", "warning", "hint")
 
 
-def _not_made_good(evidence: Evidence) -> Iterator[SpanInfo]:
+def _unrecovered_calls(evidence: Evidence) -> Iterator[SpanInfo]:
+    """Yield the last call of each request if it failed."""
     by_request: dict[object, list[SpanInfo]] = {}
     for call in evidence.model_calls:
-        by_request.setdefault(_request_of(call), []).append(call)
+        by_request.setdefault(_request_key(call), []).append(call)
     for calls in by_request.values():
-        if is_storm(calls) or not (calls[-1].status in FAILED or _is_given_up(calls[-1])):
+        if is_storm(calls) or not (calls[-1].status in FAILED or _is_abandoned(calls[-1])):
             continue
         if not was_too_long(evidence, calls[-1]):
             yield calls[-1]
 
 
-def _is_given_up(call: SpanInfo) -> bool:
-    """Cancelled while nothing had come: `asyncio.wait_for`, and a sub-agent that hangs."""
-    told = call.attributes
-    return call.status == "cancelled" and "status_code" not in told and "error.type" in told
+def _is_abandoned(call: SpanInfo) -> bool:
+    """Return whether the call was cancelled before a response, as `asyncio.wait_for` does."""
+    keys = call.attributes
+    return call.status == "cancelled" and "status_code" not in keys and "error.type" in keys
 
 
-def _request_of(call: SpanInfo) -> object:
-    """What was asked; of a call without its body, whom."""
+def _request_key(call: SpanInfo) -> object:
+    """Return a key of equal requests: the body, or parent and model if there is none."""
     if call.input is not None and call.input.id is not None:
         return call.name, call.input.id
     return call.name, call.parent_id, call.attributes.get("model")
@@ -82,14 +87,12 @@ def _request_of(call: SpanInfo) -> object:
 
 def _severity(evidence: Evidence, call: SpanInfo) -> Severity:
     if call.status == "cancelled":
-        return "hint"  # it may be meant: the first of several answers is enough
-    beside = evidence.beside("llm", call)
-    if any(
-        each.status == "ok" and evidence.places[each.id] > evidence.places[call.id]
-        for each in beside
-    ):
+        return "hint"  # may be intended: a program that needs the first of several responses
+    place = evidence.places[call.id]
+    siblings = evidence.beside("llm", call)
+    if any(span.status == "ok" and evidence.places[span.id] > place for span in siblings):
         return "hint"
-    return "error" if evidence.run.info.outcome in _BAD_ENDS else "warning"
+    return "error" if evidence.run.info.outcome in _FAILED_OUTCOMES else "warning"
 
 
 def _kind(call: SpanInfo) -> str:

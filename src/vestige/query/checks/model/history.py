@@ -1,8 +1,9 @@
-"""History: requests that a provider refuses, and what a transform did to a conversation.
+"""Check histories: requests that a provider rejects, and unintended changes by a transform.
 
-A transform (a provider adapter, a trimmer, a middleware) stands between the prompt that a step
-means to send and the bytes that leave. The step's or prompt's body is BEFORE, the body of the
-model call in it is AFTER; query/checks/model/history_mutation.py compares them.
+A transform (a provider adapter, a trimmer, a middleware) changes the prompt of a step before it is
+sent. The body of the step or prompt span is BEFORE, the body of its model call is AFTER.
+
+Elsewhere: query/checks/model/history_mutation.py compares the two.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ from vestige.query.formatting import single_line
 from vestige.record.finding import Finding, Severity
 from vestige.record.run import SpanInfo
 
-NOT_ABOUT_THE_BODY = frozenset({401, 403, 404, 407, 408, 409, 425, 429})
-"""Refusals that a better history would not have helped."""
+UNRELATED_STATUS_CODES = frozenset({401, 403, 404, 407, 408, 409, 425, 429})
+"""HTTP errors that do not depend on the history."""
 
 FINDINGS_MAX = 20
-"""Of changes by a transform: steps may all have names of their own."""
+"""Limit for changes by a transform: each step may have a different name."""
 
 EVIDENCE_MAX = 6
-"""Spans that one finding points at."""
+"""Spans that one finding refers to."""
 
 CLIMB_MAX = 3
-"""How far above a model call its prompt may stand."""
+"""Levels above a model call that are searched for its prompt."""
 
 _HISTORY_WORDS = re.compile(
     r"tool_use|tool_result|tool_calls?\b|tool_call_id|function ?(?:call|response)|MissingToolResult"
@@ -41,25 +42,25 @@ _HISTORY_WORDS = re.compile(
     re.IGNORECASE,
 )
 
-_CHANGES = re.compile(r"compact|summar|trim|repair", re.IGNORECASE)
+_ANNOUNCEMENT = re.compile(r"compact|summar|trim|repair", re.IGNORECASE)
 
 
-# --- what a provider refuses ------------------------------------------------------------------
+# --- invalid requests -------------------------------------------------------------------------
 
 
 @check(
     "invalid-history",
-    title="A request whose history breaks the provider's rules",
-    looks_at="request bodies of llm spans, by the rules of their provider; the answer, if it refused",
+    title="Invalid conversation history",
+    looks_at="request bodies of llm spans, by the rules of their provider; error responses",
     severity="error",
     confidence=0.95,
-    false_positives="a lenient server behind a compatible API may take what the original refuses: "
-    "without a refusal it is a warning",
+    false_positives="a compatible API may accept what the original provider rejects: a warning "
+    "if the request was not rejected",
     version=3,
 )
 def invalid_history(evidence: Evidence) -> Iterator[Finding]:
-    """One finding for each set of problems that first appears together."""
-    found: dict[str, _Sent] = {}
+    """Yield one finding for each set of problems that first occurs in the same request."""
+    occurrences: dict[str, _Occurrences] = {}
     refusals: set[str] = set()
     for span in evidence.model_calls:
         request = evidence.request(span)
@@ -67,19 +68,19 @@ def invalid_history(evidence: Evidence) -> Iterator[Finding]:
         refusal = find_refusal(evidence, span)
         if not problems and refusal and refusal not in refusals and _HISTORY_WORDS.search(refusal):
             refusals.add(refusal)
-            yield _refused_for_it(evidence, span, refusal)
+            yield _refused_finding(evidence, span, refusal)
         for problem in problems:
-            found.setdefault(problem, _Sent(span)).add(span, refusal)
-    together: dict[str, list[str]] = {}
-    for problem, sent in found.items():
-        together.setdefault(sent.first.id, []).append(problem)
-    for told in together.values():
-        yield _invalid(evidence, told, found[told[0]])
+            occurrences.setdefault(problem, _Occurrences(span)).add(span, refusal)
+    by_first_span: dict[str, list[str]] = {}
+    for problem, sent in occurrences.items():
+        by_first_span.setdefault(sent.first.id, []).append(problem)
+    for problems in by_first_span.values():
+        yield _invalid_finding(evidence, problems, occurrences[problems[0]])
 
 
 @dataclass(slots=True)
-class _Sent:
-    """Where a problem was sent, and the first refusal that it met."""
+class _Occurrences:
+    """Calls that sent a problem, and the first rejection."""
 
     first: SpanInfo
     spans: list[str] = field(default_factory=list)
@@ -94,18 +95,18 @@ class _Sent:
             self.refused, self.refusal = span, refusal
 
 
-def _invalid(evidence: Evidence, problems: list[str], sent: _Sent) -> Finding:
+def _invalid_finding(evidence: Evidence, problems: list[str], sent: _Occurrences) -> Finding:
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    message = f"The request's history is invalid: {single_line(problems[0], 200)}{more}"
+    message = f"Invalid history: {single_line(problems[0], 200)}{more}"
     if sent.count > 1:
         message += f", in {sent.count} calls"
     spans = sent.spans[:EVIDENCE_MAX]
     cause = sent.refused or sent.first
     if sent.refused is not None:
-        message += f"; the provider refused it: {single_line(sent.refusal or '', 160)}"
+        message += f"; the provider rejected it: {single_line(sent.refusal or '', 160)}"
         spans = list(dict.fromkeys([sent.refused.id, *spans]))[:EVIDENCE_MAX]
     else:
-        message += "; the provider did not refuse it"
+        message += "; the provider accepted it"
     severity: Severity = "error" if sent.refused else "warning"
     return make_finding(
         evidence,
@@ -120,13 +121,13 @@ def _invalid(evidence: Evidence, problems: list[str], sent: _Sent) -> Finding:
     )
 
 
-def _refused_for_it(evidence: Evidence, span: SpanInfo, refusal: str) -> Finding:
-    """The provider says so itself, though we see nothing wrong, or have no body."""
+def _refused_finding(evidence: Evidence, span: SpanInfo, refusal: str) -> Finding:
+    """Return a finding for a rejection whose cause is not visible in the request."""
     return make_finding(
         evidence,
         "invalid-history",
         kind="history/refused",
-        message=f"The provider refused the request's history: {single_line(refusal, 240)}",
+        message=f"The provider rejected the history: {single_line(refusal, 240)}",
         confidence=0.8,
         basis="hypothesis",
         cause=span.id,
@@ -135,42 +136,42 @@ def _refused_for_it(evidence: Evidence, span: SpanInfo, refusal: str) -> Finding
 
 
 def find_refusal(evidence: Evidence, span: SpanInfo) -> str | None:
-    """The provider's words, if it refused this request for what it holds."""
+    """Return the provider's error, if it rejected this request because of its content."""
     code = span.attributes.get("status_code")
     if type(code) is int:
-        if not 400 <= code < 500 or code in NOT_ABOUT_THE_BODY:
+        if not 400 <= code < 500 or code in UNRELATED_STATUS_CODES:
             return None
     elif span.status in ("timeout", "cancelled", "interrupted") or "url" in span.attributes:
-        return None  # seen at the wire, and without a status: it never got an answer
+        return None  # an HTTP call without a status has no response
     response = evidence.response(span)
     if response is not None and response.error:
         return response.error
     if span.status != "error" and type(code) is not int:
         return None
-    said = span.attributes.get("error.message")
-    return str(said) if said else (evidence.output(span) or f"status {code or span.status}")
+    message = span.attributes.get("error.message")
+    return str(message) if message else (evidence.output(span) or f"status {code or span.status}")
 
 
-# --- what a transform did -----------------------------------------------------------------------
+# --- changes by a transform ---------------------------------------------------------------------
 
 
 @check(
     "history-mutation",
-    title="A transform changed the conversation on its way out",
-    looks_at="the body of a step or prompt span (before) against the request of the llm span in it (after)",
+    title="Conversation changed before sending",
+    looks_at="the body of a step or prompt span (before), and the request of its llm span (after)",
     severity="warning",
     confidence=0.85,
-    false_positives="a trimmer that means to drop or shorten; one that says so with a repair or "
-    "compaction span is left alone",
+    false_positives="a trimmer that is meant to drop or shorten messages; one with a repair or "
+    "compaction span is not reported",
 )
 def history_mutation(evidence: Evidence) -> Iterator[Finding]:
-    """One finding for each kind of change and each kind of step: a faulty transform acts every time."""
+    """Yield one finding per kind of change and step name: a faulty transform repeats its change."""
     seen: dict[tuple[str, str], list[tuple[Change, SpanInfo, SpanInfo]]] = {}
     done: set[str] = set()
     for call in evidence.model_calls:
         before_span = _find_before(evidence, call)
         if before_span is None or before_span.id in done:
-            continue  # a second call in the same step has other things to say
+            continue  # a second call of the same step has another prompt
         before = _read_before(evidence, before_span)
         after = evidence.request(call)
         if before is None or after is None:
@@ -185,7 +186,7 @@ def history_mutation(evidence: Evidence) -> Iterator[Finding]:
     for (kind, _), cases in islice(seen.items(), FINDINGS_MAX):
         change, before_span, call = cases[0]
         count = len({case[2].id for case in cases})
-        times = f" ({count} times in this run)" if count > 1 else ""
+        times = f" ({count} times)" if count > 1 else ""
         yield make_finding(
             evidence,
             "history-mutation",
@@ -201,7 +202,7 @@ def history_mutation(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _find_before(evidence: Evidence, call: SpanInfo) -> SpanInfo | None:
-    """The span that holds what was meant: a `prompt` beside the call, or a step around it."""
+    """Return the span with the intended prompt: a sibling `prompt`, or a step above the call."""
     prompt = evidence.last_before("prompt", call)
     if prompt is not None and (prompt.input or prompt.output):
         return prompt
@@ -216,7 +217,7 @@ def _find_before(evidence: Evidence, call: SpanInfo) -> SpanInfo | None:
 
 
 def _read_before(evidence: Evidence, span: SpanInfo) -> Request | None:
-    """A request, or messages alone: what is not yet a provider's is often a bare list."""
+    """Parse the intended prompt, which is a request or a list of messages."""
     from vestige.providers.parsing import parse_request
 
     text = evidence.input(span) or evidence.output(span)
@@ -229,38 +230,38 @@ def _read_before(evidence: Evidence, span: SpanInfo) -> Request | None:
 
 
 def _is_announced(evidence: Evidence, before: SpanInfo, call: SpanInfo) -> bool:
-    """A repair or a compaction stands between the two: a change that says what it is."""
-    announcing = evidence.once(_find_announcing)
+    """Return whether a repair or compaction span between the two explains the change."""
+    announcements = evidence.once(_index_announcements)
     begin, end = evidence.places[before.id], evidence.places[call.id]
     return any(
-        bisect_left(places, begin) < bisect_left(places, end)
+        bisect_left(indexes, begin) < bisect_left(indexes, end)
         for parent in (before.id, call.parent_id)
-        if (places := announcing.get(parent))
+        if (indexes := announcements.get(parent))
     )
 
 
-def _find_announcing(evidence: Evidence) -> dict[str | None, list[int]]:
-    """By parent: where the spans stand that say that they change a conversation."""
-    found: dict[str | None, list[int]] = {}
-    for place, span in enumerate(evidence.run.spans):
-        if span.type == "repair" or _CHANGES.search(span.name):
-            found.setdefault(span.parent_id, []).append(place)
-    return found
+def _index_announcements(evidence: Evidence) -> dict[str | None, list[int]]:
+    """Return the indexes of repair and compaction spans, by parent."""
+    indexes: dict[str | None, list[int]] = {}
+    for index, span in enumerate(evidence.run.spans):
+        if span.type == "repair" or _ANNOUNCEMENT.search(span.name):
+            indexes.setdefault(span.parent_id, []).append(index)
+    return indexes
 
 
 def _find_transform(evidence: Evidence, before: SpanInfo, call: SpanInfo) -> SpanInfo:
-    """The span of the transform itself, if it has one; else the one that held the prompt."""
+    """Return the span of the transform itself, or the span with the prompt if it has none."""
     for span in reversed(evidence.children.get(call.parent_id, [])):
         if (
-            _stands_before(span, call)
-            and _stands_before(before, span)
+            _precedes(span, call)
+            and _precedes(before, span)
             and span.type not in ("llm", "tool", "prompt", "prompt.assembly", "http")
         ):
             return span
     return before
 
 
-def _stands_before(first: SpanInfo, second: SpanInfo) -> bool:
+def _precedes(first: SpanInfo, second: SpanInfo) -> bool:
     if first.writer == second.writer and first.seq is not None and second.seq is not None:
         return first.seq < second.seq
     return first.started_ns < second.started_ns

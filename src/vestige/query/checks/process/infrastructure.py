@@ -1,4 +1,4 @@
-"""Not the agent's fault: what judged it, or what it used, could not start."""
+"""Failures of verifiers and tools that could not start, which are not the agent's fault."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from vestige.query.checks import check, make_finding
-from vestige.query.checks.requested_calls import call_id_of
+from vestige.query.checks.requested_calls import get_call_id
 from vestige.query.checks.wording import format_error, format_outcome, named
 from vestige.query.evidence import Evidence
 from vestige.record.finding import Finding
@@ -16,7 +16,8 @@ FINDINGS_MAX = 5
 
 _FAILED = frozenset(["error", "timeout"])
 _VERIFIER = re.compile(
-    r"(?:^|[^a-z])(?:verif|grad(?:e|ing)|check(?!out|point)|evaluat|judge|scor(?:e|ing)|tests?(?![a-z]))",
+    r"(?:^|[^a-z])(?:verif|grad(?:e|ing)|check(?!out|point)|evaluat|judge|scor(?:e|ing)"
+    r"|tests?(?![a-z]))",
     re.IGNORECASE,
 )
 _START_ERRORS = frozenset(
@@ -42,7 +43,7 @@ _START_TEXT = re.compile(
     r"|exit (?:code|status) 12[67]\b|no module named",
     re.IGNORECASE,
 )
-# A tool may rightly say that a file is missing; only what shows that it did not run counts.
+# A tool may correctly report a missing file, so only texts that show that it did not run count.
 _TOOL_START_TEXT = re.compile(
     r"command not found|connection refused|could not start|cannot connect to|failed to start"
     r"|exec format error|exit (?:code|status) 127\b",
@@ -52,21 +53,21 @@ _TOOL_START_TEXT = re.compile(
 
 @check(
     "infrastructure-failure",
-    title="A failure of the machinery that looks like one of the agent",
-    looks_at="test, process and verifier spans (and tools) that could not start, in a run that counts as failed",
+    title="Infrastructure failure",
+    looks_at="test, process, verifier and tool spans that could not start, in a failed run",
     severity="error",
     confidence=0.8,
     false_positives="an agent that broke the verifier itself, e.g. by deleting what it needs",
 )
 def infrastructure_failure(evidence: Evidence) -> Iterator[Finding]:
-    if not _counts_as_failed(evidence):
+    if not _is_failed(evidence):
         return
-    found = [span for span in evidence.run.spans if could_not_start(evidence, span)]
-    # The innermost: what stands around it failed because of it.
-    inner = {span.parent_id for span in found}
-    for span in [span for span in found if span.id not in inner][:FINDINGS_MAX]:
+    failed = [span for span in evidence.run.spans if could_not_start(evidence, span)]
+    # Only the innermost spans are reported: their parents failed because of them.
+    parent_ids = {span.parent_id for span in failed}
+    for span in [span for span in failed if span.id not in parent_ids][:FINDINGS_MAX]:
         is_verifier = _is_verifier(span)
-        parents = [each.id for each in found if each.id == span.parent_id]
+        parents = [parent.id for parent in failed if parent.id == span.parent_id]
         yield make_finding(
             evidence,
             "infrastructure-failure",
@@ -76,13 +77,13 @@ def infrastructure_failure(evidence: Evidence) -> Iterator[Finding]:
             basis="hypothesis",
             cause=span.id,
             evidence=[span.id, *parents],
-            message=f"{named(span)} could not do its work: {format_error(evidence, span)}; the run counts as failed ("
-            f"{format_outcome(evidence)}), and that says nothing about the agent.",
+            message=f"{named(span)} could not run: {format_error(evidence, span)}. The failure of "
+            f"the run ({format_outcome(evidence)}) may not be the agent's fault.",
         )
 
 
 def could_not_start(evidence: Evidence, span: SpanInfo) -> bool:
-    """Did this fail before it could do anything?"""
+    """Return whether a verifier or tool failed before it could do anything."""
     verifier = _is_verifier(span)
     if not verifier and span.type != "tool":
         return False
@@ -94,12 +95,12 @@ def could_not_start(evidence: Evidence, span: SpanInfo) -> bool:
     error = str(span.attributes.get("error.type") or "").rpartition(".")[2]
     message = str(span.attributes.get("error.message") or "")
     if verifier:
-        said = message or (evidence.output(span) or "")[:4000]
-        return error in _START_ERRORS or _START_TEXT.search(said) is not None
+        text = message or (evidence.output(span) or "")[:4000]
+        return error in _START_ERRORS or _START_TEXT.search(text) is not None
     return error == "ConnectionRefusedError" or _TOOL_START_TEXT.search(message) is not None
 
 
-def _counts_as_failed(evidence: Evidence) -> bool:
+def _is_failed(evidence: Evidence) -> bool:
     if evidence.run.info.outcome in _FAILED:
         return True
     verdicts = [span for span in evidence.run.spans if span is evidence.root or _is_verifier(span)]
@@ -114,6 +115,6 @@ def _counts_as_failed(evidence: Evidence) -> bool:
 def _is_verifier(span: SpanInfo) -> bool:
     if span.type in ("test", "process"):
         return True
-    # A call that the model asked for is a tool, whatever its name.
-    by_name = span.type not in ("llm", "run") and call_id_of(span) is None
+    # A call that a model requested is a tool, whatever its name.
+    by_name = span.type not in ("llm", "run") and get_call_id(span) is None
     return by_name and _VERIFIER.search(span.name) is not None

@@ -1,8 +1,10 @@
-"""What the program itself says went wrong: errors that it logged, or whose traceback it printed.
+"""Errors that the program logged, or whose traceback it printed.
 
-An exception that was caught, told and forgotten is in no status: the run may end well. Where it is about
-a model call, the call is the cause. What other witnesses tell better is left to them: the exception
-that ended the run or its process (query/checks/process/crash.py), the assertion that failed a case (query/checks/process/test_suite.py).
+An exception that was caught and logged does not appear in any status, so the run may succeed. If a
+model call raised it, the call is the cause.
+
+Elsewhere: process/crash.py reports the exception that ended the run or its process,
+process/test_suite.py reports the assertion that failed a test.
 """
 
 from __future__ import annotations
@@ -20,56 +22,53 @@ from vestige.record.run import LogInfo
 from vestige.record.types import OWN_COMPONENT
 
 FINDINGS_MAX = 10
-"""Kinds of errors; of each the first, and how many."""
+"""Kinds of errors that are reported, each once with its count."""
 
 EVIDENCE_MAX = 6
 
 
 @check(
     "reported-error",
-    title="The program says that something failed",
-    looks_at="log lines of level error, and tracebacks that were printed below `vestige run`",
+    title="Error logged by the program",
+    looks_at="log records of level error, and tracebacks printed under `vestige run`",
     severity="warning",
     confidence=0.7,
-    false_positives="an error that was expected and dealt with; a library that calls a retry an error",
+    false_positives="an error that was expected and handled; a library that logs retries as errors",
 )
 def reported_error(evidence: Evidence) -> Iterator[Finding]:
-    """One for each kind: the same exception from the same place, or the same words."""
-    told = _told_by_others(evidence)
+    """Yield one finding per kind: the same exception and location, or the same message."""
+    final_errors = _final_errors(evidence)
     kinds: dict[object, list[LogInfo]] = {}
     for log in evidence.run.logs:
         if log.level != "error" or log.component == OWN_COMPONENT:
             continue
-        if _error(log) not in told and not _is_of_span(evidence, log):
+        if _error(log) not in final_errors and not _is_span_error(evidence, log):
             kinds.setdefault(_kind(log), []).append(log)
-    for alike in islice(kinds.values(), FINDINGS_MAX):
-        call = call_behind(evidence, alike[0])
-        ids = [call.id if call else None, *(log.span_id for log in alike)]
-        spans = list(
-            dict.fromkeys(each for each in ids if each is not None and each in evidence.spans)
-        )
+    for logs in islice(kinds.values(), FINDINGS_MAX):
+        call = call_behind(evidence, logs[0])
+        ids = dict.fromkeys([call.id if call else None, *(log.span_id for log in logs)])
+        spans = [span_id for span_id in ids if span_id is not None and span_id in evidence.spans]
         yield make_finding(
             evidence,
             "reported-error",
             kind="error/reported",
             cause=spans[0] if spans else None,
             evidence=spans[:EVIDENCE_MAX],
-            message=_say(alike[0], len(alike)),
+            message=_format_message(logs[0], len(logs)),
         )
 
 
-def _told_by_others(evidence: Evidence) -> set[tuple[object, object]]:
-    """Exceptions that left the run, or its process."""
-    ends = [log for log in evidence.run.logs if "last_words" in log.attributes]
-    told = {_error(log) for log in ends}
+def _final_errors(evidence: Evidence) -> set[tuple[object, object]]:
+    """Return the exceptions that ended the run or its process."""
+    errors = {_error(log) for log in evidence.run.logs if "last_words" in log.attributes}
     if evidence.root is not None:
         attributes = evidence.root.attributes
-        told.add((attributes.get("error.type"), attributes.get("error.message")))
-    return told - {(None, None)}
+        errors.add((attributes.get("error.type"), attributes.get("error.message")))
+    return errors - {(None, None)}
 
 
-def _is_of_span(evidence: Evidence, log: LogInfo) -> bool:
-    """Does its span tell the same of itself, as a case of a suite does with what was asserted?"""
+def _is_span_error(evidence: Evidence, log: LogInfo) -> bool:
+    """Return whether the log repeats the error of its span, as for a failed test."""
     span = evidence.spans.get(log.span_id or "")
     return span is not None and span.attributes.get("error.message") == log.message
 
@@ -89,20 +88,18 @@ def _kind(log: LogInfo) -> object:
     )
 
 
-def _say(log: LogInfo, count: int) -> str:
-    said = formatting.single_line(log.message, 120)
-    error = log.attributes.get("error.type")
-    if error is not None:
-        message = log.attributes.get("error.message") or ""
-        told = (
-            f"{formatting.single_line(str(error), 60)}: {formatting.single_line(str(message), 120)}"
-        )
-        said = told if said == told else f"{said}: {told}"
-    place = format_location(log.attributes.get("error.stack")) if error is not None else ""
-    if not place:
-        place = formatting.single_line(str(log.attributes.get("code.file") or ""), 120).rpartition(
-            "/"
-        )[2]
-    where = f", at {place}" if place else ""
-    times = f", {count} times" if count > 1 else ""
-    return f"{formatting.single_line(log.component, 60)} says: {said}{where}{times}."
+def _format_message(log: LogInfo, count: int) -> str:
+    text = formatting.single_line(log.message, 120)
+    error_type, location = log.attributes.get("error.type"), ""
+    if error_type is not None:
+        message = str(log.attributes.get("error.message") or "")
+        error = f"{formatting.single_line(str(error_type), 60)}: "
+        error += formatting.single_line(message, 120)
+        text = error if text == error else f"{text}: {error}"
+        location = format_location(log.attributes.get("error.stack"))
+    if not location:
+        file = formatting.single_line(str(log.attributes.get("code.file") or ""), 120)
+        location = file.rpartition("/")[2]
+    suffix = f" at {location}" if location else ""
+    times = f" ({count} times)" if count > 1 else ""
+    return f"{formatting.single_line(log.component, 60)} logged: {text}{suffix}{times}."

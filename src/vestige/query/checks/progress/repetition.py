@@ -1,9 +1,9 @@
-"""Repetitions in a sequence: `ABABAB`, of any period, in n log n steps.
+"""Find repetitions of any period in a sequence (`ABABAB`), in O(n log n).
 
-Every block of length 2^k gets a number, equal blocks the same one (Karp, Miller,
-Rosenberg). Something of period p that comes three times contains, for 2^k <= p < 2^(k+1), a
-block that starts at a multiple of 2^k and comes again p later: look there and nowhere
-else, and extend what is found to both sides.
+Every block of length 2^k gets a number, and equal blocks get the same number (Karp, Miller,
+Rosenberg). A pattern of period p that occurs three times contains, for 2^k <= p < 2^(k+1), a block
+that starts at a multiple of 2^k and occurs again p later. So only these blocks are compared, and
+each match is extended to both sides.
 
     list(find_repeats("xABABABy"))  ->  [Repeat(begin=1, end=7, period=2)]
 """
@@ -15,15 +15,15 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 LENGTH_MAX = 100_000
-"""Of the sequence; of a longer one its end is looked at. The tables take 17 times its size."""
+"""Of a longer sequence only the end is searched. The tables take 17 times its size."""
 
-_LOOKED_AT_MAX = 4
-"""Places where a block comes again, per block: more of them mean a shorter period, found below."""
+_MATCHES_MAX = 4
+"""Later occurrences compared per block. More of them mean a shorter period, found separately."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Repeat:
-    """`sequence[begin:end]` has this period; the last repetition may be a part of one."""
+    """A part `sequence[begin:end]` with this period. The last repetition may be incomplete."""
 
     begin: int
     end: int
@@ -31,36 +31,38 @@ class Repeat:
 
     @property
     def count(self) -> int:
-        """Whole repetitions."""
+        """Number of complete repetitions."""
         return (self.end - self.begin) // self.period
 
 
 def find_repeats(sequence: Sequence[Hashable], count_min: int = 3) -> list[Repeat]:
-    """Maximal repetitions with at least `count_min` (3 or more) rounds, that do not overlap;
-    of two that do, the longer, and then the shorter period."""
+    """Return maximal repetitions, without overlaps, of at least `count_min` (3 or more) rounds.
+
+    Of two that overlap, the longer one is returned, or else the one with the shorter period.
+    """
     assert count_min >= 3
     skipped = max(0, len(sequence) - LENGTH_MAX)
     tables = _number_blocks(sequence[skipped:])
     found: set[Repeat] = set()
     for level, table in enumerate(tables):
-        _look(tables, level, table, found, count_min)
-    kept: list[Repeat] = []
+        _find_at_level(tables, level, table, found, count_min)
+    selected: list[Repeat] = []
     covered = bytearray(len(tables[0]))
     for repeat in sorted(found, key=lambda r: (r.begin - r.end, r.period, r.begin)):
         if 1 not in covered[repeat.begin : repeat.end]:
             covered[repeat.begin : repeat.end] = b"\1" * (repeat.end - repeat.begin)
-            kept.append(repeat)
-    return sorted(Repeat(r.begin + skipped, r.end + skipped, r.period) for r in kept)
+            selected.append(repeat)
+    return sorted(Repeat(r.begin + skipped, r.end + skipped, r.period) for r in selected)
 
 
 def _number_blocks(sequence: Sequence[Hashable]) -> list[list[int]]:
-    """Table k numbers the blocks of length 2^k, one for each place where such a block begins."""
+    """Return tables: table k has the number of the block of length 2^k at each index."""
     numbers: dict[Hashable, int] = {}
     table = [numbers.setdefault(item, len(numbers)) for item in sequence]
     tables = [table]
     size = 1
     distinct = len(numbers)
-    # Where no two blocks are the same, no two longer ones are.
+    # If all blocks of a length are different, all longer blocks are, too.
     while distinct < len(table) > size and 3 * size <= len(sequence):
         pairs: dict[tuple[int, int], int] = {}
         table = [
@@ -72,48 +74,48 @@ def _number_blocks(sequence: Sequence[Hashable]) -> list[list[int]]:
     return tables
 
 
-def _look(
+def _find_at_level(
     tables: list[list[int]], level: int, table: list[int], found: set[Repeat], count_min: int
 ) -> None:
     size = 1 << level
-    places: dict[int, list[int]] = {}
-    for place, block in enumerate(table):
-        places.setdefault(block, []).append(place)
-    last: dict[int, int] = {}
-    """By period: where its last repetition ends, so that a long one is measured once."""
-    for at in range(0, len(table), size):
-        same = places[table[at]]
-        first = bisect_right(same, at + size - 1)
-        for again in same[first : first + _LOOKED_AT_MAX]:
-            period = again - at
+    indexes: dict[int, list[int]] = {}
+    for index, block in enumerate(table):
+        indexes.setdefault(block, []).append(index)
+    measured: dict[int, int] = {}
+    """End of the last repetition by period, so that a long one is measured once."""
+    for first in range(0, len(table), size):
+        equal = indexes[table[first]]
+        start = bisect_right(equal, first + size - 1)
+        for second in equal[start : start + _MATCHES_MAX]:
+            period = second - first
             if period >= 2 * size:
                 break
-            if last.get(period, -1) >= again:
+            if measured.get(period, -1) >= second:
                 continue
-            begin = at - _same_before(tables, at - 1, again - 1)
-            end = again + _same_from(tables, at, again)
-            last[period] = end
+            begin = first - _count_equal_before(tables, first - 1, second - 1)
+            end = second + _count_equal_from(tables, first, second)
+            measured[period] = end
             if end - begin >= count_min * period:
                 found.add(Repeat(begin, end, period))
 
 
-def _same_from(tables: list[list[int]], one: int, other: int) -> int:
-    """How many items are equal from here on. `one` < `other`."""
-    begin = other
+def _count_equal_from(tables: list[list[int]], first: int, second: int) -> int:
+    """Return the number of equal items from these indexes on, where `first` < `second`."""
+    begin = second
     for level in range(len(tables) - 1, -1, -1):
         table = tables[level]
-        while other < len(table) and table[one] == table[other]:
-            one += 1 << level
-            other += 1 << level
-    return other - begin
+        while second < len(table) and table[first] == table[second]:
+            first += 1 << level
+            second += 1 << level
+    return second - begin
 
 
-def _same_before(tables: list[list[int]], one: int, other: int) -> int:
-    """How many items are equal up to here, backwards."""
-    begin = one
+def _count_equal_before(tables: list[list[int]], first: int, second: int) -> int:
+    """Return the number of equal items up to these indexes, backwards."""
+    begin = first
     for level in range(len(tables) - 1, -1, -1):
         table, size = tables[level], 1 << level
-        while one - size + 1 >= 0 and table[one - size + 1] == table[other - size + 1]:
-            one -= size
-            other -= size
-    return begin - one
+        while first - size + 1 >= 0 and table[first - size + 1] == table[second - size + 1]:
+            first -= size
+            second -= size
+    return begin - first

@@ -1,7 +1,8 @@
-"""Do arguments fit a tool's JSON Schema? The parts that tools use: type, required, enum,
-properties, items, additionalProperties, const, anyOf, oneOf, allOf, `$ref` within, bounds.
+"""Validate arguments against a tool's JSON Schema.
 
-What it does not know it lets pass: a false alarm costs more than a miss.
+Supported are the keywords that tools use: type, required, enum, properties, items, const, bounds,
+additionalProperties, anyOf, oneOf, allOf, and `$ref` within the schema. Unknown keywords are
+ignored: a false positive costs more than a miss.
 
     find_problem({"required": ["city"]}, {})  ->  "city is required and missing"
 """
@@ -14,7 +15,7 @@ from typing import Any
 _DEPTH_MAX = 30
 
 _STEPS_MAX = 10_000
-"""Schemas looked at for one value: branches that refer to each other double with every level."""
+"""Subschemas that are tried for one value: recursive branches grow exponentially."""
 
 _TYPES: dict[str, tuple[type, ...]] = {
     "object": (dict,),
@@ -29,14 +30,14 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 @dataclass(slots=True)
 class _Root:
-    """The whole schema, and how much more of it may be looked at."""
+    """The root schema for `$ref`, and the remaining steps."""
 
     schema: Any
     steps_left: int = _STEPS_MAX
 
 
 def find_problem(schema: Any, value: Any) -> str | None:
-    """The first thing that does not fit, in words; None if all fits."""
+    """Return the first violation as text, or None if the value is valid."""
     return _find(schema, value, "", _Root(schema), 0)
 
 
@@ -47,12 +48,12 @@ def _find(schema: Any, value: Any, at: str, root: _Root, depth: int) -> str | No
         return None
     where = at or "the arguments"
     if not _is_of_type(schema, value):
-        return f"{where} should be {_expected(schema)} and is {_word(value)}"
+        return f"{where} should be {_expected(schema)}, but is {_type_name(value)}"
     may_be_null = value is None and schema.get("nullable") is True
     if isinstance(schema.get("enum"), list) and value not in schema["enum"] and not may_be_null:
-        return f"{where} is {_short(value)}, none of {_short(schema['enum'])}"
+        return f"{where} is {_short(value)}, not one of {_short(schema['enum'])}"
     if "const" in schema and value != schema["const"]:
-        return f"{where} is {_short(value)} and should be {_short(schema['const'])}"
+        return f"{where} is {_short(value)}, but should be {_short(schema['const'])}"
     return (
         _out_of_bounds(schema, value, where)
         or _in_object(schema, value, at, root, depth)
@@ -75,9 +76,9 @@ def _resolved(schema: Any, root: Any) -> Any:
 
 
 def _names(schema: dict[str, Any]) -> list[str]:
-    given = schema.get("type")
-    listed = given if isinstance(given, list) else [given]
-    names = [name.lower() for name in listed if isinstance(name, str)]  # Gemini writes STRING
+    types = schema.get("type")
+    types = types if isinstance(types, list) else [types]
+    names = [name.lower() for name in types if isinstance(name, str)]  # Gemini writes STRING
     return [*names, "null"] if names and schema.get("nullable") is True else names
 
 
@@ -108,7 +109,7 @@ def _in_object(schema: dict[str, Any], value: Any, at: str, root: _Root, depth: 
     if schema.get("additionalProperties") is False and "patternProperties" not in schema:
         for name in value:
             if name not in properties:
-                return f"{_join(at, name)} is not known to the tool"
+                return f"{_join(at, name)} is not a parameter of the tool"
     for name, inner in properties.items():
         if name in value:
             problem = _find(inner, value[name], _join(at, name), root, depth + 1)
@@ -120,8 +121,8 @@ def _in_object(schema: dict[str, Any], value: Any, at: str, root: _Root, depth: 
 def _in_array(schema: dict[str, Any], value: Any, at: str, root: _Root, depth: int) -> str | None:
     if not isinstance(value, list) or not isinstance(schema.get("items"), dict):
         return None
-    for place, item in enumerate(value):
-        problem = _find(schema["items"], item, f"{at}[{place}]", root, depth + 1)
+    for index, item in enumerate(value):
+        problem = _find(schema["items"], item, f"{at}[{index}]", root, depth + 1)
         if problem is not None:
             return problem
     return None
@@ -134,17 +135,19 @@ def _in_branches(
         problem = _find(branch, value, at, root, depth + 1)
         if problem is not None:
             return problem
-    for word in ("anyOf", "oneOf"):
-        branches = _branches(schema, word)
+    for keyword in ("anyOf", "oneOf"):
+        branches = _branches(schema, keyword)
         problems = [_find(branch, value, at, root, depth + 1) for branch in branches]
         if problems and all(problems):
-            return problems[0] if len(problems) == 1 else f"{at or 'the arguments'} fits no {word}"
+            if len(problems) == 1:
+                return problems[0]
+            return f"{at or 'the arguments'} does not match any schema of {keyword}"
     return None
 
 
-def _branches(schema: dict[str, Any], word: str) -> list[Any]:
-    found = schema.get(word)
-    return found if isinstance(found, list) else []
+def _branches(schema: dict[str, Any], keyword: str) -> list[Any]:
+    branches = schema.get(keyword)
+    return branches if isinstance(branches, list) else []
 
 
 def _out_of_bounds(schema: dict[str, Any], value: Any, where: str) -> str | None:
@@ -162,7 +165,7 @@ def _expected(schema: dict[str, Any]) -> str:
     return " or ".join(_names(schema))
 
 
-def _word(value: Any) -> str:
+def _type_name(value: Any) -> str:
     names = ("boolean", "integer", "number", "string", "object", "array", "null")
     return next((name for name in names if _is(name, value)), "something else")
 

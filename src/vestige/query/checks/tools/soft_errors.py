@@ -1,6 +1,6 @@
-"""Soft errors: results that say that something failed, of tools that ended well.
+"""Tool results that describe an error although the tool succeeded.
 
-Of tool spans their own outputs; where a program does not record its tools, what its models were given.
+They are found in the outputs of tool spans, or in model requests if a run has no tool spans.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import msgspec
 
 from vestige.limits import KIB
 from vestige.query.checks import check, make_finding
-from vestige.query.checks.requested_calls import asked_calls, latest_results
+from vestige.query.checks.requested_calls import iter_requested_calls, latest_results
 from vestige.query.evidence import Evidence
 from vestige.query.formatting import single_line
 from vestige.record.finding import Finding
 from vestige.record.run import SpanInfo
 
 SOFT_READ_MAX = 16 * KIB
-"""A tool that failed politely says so briefly."""
+"""Longer results are not error messages."""
 
 EVIDENCE_MAX = 6
 
@@ -28,8 +28,10 @@ _SOFT_BEGIN = re.compile(
     r"\s*(?:[\w.]*(?:Error|Exception)\b\s*[:(]|error\b\s*[:\-—]|\[?error\]|exception\b\s*:|"
     r"traceback \(most recent call last\)|fatal:|failed to |"
     r"(?:bash: .{0,80}: )?(?:command not found|no such file or directory|permission denied)|"
-    r"(?:file|resource|page|key|record|item|user|path)\b.{0,80} (?:was )?(?:not found|does not exist)|"
-    r"not found\b|unauthori[sz]ed\b|(?:request )?timed? ?out\b|4\d\d (?:bad request|unauthorized|forbidden|not found)|"
+    r"(?:file|resource|page|key|record|item|user|path)\b.{0,80} "
+    r"(?:was )?(?:not found|does not exist)|"
+    r"not found\b|unauthori[sz]ed\b|(?:request )?timed? ?out\b|"
+    r"4\d\d (?:bad request|unauthorized|forbidden|not found)|"
     r"5\d\d (?:internal server error|bad gateway|service unavailable))",
     re.IGNORECASE,
 )
@@ -37,77 +39,77 @@ _SOFT_BEGIN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """One result that says so."""
+    """A result with an error message."""
 
     cause: SpanInfo
-    said: str
-    proof: str
-    """The command that shows it."""
+    error: str
+    command: str
+    """The command that shows the result."""
 
 
 @check(
     "soft-error",
-    title="A tool that ended well says that it failed",
-    looks_at="short outputs of tool spans with status ok, or of a run without such spans the results in its "
-    "latest requests: an error at the beginning, or JSON that says so",
+    title="Tool returned an error as a result",
+    looks_at="short outputs of tool spans with status ok, or results in the latest requests of a "
+    "run without tool spans: texts that start with an error, and JSON with an error field",
     severity="hint",
     confidence=0.6,
-    false_positives="a tool whose subject is errors: a log search, a documentation page",
+    false_positives="a tool that searches logs or documentation for errors",
     version=2,
 )
 def soft_error(evidence: Evidence) -> Iterator[Finding]:
-    """One for each tool."""
-    says, cases = "ended with status ok and says", _executed(evidence)
-    if not evidence.of_type("tool"):
-        says, cases = "was asked for here, and its result says", _given(evidence)
-    found: dict[str, list[_Case]] = {}
+    """Yield one finding per tool."""
+    cases = _span_cases(evidence) if evidence.of_type("tool") else _request_cases(evidence)
+    by_tool: dict[str, list[_Case]] = {}
     for name, case in cases:
-        found.setdefault(name, []).append(case)
-    for name, alike in found.items():
-        first = alike[0]
-        times = f" ({len(alike)} times)" if len(alike) > 1 else ""
+        by_tool.setdefault(name, []).append(case)
+    for name, tool_cases in by_tool.items():
+        first = tool_cases[0]
+        times = f" ({len(tool_cases)} times)" if len(tool_cases) > 1 else ""
         yield make_finding(
             evidence,
             "soft-error",
             kind="tool/soft-error",
             basis="hypothesis",
-            message=f"{single_line(name, 60)} {says}{times}: {single_line(first.said, 120)}",
+            message=f"{single_line(name, 60)} returned an error as its result{times}: "
+            f"{single_line(first.error, 120)}",
             cause=first.cause.id,
-            evidence=[case.cause.id for case in alike[:EVIDENCE_MAX]],
-            command=first.proof,
+            evidence=[case.cause.id for case in tool_cases[:EVIDENCE_MAX]],
+            command=first.command,
         )
 
 
-def _executed(evidence: Evidence) -> Iterator[tuple[str, _Case]]:
-    """Outputs of tool spans. Bodies are content-addressed: each is looked at once."""
-    told: dict[int, str | None] = {}
+def _span_cases(evidence: Evidence) -> Iterator[tuple[str, _Case]]:
+    """Yield errors in the outputs of tool spans. Equal outputs have one id, and are read once."""
+    errors: dict[int, str | None] = {}
     for span in evidence.of_type("tool"):
         body = span.output
         if span.status != "ok" or body is None or body.id is None:
             continue
         if not 0 < body.size_bytes <= SOFT_READ_MAX:
             continue
-        if body.id not in told:
-            told[body.id] = find_soft_error(evidence.output(span) or "")
-        said = told[body.id]
-        if said:
-            yield span.name, _Case(span, said, f"vestige body {span.short_id}")
+        if body.id not in errors:
+            errors[body.id] = find_soft_error(evidence.output(span) or "")
+        error = errors[body.id]
+        if error:
+            yield span.name, _Case(span, error, f"vestige body {span.short_id}")
 
 
-def _given(evidence: Evidence) -> Iterator[tuple[str, _Case]]:
-    """Results that models were given, by the tool that was asked for."""
-    asked = {each.call.id: each for each in asked_calls(evidence) if each.call.id}
-    for given, result in latest_results(evidence):
-        by = asked.pop(result.call_id or "", None)  # told once, however often it is sent again
-        said = result.text[:200] if result.is_error else None
-        if said is None and len(result.text) <= SOFT_READ_MAX:
-            said = find_soft_error(result.text)
-        if said is not None and by is not None:
-            yield by.call.name, _Case(by.span, said, f"vestige body {given.short_id} --in")
+def _request_cases(evidence: Evidence) -> Iterator[tuple[str, _Case]]:
+    """Yield errors in the tool results of model requests."""
+    calls = {each.call.id: each for each in iter_requested_calls(evidence) if each.call.id}
+    for model_span, result in latest_results(evidence):
+        requested = calls.pop(result.call_id or "", None)  # each result once, though it is resent
+        error = result.text[:200] if result.is_error else None
+        if error is None and len(result.text) <= SOFT_READ_MAX:
+            error = find_soft_error(result.text)
+        if error is not None and requested is not None:
+            command = f"vestige body {model_span.short_id} --in"
+            yield requested.call.name, _Case(requested.span, error, command)
 
 
 def find_soft_error(text: str) -> str | None:
-    """The words of a failure that a result holds, if it does."""
+    """Return the error message in a result, or None."""
     stripped = text.lstrip()
     if stripped[:1] == "{":
         try:
@@ -115,14 +117,14 @@ def find_soft_error(text: str) -> str | None:
         except (msgspec.DecodeError, ValueError):
             value = None
         if isinstance(value, dict):
-            return _said_in(value)
+            return _find_error_field(value)
     if stripped[:1] == '"':
         stripped = stripped[1:]
     match = _SOFT_BEGIN.match(stripped)
     return stripped[:200] if match else None
 
 
-def _said_in(value: dict[str, object]) -> str | None:
+def _find_error_field(value: dict[str, object]) -> str | None:
     for key in ("error", "errors", "exception"):
         if value.get(key):
             return f"{key}: {value[key]}"

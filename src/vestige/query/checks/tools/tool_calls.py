@@ -1,7 +1,7 @@
-"""Tool calls: who asked for them, whether they were on offer, whether they ran, and how often.
+"""Check tool calls: the model that requested them, their arguments, whether and how often they ran.
 
-A failing tool is a symptom; the model call whose output asked for it is the better place to
-look. Calls and executions are matched by `tool_call_id`, which a tool span should carry.
+A failed tool is often a symptom: the cause is the model call that requested it. Calls and tool
+spans are matched by the attribute `tool_call_id`.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from vestige.query import formatting
 from vestige.query.checks import check, make_finding
 from vestige.query.checks.process.infrastructure import could_not_start
 from vestige.query.checks.requested_calls import (
-    Askers,
+    CallIndex,
     ModelCall,
     RequestedCall,
-    as_json,
-    asked_calls,
-    call_id_of,
+    get_call_id,
+    get_tool_name,
+    iter_requested_calls,
     latest_texts,
     model_calls,
-    tool_name_of,
+    parse_json,
 )
 from vestige.query.checks.tools.argument_schema import find_problem
 from vestige.query.checks.wording import format_error, format_outcome, named
@@ -33,126 +33,129 @@ from vestige.record.run import SpanInfo
 
 FINDINGS_MAX = 5
 EVIDENCE_MAX = 10
-ARGUMENTS_SHOWN = 100
+ARGUMENTS_MAX = 100
 ID_MIN = 5
-"""Letters of a call's id that say something where they stand in a text."""
+"""Shortest call id that is searched in texts: shorter ones occur by chance."""
 
 FAILED = frozenset(["error", "timeout"])
 
 
-# --- who asked ----------------------------------------------------------------------------------
+# --- requests of failed calls -------------------------------------------------------------------
 
 
 @check(
     "producer-blame",
-    title="The model call that asked for what failed",
-    looks_at="failed tool spans, and the llm span whose output holds their tool_call_id",
+    title="Tool call failed",
+    looks_at="failed tool spans, and the llm span whose output contains their tool_call_id",
     severity="warning",
     confidence=0.7,
-    false_positives="a tool that is broken, whatever it is asked for",
+    false_positives="a tool that fails for all arguments",
     version=2,
 )
 def producer_blame(evidence: Evidence) -> Iterator[Finding]:
-    askers = Askers(evidence)
-    by_producer: dict[tuple[str, str], list[tuple[RequestedCall, bool, SpanInfo]]] = {}
+    requested_calls = CallIndex(evidence)
+    by_error: dict[tuple[str, str], list[tuple[RequestedCall, bool, SpanInfo]]] = {}
     for span in evidence.of_type("tool"):
         if span.status not in FAILED or could_not_start(evidence, span):
             continue
-        found = askers.find(span)
+        found = requested_calls.find(span)
         if found is not None:
             key = (span.name, str(span.attributes.get("error.message")))
-            by_producer.setdefault(key, []).append((*found, span))
-    for failures in list(by_producer.values())[:FINDINGS_MAX]:
-        asked, sure, span = failures[0]
-        again = f" ({len(failures)} times so)" if len(failures) > 1 else ""
+            by_error.setdefault(key, []).append((*found, span))
+    for failures in list(by_error.values())[:FINDINGS_MAX]:
+        requested, sure, span = failures[0]
+        times = f" ({len(failures)}×)" if len(failures) > 1 else ""
         yield make_finding(
             evidence,
             "producer-blame",
             kind="producer-blame/by-id" if sure else "producer-blame/by-name",
             confidence=0.7 if sure else 0.5,
             basis="measured" if sure else "hypothesis",
-            cause=asked.span.id,
-            evidence=[asked.span.id, *(failed.id for _, _, failed in failures)][:EVIDENCE_MAX],
-            message=f"{named(asked.span)} asked for {_say_call(asked)}, which failed with "
-            f"{format_error(evidence, span)}{again}.",
+            cause=requested.span.id,
+            evidence=[requested.span.id, *(failed.id for _, _, failed in failures)][:EVIDENCE_MAX],
+            message=f"Model called {_format_call(requested)} with arguments that failed: "
+            f"{format_error(evidence, span)}{times}",
         )
 
 
-# --- executions against requests ------------------------------------------------------------------
+# --- requests and executions ----------------------------------------------------------------------
 
 
 @check(
     "orphan-call",
-    title="The model asked for a tool that never ran",
-    looks_at="tool calls in llm outputs without a tool span, or a result in a later request, in a run that is over",
+    title="Tool call never executed",
+    looks_at="tool calls in llm outputs without a tool span or a result in a later request, in a "
+    "finished run",
     severity="warning",
     confidence=0.7,
-    false_positives="a call that is the answer (structured output, hand-over), or waits for a person; "
-    "an agent that tells calls and results as text, without their ids",
+    false_positives="a call that is the answer (structured output, hand-over) or waits for a "
+    "person; an agent that writes calls and results as text, without their ids",
     version=4,
 )
 def orphan_call(evidence: Evidence) -> Iterator[Finding]:
     if evidence.run.info.outcome == "running":
         return
-    ran = _Ran(evidence)
-    orphans = [asked for asked in asked_calls(evidence) if not ran.take(asked)]
+    executions = _Executions(evidence)
+    orphans = [call for call in iter_requested_calls(evidence) if not executions.match(call)]
     if orphans:
-        said = latest_texts(evidence)
-        orphans = [asked for asked in orphans if not _is_told(asked, said)]
-    what = "it never ran"
-    if not evidence.of_type("tool"):  # the wire alone does not see a tool that hangs or raises
-        what = "no result came back: it never ran, or did not return (this run records no tools)"
-    for asked in orphans[:FINDINGS_MAX]:
+        texts = latest_texts(evidence)
+        orphans = [call for call in orphans if not _is_in_texts(call, texts)]
+    problem = "it never ran"
+    if not evidence.of_type("tool"):  # HTTP capture alone does not see a tool that hangs or raises
+        problem = "it returned no result: it never ran, or did not finish"
+    count = f"{len(orphans)} calls without a result; " if len(orphans) > 1 else ""
+    for requested in orphans[:FINDINGS_MAX]:
         yield make_finding(
             evidence,
             "orphan-call",
-            cause=asked.span.id,
-            evidence=[asked.span.id],
-            message=f"{named(asked.span)} asked for {_say_call(asked)}, and {what} "
-            f"({formatting.pluralize(len(orphans), 'such call')}; the run ended {format_outcome(evidence)}).",
+            cause=requested.span.id,
+            evidence=[requested.span.id],
+            message=f"{named(requested.span)} called {_format_call(requested)}, but {problem} "
+            f"({count}outcome of the run: {format_outcome(evidence)}).",
         )
 
 
-def _is_told(asked: RequestedCall, texts: Sequence[str]) -> bool:
-    """Some agents write calls and their results into the history as text: what came of one is said there."""
-    call_id = asked.call.id or ""
+def _is_in_texts(requested: RequestedCall, texts: Sequence[str]) -> bool:
+    """Return whether the call's id occurs in the history, where some agents write results."""
+    call_id = requested.call.id or ""
     return len(call_id) >= ID_MIN and any(call_id in text for text in texts)
 
 
-class _Ran:
-    """What is known to have run: tool spans, and results in requests."""
+class _Executions:
+    """Matches requested calls with tool spans, and with results in requests."""
 
     def __init__(self, evidence: Evidence) -> None:
         tools, calls = evidence.of_type("tool"), model_calls(evidence)
-        wanted = {asked.call.id for asked in asked_calls(evidence)}
-        self._ids = {call_id_of(span) for span in tools}
-        self._nameless = Counter(tool_name_of(span) for span in tools if call_id_of(span) is None)
-        # A program may give ids of its own to calls that came without one.
-        self._renamed = Counter(tool_name_of(s) for s in tools if call_id_of(s) not in wanted)
-        self._place = {model.span.id: place for place, model in enumerate(calls)}
-        self._given = {key: place for place, model in enumerate(calls) for key in model.results}
-        self._unread = max((place for place, model in enumerate(calls) if model.unread), default=-1)
+        requested_ids = {requested.call.id for requested in iter_requested_calls(evidence)}
+        self._ids = {get_call_id(span) for span in tools}
+        self._without_id = Counter(get_tool_name(s) for s in tools if get_call_id(s) is None)
+        # A program may assign its own ids to calls that have none.
+        self._with_own_id = Counter(
+            get_tool_name(span) for span in tools if get_call_id(span) not in requested_ids
+        )
+        self._order = {model.span.id: index for index, model in enumerate(calls)}
+        self._results = {key: index for index, model in enumerate(calls) for key in model.results}
+        self._unread = max((index for index, model in enumerate(calls) if model.unread), default=-1)
 
-    def take(self, asked: RequestedCall) -> bool:
-        """Whether it ran, or nobody can know; an execution without an id counts for one call."""
-        call_id, name = asked.call.id, asked.call.name
-        if call_id is not None and (call_id in self._ids or call_id in self._given):
+    def match(self, requested: RequestedCall) -> bool:
+        """Return whether the call ran, or that is unknown. A span without an id matches once."""
+        call_id, name = requested.call.id, requested.call.name
+        if call_id is not None and (call_id in self._ids or call_id in self._results):
             return True
-        unnamed = self._renamed if call_id is None else self._nameless
-        if unnamed[name] > 0:
-            unnamed[name] -= 1  # ran, and did not say for whom
+        unmatched = self._with_own_id if call_id is None else self._without_id
+        if unmatched[name] > 0:
+            unmatched[name] -= 1
             return True
-        place = self._place[asked.span.id]
-        return place < max(self._unread, self._given.get(name, -1))
+        return self._order[requested.span.id] < max(self._unread, self._results.get(name, -1))
 
 
 @check(
     "duplicate-result",
-    title="One tool call: executed twice, or its result delivered more than once",
+    title="Duplicate tool execution or result",
     looks_at="tool_call_id of tool and queue.deliver spans, and the results in llm requests",
     severity="error",
     confidence=0.9,
-    false_positives="a tool span inside another for the same call; ids that a provider uses again",
+    false_positives="nested tool spans of one call; ids that a provider reuses",
     version=2,
 )
 def duplicate_result(evidence: Evidence) -> Iterator[Finding]:
@@ -174,90 +177,88 @@ def _delivered_twice(
                 kind="duplicate-result/deliveries",
                 cause=delivered[1].id,
                 evidence=[span.id for span in (*delivered[1:], delivered[0], *ran)][:EVIDENCE_MAX],
-                message=f"the result of tool call {formatting.single_line(call_id, 60)} was delivered "
-                f"{len(delivered)} times; {_say_ran(ran)}.",
+                message=f"The result of tool call {formatting.single_line(call_id, 60)} was "
+                f"delivered {len(delivered)} times; {_format_executions(ran)}.",
             )
 
 
 def _executed_twice(evidence: Evidence, executions: dict[str, list[SpanInfo]]) -> Iterator[Finding]:
-    askers = Askers(evidence)
+    requested_calls = CallIndex(evidence)
     for call_id, spans in executions.items():
         ids = {span.id for span in spans}
         done = [s for s in spans if s.status == "ok" and s.parent_id not in ids]
-        again = _most_alike(done)
-        if len(done) > max(1, askers.count(call_id)) and len(again) > 1:
+        equal = _largest_equal_group(done)
+        if len(done) > max(1, requested_calls.count(call_id)) and len(equal) > 1:
             yield make_finding(
                 evidence,
                 "duplicate-result",
                 kind="duplicate-result/executions",
-                cause=again[1].id,
-                evidence=[span.id for span in again[:EVIDENCE_MAX]],
-                message=f"{named(again[0])} ran {len(again)} times for one tool call "
+                cause=equal[1].id,
+                evidence=[span.id for span in equal[:EVIDENCE_MAX]],
+                message=f"{named(equal[0])} ran {len(equal)} times for one tool call "
                 f"({formatting.single_line(call_id, 60)}).",
             )
 
 
-def _most_alike(spans: list[SpanInfo]) -> list[SpanInfo]:
-    """Those with the same tool and arguments: others are of another call, whose id is used anew."""
-    alike: dict[object, list[SpanInfo]] = {}
+def _largest_equal_group(spans: list[SpanInfo]) -> list[SpanInfo]:
+    """Return the spans with the same tool and arguments. Others are of a call with a reused id."""
+    groups: dict[object, list[SpanInfo]] = {}
     for span in spans:
         body = span.input.id if span.input is not None else None
-        alike.setdefault((tool_name_of(span), body), []).append(span)
-    return max(alike.values(), key=len, default=[])
+        groups.setdefault((get_tool_name(span), body), []).append(span)
+    return max(groups.values(), key=len, default=[])
 
 
 def _in_request_twice(
     evidence: Evidence, executions: dict[str, list[SpanInfo]]
 ) -> Iterator[Finding]:
-    told: set[str] = set()
+    reported: set[str] = set()
     for model in model_calls(evidence):
         for call_id, count in model.results.items():
-            if count <= max(1, model.asked_before[call_id]) or call_id in told:
+            if count <= max(1, model.earlier_calls[call_id]) or call_id in reported:
                 continue
-            told.add(call_id)
-            ran = executions.get(call_id) or _named(evidence, call_id)
+            reported.add(call_id)
+            ran = executions.get(call_id) or _tools_by_name(evidence, call_id)
             yield make_finding(
                 evidence,
                 "duplicate-result",
                 kind="duplicate-result/deliveries",
                 cause=model.span.id,
                 evidence=[model.span.id, *(span.id for span in ran)][:EVIDENCE_MAX],
-                message=f"the request of {named(model.span)} holds the result of tool call "
-                f"{formatting.single_line(call_id, 60)} {count} times; {_say_ran(ran)}.",
+                message=f"The request of {named(model.span)} contains the result of tool call "
+                f"{formatting.single_line(call_id, 60)} {count} times; {_format_executions(ran)}.",
             )
 
 
-def _named(evidence: Evidence, name: str) -> list[SpanInfo]:
-    return [span for span in evidence.of_type("tool") if tool_name_of(span) == name]
+def _tools_by_name(evidence: Evidence, name: str) -> list[SpanInfo]:
+    return [span for span in evidence.of_type("tool") if get_tool_name(span) == name]
 
 
-def _say_ran(ran: list[SpanInfo]) -> str:
-    return (
-        f"the tool ran {formatting.pluralize(len(ran), 'time')}"
-        if ran
-        else "no run of it is recorded"
-    )
+def _format_executions(ran: list[SpanInfo]) -> str:
+    if not ran:
+        return "the tool's execution was not recorded"
+    return f"the tool ran {formatting.pluralize(len(ran), 'time')}"
 
 
 def _by_call_id(evidence: Evidence, type: str) -> dict[str, list[SpanInfo]]:
-    found: dict[str, list[SpanInfo]] = {}
+    spans: dict[str, list[SpanInfo]] = {}
     for span in evidence.of_type(type):
-        call_id = call_id_of(span)
+        call_id = get_call_id(span)
         if call_id is not None:
-            found.setdefault(call_id, []).append(span)
-    return found
+            spans.setdefault(call_id, []).append(span)
+    return spans
 
 
-# --- what was on offer ----------------------------------------------------------------------------
+# --- tools of the request -------------------------------------------------------------------------
 
 
 @check(
     "unknown-tool",
-    title="The model asked for a tool that its request does not offer",
-    looks_at="tool calls in llm outputs against the tools in the same request",
+    title="Unknown tool",
+    looks_at="tool calls in llm outputs, and the tools of the same request",
     severity="error",
     confidence=0.95,
-    false_positives="a proxy that renames tools between the recorded request and the provider",
+    false_positives="a proxy that renames tools after the request was recorded",
     version=2,
 )
 def unknown_tool(evidence: Evidence) -> Iterator[Finding]:
@@ -275,15 +276,15 @@ def unknown_tool(evidence: Evidence) -> Iterator[Finding]:
                 "unknown-tool",
                 cause=model.span.id,
                 evidence=[model.span.id],
-                message=f"{named(model.span)} asked for {formatting.single_line(call.name, 60)}, which is "
-                f"none of the {len(model.tools)} tools of its request ({offered}).",
+                message=f"{named(model.span)} called {formatting.single_line(call.name, 60)}, "
+                f"not one of the {len(model.tools)} tools of its request ({offered}).",
             )
 
 
 @check(
     "bad-arguments",
-    title="Arguments that do not fit the tool's own schema",
-    looks_at="arguments of tool calls in llm outputs against the JSON Schema in the same request",
+    title="Invalid tool arguments",
+    looks_at="arguments of tool calls in llm outputs, and the JSON Schema in the same request",
     severity="error",
     confidence=0.9,
     false_positives="a program that repairs or completes arguments before it runs the tool",
@@ -296,55 +297,64 @@ def bad_arguments(evidence: Evidence) -> Iterator[Finding]:
             schema = model.tools.get(call.name)
             if schema is None or schema.parameters is None or found >= FINDINGS_MAX:
                 continue  # a tool without a schema may take free text
-            problem = _problem_of(call.arguments, schema.parameters)
+            problem = _find_argument_problem(call.arguments, schema.parameters)
             if problem is None:
                 continue
             found += 1
-            ran = [s for s in evidence.of_type("tool") if call.id and call_id_of(s) == call.id]
+            ran = [s for s in evidence.of_type("tool") if call.id and get_call_id(s) == call.id]
             yield make_finding(
                 evidence,
                 "bad-arguments",
                 cause=model.span.id,
                 evidence=[model.span.id, *(span.id for span in ran)][:EVIDENCE_MAX],
-                message=f"{named(model.span)} asked for {_say_call(RequestedCall(model.span, call))}: "
+                message=f"{named(model.span)} called "
+                f"{_format_call(RequestedCall(model.span, call))}: "
                 f"{formatting.single_line(problem, 160)}.",
             )
 
 
-def _problem_of(arguments: str, schema: object) -> str | None:
-    value = as_json(arguments.strip() or "{}")
+def _find_argument_problem(arguments: str, schema: object) -> str | None:
+    value = parse_json(arguments.strip() or "{}")
     if value is None and arguments.strip() != "null":
-        return "the arguments are no JSON"
+        return "the arguments are not JSON"
     return find_problem(schema, value)
 
 
-# --- what the model said ----------------------------------------------------------------------------
+# --- text of the model -----------------------------------------------------------------------
 
-_MARKUP = r"""<tool_call>|<\|tool_call|\[TOOL_CALLS\]|<function=|<function_call|<invoke\s|<tool_use>|<\|python_tag\|>|\bto=functions\.|```tool_code"""
-_NAMED_IN_JSON = r"""["'](?:name|tool|tool_name|function|recipient_name|action)["']\s*:\s*["'](?:functions\.)?{name}["']"""
+_MARKUP = (
+    r"<tool_call>|<\|tool_call|\[TOOL_CALLS\]|<function=|<function_call|<invoke\s|<tool_use>"
+    r"|<\|python_tag\|>|\bto=functions\.|```tool_code"
+)
+_NAMED_IN_JSON = (
+    r"""["'](?:name|tool|tool_name|function|recipient_name|action)["']\s*:\s*"""
+    r"""["'](?:functions\.)?{name}["']"""
+)
 _ARGUMENTS = r"""["'](?:arguments|parameters|input|args|action_input|tool_input)["']\s*:"""
 
 
 @check(
     "call-as-text",
-    title="A tool call came as text, so nothing ran",
-    looks_at="llm outputs without a tool call whose text holds a JSON or XML call of a tool on offer",
+    title="Tool call written as text",
+    looks_at="llm outputs without a tool call whose text contains a JSON or XML call of a tool of "
+    "the request",
     severity="error",
     confidence=0.85,
-    false_positives="an answer that explains how a tool is called; a program that reads calls from text",
+    false_positives="a text that explains how to call a tool; a program that parses calls from "
+    "text",
     version=2,
 )
 def call_as_text(evidence: Evidence) -> Iterator[Finding]:
     found = 0
-    ran = {tool_name_of(span) for span in evidence.of_type("tool")}
+    ran = {get_tool_name(span) for span in evidence.of_type("tool")}
     for model in model_calls(evidence):
         if model.response is None or model.response.calls or found >= FINDINGS_MAX:
             continue
-        name = _call_in(model.response.text, list(model.tools))
+        name = _find_call_in_text(model.response.text, list(model.tools))
         if name is None:
             continue
         found += 1
-        # Did the program read it from the text after all? Then a tool of this name ran.
+        # If a tool of this name ran, the program may have parsed the call from the text.
         yield make_finding(
             evidence,
             "call-as-text",
@@ -352,12 +362,12 @@ def call_as_text(evidence: Evidence) -> Iterator[Finding]:
             confidence=0.4 if name in ran else 0.85,
             cause=model.span.id,
             evidence=[model.span.id],
-            message=f"{named(model.span)} wrote a call of {formatting.single_line(name, 60)} into its text "
-            "and made no tool call: " + f'"{formatting.single_line(model.response.text, 120)}".',
+            message=f"{named(model.span)} wrote a call of {formatting.single_line(name, 60)} as "
+            f'text, without a tool call: "{formatting.single_line(model.response.text, 120)}".',
         )
 
 
-def _call_in(text: str, names: list[str]) -> str | None:
+def _find_call_in_text(text: str, names: list[str]) -> str | None:
     if not names or not ("{" in text or "<" in text or "```" in text):
         return None
     text = text[:100_000]
@@ -377,19 +387,20 @@ def _call_in(text: str, names: list[str]) -> str | None:
 
 
 _ASKS_FOR_DATA = re.compile(
-    r"\b(?:look up|find|fetch|search|get me|list|show me|check|how many|how much|what is the|what's the"
-    r"|latest|current|today|now|status of|read|query|weather|price)\b",
+    r"\b(?:look up|find|fetch|search|get me|list|show me|check|how many|how much|what is the"
+    r"|what's the|latest|current|today|now|status of|read|query|weather|price)\b",
     re.IGNORECASE,
 )
 
 
 @check(
     "answer-without-tool",
-    title="An answer without any tool, although there were tools and data was asked for",
+    title="Answered without using tools",
     looks_at="runs that offered tools, ended with an answer, and called none",
     severity="hint",
     confidence=0.3,
-    false_positives="a question that the model could answer by itself; words that only sound like a question for data",
+    false_positives="a question that the model could answer by itself; a text that only looks like "
+    "a question for data",
 )
 def answer_without_tool(evidence: Evidence) -> Iterator[Finding]:
     calls = model_calls(evidence)
@@ -404,23 +415,24 @@ def answer_without_tool(evidence: Evidence) -> Iterator[Finding]:
             basis="hypothesis",
             cause=last.span.id,
             evidence=[last.span.id],
-            message=f"{named(last.span)} answered without any of its {len(last.tools)} tools; "
-            f'the user said: "{formatting.single_line(last.user_text, 100)}".',
+            message=f"{named(last.span)} answered without using any of its {len(last.tools)} tools;"
+            f' the user wrote: "{formatting.single_line(last.user_text, 100)}".',
         )
 
 
 @check(
     "steps-after-answer",
     title="Tools ran after the final answer",
-    looks_at="tool spans after an llm output that ended the turn, which no later llm call asked for",
+    looks_at="tool spans after an llm output that ended the turn, which no later llm call "
+    "requested",
     severity="hint",
     confidence=0.4,
-    false_positives="housekeeping that a program does with a tool after the answer",
+    false_positives="tools that a program uses for cleanup after the answer",
     version=2,
 )
 def steps_after_answer(evidence: Evidence) -> Iterator[Finding]:
     by_span = {model.span.id: model for model in model_calls(evidence)}
-    askers = Askers(evidence)
+    requested_calls = CallIndex(evidence)
     final: ModelCall | None = None
     after: list[SpanInfo] = []
     for span in evidence.of_type("llm", "tool"):
@@ -429,8 +441,8 @@ def steps_after_answer(evidence: Evidence) -> Iterator[Finding]:
             final = model if model.is_answer else None
             after = []
         elif span.type == "tool" and final is not None:
-            if not _is_later(final.span, span) or askers.find(span) is not None:
-                continue  # a part of the answer, or asked for
+            if not _is_later(final.span, span) or requested_calls.find(span) is not None:
+                continue  # part of the answer, or requested by a model
             after.append(span)
     if final is not None and after:
         yield make_finding(
@@ -440,16 +452,17 @@ def steps_after_answer(evidence: Evidence) -> Iterator[Finding]:
             cause=after[0].id,
             evidence=[final.span.id, *(span.id for span in after)][:EVIDENCE_MAX],
             message=f"{formatting.pluralize(len(after), 'tool call')} after the final answer of "
-            f"{named(final.span)}, the first {formatting.single_line(after[0].name, 60)}; no model asked for it.",
+            f"{named(final.span)}, first {formatting.single_line(after[0].name, 60)}, which no "
+            "model requested.",
         )
 
 
 def _is_later(answer: SpanInfo, tool: SpanInfo) -> bool:
-    """After its end, and no part of it."""
-    ended = answer.started_ns + (answer.duration_ns or 0)
-    return tool.started_ns >= ended and tool.parent_id != answer.id
+    """Return whether the tool started after the answer ended, and is not a child of it."""
+    ended_ns = answer.started_ns + (answer.duration_ns or 0)
+    return tool.started_ns >= ended_ns and tool.parent_id != answer.id
 
 
-def _say_call(asked: RequestedCall) -> str:
-    arguments = formatting.single_line(asked.call.arguments, ARGUMENTS_SHOWN)
-    return f"{formatting.single_line(asked.call.name, 60)}({arguments})"
+def _format_call(requested: RequestedCall) -> str:
+    arguments = formatting.single_line(requested.call.arguments, ARGUMENTS_MAX)
+    return f"{formatting.single_line(requested.call.name, 60)}({arguments})"
