@@ -1,4 +1,4 @@
-"""Reproduce a recorded request as a script that sends it again, with curl or Python.
+"""Reproduce a recorded request as a curl or Python script.
 
     reproduce(run, span, store.read_body, "curl")       # needs sh and curl
     reproduce(run, span, store.read_body, "python")     # needs Python only
