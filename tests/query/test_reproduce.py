@@ -201,7 +201,7 @@ def test_the_key_has_the_name_that_the_provider_gives_it(
     )  # type: ignore[arg-type]
 
     for kind in FORMATS:
-        assert f"Set {name}: it was recorded as sk-…redacted…cQv" in script(home, kind)
+        assert f"Set {name} (recorded as sk-…redacted…cQv)" in script(home, kind)
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -283,7 +283,7 @@ def test_a_request_that_was_not_kept_whole_is_refused(home: Home) -> None:
             changed = msgspec.structs.replace(
                 span, input=input, attributes={**span.attributes, **attributes}
             )
-            with pytest.raises(NotFoundError, match="was not kept whole") as told:
+            with pytest.raises(NotFoundError, match="recorded request is incomplete") as told:
                 reproduce(run, changed, store.read_body, "curl")
             return str(told.value)
 

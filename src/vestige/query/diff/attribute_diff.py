@@ -25,7 +25,8 @@ _VOLATILE_NAMES: Final = {
 _VOLATILE_HEADERS: Final = {
     "ids": re.compile(
         r".*request-?id|.*trace-?(?:id|parent|state)|.*correlation-id|.*invocation-id"
-        r"|idempotency-key|cf-.*|x-amz-(?:cf|id)-.*|x-served-by|x-cache.*|set-cookie|cookie|etag|nel|report-to|via"
+        r"|idempotency-key|cf-.*|x-amz-(?:cf|id)-.*|x-served-by|x-cache.*|set-cookie|cookie"
+        r"|etag|nel|report-to|via"
     ),
     "times": re.compile(
         r"date|age|expires|last-modified|retry-after|server-timing|.*-(?:ms|time|duration)"

@@ -1,4 +1,4 @@
-"""The `compare` command: find what separates two groups of runs, such as failed and good ones.
+"""The `compare` command: find what separates two groups of runs.
 
 Every run has traits (it used a tool, an attribute had a value) and numbers (tokens, calls). The
 score of a trait is the difference of its shares in the two groups. The score of a number is how

@@ -1,4 +1,6 @@
-"""Compare two spans by fields, attributes and bodies; `DiffAnswer`, the answer of every diff.
+"""Compare two spans by fields, attributes and bodies.
+
+`DiffAnswer` is the answer of every diff.
 
     diff_spans(a_evidence, a_span, b_evidence, b_span)
 

@@ -1,4 +1,4 @@
-"""Compare two runs of a test suite: newly failing, newly passing and slower cases."""
+"""Compare two runs of a test suite: newly failing, newly passing, slower."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compare two texts: ignore volatile values, find the first difference, list changed words.
+"""Compare two texts: the first difference, and the words that changed.
 
 Rules select the values to ignore: `ids` (UUIDs, long hex, `call_...`, `msg_...`), `times`
 (ISO 8601, epochs) and `numbers`. An ignored id is replaced by its order of appearance, so two

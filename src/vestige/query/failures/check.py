@@ -1,4 +1,4 @@
-"""The `check` command: the findings of a run, the cause first, and the checks that passed.
+"""The `check` command: the findings of a run, the cause first.
 
 Findings of one causal chain are grouped. The earliest is shown, and the others are counted.
 The findings of a finished run are computed once and stored.

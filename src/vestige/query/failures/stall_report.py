@@ -1,4 +1,4 @@
-"""Read stall reports: the stacks that a process logs when it records nothing for a while.
+"""Read stall reports: the stacks of a process that recorded nothing for a while.
 
     find_last_stall(run, writer)           # the report, if the program recorded nothing after it
     find_stall_location(evidence, span)    # 'agent.py:12 in search', during this span

@@ -1,4 +1,4 @@
-"""The cases of a test suite: the failed ones as lines, and the evidence inside each.
+"""The cases of a test suite: the failed ones, and the evidence inside each.
 
 Cases are checked separately, because an agent in one test is unrelated to those in others.
 

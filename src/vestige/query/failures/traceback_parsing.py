@@ -1,4 +1,4 @@
-"""Parse Python tracebacks into frames, and find the frame of the program's own code.
+"""Parse Python tracebacks, and find the frame of the program's own code.
 
     frames = parse_frames(attributes["error.stack"])
     format_location(attributes["error.stack"])        # 'agent.py:8 in search'

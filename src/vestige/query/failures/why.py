@@ -1,4 +1,4 @@
-"""The `why` command: follow links and parents of a span upward, to the first finding."""
+"""The `why` command: follow links and parents of a span to the first finding."""
 
 from __future__ import annotations
 

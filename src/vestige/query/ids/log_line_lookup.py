@@ -1,4 +1,4 @@
-"""Find the spans that logged a line, which a person copied from a terminal or a log file.
+"""Find the spans that logged a line copied from a terminal or a log file.
 
     find_log_spans(store, "2026-03-01 12:00:01,250 INFO shop: stock is low")
 

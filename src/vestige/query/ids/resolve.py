@@ -1,4 +1,4 @@
-"""Resolve an id to a run or span: full, prefix, short, of another tool, or in pasted text.
+"""Resolve an id, an id of another tool, or pasted text to a run or span.
 
     resolve(store, "r7.s12")                        # a span
     resolve(store, "toolu_01A", want="run")         # the run of the span that has this attribute

@@ -1,7 +1,7 @@
-"""How a request is written down as a script. Pure: a request in, text out.
+"""Render a request as a curl or Python script. Pure functions.
 
-What a shell or a terminal would obey never stands in the script as it is: in curl's script text
-is one quoted word, and what cannot be shown safely is base64; Python's literals have escapes.
+Recorded text cannot run commands or control a terminal. In a curl script it is one quoted word,
+or base64 if it has control characters. Python literals escape them.
 """
 
 from __future__ import annotations
@@ -16,27 +16,30 @@ from vestige.query.reproduce.request import Piece, Request, Secret
 _UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
 )
-"""What a terminal obeys or hides, and bytes that are no text."""
+"""Control and invisible characters, and surrogates."""
 
-_NO_TEXT = re.compile("[\ud800-\udfff]")
-"""Bytes that are no UTF-8; a Python literal has escapes for all else."""
+_SURROGATE = re.compile("[\ud800-\udfff]")
+"""Bytes that are not UTF-8. A Python literal can escape everything else."""
 
 
-# --- curl -----------------------------------------------------------------------------------------
+# --- curl ---------------------------------------------------------------------------------------
 
 
 def render_curl(request: Request) -> str:
-    """For bash and sh. The body comes through a pipe: an argument could not be as long."""
-    lines = ["#!/bin/sh", *(f"# {line}" for line in _about(request))]
+    """Render a script for sh. The body goes through a pipe, as arguments have a length limit."""
+    lines = ["#!/bin/sh", *(f"# {line}" for line in _comments(request))]
     lines += [f': "${{{secret.name}:?is not set}}"' for secret in request.secrets]
     command = [
         "curl --globoff --silent --show-error --no-buffer",
-        f"--request {_quoted([request.method])} {_quoted(request.url)}",
-        *(f"--header {_quoted(_after(f'{name}: ', value))}" for name, value in request.headers),
+        f"--request {_shell_word([request.method])} {_shell_word(request.url)}",
+        *(
+            f"--header {_shell_word(_prepend(f'{name}: ', value))}"
+            for name, value in request.headers
+        ),
     ]
     if request.body:
         names = {name for name, _ in request.headers}
-        # What curl would add by itself, and the recorded request did not have.
+        # An empty header keeps curl from adding one that the recorded request did not have.
         command += [
             f"--header '{name}:'" for name in ("content-type", "expect") if name not in names
         ]
@@ -48,41 +51,40 @@ def render_curl(request: Request) -> str:
 
 def _shell_body(pieces: Sequence[Piece]) -> str:
     if not any(isinstance(piece, str) and _UNSAFE.search(piece) for piece in pieces):
-        return f"printf '%s' {_quoted(pieces)} |"
+        return f"printf '%s' {_shell_word(pieces)} |"
     steps = []
     for piece in pieces:
         if isinstance(piece, str) and _UNSAFE.search(piece):
             steps.append(f"  printf '%s' '{_base64(piece)}' | base64 -d")
         else:
-            steps.append(f"  printf '%s' {_quoted([piece])}")
+            steps.append(f"  printf '%s' {_shell_word([piece])}")
     return "\n".join(["{", *steps, "} |"])
 
 
-def _after(text: str, pieces: Sequence[Piece]) -> list[Piece]:
+def _prepend(text: str, pieces: Sequence[Piece]) -> list[Piece]:
     if pieces and isinstance(pieces[0], str):
         return [text + pieces[0], *pieces[1:]]
     return [text, *pieces]
 
 
-def _quoted(pieces: Sequence[Piece]) -> str:
-    """One word of the shell, in which nothing but our variables is expanded."""
-    told = []
-    for piece in pieces:
-        if isinstance(piece, Secret):
-            told.append(f'"${{{piece.name}}}"')
-        else:
-            told.append("'" + piece.replace("'", "'\\''") + "'")
-    return "".join(told)
+def _shell_word(pieces: Sequence[Piece]) -> str:
+    """Quote the pieces as one word, in which only the variables of secrets are expanded."""
+    return "".join(
+        f'"${{{piece.name}}}"'
+        if isinstance(piece, Secret)
+        else "'" + piece.replace("'", "'\\''") + "'"
+        for piece in pieces
+    )
 
 
-# --- Python ---------------------------------------------------------------------------------------
+# --- Python -------------------------------------------------------------------------------------
 
 _SEND = """\
 request = urllib.request.Request(url, data=body, headers=headers, method=method)
 try:
     response = urllib.request.urlopen(request)
 except urllib.error.HTTPError as error:
-    response = error  # a refusal is an answer too
+    response = error  # An error response has a body, too.
 print(response.status, response.reason, file=sys.stderr)
 for line in response:
     sys.stdout.buffer.write(line)
@@ -91,46 +93,45 @@ for line in response:
 
 
 def render_python(request: Request) -> str:
-    """For any Python 3, with nothing installed."""
-    lines = ["#!/usr/bin/env python3", *(f"# {line}" for line in _about(request))]
+    """Render a script for Python 3 without dependencies."""
+    lines = ["#!/usr/bin/env python3", *(f"# {line}" for line in _comments(request))]
     lines += ["import base64, os, sys, urllib.error, urllib.request", ""]
     for secret in request.secrets:
         problem = f"{secret.name} is not set"
         lines.append(f"{secret.name} = os.environ.get({secret.name!r}) or sys.exit({problem!r})")
-    lines += [f"method = {request.method!r}", f"url = {_joined(request.url)}", "headers = {"]
-    lines += [f"    {name!r}: {_joined(value)}," for name, value in request.headers]
-    lines += ["}", f"body = {_body(request.body)}", "", _SEND]
+    lines += [f"method = {request.method!r}", f"url = {_python_text(request.url)}", "headers = {"]
+    lines += [f"    {name!r}: {_python_text(value)}," for name, value in request.headers]
+    lines += ["}", f"body = {_python_bytes(request.body)}", "", _SEND]
     return "\n".join(lines)
 
 
-def _joined(pieces: Sequence[Piece]) -> str:
-    told = [piece.name if isinstance(piece, Secret) else repr(piece) for piece in pieces]
-    return " + ".join(told) or "''"
+def _python_text(pieces: Sequence[Piece]) -> str:
+    terms = [piece.name if isinstance(piece, Secret) else repr(piece) for piece in pieces]
+    return " + ".join(terms) or "''"
 
 
-def _body(pieces: Sequence[Piece]) -> str:
+def _python_bytes(pieces: Sequence[Piece]) -> str:
     if not pieces:
         return "None"
-    if not any(isinstance(piece, str) and _NO_TEXT.search(piece) for piece in pieces):
-        return f"({_joined(pieces)}).encode()"
-    told = [
+    if not any(isinstance(piece, str) and _SURROGATE.search(piece) for piece in pieces):
+        return f"({_python_text(pieces)}).encode()"
+    return " + ".join(
         f"{piece.name}.encode()"
         if isinstance(piece, Secret)
         else f"base64.b64decode('{_base64(piece)}')"
         for piece in pieces
-    ]
-    return " + ".join(told)
+    )
 
 
-# --- both -----------------------------------------------------------------------------------------
+# --- both ---------------------------------------------------------------------------------------
 
 
-def _about(request: Request) -> list[str]:
-    needed = [
-        f"Set {secret.name}: it was recorded as {single_line(secret.mask, 40)}"
+def _comments(request: Request) -> list[str]:
+    variables = [
+        f"Set {secret.name} (recorded as {single_line(secret.mask, 40)})"
         for secret in request.secrets
     ]
-    return [single_line(request.title, 300), *needed, *request.notes]
+    return [single_line(request.title, 300), *variables, *request.notes]
 
 
 def _base64(piece: str) -> str:

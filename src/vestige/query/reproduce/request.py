@@ -1,14 +1,14 @@
-"""A recorded request as a program that sends it again: a shell script with curl, or Python.
+"""Reproduce a recorded request as a curl or Python script.
 
-    reproduce(run, span, store.read_body, "curl")       # needs bash or sh, and curl
-    reproduce(run, span, store.read_body, "python")     # needs Python, nothing else
+    reproduce(run, span, store.read_body, "curl")       # needs sh and curl
+    reproduce(run, span, store.read_body, "python")     # needs Python only
 
-The body is the recorded one, byte for byte. A secret was masked before it was written, so each
-mask becomes an environment variable: the same mask is the same variable, the one that
-authorises the call has the provider's usual name (`OPENAI_API_KEY`), others are `SECRET_1`, ...
+The body is the recorded one, byte for byte. Secrets were redacted before they were stored, so
+each mask becomes an environment variable, and equal masks share one. The API key gets the
+usual name of the provider (`OPENAI_API_KEY`), and others are `SECRET_1`, `SECRET_2`, ...
 
-Headers that belong to one connection or one encoding of the body are left out; the client
-that sends makes its own. A request of which a part is missing is refused: it would be another.
+Headers of a connection or of a body encoding are omitted, because the client sets its own. An
+incomplete request is refused.
 
 Elsewhere: rendering in query/reproduce/render.py; masks in record/redaction/masking.py.
 """
@@ -41,7 +41,7 @@ OTHER_KEY_NAME = "API_KEY"
 
 _HOSTS = {"openai.com": "openai", "anthropic.com": "anthropic", "googleapis.com": "gemini"}
 _AUTH_HEADERS = ("authorization", "x-api-key", "api-key", "x-goog-api-key")
-_OWN_HEADERS = frozenset(
+_CONNECTION_HEADERS = frozenset(
     (
         "host",
         "content-length",
@@ -56,7 +56,7 @@ _OWN_HEADERS = frozenset(
         "accept-encoding",
     )
 )
-"""Of one connection: the client that sends says its own."""
+"""Headers that the sending client sets by itself."""
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _URL = re.compile(r"(?i)https?://[^\s\x00-\x1f\x7f]+")
@@ -65,32 +65,32 @@ _EDGE = r"[^\s\"'&;=,:/@\\…<>(){}\[\]]{0,3}"
 _IN_TEXT = f"(?P<head>{_EDGE}){MARK}(?P<tail>{_EDGE})"
 
 
-def _alone(character: str) -> str:
-    """A mask with nothing beside it shows as much at both ends, whatever it shows."""
+def _symmetric_mask(character: str) -> str:
+    """Return a pattern of a mask that shows the same number of characters at both ends."""
     ends = (character * shown for shown in (3, 2, 1, 0))
     return "|".join(f"{end}{MARK}{end}" for end in ends)
 
 
-_IN_STRING = _alone(r'[^"\\\n]')
-_MASK = re.compile(f'(?<=")(?P<alone>{_IN_STRING})(?=")|{_IN_TEXT}')
-_WHOLE = re.compile(rf"(?P<scheme>(?:\w+[ \t]+)?)(?P<alone>{_alone('.')})")
+_IN_STRING = _symmetric_mask(r'[^"\\\n]')
+_MASK = re.compile(f'(?<=")(?P<mask>{_IN_STRING})(?=")|{_IN_TEXT}')
+_MASK_ONLY = re.compile(rf"(?P<scheme>(?:\w+[ \t]+)?)(?P<mask>{_symmetric_mask('.')})")
 
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """A place where a secret stood: the variable that holds it now."""
+    """A redacted secret, and the environment variable that replaces it."""
 
     name: str
     mask: str
 
 
 Piece = str | Secret
-"""Text as it was (bytes that are no UTF-8 as lone surrogates), or a secret."""
+"""Recorded text, in which surrogates are invalid UTF-8, or a secret."""
 
 
 @dataclass(slots=True)
 class Request:
-    """What is to be sent."""
+    """An HTTP request to send."""
 
     title: str
     method: str
@@ -102,34 +102,40 @@ class Request:
 
 
 def reproduce(run: Run, span: SpanInfo, read_body: ReadBody, format: str) -> str:
-    """The script. UsageError: no such format, or no request; NotFoundError: not all of it is kept."""
+    """Return the script.
+
+    Raise UsageError for an unknown format, or a span without a request, and NotFoundError for
+    an incomplete request.
+    """
     from vestige.query.reproduce.render import render_curl, render_python
 
     if format not in FORMATS:
         raise UsageError(
-            f"format: {formatting.single_line(format, 40)!r} is none for one request (expected {' or '.join(FORMATS)})."
+            f"format: unknown value {formatting.single_line(format, 40)!r} "
+            f"(expected {' or '.join(FORMATS)})."
         )
     request = read_request(run, span, read_body)
     return render_curl(request) if format == "curl" else render_python(request)
 
 
 def read_request(run: Run, span: SpanInfo, read_body: ReadBody) -> Request:
-    """The request that a span recorded."""
+    """Return the request that a span recorded, with a variable for each secret."""
     method, url = span.attributes.get("method"), span.attributes.get("url")
     url = _ENCODED_DOTS.sub("…", url) if isinstance(url, str) else None
     if url is None or not _URL.fullmatch(url):
         raise UsageError(
-            f"{span.short_id}: no HTTP request (expected a span with `method` and `url`, as `vestige run` "
-            f"records model calls). See `vestige span {span.short_id}`."
+            f"{span.short_id}: no HTTP request (expected a span with `method` and `url`, as "
+            f"`vestige run` records model calls). See `vestige span {span.short_id}`."
         )
     body = _read_body(span, read_body)
     headers, notes = _read_headers(span)
     method = method if isinstance(method, str) and _TOKEN.fullmatch(method) else "POST"
     secrets = _Secrets(_key_name(span, url))
     for text in (*(headers.get(name, "") for name in _AUTH_HEADERS), url):
-        secrets.split(text, is_key=True)  # first, so that the usual name means the key
+        secrets.split(text, is_key=True)  # These come first, so the API key gets the usual name.
+    shown = formatting.single_line(url, 200)
     return Request(
-        title=f"{method} {formatting.single_line(url, 200)}: {span.short_id} of run {run.info.short_id}",
+        title=f"{method} {shown}: {span.short_id} of run {run.info.short_id}",
         method=method,
         url=secrets.split(url),
         headers=[(name, secrets.split(value)) for name, value in headers.items()],
@@ -144,67 +150,67 @@ def _read_body(span: SpanInfo, read_body: ReadBody) -> bytes:
     if ref is None:
         return b""
     sent = span.attributes.get("request.bytes")
-    if (
-        ref.id is not None
-        and ref.cut is None
-        and not (isinstance(sent, int) and sent > ref.size_bytes)
-    ):
+    if ref.cut is not None:
+        reason = ref.cut
+    elif ref.id is None:
+        reason = "the body is missing"
+    elif isinstance(sent, int) and sent > ref.size_bytes:
+        reason = f"{sent} bytes were sent"
+    else:
         try:
             return read_body(ref.id, 0, None)
         except VestigeError as error:
-            why = str(error)
-    else:
-        why = ref.cut or ("it is lost" if ref.id is None else f"{sent} bytes were sent")
+            reason = str(error)
     raise NotFoundError(
-        f"{span.short_id}: its request was not kept whole ({formatting.single_line(why, 200)}), so it cannot be sent "
-        f"again. See `vestige body {span.short_id} --in`."
+        f"{span.short_id}: the recorded request is incomplete "
+        f"({formatting.single_line(reason, 200)}), so it cannot be sent again. "
+        f"See `vestige body {span.short_id} --in`."
     )
 
 
-# --- headers --------------------------------------------------------------------------------------
+# --- headers ------------------------------------------------------------------------------------
 
 
 def _read_headers(span: SpanInfo) -> tuple[dict[str, str], list[str]]:
-    """Headers by lower-case name, without those that are not ours to repeat, and what to say."""
-    told = dict(_told_headers(span.attributes))
-    notes = [] if told else ["No headers were recorded: add what the server needs."]
-    coded = span.attributes.get("request.encoding")
+    """Return the headers to send, by lower-case name, and notes on them."""
+    recorded = dict(_iter_headers(span.attributes))
+    notes = [] if recorded else ["No headers were recorded: add those that the server needs."]
+    encoding = span.attributes.get("request.encoding")
     size = span.input.size_bytes if span.input is not None else 0
-    is_decoded = coded is not None and span.attributes.get("request.wire_bytes") != size
-    if is_decoded and "content-encoding" in told:
-        del told["content-encoding"]
-        notes.append(
-            f"The body was sent as {formatting.single_line(str(coded), 40)}; here it is not."
-        )
-    kept = {
+    is_decoded = encoding is not None and span.attributes.get("request.wire_bytes") != size
+    if is_decoded and "content-encoding" in recorded:
+        del recorded["content-encoding"]
+        shown = formatting.single_line(str(encoding), 40)
+        notes.append(f"The body was sent with encoding {shown}; here it is sent without.")
+    headers = {
         name: value
-        for name, value in told.items()
-        if name not in _OWN_HEADERS and _TOKEN.fullmatch(name) and value.isprintable()
+        for name, value in recorded.items()
+        if name not in _CONNECTION_HEADERS and _TOKEN.fullmatch(name) and value.isprintable()
     }
-    return kept, notes
+    return headers, notes
 
 
-def _told_headers(attributes: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """One attribute with all of them as a JSON object, or an attribute for each."""
-    together = attributes.get("request.headers")
-    if isinstance(together, str):
+def _iter_headers(attributes: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield headers from an attribute with a JSON object, or from one attribute per header."""
+    encoded = attributes.get("request.headers")
+    if isinstance(encoded, str):
         try:
-            found = msgspec.json.decode(together)
+            headers = msgspec.json.decode(encoded)
         except (msgspec.DecodeError, ValueError, RecursionError):
-            found = None
-        if isinstance(found, dict):
-            yield from ((name.lower(), _value(value)) for name, value in found.items())
+            headers = None
+        if isinstance(headers, dict):
+            yield from ((name.lower(), _to_text(value)) for name, value in headers.items())
     for key, value in attributes.items():
         for prefix in ("request.header.", "http.request.header."):
             if key.startswith(prefix):
-                yield key.removeprefix(prefix).lower(), _value(value)
+                yield key.removeprefix(prefix).lower(), _to_text(value)
 
 
-def _value(value: Any) -> str:
+def _to_text(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-# --- secrets --------------------------------------------------------------------------------------
+# --- secrets ------------------------------------------------------------------------------------
 
 
 def _key_name(span: SpanInfo, url: str) -> str:
@@ -216,31 +222,33 @@ def _key_name(span: SpanInfo, url: str) -> str:
 
 
 class _Secrets:
-    """Gives each mask its variable."""
+    """Assign an environment variable to each mask."""
 
     def __init__(self, key_name: str) -> None:
         self._key_name = key_name
         self.found: list[Secret] = []
 
     def split(self, text: str, *, is_key: bool = False) -> list[Piece]:
-        """Text with a secret in each mask's place."""
-        whole = _WHOLE.fullmatch(text)
-        if whole is not None:
-            parts: list[Piece] = [whole["scheme"], self._secret(whole["alone"], is_key)]
+        """Split a text at its masks, and replace each by a secret."""
+        only = _MASK_ONLY.fullmatch(text)
+        if only is not None:
+            parts: list[Piece] = [only["scheme"], self._get_secret(only["mask"], is_key)]
             return [part for part in parts if part != ""]
         pieces: list[Piece] = []
         at = 0
         for match in _MASK.finditer(text):
             begin, end = match.span()
-            if match["alone"] is None:  # beside other text, the shorter end tells how much is shown
+            if match["mask"] is None:
+                # Next to other text, the length of a mask is unknown. It shows the same number
+                # of characters at both ends, at most that of the shorter one.
                 shown = min(len(match["head"]), len(match["tail"]))
                 begin, end = match.end("head") - shown, match.start("tail") + shown
-            pieces += [text[at:begin], self._secret(text[begin:end], is_key)]
+            pieces += [text[at:begin], self._get_secret(text[begin:end], is_key)]
             at = end
         pieces.append(text[at:])
         return [piece for piece in pieces if piece != ""]
 
-    def _secret(self, mask: str, is_key: bool) -> Secret:
+    def _get_secret(self, mask: str, is_key: bool) -> Secret:
         for known in self.found:
             if known.mask == mask:
                 return known

@@ -1,4 +1,4 @@
-"""Rank tools and prompt contributors by the prompt space they use per successful call.
+"""Rank tools and prompt contributors by prompt size per successful call.
 
 Every request contains all tool definitions and contributor segments. Their sizes are measured in
 recorded requests, and compared with the number of calls. Explanations of the numbers are

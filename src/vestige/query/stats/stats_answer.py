@@ -1,8 +1,8 @@
-"""The `stats` command: counts, durations, errors, tokens and costs from daily rollups.
+"""The `stats` command: counts, durations, errors, tokens and costs.
 
-Rollups outlive their spans, so statistics reach back further than the stored runs, and their
-cost does not depend on the number of spans. Only `by="tool"` also reads the latest runs, for
-the ranking by prompt cost (query/stats/cost_ranking.py).
+All numbers come from daily rollups, which outlive their spans. So statistics reach back further
+than the stored runs, and their cost does not depend on the number of spans. Only `by="tool"`
+also reads the latest runs, for the ranking by prompt cost (query/stats/cost_ranking.py).
 
     stats_answer(store, by="model", since=...)
 """
