@@ -135,8 +135,16 @@ def render_openwop_rules() -> str:
 
 
 def render_cli() -> str:
-    intro = f"{cli.help} Every command has `--help`. {cli.epilog}"
+    intro = f"{cli.help} Every command has `--help`."
     return "\n\n".join(["# Commands", intro, *map(_command, cli.commands.values())])
+
+
+def _entries(group: click.Group) -> list[tuple[str, ...]]:
+    """Return the commands of a group, with the first sentence of their help."""
+    return [
+        (f"`vestige {group.name} {name}`", (command.help or "").partition("\n")[0])
+        for name, command in group.commands.items()
+    ]
 
 
 def _command(command: Any) -> str:
@@ -147,12 +155,15 @@ def _command(command: Any) -> str:
         for param in command.params
         if isinstance(param, click.Option) and not param.hidden
     ]
+    table = _table(("option", "what it does"), options)
+    if isinstance(command, click.Group):
+        table = _table(("command", "what it does"), _entries(command))
     return "\n\n".join(
         [
             f"## vestige {command.name}",
             f"```text\n{usage}\n```",
             inspect.cleandoc(command.help),
-            _table(("option", "what it does"), options),
+            table,
             f"```text\n{command.examples}\n```",
             f"Exit status: {command.exits}.",
         ]

@@ -13,7 +13,7 @@ import vestige
 from vestige.collector.loop import catch_up
 from vestige.errors import UsageError
 from vestige.fleet.server.receive import Delivery, Receipt, Receiver
-from vestige.formats.atomic_file import place_for
+from vestige.formats.atomic_file import resolve_target
 from vestige.home import Home
 from vestige.record.run_id import file_name_of, is_run_id
 from vestige.record.types import VERSION, SpanClose, SpanOpen
@@ -96,7 +96,7 @@ def test_a_store_that_holds_such_an_id_exports_under_a_safe_name(
 @pytest.mark.parametrize("name", ["../x.json", "a/b.json", "..", ""])
 def test_no_writer_joins_a_path_to_its_target(tmp_path: Path, name: str) -> None:
     with pytest.raises(UsageError):
-        place_for(tmp_path, name)
+        resolve_target(tmp_path, name)
 
 
 @pytest.mark.parametrize("format", ["openwop", "otlp", "html"])

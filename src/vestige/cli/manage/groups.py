@@ -36,6 +36,16 @@ BUNDLE: Final = {
 class CommandGroup(click.Group):
     """A group whose entries are imported on first use, listed in their own order."""
 
+    exits = "that of the command, 2 usage"
+
+    def __init__(self, name: str, paths: dict[str, str], help: str, examples: str) -> None:
+        commands: Any = Commands(paths)  # click types a dict, and only reads it
+        super().__init__(name, commands=commands, help=help)
+        self.examples = examples.strip("\n")
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        formatter.write(f"\nExamples:\n{self.examples}\n\nExit status: {self.exits}\n")
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
 
@@ -50,12 +60,32 @@ class CommandGroup(click.Group):
             )
 
 
-def _group(name: str, paths: dict[str, str], help: str) -> click.Group:
-    # click asks for a dict, and needs no more than a mapping.
-    commands: Any = Commands(paths)
-    return CommandGroup(name, commands=commands, help=help)
-
-
-store = _group("store", STORE, "Manage the data directory: collect, recover, prune, pin.")
-server = _group("server", SERVER, "Serve runs over HTTP, and manage access keys.")
-bundle = _group("bundle", BUNDLE, "Show, merge and reproduce bundles.")
+store = CommandGroup(
+    "store",
+    STORE,
+    "Manage the data directory: collect, recover, prune, pin.",
+    """
+  vestige store status                where runs are stored, and whether any are missing
+  vestige store prune --max-age 7d    delete runs older than a week
+  vestige store recover               finalize runs of crashed processes
+""",
+)
+server = CommandGroup(
+    "server",
+    SERVER,
+    "Serve runs over HTTP, and manage access keys.",
+    """
+  vestige server start                             serve this machine
+  vestige server keys add ci --scope runs:read     create an access key
+""",
+)
+bundle = CommandGroup(
+    "bundle",
+    BUNDLE,
+    "Show, merge and reproduce bundles.",
+    """
+  vestige bundle show crash.wink                  look into a debug bundle
+  vestige bundle merge shard-1 shard-2 -o all     merge artifact bundles
+  vestige bundle repro tests/artifacts/shop/...   run failed tests again
+""",
+)
