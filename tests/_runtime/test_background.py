@@ -105,7 +105,7 @@ def test_a_handler_that_raises_while_a_thread_starts_leaves_the_mask_as_it_was()
 
 
 def test_no_other_code_in_the_recorded_process_starts_a_thread() -> None:
-    """Such a thread would take signals: `start_thread` in _runtime/background_threads.py is the one way."""
+    """Other threads would receive signals: `start_thread` is the only way."""
     found = []
     for path in SOURCE.rglob("*.py"):
         name = path.relative_to(SOURCE).as_posix()

@@ -17,7 +17,7 @@ def test_a_lock_is_held_until_its_file_is_closed(tmp_path: Path) -> None:
     fd = os.open(path, os.O_RDWR | os.O_CREAT)
 
     assert not file_locks.is_held(path)
-    assert file_locks.hold(fd)
+    assert file_locks.try_lock(fd)
     assert file_locks.is_held(path)
     os.close(fd)
     assert not file_locks.is_held(path)
@@ -29,10 +29,10 @@ def test_only_one_can_hold_it(tmp_path: Path) -> None:
     first = os.open(path, os.O_RDWR | os.O_CREAT)
     second = os.open(path, os.O_RDWR)
 
-    assert file_locks.hold(first)
-    assert not file_locks.hold(second)
+    assert file_locks.try_lock(first)
+    assert not file_locks.try_lock(second)
     os.close(first)
-    assert file_locks.hold(second)
+    assert file_locks.try_lock(second)
     os.close(second)
 
 
@@ -47,7 +47,7 @@ def test_a_killed_process_lets_go(tmp_path: Path) -> None:
     path = tmp_path / "file"
     source = (
         "import os, sys, time; from vestige._runtime import file_locks as locks\n"
-        "assert locks.hold(os.open(sys.argv[1], os.O_RDWR | os.O_CREAT))\n"
+        "assert locks.try_lock(os.open(sys.argv[1], os.O_RDWR | os.O_CREAT))\n"
         "print('held', flush=True); time.sleep(60)"
     )
     child = subprocess.Popen([sys.executable, "-c", source, str(path)], stdout=subprocess.PIPE)
@@ -68,7 +68,7 @@ def test_a_file_that_cannot_be_asked_is_not_taken_for_free(tmp_path: Path) -> No
     program = """
 import os, resource, sys
 from pathlib import Path
-from vestige import locks
+from vestige._runtime import file_locks as locks
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 taken = []
 try:

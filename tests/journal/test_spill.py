@@ -1,4 +1,4 @@
-"""A body too long for a line goes to a file of its own, whole or with a marker that says what went."""
+"""A body too long for a line goes to a file, complete or truncated with a marker."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Clock, file locks, system calls, import hooks: what every other package builds on."""
+"""Clock, file locks, system calls and import hooks, which every other package builds on."""

@@ -1,14 +1,14 @@
-"""Start threads of ours inside the recorded program, with all signals blocked.
+"""Start recorder threads inside the recorded program, with all signals blocked.
 
-    start_thread(self._keep)
+    start_thread(self._loop)
 
 A signal sent to a process goes to any thread that has not blocked it. A program may block one in
-all of its threads, to wait for it with `sigwait`; a thread of ours that had not would take it, and
-the process would die of it. The new thread inherits the mask of the thread that starts it, so the
-signals are blocked before the start and the program's mask is restored after it. A signal that
-arrives in between stays pending and is delivered then.
+all of its threads, to wait for it with `sigwait`. A recorder thread without that mask would get
+the signal instead, and the default action would kill the process. A new thread inherits the mask of
+the thread that starts it. So all signals are blocked before the start, and the program's mask is
+restored after it. A signal that arrives in between stays pending and is delivered then.
 
-Plain threads of `_thread`, not `threading`: programs count those, wait for them and replace them.
+The threads are those of `_thread`: programs count, join and replace the ones of `threading`.
 """
 
 from __future__ import annotations

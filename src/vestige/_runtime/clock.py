@@ -1,8 +1,8 @@
-"""The only door to time, ids and randomness.
+"""The only source of time, ids and randomness.
 
-Everything else is handed a clock, so a test can hand it `FakeClock` and see
-1, 2, 3. The methods are bare functions where that is possible: they run twice
-for every span. Chance comes from `posix`: tests put something of their own into `os.urandom`, and ids would be the same.
+All other code receives a clock, so a test can pass `FakeClock` and see 1, 2, 3.
+The methods are bare functions where possible, because they run twice per span.
+Random bytes come from `posix`: tests replace `os.urandom`, and ids would repeat.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Now = Callable[[], int]
 
 
 class Clock(Protocol):
-    """Time and identity, as the emitting side needs them."""
+    """The time and the ids that the emitting side needs."""
 
     @property
     def now_ns(self) -> Now:
@@ -26,7 +26,7 @@ class Clock(Protocol):
 
     @property
     def monotonic_ns(self) -> Now:
-        """A clock that never steps back: for durations."""
+        """A clock that never goes back, for durations."""
 
     def span_id(self) -> str:
         """16 lowercase hex digits (W3C trace context)."""
@@ -39,7 +39,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The real one."""
+    """The time and the random numbers of the operating system."""
 
     def __init__(self) -> None:
         self.now_ns: Now = time.time_ns
@@ -48,24 +48,27 @@ class SystemClock:
         bits = generator.getrandbits
         # A closure over a C function: no attribute look-ups, and atomic between threads.
         self.fraction: Callable[[], float] = generator.random
-        """From 0 to 1: to spread what many machines would else do at once."""
+        """A random number from 0 to 1, to spread work that many machines would do at once."""
         self.span_id: Callable[[], str] = lambda: bits(64).to_bytes(8).hex()  # big-endian
         # A forked child must not repeat its parent's ids.
         os.register_at_fork(
             after_in_child=lambda: generator.seed(int.from_bytes(posix.urandom(16), "big"))
         )
 
-    def keep_time(self) -> Callable[[], None]:
-        """From now on the time goes on from here, whatever tests make of `time.time_ns` (time-machine): what they
-        record would be too old to keep, or newer than all else for years. Returns what ends that."""
-        before, monotonic_ns = self.now_ns, self.monotonic_ns
-        ahead_ns = before() - monotonic_ns()
-        self.now_ns = lambda: monotonic_ns() + ahead_ns
+    def ignore_time_travel(self) -> Callable[[], None]:
+        """Derive the time from the monotonic clock, and return a function that undoes it.
 
-        def end() -> None:
+        Tests replace `time.time_ns` (time-machine). Their records would be too old for retention,
+        or newer than all others for years.
+        """
+        before, monotonic_ns = self.now_ns, self.monotonic_ns
+        offset_ns = before() - monotonic_ns()
+        self.now_ns = lambda: monotonic_ns() + offset_ns
+
+        def restore() -> None:
             self.now_ns = before
 
-        return end
+        return restore
 
     @staticmethod
     def run_id() -> str:
@@ -80,7 +83,7 @@ class SystemClock:
 
 
 class FakeClock:
-    """Time that moves one step a look, and ids that count: for tests that compare whole outputs."""
+    """Time that advances one step per call, and sequential ids, for tests of complete outputs."""
 
     def __init__(self, start_ns: int = 1_700_000_000_000_000_000, step_ns: int = 1_000_000) -> None:
         self._now_ns = start_ns
@@ -109,13 +112,12 @@ class FakeClock:
         return f"{self._ids:016x}"
 
     def advance(self, ns: int) -> None:
-        """Let time pass."""
         self._now_ns += ns
         self._monotonic_ns += ns
 
 
 def uuid_text(raw: bytes | bytearray) -> str:
-    """16 bytes as a UUID is written (the `uuid` module would cost its import)."""
+    """Format 16 bytes as a UUID, without the cost of importing `uuid`."""
     text = raw.hex()
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
@@ -123,7 +125,7 @@ def uuid_text(raw: bytes | bytearray) -> str:
 SYSTEM = SystemClock()
 
 random_bytes = posix.urandom
-"""For what nobody may guess: keys, and names that a query must not know."""
+"""Unguessable bytes, for keys and for names that a query must not know."""
 
 sleep = time.sleep
 monotonic = time.monotonic

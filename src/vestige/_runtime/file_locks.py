@@ -1,8 +1,8 @@
-"""File locks: how one process tells that another is alive.
+"""File locks, which show whether the process that writes a file is alive.
 
-A journal's writer holds the lock of its file for as long as it lives, whatever kills
-it; the kernel lets go when the last write has landed. `flock` is the right kind: it
-belongs to the open file, so a reader in the same process is told the truth too.
+A journal's writer holds the lock of its file as long as it lives, whatever kills it. The kernel
+releases the lock after the last write. `flock` belongs to the open file, so a reader in the same
+process gets the right answer too.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def hold(fd: int) -> bool:
-    """Take the lock of an open file, if it is free."""
+def try_lock(fd: int) -> bool:
+    """Lock an open file without waiting. Return False if it is already locked."""
     try:
         system.flock(fd, LOCK_EX | LOCK_NB)
     except OSError:
@@ -29,8 +29,11 @@ def hold(fd: int) -> bool:
 
 
 def is_held(path: Path) -> bool:
-    """Does somebody hold the lock of this file? A file that is gone is held by nobody; one that
-    cannot be asked (too many are open) may be: what is not held is taken for finished, and deleted."""
+    """Return whether a process holds the lock of this file. A missing file is not held.
+
+    A file that cannot be opened (too many are open) counts as held: callers treat a free file as
+    finished, and may delete it.
+    """
     try:
         fd = system.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except (FileNotFoundError, NotADirectoryError):
@@ -38,14 +41,14 @@ def is_held(path: Path) -> bool:
     except OSError:
         return True
     try:
-        return not hold(fd)
+        return not try_lock(fd)
     finally:
         system.close(fd)
 
 
 @contextmanager
-def waiting(path: Path) -> Iterator[None]:
-    """Hold the lock of a file, made if need be; wait for whoever has it."""
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock of a file. Create the file if it is missing, and wait for the lock."""
     fd = system.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         system.flock(fd, LOCK_EX)

@@ -1,10 +1,10 @@
-"""Nothing is loaded before it is needed: not by us, and not for us.
+"""Post-import hooks, and lazy package exports (PEP 562).
 
-    when_imported("httpx", install)                     # do something to a module once the program imports it
-    __getattr__ = names_in(__name__, {"Case": "vestige.artifacts.suite"})  # names loaded on first use
+    when_imported("httpx", install)       # calls install(httpx) once the program imports it
+    __getattr__ = lazy_exports(__name__, {"Case": "vestige.artifacts.suite"})
 
-A program that never imports `httpx` pays for one more entry in `sys.meta_path` and nothing
-else. The module's loader, spec and name stay its own: only the end of its execution is seen.
+A program that never imports `httpx` pays for one more entry in `sys.meta_path` and nothing else.
+The module's loader, spec and name are unchanged: only the end of its execution is intercepted.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
 
-Do = Callable[[ModuleType], None]
+Hook = Callable[[ModuleType], None]
 
 
 class _Finder:
-    """First in `sys.meta_path`: finds nothing itself, and asks the others."""
+    """The first entry of `sys.meta_path`. It delegates to the others, and wraps their loaders."""
 
     def __init__(self) -> None:
-        self.waiting: dict[str, list[Do]] = {}
+        self.waiting: dict[str, list[Hook]] = {}
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -36,11 +36,11 @@ class _Finder:
                 continue
             spec = finder.find_spec(name, path, target)
             if spec is not None:
-                self._watch(name, spec)
+                self._wrap_loader(name, spec)
                 return spec
         return None
 
-    def _watch(self, name: str, spec: ModuleSpec) -> None:
+    def _wrap_loader(self, name: str, spec: ModuleSpec) -> None:
         loader: Any = spec.loader
         execute = getattr(loader, "exec_module", None)
         if execute is None:
@@ -53,48 +53,48 @@ class _Finder:
                 pass
             execute(module)
             if module.__name__ != name:
-                return  # a zip's loader is one for all its modules, and ours was only looked for
-            for do in self.waiting.pop(name, ()):
-                do(module)
+                return  # A zip's modules share one loader: this is a different module of it.
+            for hook in self.waiting.pop(name, ()):
+                hook(module)
 
         try:
             loader.exec_module = exec_module
         except (AttributeError, TypeError):
-            pass  # a loader that cannot be changed: its module goes unrecorded
+            pass  # The loader does not allow new attributes: its module is not instrumented.
 
 
 _finder = _Finder()
 
 
-def names_in(package: str, where: Mapping[str, str]) -> Callable[[str], Any]:
+def lazy_exports(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
     """Return a package `__getattr__` that imports each name's module on first use."""
 
-    def find(name: str) -> Any:
-        if name not in where:
+    def get_export(name: str) -> Any:
+        if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         from importlib import import_module
 
-        return getattr(import_module(where[name]), name)
+        return getattr(import_module(modules[name]), name)
 
-    return find
+    return get_export
 
 
-def when_imported(name: str, do: Do) -> None:
-    """Call `do(module)` now if it is imported, else right after it is. `do` must not raise."""
+def when_imported(name: str, hook: Hook) -> None:
+    """Call `hook(module)` now, or right after the import of the module. It must not raise."""
     module = sys.modules.get(name)
     if module is not None and not _is_loading(module):
-        do(module)
+        hook(module)
         return
-    _finder.waiting.setdefault(name, []).append(do)
+    _finder.waiting.setdefault(name, []).append(hook)
     if _finder not in sys.meta_path:
         sys.meta_path.insert(0, _finder)
 
 
-def forget(name: str, do: Do) -> None:
-    """No longer wait for it."""
+def cancel_hook(name: str, hook: Hook) -> None:
+    """Undo `when_imported` for a module that has not been imported yet."""
     waiting = _finder.waiting.get(name)
-    if waiting and do in waiting:
-        waiting.remove(do)
+    if waiting and hook in waiting:
+        waiting.remove(hook)
         if not waiting:
             del _finder.waiting[name]
     if not _finder.waiting and _finder in sys.meta_path:

@@ -1,7 +1,7 @@
 """File descriptors that stay open for long inside the recorded program.
 
     file = OwnFile(os.open(path, OPEN_FLAGS, 0o600))
-    file.append(line)            # LostError: the descriptor is not ours any more
+    file.append(line)            # LostError: the descriptor is no longer ours
     file.close()                 # closes it only while it is ours
 
 A program that becomes a daemon closes every descriptor it can name, ours included. The kernel then
@@ -9,7 +9,7 @@ gives the same number to the next file that the program opens, so a number alone
 
 Each file is marked: its read position is set to a number that no other file has. On Linux `pwrite`
 appends to a file opened with O_APPEND and leaves the position alone, so one `lseek` (a sixth of
-an `fstat`) tells our file from any other, also from one that got our deleted file's inode number.
+an `fstat`) distinguishes our file from all others, also from one with a reused inode number.
 Where a position cannot be set (other systems, pipes), device and inode are compared.
 """
 
@@ -28,7 +28,7 @@ from vestige._runtime.syscalls import system
 OPEN_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 NUMBER_MAX = 4096
 """Descriptors are numbered below this: a higher number makes the kernel's table larger."""
-NUMBERS_WANTED = 64
+NUMBER_MARGIN = 64
 """How far below the highest possible number to start."""
 UNMARKED = -1
 """No file has this position, so an unmarked file always takes the slower comparison."""
@@ -114,7 +114,7 @@ def _set_mark(fd: int, position: int) -> int:
 def duplicate_high(fd: int) -> int:
     """Duplicate a descriptor to a number that the program gets only when all others are taken."""
     highest = min(system.sysconf("SC_OPEN_MAX"), NUMBER_MAX)
-    for least in (highest - min(NUMBERS_WANTED, highest // 4), 3):
+    for least in (highest - min(NUMBER_MARGIN, highest // 4), 3):
         with suppress(OSError):
             found: int = system.fcntl(fd, F_DUPFD_CLOEXEC, least)
             if found >= least:  # A fake file system may answer with any number.

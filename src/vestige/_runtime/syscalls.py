@@ -1,10 +1,11 @@
-"""The calls of the system that recording lives on, whatever a test puts in their place.
+"""System calls that tests cannot replace.
 
     system.write(fd, line)
 
-Tests replace `os.write`, `os.mkdir` or a whole file system (mock, pyfakefs) while we record them. What we write
-meanwhile must reach the disk, and nothing that is the test's. A class, for such tools replace what stands in modules;
-and of `posix`, which they leave alone, in case one of them is at work when this is loaded.
+Tests replace `os.write`, `os.mkdir` or a whole file system (mock, pyfakefs) while we record them.
+Our records must still reach the disk, and the test's fakes must not see them. The functions are in
+a class, because such tools replace the attributes of modules. They come from `posix`, which the
+tools leave alone, in case one is active when this module is loaded.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ import fcntl as _fcntl
 import posix
 from stat import S_ISDIR
 
-_STEP = 1024 * 1024
+_CHUNK_BYTES = 1024 * 1024
 
 
-class system:  # noqa: N801  # used as the module is that it stands for
-    """As they were."""
+class system:  # noqa: N801  # used like the module `os`
+    """The original functions of `posix` and `fcntl`."""
 
     open = posix.open
     read = posix.read
@@ -43,8 +44,8 @@ class system:  # noqa: N801  # used as the module is that it stands for
 
 
 def read_all(fd: int) -> bytes:
-    """What is left to read of an open file."""
-    return b"".join(iter(lambda: system.read(fd, _STEP), b""))
+    """Read an open file from its position to the end."""
+    return b"".join(iter(lambda: system.read(fd, _CHUNK_BYTES), b""))
 
 
 def read_file(path: str) -> bytes:
@@ -56,19 +57,19 @@ def read_file(path: str) -> bytes:
 
 
 def make_folder(path: str, mode: int = 0o777) -> None:
-    """A folder, and those above it, if they are not there: what `Path.mkdir` does."""
+    """Create a folder and its parents if they are missing, as `Path.mkdir` does."""
     try:
         system.mkdir(path, mode)
     except FileExistsError:
         if not S_ISDIR(system.stat(path).st_mode):
             raise
     except FileNotFoundError:
-        above = path.rpartition("/")[0]
-        if not above:
+        parent = path.rpartition("/")[0]
+        if not parent:
             raise
-        make_folder(above)
+        make_folder(parent)
         try:
-            # Once only: /proc and the like say that there is no such folder above, although there is.
+            # One retry only: /proc reports a missing parent although there is one.
             system.mkdir(path, mode)
         except FileExistsError:
             if not S_ISDIR(system.stat(path).st_mode):

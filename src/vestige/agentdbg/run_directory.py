@@ -88,7 +88,7 @@ class RunDirectory:
         # The lock before run.json, without which a directory is no run yet: nobody sees a living
         # run whose lock is free.
         fd = system.open(self._events, OPEN_FLAGS, 0o600)
-        file_locks.hold(fd)
+        file_locks.try_lock(fd)
         self._file = OwnFile(fd)
 
     def _open_again(self) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vestige._runtime.import_hooks import names_in
+from vestige._runtime.import_hooks import lazy_exports
 from vestige.errors import InvalidSuiteError
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 # A test session needs the half of it, and all of it in a few milliseconds.
-__getattr__ = names_in(
+__getattr__ = lazy_exports(
     __name__,
     {
         "Case": "vestige.artifacts.suite",

@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 from msgspec import UNSET
 
-from vestige._runtime.file_locks import hold
+from vestige._runtime.file_locks import try_lock
 from vestige._runtime.owned_file import OwnFile
 from vestige.artifacts.trace_writer import TRACE_VERSION
 from vestige.formats.artifacts import constants
@@ -106,7 +106,9 @@ def rebuild_trace(
         *(_read(path) for path in (folder / constants.TRACE, *sources)), key=_by_time
     )
     with open(folder / _PART, "wb") as out:
-        hold(out.fileno())  # before it is in place: whoever rebuilds it is not done with the suite
+        try_lock(
+            out.fileno()
+        )  # before it is in place: whoever rebuilds it is not done with the suite
         counters = [0, 0, 0, 0]
         lines: list[bytes] = []
         for event in _whole(events, merged, end_ts, default[2]):

@@ -24,7 +24,7 @@ from typing import Any
 import msgspec
 
 from vestige._runtime.clock import Clock
-from vestige._runtime.file_locks import hold
+from vestige._runtime.file_locks import try_lock
 from vestige._runtime.owned_file import OPEN_FLAGS, LostError, OwnFile
 from vestige._runtime.syscalls import system
 from vestige.formats.artifacts.file_structs import Counts, TraceEvent
@@ -238,6 +238,6 @@ class TraceWriter:
 
     def _open(self) -> None:
         fd = system.open(self._path, OPEN_FLAGS, 0o644)
-        hold(fd)
+        try_lock(fd)
         self._file.point_to(fd)
         system.close(fd)

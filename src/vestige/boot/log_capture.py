@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import ModuleType
 
-from vestige._runtime.import_hooks import forget, when_imported
+from vestige._runtime.import_hooks import cancel_hook, when_imported
 from vestige.emit.context import Speaker
 from vestige.wire.patching import Patch
 
@@ -36,7 +36,7 @@ class _Lines:
     def stop(self) -> None:
         global _active
         if _active is self:
-            forget("logging", self._install)
+            cancel_hook("logging", self._install)
             self._patch.undo()
             _active = None
 

@@ -101,7 +101,7 @@ def hold(home: Home) -> Iterator[Collector | None]:
     home.make()
     fd = os.open(home.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        if not file_locks.hold(fd):
+        if not file_locks.try_lock(fd):
             yield None
             return
 

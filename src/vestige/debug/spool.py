@@ -123,7 +123,7 @@ def _create(parent: Path, bundle_id: str) -> Spool:
     Home(unpublished).make()
     lock = os.open(Home(unpublished).capture, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        if not file_locks.hold(lock):
+        if not file_locks.try_lock(lock):
             raise OSError(f"{folder}: cannot be locked")
         os.rename(unpublished, folder)
     except OSError:
@@ -138,7 +138,7 @@ def adopt_spool(folder: Path) -> Spool | None:
         lock = os.open(Home(folder).capture, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
         return None
-    if not file_locks.hold(lock) or not Home(folder).capture.exists():
+    if not file_locks.try_lock(lock) or not Home(folder).capture.exists():
         os.close(lock)
         return None
     return Spool(Path(os.path.abspath(folder)), lock)

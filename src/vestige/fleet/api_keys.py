@@ -211,7 +211,7 @@ class Keys:
     def _changing(self) -> Iterator[_Keys]:
         """The keys, to be changed; written when the block ends well. One process at a time."""
         self._home.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with file_locks.waiting(self._home.keys_lock):
+        with file_locks.locked(self._home.keys_lock):
             keys = _read(self._home)
             yield keys
             _write(self._home, keys)

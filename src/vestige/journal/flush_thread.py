@@ -1,10 +1,10 @@
-"""A thread that works now and then, beside the program.
+"""A thread inside the program that calls a function about once a second.
 
-    keeper = Keeper(journal.check)      # RuntimeError: there can be no more threads
-    keeper.stop()
+    thread = FlushThread(journal.check)      # RuntimeError: no more threads can be started
+    thread.stop()
 
-Not one of `threading`: programs count those, wait for them, and put others in their place (gevent, eventlet), which then
-fail over one that began before. For the same reason its locks are the plain ones.
+The thread and its locks are those of `_thread`. Programs count and join the threads of `threading`,
+and replace the class (gevent, eventlet), which then fails on a thread that was started before.
 """
 
 from __future__ import annotations
@@ -20,45 +20,43 @@ FORK_WAIT_STEPS = 200
 
 
 class FlushThread:
-    """Works about once a second, until it is stopped."""
-
     def __init__(self, work: Callable[[], None]) -> None:
         self._work = work
         self._ident: int | None = None
         self._native_id = 0
-        self._pause, self._life = allocate_lock(), allocate_lock()
-        self._pause.acquire()
-        self._life.acquire()
-        start_thread(self._keep)
+        self._stop_lock, self._alive_lock = allocate_lock(), allocate_lock()
+        self._stop_lock.acquire()
+        self._alive_lock.acquire()
+        start_thread(self._loop)
 
-    def _keep(self) -> None:
+    def _loop(self) -> None:
         self._ident, self._native_id = get_ident(), get_native_id()
         try:
-            while not self._pause.acquire(timeout=FSYNC_INTERVAL_S):
+            while not self._stop_lock.acquire(timeout=FSYNC_INTERVAL_S):
                 self._work()
         finally:
-            self._life.release()
+            self._alive_lock.release()
 
     def stop(self) -> None:
-        """Returns when it has ended, unless it is itself who asks, or takes too long."""
-        if self._pause.locked():
-            self._pause.release()
+        """Stop, and wait for the end for a bounded time, unless the thread calls this itself."""
+        if self._stop_lock.locked():
+            self._stop_lock.release()
         if get_ident() != self._ident:
-            self._life.acquire(timeout=FSYNC_INTERVAL_S)
+            self._alive_lock.acquire(timeout=FSYNC_INTERVAL_S)
 
     def stop_before_fork(self) -> None:
-        """Stop, and wait until the system has no such thread any more, for a bounded time.
+        """Stop, and wait for a bounded time until the kernel has removed the thread.
 
-        Python 3.12 and later warn of a fork in a process with threads, and count those of the system.
+        Python 3.12 and later warn about a fork in a process whose kernel threads are several.
         """
         if get_ident() == self._ident:
             return
-        self._pause.release()
-        if not self._life.acquire(timeout=FORK_WAIT_S):
-            return  # It is writing to a slow disk. The program does not wait for that.
+        self._stop_lock.release()
+        if not self._alive_lock.acquire(timeout=FORK_WAIT_S):
+            return  # It is writing to a slow disk, and the program must not wait for that.
         try:
             for _ in range(FORK_WAIT_STEPS):
                 system.stat(f"/proc/self/task/{self._native_id}")
-                self._pause.acquire(timeout=FORK_WAIT_S / FORK_WAIT_STEPS)
+                self._stop_lock.acquire(timeout=FORK_WAIT_S / FORK_WAIT_STEPS)
         except OSError:
-            pass  # It has ended, or this system has no such folder.
+            pass  # The thread has ended, or this system has no /proc.

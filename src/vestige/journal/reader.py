@@ -8,8 +8,8 @@ does not pass them.
     chunk, offset = read_lines(path, 0)
     chunk, offset = read_lines(path, offset)      # only what is new
 
-Elsewhere: lines become records in record/codec.py; a line that will not parse is
-the collector's problem (collector/journal_ingest.py).
+Elsewhere: lines become records in record/codec.py; the collector
+handles a line that does not parse (collector/journal_ingest.py).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 
 def read_lines(path: Path, offset: int, bytes_max: int = BATCH_BYTES) -> tuple[bytes, int]:
-    """Complete lines from `offset` on, newlines included, and the offset after them.
+    """Read the complete lines after `offset`, and return them with the offset after them.
 
-    At most about `bytes_max`. A file that has shrunk or gone reads as empty. A line
-    longer than any of ours is passed over whole, once it is known to end: it comes
-    back as its first bytes, which parse as nothing.
+    Newlines are included. `bytes_max` is approximate. A file that has shrunk or is missing reads as
+    empty. A line longer than any valid one is skipped once its newline is there: only its first
+    bytes are returned, which do not parse.
     """
     try:
         with open(path, "rb") as file:
@@ -36,12 +36,12 @@ def read_lines(path: Path, offset: int, bytes_max: int = BATCH_BYTES) -> tuple[b
             end = data.rfind(b"\n") + 1
             if end or len(data) < bytes_max:
                 return data[:end], offset + end
-            return _pass_long_line(file, data, offset)
+            return _skip_long_line(file, data, offset)
     except FileNotFoundError:
         return b"", offset
 
 
-def _pass_long_line(file: object, data: bytes, offset: int) -> tuple[bytes, int]:
+def _skip_long_line(file: object, data: bytes, offset: int) -> tuple[bytes, int]:
     position = offset + len(data)
     head = data[: LINE_MAX + 1]
     while True:

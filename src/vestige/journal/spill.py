@@ -1,9 +1,8 @@
-"""Bodies too long for a line: written to a file of their own, step by step, before the line.
+"""Spill files: bodies too long for a line, written chunk by chunk before the line.
 
-The file is named after the record that refers to it, so its record is its only reader
-and the collector can delete it once that record is stored. It appears under its name
-only when it is whole. Memory stays near one step, however long the body is.
-Calls of the system are made as in process_writer.py.
+The file is named after the record that refers to it, so the collector can delete it
+once that record is stored. It is renamed to that name when it is complete. Memory
+stays near one chunk, however long the body is.
 """
 
 from __future__ import annotations
@@ -22,50 +21,46 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def write_spill(path: Path, steps: Iterable[bytes], body_max: int = BODY_MAX) -> BodyInfo:
-    """Write the steps to `path`; beyond `body_max` they are only counted and hashed."""
-    import hashlib  # 4 ms, and most bodies are short
+def write_spill(path: Path, chunks: Iterable[bytes], body_max: int = BODY_MAX) -> BodyInfo:
+    """Write the chunks to `path`. Bytes beyond `body_max` are only counted and hashed."""
+    import hashlib  # It costs 4 ms, and most programs have only short bodies.
 
     unfinished = path.with_name(f".{path.name}")
-    kept, whole = hashlib.sha256(), hashlib.sha256()
-    kept_bytes = whole_bytes = 0
+    stored_hash, original_hash = hashlib.sha256(), hashlib.sha256()
+    stored_bytes = original_bytes = 0
     fd = system.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
-        with BufferedWriter(FileIO(fd, "wb")) as file:  # it writes all of a part, or raises
-            for step in steps:
-                whole.update(step)
-                whole_bytes += len(step)
-                room = body_max - kept_bytes
+        with BufferedWriter(FileIO(fd, "wb")) as file:  # It writes all bytes, or raises.
+            for chunk in chunks:
+                original_hash.update(chunk)
+                original_bytes += len(chunk)
+                room = body_max - stored_bytes
                 if room > 0:
-                    part = step if len(step) <= room else _whole_characters(step, room)
+                    part = chunk if len(chunk) <= room else _truncate_utf8(chunk, room)
                     file.write(part)
-                    kept.update(part)
-                    # A character that did not fit must not leave room for what follows it.
-                    kept_bytes = kept_bytes + len(part) if part is step else body_max
-            if whole_bytes <= body_max:
-                size = whole_bytes
-                original: dict[str, object] = {}
-            else:
-                marker = (
-                    f"\n…[cut by vestige: {whole_bytes} bytes, sha256 {whole.hexdigest()}]"
-                ).encode()
+                    stored_hash.update(part)
+                    # After a character that did not fit, later chunks must not be written.
+                    stored_bytes = stored_bytes + len(part) if part is chunk else body_max
+            original: dict[str, object] = {}
+            size = original_bytes
+            if original_bytes > body_max:
+                digest = original_hash.hexdigest()
+                marker = f"\n…[cut by vestige: {original_bytes} bytes, sha256 {digest}]".encode()
                 file.write(marker)
-                kept.update(marker)
+                stored_hash.update(marker)
                 size = file.tell()
-                original = {
-                    "original_bytes": whole_bytes,
-                    "original_sha256": whole.hexdigest(),
-                }
+                original = {"original_bytes": original_bytes, "original_sha256": digest}
         system.rename(unfinished, path)
     except BaseException:
         with suppress(FileNotFoundError):
             system.unlink(unfinished)
         raise
-    return BodyInfo(spilled_bytes=size, sha256=kept.hexdigest(), **original)  # type: ignore[arg-type]
+    sha256 = stored_hash.hexdigest()
+    return BodyInfo(spilled_bytes=size, sha256=sha256, **original)  # type: ignore[arg-type]
 
 
-def _whole_characters(data: bytes, length: int) -> bytes:
-    """At most `length` bytes, not ending inside a UTF-8 character."""
+def _truncate_utf8(data: bytes, length: int) -> bytes:
+    """Return at most `length` bytes that do not end inside a UTF-8 character."""
     end = length
     while end > length - 4 and end > 0 and data[end] & 0xC0 == 0x80:
         end -= 1
@@ -73,7 +68,7 @@ def _whole_characters(data: bytes, length: int) -> bytes:
 
 
 def write_partial(path: Path, body: bytes) -> None:
-    """Replace what was kept of a body that is still arriving; a kill leaves one or the other."""
+    """Replace the stored part of a body that is still arriving. The replacement is atomic."""
     unfinished = path.with_name(f".{path.name}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
     with BufferedWriter(FileIO(system.open(unfinished, flags, 0o600), "wb")) as file:

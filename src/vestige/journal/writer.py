@@ -1,21 +1,21 @@
 """Write the journal: append one line with one write, and never raise.
 
-What `write` returned from survives `kill -9`: the bytes are the kernel's. O_APPEND
-makes writes of several threads line up without a lock of ours.
+A line survives `kill -9` once `write` has returned, because the kernel has the bytes. O_APPEND
+orders the writes of several threads without a lock.
 
 Before each write the descriptor is compared with the file that we opened: a program that closes
-descriptors in bulk may have got the number for a file of its own (_runtime/owned_file.py). Then the
+descriptors in bulk may have reused the number for its own file (_runtime/owned_file.py). Then the
 journal continues in a new file at once.
 
-Rotation points the same file descriptor at the next file (`dup2`), so a thread that
-is about to write never holds a stale one. A generation's lock is free exactly when
-nobody can write to it any more: that is how a reader knows it is finished.
+Rotation points the same file descriptor at the next file (`dup2`), so a thread that is about to
+write never has a stale one. The lock of a generation is free exactly when no thread can write to
+it any more, which is how a reader knows that it is finished.
 
-When writing fails (disk full, read-only, home deleted) the line is dropped and
-counted, and the next `check` tries again from scratch. A line that was written only
-in part is ended with a newline, so that the next one starts clean.
+When writing fails (disk full, read-only, home deleted), the line is dropped and counted, and the
+next `check` opens a new file. A line that was written only in part is ended with a newline, so that
+the next line starts clean.
 
-Calls of the system are made past whatever a test has put in their place (_runtime/syscalls.py).
+System calls bypass the replacements of tests (_runtime/syscalls.py).
 """
 
 from __future__ import annotations
@@ -44,8 +44,11 @@ FSYNC_MODES: tuple[Fsync, ...] = ("none", "periodic", "record")
 
 
 class JournalWriter:
-    """One process's journal. `on_check` is called about once a second, off the hot path;
-    `on_lost` when the program has closed our descriptors."""
+    """The journal of one process.
+
+    `on_check` is called about once a second, off the hot path. `on_lost` is called when the program
+    has closed our descriptors.
+    """
 
     def __init__(
         self,
@@ -62,7 +65,7 @@ class JournalWriter:
         self.writer = writer
         self.dropped = 0
         self.written_bytes = 0
-        """Of this generation."""
+        """Bytes written to this generation."""
         self.last_error: OSError | None = None
         self._lseek, self._pwrite = system.lseek, system.pwrite  # They run for every record.
         self._fsync = fsync
@@ -72,49 +75,49 @@ class JournalWriter:
         self._generation = 0
         self._file = OwnFile()
         self._synced_bytes = 0
-        self._look_at = 0
+        self._maintain_at = 0
         self._losses: Counter[str] = Counter()
-        # Reentrant: a signal's last words may come while this very thread holds it.
+        # Reentrant: a signal handler may write while this thread holds the lock.
         self._lock = threading.RLock()
         self._closed = False
-        self._keeper: FlushThread | None = None
+        self._flush_thread: FlushThread | None = None
         with self._lock:
             self._open_next()
 
     # --- the hot path -------------------------------------------------------------------
 
     def write(self, line: bytes) -> bool:
-        """Append a line. False: it was dropped, and counted."""
+        """Append a line. Return False if it was dropped, which is counted."""
         file = self._file
         fd = file.fd
         try:
             if self._lseek(fd, 0, 1) != file.mark:
                 return self._write_slowly(line)
-            written = self._pwrite(fd, line, 0)  # It appends, whatever the offset.
+            written = self._pwrite(fd, line, 0)  # O_APPEND: the offset is ignored.
         except OSError as error:
             return self._write_slowly(line, error)
         if written != len(line):
             return self._finish(line)
-        # Of two threads one may lose its addition: then the next look comes a line later.
+        # Two threads may race, and one addition be lost: maintenance then runs a line later.
         self.written_bytes = total = self.written_bytes + written
-        if total >= self._look_at:
-            self._look()
+        if total >= self._maintain_at:
+            self._maintain()
         return True
 
-    def _look(self) -> None:
-        """What a write must see to now and then; `_look_at` says when, in written bytes."""
+    def _maintain(self) -> None:
+        """Sync, start the thread or rotate: due when `written_bytes` reaches `_maintain_at`."""
         if self._fsync == "record":
             self._sync()
-        if self._keeper is None:
-            self._start_keeper()
+        if self._flush_thread is None:
+            self._start_flush_thread()
         if self.written_bytes >= self._rotate_bytes:
             self.rotate()
-        self._look_at = 0 if self._fsync == "record" else self._rotate_bytes
+        self._maintain_at = 0 if self._fsync == "record" else self._rotate_bytes
 
-    # --- when it does not go well ---------------------------------------------------------
+    # --- failures -----------------------------------------------------------------------
 
     def _write_slowly(self, line: bytes, error: OSError | None = None) -> bool:
-        """Write where the quick comparison does not hold: the file cannot be marked, or is lost."""
+        """Write when the fast comparison fails: the file cannot be marked, or is not ours."""
         if self._file.is_ours() and error is not None:
             return self._drop(error)
         self._open_lost()
@@ -124,8 +127,8 @@ class JournalWriter:
         except OSError as failed:
             return self._drop(failed if error is None or self._file.fd >= 0 else error)
         self.written_bytes += len(line)
-        if self.written_bytes >= self._look_at:
-            self._look()
+        if self.written_bytes >= self._maintain_at:
+            self._maintain()
         return True
 
     def _open_lost(self) -> None:
@@ -139,7 +142,7 @@ class JournalWriter:
         self._on_lost()
 
     def _finish(self, line: bytes) -> bool:
-        """A short write: end the torn line, then write the whole one again."""
+        """End a line that was written in part, then write the complete line again."""
         try:
             if self._file.append(b"\n" + line) == len(line) + 1:
                 return True
@@ -151,9 +154,9 @@ class JournalWriter:
     def _drop(self, error: OSError) -> bool:
         if self._file.fd < 0 and self._closed:
             self.dropped += 1
-            return False  # closed: whoever comes now is late, and nothing is wrong with the file
+            return False  # A record after `close` is late. The file has no error.
         if self._file.fd < 0 and self.last_error is not None:
-            error = self.last_error  # why there is no file, which says more than its absence
+            error = self.last_error  # the reason why no file is open
         self.last_error = error
         with self._lock:
             self.dropped += 1
@@ -161,35 +164,35 @@ class JournalWriter:
             first = self.dropped == 1
         if first:
             self._warn(error)
-        if self._keeper is None:
-            self._start_keeper()
+        if self._flush_thread is None:
+            self._start_flush_thread()
         return False
 
     def _warn(self, error: OSError) -> None:
-        """Once, to a person: a recorder that cannot record should not be silent about it."""
+        """Print one warning for the person who runs the program."""
         try:
             sys.stderr.write(
                 f"vestige: {self.path}: cannot write ({error}). Records are dropped and counted; "
                 "recording goes on by itself once writing works.\n"
             )
-        except Exception:  # noqa: BLE001  # stderr may be closed, or anything
+        except Exception:  # noqa: BLE001  # stderr may be closed or replaced
             pass
 
     def take_losses(self) -> Counter[str]:
-        """What was lost since the last call, by reason; only once it can be told."""
+        """Return and reset the losses by reason, once there is a file to report them in."""
         if self._file.fd < 0:
             return Counter()
         with self._lock:
             losses, self._losses = self._losses, Counter()
         return losses
 
-    def return_losses(self, what: str, count: int) -> None:
-        """It could not be told after all."""
+    def return_losses(self, reason: str, count: int) -> None:
+        """Undo `take_losses` for a report that could not be written."""
         with self._lock:
-            self._losses[what] += count
+            self._losses[reason] += count
 
     def check(self) -> None:
-        """Now and then, off the hot path: fsync, and get back on our feet after a loss."""
+        """Sync, and recover after a failed write. Called off the hot path."""
         self._open_lost()
         if self._file.fd < 0 or self._is_deleted():
             with self._lock:
@@ -206,7 +209,7 @@ class JournalWriter:
             self.last_error = error
 
     def _is_deleted(self) -> bool:
-        """Return whether the file was deleted under us: what we write goes nowhere."""
+        """Return whether the file was deleted, so that records are not stored."""
         try:
             return system.fstat(self._file.fd).st_nlink == 0
         except OSError:
@@ -215,15 +218,17 @@ class JournalWriter:
     # --- files ----------------------------------------------------------------------------
 
     def rotate(self, now: bool = False) -> None:
-        """Go on in the next generation, if this one is full, or `now`."""
+        """Continue in the next generation if this one is full, or if `now` is true."""
         with self._lock:
             if now or self.written_bytes >= self._rotate_bytes:
                 self._open_next()
                 self._bound_total()
 
     def _open_next(self) -> None:
-        """Create, lock, then publish the next file: a reader never sees one that is unlocked
-        and alive. On failure the old file, if any, stays in use."""
+        """Create, lock and then publish the next file, so that a reader never sees it unlocked.
+
+        On failure the old file, if any, stays in use.
+        """
         generation = self._generation + 1
         path = self.home.journal_file(self.writer, generation)
         unpublished = path.with_name("." + path.name)
@@ -234,7 +239,7 @@ class JournalWriter:
             self.last_error = error
             return
         try:
-            if not file_locks.hold(fd):
+            if not file_locks.try_lock(fd):
                 raise OSError(f"{path}: another process has this journal")
             system.rename(unpublished, path)
             self._write_to(fd)
@@ -245,12 +250,12 @@ class JournalWriter:
             system.close(fd)
 
     def _write_to(self, fd: int) -> None:
-        """From here on. Our descriptor keeps its number, if it is still ours."""
+        """Write to this file from now on. The descriptor keeps its number if it is still ours."""
         self._file.point_to(fd)
         self.written_bytes = self._synced_bytes = 0
 
     def _bound_total(self) -> None:
-        """No collector for weeks: the oldest finished generations go, and that is said."""
+        """Delete the oldest finished generations over the total bound, and count the loss."""
         files = []
         for writer, generation, path in self.home.journal_files():
             try:
@@ -270,48 +275,48 @@ class JournalWriter:
         if lost:
             self._losses["bytes of old journals deleted: over the total bound"] += lost
 
-    # --- the keeper ---------------------------------------------------------------------
+    # --- the flush thread ---------------------------------------------------------------
 
-    def _start_keeper(self) -> None:
+    def _start_flush_thread(self) -> None:
         with self._lock:
-            if self._keeper is None and not self._closed:
-                # None: the interpreter is shutting down, or may have no more.
+            if self._flush_thread is None and not self._closed:
+                # RuntimeError: the interpreter is shutting down, or cannot start more threads.
                 with suppress(RuntimeError):
-                    self._keeper = FlushThread(self._look_after)
-                    _with_keeper.add(self)
+                    self._flush_thread = FlushThread(self._run_check)
+                    _with_thread.add(self)
 
-    def _look_after(self) -> None:
+    def _run_check(self) -> None:
         try:
             self.check()
             self._on_check()
-        except Exception as error:  # noqa: BLE001  # it must go on: nobody else syncs, or mends
+        except Exception as error:  # noqa: BLE001  # only this thread syncs and recovers
             self.last_error = error if isinstance(error, OSError) else self.last_error
 
-    def pause_keeper(self) -> None:
-        """End the thread before a fork. It starts again with the next record, if not before."""
-        keeper, self._keeper = self._keeper, None
-        self._look_at = 0
-        if keeper is not None:
-            keeper.stop_before_fork()
+    def pause_flush_thread(self) -> None:
+        """Stop the thread before a fork. The next record starts it again, if nothing else does."""
+        thread, self._flush_thread = self._flush_thread, None
+        self._maintain_at = 0
+        if thread is not None:
+            thread.stop_before_fork()
 
     def close(self) -> None:
-        """Flush and let go of the lock: from now on the journal is finished."""
+        """Flush, and release the lock: the journal is finished."""
         self._closed = True
-        keeper, self._keeper = self._keeper, None
-        if keeper is not None:
-            keeper.stop()
+        thread, self._flush_thread = self._flush_thread, None
+        if thread is not None:
+            thread.stop()
         self.check()
         with self._lock:
             self._file.close()
 
     def restart(self, writer: str) -> None:
-        """In a forked child: the file and its thread are the parent's. Begin one of our own."""
+        """Begin a new journal in a forked child: the file and its thread are the parent's."""
         self._file.close()
         self.writer = writer
-        self.dropped = self.written_bytes = self._look_at = self._generation = 0
+        self.dropped = self.written_bytes = self._maintain_at = self._generation = 0
         self._losses = Counter()
-        # Locks and events may have been held by threads that do not exist here.
-        self._lock, self._closed, self._keeper = threading.RLock(), False, None
+        # A thread that does not exist in the child may have held the lock.
+        self._lock, self._closed, self._flush_thread = threading.RLock(), False, None
         with self._lock:
             self._open_next()
 
@@ -322,24 +327,24 @@ class JournalWriter:
 
 # --- fork -----------------------------------------------------------------------------------
 
-_with_keeper: weakref.WeakSet[JournalWriter] = weakref.WeakSet()
+_with_thread: weakref.WeakSet[JournalWriter] = weakref.WeakSet()
 _paused: list[JournalWriter] = []
 
 
 def _before_fork() -> None:
-    """A process with one thread only can fork safely, and Python 3.12 does not warn of it."""
-    _paused[:] = [journal for journal in _with_keeper if journal._keeper is not None]
+    """Stop our threads: Python 3.12 warns about a fork in a process with several."""
+    _paused[:] = [journal for journal in _with_thread if journal._flush_thread is not None]
     for journal in _paused:
-        journal.pause_keeper()
+        journal.pause_flush_thread()
 
 
 def _after_fork_in_parent() -> None:
     paused = _paused.copy()
     _paused.clear()
     if sys.version_info[:2] == (3, 13):
-        return  # It counts threads after this: the next record starts the thread again.
+        return  # 3.13 counts threads after this hook. The next record starts the thread.
     for journal in paused:
-        journal._start_keeper()
+        journal._start_flush_thread()
 
 
 if sys.version_info >= (3, 12):

@@ -113,7 +113,7 @@ class TestSpans:
     @classmethod
     def start_suite(cls, name: str, secrets: Iterable[str]) -> TestSpans | None:
         """The session's own process: its run."""
-        stop = SYSTEM.keep_time()
+        stop = SYSTEM.ignore_time_travel()
         recorder = _recorder(secrets)
         run = recorder.run(name, component=_COMPONENT)
         if run is NULL_SPAN:
@@ -124,7 +124,7 @@ class TestSpans:
     @classmethod
     def start_worker(cls, secrets: Iterable[str]) -> TestSpans | None:
         """A worker: its process span stands in the run that its environment names."""
-        stop = SYSTEM.keep_time()
+        stop = SYSTEM.ignore_time_travel()
         recorder = _recorder(secrets)
         if not recorder.enabled:
             stop()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vestige._runtime.import_hooks import names_in
+from vestige._runtime.import_hooks import lazy_exports
 
 if TYPE_CHECKING:
     from vestige.transfer.export import export_run, load_run_to_write, read_hash_key
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 # Lazy, because these modules import the query package, which loads slowly.
-__getattr__ = names_in(
+__getattr__ = lazy_exports(
     __name__,
     {
         "ImportResult": "vestige.transfer.import_runs",

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from vestige._runtime.clock import SYSTEM
-from vestige._runtime.file_locks import hold, is_held
+from vestige._runtime.file_locks import is_held, try_lock
 
 _PREFIX = "vestige-"
 _LOCK = "in-use"
@@ -29,7 +29,7 @@ def create_folder() -> tuple[Path, Callable[[], None]]:
 
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
     lock = (folder / _LOCK).open("wb")
-    hold(lock.fileno())
+    try_lock(lock.fileno())
     for abandoned in _find_abandoned(folder.parent):
         shutil.rmtree(abandoned, ignore_errors=True)
 

@@ -17,7 +17,7 @@ from contextvars import ContextVar
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from vestige._runtime.import_hooks import forget, when_imported
+from vestige._runtime.import_hooks import cancel_hook, when_imported
 
 if TYPE_CHECKING:
     from vestige.emit.span import Span
@@ -214,7 +214,7 @@ def _count(error: Exception) -> None:
 
 def _uninstall() -> None:
     for name, do in _waiting:
-        forget(name, do)
+        cancel_hook(name, do)
     _waiting.clear()
     for undo in reversed(_undo):
         undo()

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from vestige._runtime.import_hooks import forget, when_imported
+from vestige._runtime.import_hooks import cancel_hook, when_imported
 from vestige.emit import context
 
 _POOLS = "concurrent.futures.thread"
@@ -42,7 +42,7 @@ def uninstall() -> None:
     with _lock:
         _users -= 1
         if _users == 0:
-            forget(_POOLS, _wrap_pool)
+            cancel_hook(_POOLS, _wrap_pool)
             for owner, name, original in _originals:
                 if getattr(getattr(owner, name), "_vestige", False):
                     setattr(owner, name, original)

@@ -317,7 +317,7 @@ def hold_ship(
     home.make()
     fd = os.open(_lock(home), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        yield Ship(home, link, say, remove) if file_locks.hold(fd) else None
+        yield Ship(home, link, say, remove) if file_locks.try_lock(fd) else None
     finally:
         link.close()
         os.close(fd)
