@@ -67,10 +67,10 @@ def render_openapi() -> str:
     """What the viewer's types are generated from, so that its build needs no Python of ours."""
     from vestige.home import Home
     from vestige.server.app import make_app
-    from vestige.server.routes.openapi import document
+    from vestige.server.routes.openapi import render_document
     from vestige.server.server_state import Server
 
-    told = document(make_app(Server(Home(Path("/nowhere")))).routes)
+    told = render_document(make_app(Server(Home(Path("/nowhere")))).routes)
     told["info"]["version"] = ""  # a release alone is no reason to build the page anew
     return json.dumps(told, indent=1) + "\n"
 

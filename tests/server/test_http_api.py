@@ -20,7 +20,7 @@ from vestige.home import Home
 from vestige.query.tool_table import BY_NAME, TOOLS, ask, check_arguments, get_tool
 from vestige.server.openapi_schemas import SHAPES, answer_schema
 from vestige.server.responses import encode
-from vestige.server.routes.api import PAGES, Question, _answer, read_arguments
+from vestige.server.routes.api import PAGES, ToolRequest, _respond, parse_arguments
 from vestige.server.server_state import LOCAL, Server
 from vestige.store.protocol import RetentionPolicy
 from vestige.store.sqlite import schema
@@ -94,7 +94,7 @@ def test_every_verb_answers_with_the_data_of_the_command(home: Home) -> None:
             tool = BY_NAME[verb]
             if verb not in ("doctor", "trends"):  # which tell of this moment
                 page = f"&limit={PAGES[verb]}" if verb in PAGES else ""
-                given, _ = read_arguments(tool, parse_qsl(query + page))
+                given, _ = parse_arguments(tool, parse_qsl(query + page))
                 expected = ask(debugger, tool, check_arguments(tool, given)).data()
 
                 assert answers[verb] == json.loads(encode(expected)), verb
@@ -489,16 +489,16 @@ def test_a_connection_that_broke_is_replaced_and_the_question_asked_again(home: 
     """Who asks does not notice; a store that is gone for good is still told."""
     run = record(home)
     server = Server(home)
-    question = Question(LOCAL, get_tool("overview"), {"id": run}, "json", "", "")
+    question = ToolRequest(LOCAL, get_tool("overview"), {"id": run}, "json", "", "")
     try:
         with open_path(home):
             pass  # takes the journals in
-        with server.asking(LOCAL) as debugger:
+        with server.open_debugger(LOCAL) as debugger:
             debugger.store.close()
-        answer = _answer(server, question)
+        answer = _respond(server, question)
         home.store.unlink()
         with pytest.raises(StoreError):
-            _answer(server, question)
+            _respond(server, question)
     finally:
         server.close()
 

@@ -87,8 +87,8 @@ def test_every_route_with_an_operation_is_in_it(home: Home) -> None:
             continue
         told = paths[route.path_format]
         for method in (route.methods or set()) - {"HEAD"}:
-            if route.needs is not None:
-                assert told[method.lower()]["x-vestige-scope"] == route.needs
+            if route.scope is not None:
+                assert told[method.lower()]["x-vestige-scope"] == route.scope
             assert ("security" in told[method.lower()]) == route.public
             assert {"401", "403", "404"} <= set(told[method.lower()]["responses"])
             assert ("408" in told[method.lower()]["responses"]) == bool(route.body_max)

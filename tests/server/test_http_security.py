@@ -116,7 +116,7 @@ def test_every_route_says_what_it_is_for_and_refuses_other_scopes(home: Home) ->
         for door, method in _doors(home):
             if door.public:
                 continue
-            assert door.needs in SCOPES, door.path
+            assert door.scope in SCOPES, door.path
             for scope in SCOPES:
                 reply = (
                     strangers.site.ask(
@@ -124,14 +124,14 @@ def test_every_route_says_what_it_is_for_and_refuses_other_scopes(home: Home) ->
                         method=method,
                         key=strangers.keys[f"only {scope}"],
                     )
-                    if scope != door.needs
+                    if scope != door.scope
                     else None
                 )
 
                 if reply is not None:
                     assert reply.status == 403, (door.path, scope)
                     if method != "HEAD":
-                        assert reply.json()["details"]["scope"] == door.needs
+                        assert reply.json()["details"]["scope"] == door.scope
 
 
 def test_another_tenant_sees_nothing_of_a_run(home: Home) -> None:

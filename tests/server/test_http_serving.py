@@ -286,11 +286,11 @@ def test_a_port_that_is_taken_and_a_certificate_that_is_none_are_refused(
         taken.listen()
         with pytest.raises(UsageError, match="Choose another port"):
             run_server.serve(server, "127.0.0.1", taken.getsockname()[1])
-    with pytest.raises(UsageError, match="go together"):
+    with pytest.raises(UsageError, match="expected both or neither"):
         run_server.serve(server, "127.0.0.1", 0, cert=junk)
-    with pytest.raises(UsageError, match="cannot be used"):
+    with pytest.raises(UsageError, match="cannot be loaded"):
         run_server.serve(server, "127.0.0.1", 0, cert=junk, key=junk)
-    with pytest.raises(UsageError, match="no address of this machine"):
+    with pytest.raises(UsageError, match="not an address of this machine"):
         run_server.serve(server, "no.such.host.invalid", 0, insecure=True)
 
 

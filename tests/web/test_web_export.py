@@ -94,5 +94,5 @@ def test_nothing_is_written_over(folder: Path) -> None:
     done = export(folder, "r21", "failed.html")
 
     assert done.returncode == 2
-    assert done.stderr.strip().endswith("is there already. Choose another name.")
+    assert done.stderr.strip().endswith("already exists. Choose another name.")
     assert not list(folder.glob(".*.part"))

@@ -1,8 +1,8 @@
-"""The server's log: a line of JSON on stderr for each request, unless that would have to wait.
+"""The server's log: one line of JSON on stderr per request.
 
-Whoever started the server may have given it a pipe and stopped reading. A full pipe blocks the next
-write, and it is the event loop that writes: all who ask would wait for somebody who does not read.
-So a line that finds no room is dropped, and the next one that finds some is told how many were.
+The event loop writes the log, so a write must never block. A pipe that is full because its reader
+stopped reading would block it. Such a line is dropped, and the next line that fits is preceded by
+the number of dropped lines.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ import select
 import msgspec
 
 LINE_BYTES_MAX = 4_000
-"""A pipe that says it has room has it for this much (PIPE_BUF), so that the write does not wait."""
+"""A writable pipe has room for this many bytes (PIPE_BUF), so the write does not block."""
 
 
 class Log:
-    """Called with what is to be said. Never waits, never raises."""
+    """Callable that writes one log line. It never blocks and never raises."""
 
     def __init__(self, fd: int = 2) -> None:
         self._fd = fd
         self.dropped = 0
-        """Lines that found no room and were not told of yet."""
+        """Lines dropped since the last report of dropped lines."""
 
     def __call__(self, line: dict[str, object]) -> None:
         dropped = self.dropped
         if dropped and not self._write({"dropped_lines": dropped}):
             self.dropped += 1
             return
-        # Not to zero: another thread may have dropped one meanwhile.
+        # Subtract instead of resetting to zero: another thread may have dropped a line meanwhile.
         self.dropped -= dropped
         if not self._write(line):
             self.dropped += 1
@@ -39,12 +39,12 @@ class Log:
         if len(data) >= LINE_BYTES_MAX:
             data = msgspec.json.encode({"too_long_bytes": len(data)})
         try:
-            # Asked, and not made non-blocking: the terminal or pipe is not ours alone.
+            # Poll instead of O_NONBLOCK: the terminal or pipe is shared with other processes.
             poll = select.poll()
             poll.register(self._fd, select.POLLOUT)
             if not any(event & select.POLLOUT for _, event in poll.poll(0)):
                 return False
             os.write(self._fd, data + b"\n")
-        except OSError:  # nobody is there any more
+        except OSError:  # the reader has closed its end
             return False
         return True

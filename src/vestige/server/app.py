@@ -1,6 +1,8 @@
-"""The application: every route module's routes, behind the guard.
+"""The ASGI application: the routes of all route modules, behind authentication.
 
-app = make_app(Server(home, token=...))
+    app = make_app(Server(home, token=...))
+
+Elsewhere: authentication rules are in server/auth.py, each route's scope beside the route.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from vestige._runtime import clock
-from vestige.server.auth import GuardedRoute, check_names, exchange, identify
+from vestige.server.auth import GuardedRoute, exchange_token, identify, validate_host_and_origin
 from vestige.server.responses import ApiError, api_error_of
 from vestige.server.routes import (
     api,
@@ -35,35 +37,33 @@ from vestige.server.routes import (
 from vestige.server.server_state import BusyError, KeyBusyError, Server
 
 MODULES = (health, api, notes, reproduce, live, openapi, openwop, ingest, login, viewer_page)
-"""Each gives `routes(server)`. The first route that fits is taken."""
+"""Modules with a `routes(server)` function. The first route that matches handles a request."""
 
 
 def make_app(server: Server) -> Starlette:
     routes = [route for module in MODULES for route in module.routes(server)]
     for route in routes:
-        assert isinstance(route, GuardedRoute), (
-            f"{route}: a route says who may pass: make it a Door"
-        )
+        assert isinstance(route, GuardedRoute), f"{route}: declares no scope: use GuardedRoute"
     app = Starlette(
         routes=routes,
         middleware=[Middleware(AuthMiddleware, server=server, routes=routes)],
         exception_handlers={HTTPException: _http_error},
     )
-    app.router.redirect_slashes = False  # a redirect would repeat the Host that was sent
+    app.router.redirect_slashes = False  # a redirect would repeat the client's Host header
     return app
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     names = {404: "not_found", 405: "method_not_allowed"}
-    texts = {404: "There is nothing at this path.", 405: "This path does not take that method."}
+    texts = {404: "There is nothing at this path.", 405: "This path does not support that method."}
     name = names.get(error.status_code, "validation_error")
-    text = texts.get(error.status_code, "The request makes no sense.")
+    text = texts.get(error.status_code, "The request is invalid.")
     return ApiError(error.status_code, name, text, headers=error.headers).response()
 
 
 class AuthMiddleware:
-    """Around everything: the guard before, the log line and the numbers after."""
+    """Authenticate each request, and afterwards log and count it."""
 
     def __init__(self, app: ASGIApp, server: Server, routes: Sequence[BaseRoute]) -> None:
         self._app = app
@@ -74,118 +74,118 @@ class AuthMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self._app(scope, receive, send)  # start and end of the server
+            await self._app(scope, receive, send)  # server startup and shutdown
             return
         state = scope.setdefault("state", {})
         state["body_s"] = self._server.body_s
-        began = clock.monotonic()
-        told = {"status": 0, "bytes": 0}
+        started = clock.monotonic()
+        sent = {"status": 0, "bytes": 0}
 
-        async def sending(message: Message) -> None:
+        async def send_counted(message: Message) -> None:
             if message["type"] == "http.response.start":
-                told["status"] = message["status"]
-                own = {name for name, _ in message["headers"]}
-                more = [each for each in SECURITY_HEADERS if each[0] not in own]
-                message["headers"] = [*message["headers"], *more]
+                sent["status"] = message["status"]
+                names = {name for name, _ in message["headers"]}
+                missing = [header for header in SECURITY_HEADERS if header[0] not in names]
+                message["headers"] = [*message["headers"], *missing]
             elif message["type"] == "http.response.body":
-                told["bytes"] += len(message.get("body", b""))
+                sent["bytes"] += len(message.get("body", b""))
             await send(message)
 
         try:
-            await self._pass(scope, receive, sending, told)
+            await self._respond(scope, receive, send_counted, sent)
         finally:
-            self._tell(scope, state, told, clock.monotonic() - began)
+            self._log_request(scope, state, sent, clock.monotonic() - started)
 
-    async def _pass(self, scope: Scope, receive: Receive, send: Send, told: dict[str, int]) -> None:
+    async def _respond(
+        self, scope: Scope, receive: Receive, send: Send, sent: dict[str, int]
+    ) -> None:
         try:
-            response = self._let_in(scope)
+            response = self._authenticate(scope)
             if response is not None:
                 await response(scope, receive, send)
             else:
                 await self._app(scope, receive, send)
         except asyncio.CancelledError:
             raise
-        except Exception as error:  # noqa: BLE001  # whatever it is, the client gets the envelope
-            refusal = self._refusal(error)
-            if told["status"] == 0:
-                await refusal.response()(scope, receive, send)
+        except Exception as error:  # noqa: BLE001  # every error is answered with the envelope
+            api_error = self._to_api_error(error)
+            if sent["status"] == 0:
+                await api_error.response()(scope, receive, send)
 
-    def _let_in(self, scope: Scope) -> Response | None:
+    def _authenticate(self, scope: Scope) -> Response | None:
+        """Store the principal in the scope, or return the response that replaces the route's."""
         if len(self._server.connections) > self._server.connections_max:
             raise ApiError(
                 503,
                 "busy",
-                "Too many connections are open. Come again soon.",
+                "Too many connections are open. Try again soon.",
                 headers={"retry-after": "1", "connection": "close"},
             )
-        check_names(self._server, scope)
+        validate_host_and_origin(self._server, scope)
         if scope["path"] in self._public:
             return None
-        response = exchange(self._server, scope)
+        response = exchange_token(self._server, scope)
         if response is not None:
             return response
-        who = identify(self._server, scope)
-        if who is None and login.asks_for_page(scope):
-            return login.form(scope)
-        if who is None:
+        principal = identify(self._server, scope)
+        if principal is None and login.is_page_request(scope):
+            return login.render_form(scope)
+        if principal is None:
             raise ApiError(
                 401,
                 "unauthenticated",
-                "A key is needed (Authorization: Bearer ...).",
+                "An access key is required (Authorization: Bearer ...).",
                 headers={"www-authenticate": 'Bearer realm="vestige"'},
             )
-        scope["state"]["principal"] = who
+        scope["state"]["principal"] = principal
         return None
 
-    def _refusal(self, error: Exception) -> ApiError:
+    def _to_api_error(self, error: Exception) -> ApiError:
         if isinstance(error, ApiError):
             return error
         if isinstance(error, BusyError):
             return ApiError(
                 503,
                 "busy",
-                "Too many questions wait. Ask again soon.",
+                "Too many requests are waiting. Try again soon.",
                 headers={"retry-after": "1"},
             )
         if isinstance(error, KeyBusyError):
             seconds = max(1, round(error.wait_s + 0.5))
-            text = f"{error} Ask again in {seconds} s."
+            text = f"{error} Try again in {seconds} s."
             headers = {"retry-after": str(seconds)}
             return ApiError(429, "rate_limited", text, {"retryAfter": seconds}, headers)
         if isinstance(error, ClientDisconnect):
-            return ApiError(400, "disconnected", "The connection was closed before the answer.")
+            return ApiError(400, "disconnected", "The client closed the connection.")
         known = api_error_of(error, self._server.home)
         if known is not None:
             return known
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        # The kind and the place, not the message: that may quote what was recorded.
-        self._server.log({"bug": type(error).__name__, "where": f"{where.filename}:{where.lineno}"})
-        return ApiError(500, "internal", "A bug in vestige: see the server's log.")
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        # The message is left out: it may quote recorded data.
+        self._server.log({"bug": type(error).__name__, "where": f"{frame.filename}:{frame.lineno}"})
+        return ApiError(500, "internal", "Internal error in vestige. See the server's log.")
 
-    def _tell(
-        self, scope: Scope, state: dict[str, object], told: dict[str, int], seconds: float
+    def _log_request(
+        self, scope: Scope, state: dict[str, object], sent: dict[str, int], seconds: float
     ) -> None:
-        # The route's own words, never the path or the query as they came: those may hold secrets.
-        door = str(state.get("door", "-"))
-        who = state.get("principal")
+        # The route's pattern, never the path or query of the request: those may contain secrets.
+        route = str(state.get("route", "-"))
+        method = scope["method"] if scope["method"] in METHODS else "other"
         metrics = self._server.metrics
-        metrics.observe(door, seconds)
+        metrics.observe(route, seconds)
         metrics.count(
-            "vestige_http_requests_total",
-            route=door,
-            status=str(told["status"]),
-            method=scope["method"] if scope["method"] in METHODS else "other",
+            "vestige_http_requests_total", route=route, status=str(sent["status"]), method=method
         )
         client = scope.get("client")
         self._server.log(
             {
                 "at_ns": self._server.clock.now_ns(),
                 "client": client[0] if client else None,
-                "key": getattr(who, "key_id", None),
-                "method": scope["method"] if scope["method"] in METHODS else "other",
-                "route": door,
-                "status": told["status"],
-                "bytes": told["bytes"],
+                "key": getattr(state.get("principal"), "key_id", None),
+                "method": method,
+                "route": route,
+                "status": sent["status"],
+                "bytes": sent["bytes"],
                 "ms": round(seconds * 1e3, 3),
             }
         )

@@ -1,16 +1,17 @@
-"""The guard: who asks, by which name, from which page; and what a route asks of them.
+"""Authentication and authorization: keys, the token cookie, Host and Origin.
 
-Every request passes here before any route is looked up, so an unknown path tells a stranger
-nothing: 401 comes before 404. The only paths without a key are `public` routes.
+Every request is authenticated before its route is looked up, so 401 comes before 404 and an
+unknown path reveals nothing. Only `public` routes need no key.
 
-    Door("/api/v1/list", endpoint, scope="runs:read")
-    principal(request)                 # who it is
+    GuardedRoute("/api/v1/list", endpoint, scope="runs:read")
+    principal(request)                 # the authenticated key
     require(request, "runs:write")     # raises the 403
 
-A browser is let in by the per-start token: in the printed URL, or by the code of a file that
-`vestige ui` makes for it (server/launch_file.py), then as a cookie that no
-script can read and no other site can send; or by a key, in a form (server/routes/login.py). A page elsewhere can make a browser send requests
-here all the same; Host (DNS rebinding) and Origin (another site) give it away.
+A browser authenticates with the token that is new at each start: from the printed URL, or with a
+one-time code from a file that `vestige ui` writes (server/launch_file.py). It is then a cookie
+that no script can read and no other site can send. A key in the login form works too
+(server/routes/login.py). Other sites' pages can still make a browser send requests; those are
+recognized by Host (DNS rebinding) and Origin (another site), and refused.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from starlette.types import Message, Receive, Scope, Send
 from vestige._runtime import clock
 from vestige.fleet.api_keys import Principal
 from vestige.limits import HTTP_BODY_RATE_MIN, HTTP_BODY_S
-from vestige.server.launch_file import landing
+from vestige.server.launch_file import render_landing_page
 from vestige.server.responses import ApiError
 from vestige.server.server_state import LOCAL, Client, Server, client
 
@@ -39,7 +40,7 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 class GuardedRoute(Route):
-    """A route that says who may pass, and what may be brought in."""
+    """A route that declares its scope and the size of its request body."""
 
     def __init__(
         self,
@@ -53,40 +54,40 @@ class GuardedRoute(Route):
         operation: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(path, endpoint, methods=list(methods))
-        self.needs = scope
-        """None: whoever has a key, whatever it is for."""
+        self.scope = scope
+        """The scope that a key needs. None: any valid key is accepted."""
         self.public = public
         self.body_max = body_max
-        """Bytes of a request's body; 0: none is expected."""
+        """Maximum size of the request body in bytes. 0: no body is accepted."""
         self.operation = operation
-        """Its part of the OpenAPI document, without what is the same for all; None: not in it."""
+        """The route's part of the OpenAPI document, without the common parts. None: not listed."""
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope["state"]["door"] = self.path
+        scope["state"]["route"] = self.path
         if scope["method"] in (self.methods or ()):
-            if self.needs is not None:
-                require(Request(scope), self.needs)
+            if self.scope is not None:
+                require(Request(scope), self.scope)
             body_s = scope["state"].get("body_s", HTTP_BODY_S)
-            receive = bounded(scope, receive, self.body_max, body_s)
-        who = scope["state"].get("principal")
-        of = Client("" if who is None else who.key_id, partial(disconnected, receive))
-        before = client.set(of)
+            receive = limit_body(scope, receive, self.body_max, body_s)
+        principal = scope["state"].get("principal")
+        key_id = "" if principal is None else principal.key_id
+        previous = client.set(Client(key_id, partial(wait_for_disconnect, receive)))
         try:
             await super().handle(scope, receive, send)
         finally:
-            client.reset(before)
+            client.reset(previous)
 
 
-async def disconnected(receive: Receive) -> None:
-    """Return when the connection is gone. Only once the request's body has been read."""
+async def wait_for_disconnect(receive: Receive) -> None:
+    """Return when the client has disconnected. Call it only after the body has been read."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-def bounded(scope: Scope, receive: Receive, bytes_max: int, body_s: float) -> Receive:
-    """The request's body, refused when it is longer, or comes too slowly."""
+def limit_body(scope: Scope, receive: Receive, bytes_max: int, body_s: float) -> Receive:
+    """Wrap `receive` to refuse a body that is too long or arrives too slowly."""
     length = header(scope, b"content-length")
-    closed = {"connection": "close"}  # the rest of it is not worth reading
+    closed = {"connection": "close"}  # the rest of the body is not read
     too_long = ApiError(
         413,
         "too_large",
@@ -96,68 +97,68 @@ def bounded(scope: Scope, receive: Receive, bytes_max: int, body_s: float) -> Re
     )
     if length.isdecimal() and int(length[:20]) > bytes_max:
         raise too_long
-    taken = 0
-    whole = False
-    began = clock.monotonic()
+    received_bytes = 0
+    is_complete = False
+    started = clock.monotonic()
 
-    async def receiving() -> Message:
-        nonlocal taken, whole
-        if whole:
-            return await receive()  # only the end of the connection comes now, whenever that is
-        left_s = began + body_s + taken / HTTP_BODY_RATE_MIN - clock.monotonic()
-        try:  # what came quickly earns no longer pause
+    async def receive_limited() -> Message:
+        nonlocal received_bytes, is_complete
+        if is_complete:
+            return await receive()  # only the disconnect follows, with no time limit
+        left_s = started + body_s + received_bytes / HTTP_BODY_RATE_MIN - clock.monotonic()
+        try:  # `body_s` also bounds each pause, however fast the body was before
             message = await asyncio.wait_for(receive(), max(0.0, min(left_s, body_s)))
         except TimeoutError:
             text = "The body did not arrive in time."
             raise ApiError(408, "timeout", text, headers=closed) from None
-        taken += len(message.get("body", b""))
-        if taken > bytes_max:
+        received_bytes += len(message.get("body", b""))
+        if received_bytes > bytes_max:
             raise too_long
-        whole = not message.get("more_body", False)
+        is_complete = not message.get("more_body", False)
         return message
 
-    return receiving
+    return receive_limited
 
 
 def principal(request: Request) -> Principal:
-    """Who asks. Only where the guard let somebody in: not behind a public door."""
+    """Return the authenticated principal. Public routes have none."""
     return cast(Principal, request.scope["state"]["principal"])
 
 
 def require(request: Request, scope: str) -> Principal:
-    """Who asks, if they may; else a 403 that names the scope."""
-    who = principal(request)
-    if not who.may(scope):
+    """Return the principal if its key has the scope; otherwise raise a 403 that names the scope."""
+    found = principal(request)
+    if not found.may(scope):
         raise ApiError(
-            403, "forbidden", f"{who.key_id}: this key is not for {scope}.", {"scope": scope}
+            403, "forbidden", f"{found.key_id}: this key lacks the scope {scope}.", {"scope": scope}
         )
-    return who
+    return found
 
 
 def identify(server: Server, scope: Scope) -> Principal | None:
-    """By Bearer, or by the cookie that a key or the token in the URL was exchanged for."""
+    """Return the principal of the Authorization header or of the cookie."""
     secret = _bearer(scope) or _cookie(server, scope)
     return None if secret is None else find_principal(server, secret)
 
 
 def find_principal(server: Server, secret: str) -> Principal | None:
-    """Whose key or token it is."""
-    if server.token is not None and _same(secret, server.token):
+    """Return the principal of a key or token."""
+    if server.token is not None and _is_equal(secret, server.token):
         return LOCAL
     return server.keys.find(secret, server.clock.now_ns())
 
 
-def _same(given: str, expected: str) -> bool:
-    return hmac.compare_digest(given.encode("utf-8", "replace"), expected.encode())
+def _is_equal(text: str, expected: str) -> bool:
+    return hmac.compare_digest(text.encode("utf-8", "replace"), expected.encode())
 
 
 def _bearer(scope: Scope) -> str | None:
     kind, _, secret = header(scope, b"authorization").partition(" ")
-    return secret.strip() if kind.lower() == "bearer" and secret.strip() else None
+    return (secret.strip() or None) if kind.lower() == "bearer" else None
 
 
 def cookie_name(server: Server) -> str:
-    """With the port: browsers send a host's cookies to all of its ports."""
+    """Return the cookie's name. It contains the port: browsers send cookies to all ports."""
     return f"vestige-{server.port}"
 
 
@@ -170,40 +171,40 @@ def _cookie(server: Server, scope: Scope) -> str | None:
 
 
 def header(scope: Scope, name: bytes) -> str:
-    """A header's value; empty where there is none. Bytes that are no Latin-1 do not exist."""
+    """Return a header's value, or an empty text. Latin-1 decodes any bytes."""
     for key, value in scope["headers"]:
         if key == name:
             return cast(bytes, value).decode("latin-1")
     return ""
 
 
-# --- names and pages --------------------------------------------------------------------------
+# --- Host and Origin --------------------------------------------------------------------------
 
 
-def check_names(server: Server, scope: Scope) -> None:
-    """Refuse a request that was made for another name, or by another site's page."""
+def validate_host_and_origin(server: Server, scope: Scope) -> None:
+    """Refuse a request for another host name, or from another site's page."""
     host = header(scope, b"host")
-    if server.hosts is not None and _name(host) not in server.hosts:
-        raise ApiError(403, "forbidden_host", "This server is not asked for by that name (Host).")
+    if server.hosts is not None and _host_name(host) not in server.hosts:
+        raise ApiError(403, "forbidden_host", "The server does not serve this host name (Host).")
     origin = header(scope, b"origin")
-    # A proxy before us may speak TLS for us: then its pages are https and we are not.
+    # A TLS-terminating proxy serves https pages in front of a plain-HTTP server.
     schemes = ("https",) if scope["scheme"] == "https" else ("http", "https")
-    if origin and origin not in [f"{scheme}://{host}" for scheme in schemes]:
-        raise ApiError(403, "forbidden_origin", "Requests of other sites' pages are refused.")
-    if header(scope, b"sec-fetch-site") in ("cross-site", "same-site") and not _is_visit(scope):
-        raise ApiError(403, "forbidden_origin", "Requests of other sites' pages are refused.")
+    is_foreign = origin and origin not in [f"{scheme}://{host}" for scheme in schemes]
+    site = header(scope, b"sec-fetch-site")
+    if is_foreign or (site in ("cross-site", "same-site") and not _is_navigation(scope)):
+        raise ApiError(403, "forbidden_origin", "Requests from other sites' pages are refused.")
 
 
-def _is_visit(scope: Scope) -> bool:
-    """Somebody followed a link: the browser shows the answer to them, not to the other page."""
+def _is_navigation(scope: Scope) -> bool:
+    """Return whether a user followed a link. The other site's page cannot read the response."""
     return scope["method"] == "GET" and header(scope, b"sec-fetch-mode") == "navigate"
 
 
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::[0-9]{1,5})?", re.IGNORECASE | re.ASCII)
 
 
-def _name(host: str) -> str:
-    """Without the port. Whatever is not plainly a name and a port has none."""
+def _host_name(host: str) -> str:
+    """Return the name without the port, or an empty text for a malformed Host."""
     found = _HOST.fullmatch(host)
     return found[1].strip("[]").lower() if found else ""
 
@@ -211,26 +212,27 @@ def _name(host: str) -> str:
 # --- the token in the URL -----------------------------------------------------------------------
 
 
-def exchange(server: Server, scope: Scope) -> Response | None:
-    """The printed URL's token, or the code of a launch file, for a cookie."""
+def exchange_token(server: Server, scope: Scope) -> Response | None:
+    """Exchange the token in the URL, or a launch code, for a cookie. None: there is neither."""
     if server.token is None or scope["method"] not in ("GET", "HEAD"):
         return None
     pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
     for name, value in pairs:
         if name == "launch" and scope["method"] == "GET":
             anchor = server.launches.redeem(value)
-            return None if anchor is None else _with_cookie(server, scope, landing(anchor))
-        if name == "token":
-            if not _same(value, server.token):
+            if anchor is None:
                 return None
-            return _with_cookie(server, scope, _without_token(scope, pairs))
+            return _with_cookie(server, scope, render_landing_page(anchor))
+        if name == "token":
+            if not _is_equal(value, server.token):
+                return None
+            return _with_cookie(server, scope, _redirect_without_token(scope, pairs))
     return None
 
 
-def _without_token(scope: Scope, pairs: list[tuple[str, str]]) -> Response:
-    """The same page is then asked for without it."""
+def _redirect_without_token(scope: Scope, pairs: list[tuple[str, str]]) -> Response:
     rest = urlencode([pair for pair in pairs if pair[0] != "token"])
-    # One slash: `//elsewhere` would be another host.
+    # Exactly one leading slash: `//elsewhere` would be another host.
     path = "/" + cast(bytes, scope["raw_path"]).decode("latin-1").lstrip("/\\")
     response = Response(status_code=303, headers={"location": path + (f"?{rest}" if rest else "")})
     response.headers["cache-control"] = "no-store"

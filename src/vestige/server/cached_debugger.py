@@ -1,9 +1,9 @@
-"""The verbs for many questions about one run: what they need of it is read once.
+"""A debugger for many queries about one run, which it reads once.
 
-    one = OneRun(store, info)
-    one.span("r7.s12").data()           # as every debugger answers, only sooner
+    debugger = CachedDebugger(store, info)
+    debugger.span("r7.s12").data()      # the same answer as any debugger's, sooner
 
-The run is taken as it is when it is first opened: who follows one that grows asks anew.
+The run is a snapshot of the first read: make a new debugger for a run that has grown.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from vestige.query.ids.resolve import Target, Want, states_by_index
 from vestige.record.run import Run, RunInfo
 from vestige.store.protocol import Store
 
-RUNS_HELD = 6
-"""The run itself, and those that a chain of causes leads through (query/failures/why.py)."""
+CACHED_RUNS_MAX = 6
+"""The run, and the runs that a chain of causes leads through (query/failures/why.py)."""
 
 
 class CachedDebugger(Debugger):
-    """Keeps open what it opened, and knows its spans and snapshots by their short ids."""
+    """A debugger that caches opened runs, check results, and short ids of spans and snapshots."""
 
     def __init__(self, store: Store, info: RunInfo) -> None:
         super().__init__(store)
-        self._held = lru_cache(RUNS_HELD)(super()._open_run)
-        self._found = lru_cache(RUNS_HELD)(self._run_checks)
+        self._cached_open_run = lru_cache(CACHED_RUNS_MAX)(super()._open_run)
+        self._cached_run_checks = lru_cache(CACHED_RUNS_MAX)(self._run_checks)
         self.run = run = self._open_run(info.id).run
         self._targets = {
             span.short_id: Target("span", run.info, span.id, "span id") for span in run.spans
@@ -41,10 +41,10 @@ class CachedDebugger(Debugger):
         return self._targets.get(id or "") or super().resolve(id, want)
 
     def _open_run(self, run_id: str) -> Evidence:
-        return self._held(run_id)
+        return self._cached_open_run(run_id)
 
     def _examine(self, run: Run) -> CheckReport:
-        return self._found(run.info.id)
+        return self._cached_run_checks(run.info.id)
 
     def _run_checks(self, run_id: str) -> CheckReport:
         return super()._examine(self._open_run(run_id).run)

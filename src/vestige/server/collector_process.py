@@ -1,8 +1,8 @@
-"""Journals, taken in while the server runs: by a process beside it.
+"""The collector as a child process of the server.
 
-A process, not a thread: reading journals takes a core of its own, and readers should not feel
-it. It ends with us, whatever ends us (its standard input closes), after a last pass. When
-somebody else collects this home, that is as good: we look again now and then.
+A process and not a thread: ingesting journals can occupy a core, which would slow down readers.
+The child ends after a last pass when its standard input closes, whatever ends the server. While
+another process collects the same home, none is started; the lock is checked again now and then.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from vestige.store.sqlite.sqlite_store import SqliteStore
 
 
 def prepare(home: Home) -> None:
-    """Make the home and its store, or bring the store to this version; unless it is not ours to."""
+    """Create the home and its store, or migrate the store, where the home is writable."""
     try:
         with hold(home):
             pass
     except StoreError:
-        behind = catch_up(home)  # raises what is wrong with the store itself
-        if behind is None or behind.can_write:
+        lag = catch_up(home)  # raises if the store itself is unusable
+        if lag is None or lag.can_write:
             return
-        _check_readable(home, behind.reason)
+        _check_readable(home, lag.reason)
     except OSError:
-        return  # a home that we may only read: what is stored is served
+        return  # a read-only home: the stored runs are served
 
 
 def _check_readable(home: Home, reason: str) -> None:
-    """What is stored is served, where it can be read though nothing can be written beside it."""
+    """Raise StoreError if a store beside which nothing can be written cannot be read either."""
     try:
         SqliteStore.open(home.store, readonly=True).close()
     except StoreError:
         raise StoreError(
-            f"{home.root}: nothing can be written there ({reason}), so its store cannot be served."
-            " Make room; until then `vestige ui` shows a copy."
+            f"{home.root}: not writable ({reason}), so its store cannot be served."
+            " Free up space; until then `vestige ui` shows a copy."
         ) from None
 
 
 class CollectorProcess:
-    """The process beside us. `start` and `close` are for the server's start and end."""
+    """The child process, restarted when it ends. Started and closed with the server."""
 
     def __init__(self, home: Home) -> None:
         self._home = home
@@ -57,7 +57,7 @@ class CollectorProcess:
         self._thread.start()
 
     def close(self) -> None:
-        """Let it take in the rest and go; offsets stay with the rows in the store."""
+        """Let it ingest the rest and end. Offsets are stored together with the rows."""
         self._stop.set()
         if self._thread.ident is None:
             return  # never started
@@ -66,19 +66,19 @@ class CollectorProcess:
             process.stdin.close()
         self._thread.join(DRAIN_S)
         if self._thread.is_alive() and self._process is not None:
-            # To be told to end is what it does not hear. Nothing is lost: the journals are there.
+            # It does not react to the closed input. Nothing is lost: the journals remain.
             self._process.kill()
             self._thread.join()
 
     def _watch(self) -> None:
         pause_s = RESTART_BACKOFF_S
         while not self._stop.is_set():
-            began = clock.monotonic()
+            started = clock.monotonic()
             if not file_locks.is_held(self._home.lock):
                 self._run()
-            # One that cannot live is started ever more rarely; one that lived is started again soon.
-            lived = clock.monotonic() - began > TICK_PAUSE_MAX_S
-            pause_s = RESTART_BACKOFF_S if lived else min(pause_s * 2, RESTART_PAUSE_MAX_S)
+            # Back off while it keeps failing at once; restart soon after it ran for a while.
+            ran = clock.monotonic() - started > TICK_PAUSE_MAX_S
+            pause_s = RESTART_BACKOFF_S if ran else min(pause_s * 2, RESTART_PAUSE_MAX_S)
             self._stop.wait(pause_s)
 
     def _run(self) -> None:
@@ -88,10 +88,10 @@ class CollectorProcess:
                 [*command, "--until-eof"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C is for the server, which then ends this one
+                start_new_session=True,  # Ctrl-C reaches only the server, which ends the child
             )
         except OSError:
             return
         if self._stop.is_set() and self._process.stdin is not None:
-            self._process.stdin.close()  # asked to end while it began
+            self._process.stdin.close()  # `close` was called during the start
         self._process.wait()

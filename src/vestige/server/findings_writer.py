@@ -1,8 +1,7 @@
-"""What checks found, kept in the store behind the answer's back.
+"""A background thread that stores findings, so that checks run once per run.
 
-A check's result is kept so that it is computed once. Keeping it means writing, and a writer
-may have to wait for the collector; a reader's thread must not. So one thread writes, from a
-queue with a bound; what does not fit is computed again by the next who asks.
+Storing may have to wait for the collector's write lock, and a reader's thread must not wait. So
+one thread writes from a bounded queue. Findings that do not fit are computed again when needed.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from vestige.store.sqlite.sqlite_store import SqliteStore
 
 
 class FindingsWriter:
-    """One thread that keeps findings; started with the first."""
+    """Queue and thread for findings. The thread starts with the first ones."""
 
     def __init__(self, home: Home) -> None:
         self._home = home
@@ -30,20 +29,20 @@ class FindingsWriter:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
-    def keep(self, run: RunInfo, results: Sequence[CheckResult]) -> None:
+    def store_later(self, run: RunInfo, results: Sequence[CheckResult]) -> None:
         with self._lock:
             if self._thread is None:
                 self._thread = threading.Thread(
-                    target=self._work, name="vestige-keeper", daemon=True
+                    target=self._work, name="vestige-findings", daemon=True
                 )
                 self._thread.start()
         try:
             self._queue.put_nowait((run, results))
         except queue.Full:
-            pass  # computed again by the next who asks
+            pass  # computed again when needed
 
     def close(self) -> None:
-        """Keep what waits, and end."""
+        """Store the queued findings and end the thread."""
         if self._thread is not None:
             self._queue.put(None)
             self._thread.join()
@@ -54,4 +53,4 @@ class FindingsWriter:
                 with SqliteStore.open(self._home.store) as store:
                     store.store_findings(*item)
             except (StoreError, sqlite3.Error, OSError):
-                continue  # a home that we may only read, or a busy one
+                continue  # a read-only or busy home

@@ -4,9 +4,9 @@
     with launch_file(f"http://127.0.0.1:8642/?launch={code}") as path:
         webbrowser.open(path.as_uri())
 
-The argument of a browser can be read by every user of the machine (ps). So the browser gets the
-path of a file that only its owner can read, which leads to a URL with a code. The server takes the
-code once, and for a short while, in exchange for the cookie.
+Every user of the machine can read a browser's arguments (ps). So the browser gets the path of a
+file that only its owner can read, and which redirects to a URL with a code. The server accepts the
+code once, for a short time, in exchange for the cookie.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from vestige._runtime import clock
 from vestige.server.responses import NO_STORE
 
 LAUNCH_S: Final = 300.0
-"""A browser that was not running may take its time to start."""
+"""Lifetime of a code: a browser that is not running yet may start slowly."""
 _PAGE: Final = """<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
@@ -40,31 +40,31 @@ _PAGE: Final = """<!doctype html>
 
 
 class LaunchCodes:
-    """Codes that each let one browser in."""
+    """Single-use codes, each of which authenticates one browser."""
 
     def __init__(self) -> None:
         self._anchors: dict[str, tuple[float, str]] = {}
 
     def add(self, anchor: str) -> str:
-        """A code that leads to this place of the viewer (its URL's hash)."""
+        """Return a new code that opens the viewer at this anchor (the URL's hash)."""
         code = clock.random_bytes(24).hex()
         self._anchors[code] = (clock.monotonic() + LAUNCH_S, anchor)
         return code
 
-    def redeem(self, given: str) -> str | None:
-        """The place that it leads to; None: it is not known, used already, or too old."""
+    def redeem(self, text: str) -> str | None:
+        """Return the anchor of a code. None: the code is unknown, used or expired."""
         for code, (until, anchor) in [*self._anchors.items()]:
-            if hmac.compare_digest(given.encode("utf-8", "replace"), code.encode()):
+            if hmac.compare_digest(text.encode("utf-8", "replace"), code.encode()):
                 del self._anchors[code]
                 return anchor if clock.monotonic() <= until else None
         return None
 
 
-def landing(anchor: str) -> Response:
-    """A page that leads to the viewer.
+def render_landing_page(anchor: str) -> Response:
+    """Render a page that opens the viewer.
 
-    Not a redirect: the browser came from a file, and would not send a strict cookie along a chain
-    that began elsewhere. This page is the server's own.
+    A redirect would not work: the navigation starts at a file, and browsers do not send a strict
+    cookie along a redirect chain that starts at another site. This page is the server's own.
     """
     page = _PAGE.format(url=html.escape(f"/{anchor}"))
     headers = {
@@ -77,7 +77,7 @@ def landing(anchor: str) -> Response:
 
 @contextmanager
 def launch_file(url: str) -> Iterator[Path]:
-    """A file that leads to this URL, for the owner's eyes only; deleted at the end."""
+    """Yield a file that redirects to the URL. Only its owner can read it; deleted at the end."""
     folder = Path(tempfile.mkdtemp(prefix="vestige-ui-"))
     try:
         path = folder / "open.html"

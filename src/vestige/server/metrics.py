@@ -1,9 +1,9 @@
-"""Numbers about the server, for Prometheus: requests, durations, sizes, lag, ingest.
+"""Prometheus metrics of the server: requests, durations, ingest.
 
     server.metrics.count("vestige_ingest_records_total", 12, outcome="taken")
     server.metrics.observe("/api/v1/list", 0.004)
 
-Names and labels come from this code only, never from a request: their number is bounded.
+Names and labels never come from a request, so their number is bounded.
 
 Elsewhere: the route is in server/routes/health.py.
 """
@@ -17,17 +17,17 @@ BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 
 
 HELP = {
     "vestige_http_requests_total": "Requests by route, method and status.",
-    "vestige_http_request_duration_seconds": "How long requests took, by route.",
-    "vestige_ingest_records_total": "Records that other machines sent, by outcome.",
-    "vestige_ingest_bytes_total": "Bytes that other machines sent, unpacked.",
-    "vestige_ingest_requests_total": "Batches that other machines sent, by outcome.",
+    "vestige_http_request_duration_seconds": "Duration of requests, by route.",
+    "vestige_ingest_records_total": "Records received from other machines, by outcome.",
+    "vestige_ingest_bytes_total": "Bytes received from other machines.",
+    "vestige_ingest_requests_total": "Batches received from other machines, by outcome.",
 }
 
 Labels = tuple[tuple[str, str], ...]
 
 
 class Metrics:
-    """Counters and histograms; any thread may add to them."""
+    """Thread-safe counters and histograms."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -41,7 +41,7 @@ class Metrics:
             values[key] = values.get(key, 0) + by
 
     def observe(self, route: str, seconds: float) -> None:
-        """How long one request of this route took."""
+        """Add the duration of one request to the route's histogram."""
         with self._lock:
             durations = self._durations.get(route)
             if durations is None:
@@ -49,7 +49,7 @@ class Metrics:
             durations.add(seconds)
 
     def render(self, gauges: Mapping[str, tuple[float, str]]) -> str:
-        """Prometheus' text; `gauges`: what was looked up just now, with what it means."""
+        """Render Prometheus' text format. `gauges` are current values and their help texts."""
         with self._lock:
             lines = [*self._counter_lines(), *self._duration_lines()]
         for name, (value, meaning) in sorted(gauges.items()):
@@ -79,7 +79,7 @@ class Metrics:
 
 
 class _Durations:
-    """How many took up to each bound, and the sum."""
+    """Histogram of durations: a count per bucket, and the sum."""
 
     __slots__ = ("counts", "sum_s")
 
@@ -88,16 +88,15 @@ class _Durations:
         self.sum_s = 0.0
 
     def add(self, seconds: float) -> None:
-        place = next((i for i, bound in enumerate(BUCKETS_S) if seconds <= bound), len(BUCKETS_S))
-        self.counts[place] += 1
+        bucket = next((i for i, bound in enumerate(BUCKETS_S) if seconds <= bound), len(BUCKETS_S))
+        self.counts[bucket] += 1
         self.sum_s += seconds
 
 
 def _labels(labels: Labels) -> str:
     if not labels:
         return ""
-    told = (f'{name}="{_escaped(value)}"' for name, value in labels)
-    return "{" + ",".join(told) + "}"
+    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in labels) + "}"
 
 
 def _escaped(text: str) -> str:

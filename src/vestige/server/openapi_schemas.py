@@ -1,7 +1,7 @@
-"""The shapes of the API's answers, for the OpenAPI document: stable keys, one level down.
+"""Response schemas of the API for the OpenAPI document: the stable keys of each verb.
 
-A key that ends with `?` may be missing; a type that ends with `?` may be null. Every verb is
-listed, and a test compares this table with real answers.
+A key that ends with `?` may be missing; a type that ends with `?` may be null. A test compares
+this table with real responses.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ SHAPES: dict[str, dict[str, str]] = {
 
 
 def answer_schema(verb: str) -> dict[str, Any]:
-    """Of the verb's data. More keys may come with a later version; these stay."""
+    """Return the schema of a verb's data. Later versions may add keys; these stay."""
     keys = {"version": "integer", **SHAPES[verb]}
     return {
         "type": "object",
@@ -92,26 +92,25 @@ def _type(kind: str) -> dict[str, Any]:
 
 
 def verb_operation(tool: Tool) -> dict[str, Any]:
-    """A verb's part of the OpenAPI document."""
-    told = {
+    """Return a verb's part of the OpenAPI document."""
+    response_format = {
         "name": "format",
         "in": "query",
         "description": "json, or text within a budget.",
         "schema": {"type": "string", "enum": ["json", "text"], "default": "json"},
     }
-    unchanged = {"description": "The answer is as it was (If-None-Match)."}
     return {
         "operationId": tool.name,
         "summary": tool.gives,
         "description": f"Use when: {tool.use} Do not use: {tool.avoid}",
-        "parameters": [*map(_parameter, tool.all_parameters), told],
+        "parameters": [*map(_parameter, tool.all_parameters), response_format],
         "responses": {
             "200": {
                 "description": tool.gives,
                 "headers": {
                     "ETag": {"schema": {"type": "string"}},
                     "Link": {
-                        "description": "The next page, where there is one.",
+                        "description": "The next page, if there is one.",
                         "schema": {"type": "string"},
                     },
                 },
@@ -120,18 +119,18 @@ def verb_operation(tool: Tool) -> dict[str, Any]:
                     "text/plain": {"schema": {"type": "string"}},
                 },
             },
-            "304": unchanged,
+            "304": {"description": "Not modified (If-None-Match)."},
         },
     }
 
 
-def _parameter(one: Parameter) -> dict[str, Any]:
-    schema = one.schema()
-    meaning = schema.pop("description")
-    shown: dict[str, Any] = {"name": one.name, "in": "query", "description": meaning}
-    if one.required:
-        shown["required"] = True
-    if one.kind == "array":
-        shown |= {"style": "form", "explode": True}
+def _parameter(parameter: Parameter) -> dict[str, Any]:
+    schema = parameter.schema()
+    description = schema.pop("description")
+    data: dict[str, Any] = {"name": parameter.name, "in": "query", "description": description}
+    if parameter.required:
+        data["required"] = True
+    if parameter.kind == "array":
+        data |= {"style": "form", "explode": True}
         schema["minItems"] = 1
-    return {**shown, "schema": schema}
+    return {**data, "schema": schema}

@@ -1,14 +1,14 @@
-"""Threads that answer reads, shared fairly between keys.
+"""A pool of reader threads, shared fairly between keys.
 
     readers = Readers(8)
-    job = readers.submit("key_1", work, heavy=True)     # KeyBusyError: this key has too many
+    job = readers.submit("key_1", work, heavy=True)     # may raise KeyBusyError
     job.future.result()
-    job.cancel()                                        # the client is gone
+    job.cancel()                                        # the client has disconnected
 
-Each key has a queue of its own, and the queues take turns. One key occupies at most half of the
-threads, and heavy reads (SQL and searches of the user's own) at most half of them for all keys
-together, so a thread is soon free for any other key's ordinary read. Heavy reads also have a
-budget per key: seconds of a thread, which come back with time.
+Each key has its own queue, and the queues take turns. One key occupies at most half of the
+threads. Heavy reads (user-supplied SQL and searches) of all keys together occupy at most half, so
+a thread is soon free for another key's ordinary read. Heavy reads also have a budget per key, in
+seconds of thread time, which refills over time.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from vestige.store.cancellation import Cancellation, CancelledReadError
 
 
 class BusyError(Exception):
-    """More reads wait than will be answered soon: 503."""
+    """Too many reads are waiting (503)."""
 
 
 class KeyBusyError(Exception):
-    """This key alone has too many reads waiting, or has used up its budget: 429."""
+    """This key has too many reads waiting, or has used up its budget (429)."""
 
     def __init__(self, message: str, wait_s: float = 1.0) -> None:
         super().__init__(message)
@@ -44,7 +44,7 @@ class KeyBusyError(Exception):
 
 
 class Job:
-    """One read that waits or runs."""
+    """A read that is waiting or running."""
 
     def __init__(self, readers: Readers, key: str, work: Callable[[], Any], heavy: bool) -> None:
         self._readers = readers
@@ -56,7 +56,7 @@ class Job:
         self._token = Cancellation()
 
     def cancel(self) -> None:
-        """Drop it if it waits, interrupt it if it runs. Any thread may."""
+        """Drop the read if it is waiting, interrupt it if it is running. Thread-safe."""
         self._readers._drop(self)
         self._token.cancel()
 
@@ -66,7 +66,7 @@ class Job:
         try:
             with self._token.active():
                 result = work()
-        except BaseException as error:  # noqa: BLE001  # for the one who waits for the future
+        except BaseException as error:  # noqa: BLE001  # raised where the future is awaited
             self.future.set_exception(error)
             del error  # its traceback refers to this frame
         else:
@@ -75,7 +75,7 @@ class Job:
 
 @dataclass(slots=True)
 class _Queue:
-    """The reads of one key."""
+    """The reads and the budget of one key."""
 
     light: deque[Job] = field(default_factory=deque)
     heavy: deque[Job] = field(default_factory=deque)
@@ -97,7 +97,7 @@ class _Queue:
 
 
 class Readers:
-    """A fixed number of threads; started with the first read."""
+    """A pool with a fixed number of threads, which start as reads arrive."""
 
     def __init__(self, threads: int, waiting_max: int = HTTP_WAITING_MAX) -> None:
         self._count = threads
@@ -107,7 +107,7 @@ class Readers:
         self._key_heavy_max = max(1, threads // 4)
         self._changed = threading.Condition()
         self._queues: OrderedDict[str, _Queue] = OrderedDict()
-        """In the order of their turns."""
+        """By key, in the order of their turns."""
         self._waiting = 0
         self._running_heavy = 0
         self._closed = False
@@ -115,18 +115,18 @@ class Readers:
 
     @property
     def waiting(self) -> int:
-        """Reads that no thread has begun."""
+        """Number of reads that have not started."""
         return self._waiting
 
     def submit(self, key: str, work: Callable[[], Any], *, heavy: bool = False) -> Job:
-        """Queue a read. BusyError or KeyBusyError: it is refused, and should come again."""
+        """Queue a read. Raises BusyError or KeyBusyError if it should be retried later."""
         job = Job(self, key, work, heavy)
         with self._changed:
             if self._closed or self._waiting >= self._waiting_max:
                 raise BusyError
             queue = self._queue(key)
             if queue.waiting() >= HTTP_KEY_WAITING_MAX:
-                raise KeyBusyError("Too many requests of this key wait.")
+                raise KeyBusyError("Too many requests of this key are waiting.")
             if heavy and queue.budget_s <= 0:
                 raise _over_budget(queue)
             (queue.heavy if heavy else queue.light).append(job)
@@ -137,16 +137,17 @@ class Readers:
         return job
 
     def close(self) -> None:
-        """Refuse what waits, and let what runs finish."""
+        """Refuse the waiting reads, and let the running ones finish."""
         with self._changed:
             self._closed = True
-            left = [job for each in self._queues.values() for job in (*each.light, *each.heavy)]
+            refused: list[Job] = []
             for queue in self._queues.values():
+                refused += (*queue.light, *queue.heavy)
                 queue.light.clear()
                 queue.heavy.clear()
             self._waiting = 0
             self._changed.notify_all()
-        for job in left:
+        for job in refused:
             job.future.set_exception(BusyError())
         for thread in self._threads:
             thread.join()
@@ -174,25 +175,25 @@ class Readers:
         thread.start()
 
     def _serve(self) -> None:
-        while (job := self._take()) is not None:
-            began = clock.monotonic()
+        while (job := self._wait_for_job()) is not None:
+            started = clock.monotonic()
             job.run()
-            self._finished(job, clock.monotonic() - began)
-            del job  # it holds an answer, and the next may be long in coming
+            self._finish(job, clock.monotonic() - started)
+            del job  # frees its result while the thread waits for the next job
 
-    def _take(self) -> Job | None:
-        """The next read, when there is one that may run. None: the pool is closed."""
+    def _wait_for_job(self) -> Job | None:
+        """Return the next read that may run. None: the pool is closed."""
         with self._changed:
             while not self._closed:
-                job = self._next()
+                job = self._next_job()
                 if job is not None:
                     return job
                 self._changed.wait()
         return None
 
-    def _next(self) -> Job | None:
+    def _next_job(self) -> Job | None:
         for key, queue in self._queues.items():
-            job = self._next_of(queue)
+            job = self._pop(queue)
             if job is not None:
                 self._queues.move_to_end(key)
                 self._waiting -= 1
@@ -202,17 +203,17 @@ class Readers:
                 return job
         return None
 
-    def _next_of(self, queue: _Queue) -> Job | None:
+    def _pop(self, queue: _Queue) -> Job | None:
         if queue.running >= self._key_max:
             return None
         if queue.light:
             return queue.light.popleft()
-        may_be_heavy = (
+        heavy_allowed = (
             self._running_heavy < self._heavy_max and queue.running_heavy < self._key_heavy_max
         )
-        return queue.heavy.popleft() if queue.heavy and may_be_heavy else None
+        return queue.heavy.popleft() if queue.heavy and heavy_allowed else None
 
-    def _finished(self, job: Job, seconds: float) -> None:
+    def _finish(self, job: Job, seconds: float) -> None:
         refused: list[Job] = []
         with self._changed:
             queue = self._queues[job.key]
@@ -226,9 +227,9 @@ class Readers:
                     refused = list(queue.heavy)
                     queue.heavy.clear()
                     self._waiting -= len(refused)
-            self._changed.notify_all()  # what waited for this key's or the heavy reads' share
-        for each in refused:
-            each.future.set_exception(_over_budget(queue))
+            self._changed.notify_all()  # reads that waited for this key's or the heavy share
+        for waiting in refused:
+            waiting.future.set_exception(_over_budget(queue))
 
     def _drop(self, job: Job) -> None:
         with self._changed:

@@ -1,8 +1,7 @@
-"""Answers: JSON, the one shape of errors, ETags, gzip, how long a browser may keep one.
+"""Responses: JSON, errors, ETags, gzip, cache headers.
 
-Every error of the server, whatever route, is `{"error": code, "message": text, "details"?: {}}`
-with the status that fits, and is never kept by anybody. Messages are ours, one line, and say
-nothing about where the home is.
+Every error of every route is `{"error": code, "message": text, "details"?: {}}` and is never
+cached. A message is one line and does not contain the path of the home.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ from vestige.query import formatting
 
 NO_STORE = "no-store"
 PRIVATE = "private, no-cache"
-"""Kept by the browser alone, and asked about each time (with its ETag)."""
+"""Cached only by the browser, and revalidated each time (with the ETag)."""
 
 
-class ApiError(Exception):  # it is an answer as much as an error
-    """An error as it is answered."""
+class ApiError(Exception):
+    """An error that is sent as the response."""
 
     def __init__(
         self,
@@ -62,7 +61,7 @@ class ApiError(Exception):  # it is an answer as much as an error
 
 
 def api_error_of(error: Exception, home: Home) -> ApiError | None:
-    """What one of our errors is over HTTP; None: it is a bug."""
+    """Convert an error of Vestige to an ApiError. None: the error is a bug."""
     message = formatting.single_line(str(error).replace(str(home.root), "the home"), 2_000)
     if isinstance(error, AmbiguousIdError):
         return ApiError(400, "ambiguous_id", message, {"candidates": error.candidates})
@@ -78,22 +77,22 @@ def api_error_of(error: Exception, home: Home) -> ApiError | None:
 
 
 def encode(value: Any) -> bytes:
-    """As JSON. What a trace held may be no valid text: it is escaped then, not refused."""
+    """Encode as JSON. Recorded text that is not valid Unicode is escaped, not refused."""
     try:
         return msgspec.json.encode(value)
     except (UnicodeEncodeError, OverflowError, TypeError):
         return json.dumps(value, default=str).encode()
 
 
-def packed(body: bytes, accept_encoding: str) -> tuple[bytes, dict[str, str]]:
-    """The body, compressed if that is wanted and worth it. Takes time: in a thread."""
+def compress(body: bytes, accept_encoding: str) -> tuple[bytes, dict[str, str]]:
+    """Compress a long body if the client accepts it. Call it in a thread: it takes time."""
     headers = {"vary": "accept-encoding"}
-    if len(body) >= GZIP_MIN and takes_gzip(accept_encoding):
+    if len(body) >= GZIP_MIN and accepts_gzip(accept_encoding):
         return gzip.compress(body, GZIP_LEVEL, mtime=0), {**headers, "content-encoding": "gzip"}
     return body, headers
 
 
-def takes_gzip(accept_encoding: str) -> bool:
+def accepts_gzip(accept_encoding: str) -> bool:
     for part in accept_encoding.lower().split(","):
         name, _, weight = part.strip().partition(";")
         if name.strip() in ("gzip", "*"):
@@ -102,6 +101,6 @@ def takes_gzip(accept_encoding: str) -> bool:
 
 
 def matches(if_none_match: str, etag: str) -> bool:
-    """Has the client this very answer? Compared weakly: gzip or not is the same answer."""
-    given = [part.strip().removeprefix("W/") for part in if_none_match.split(",")]
-    return etag.removeprefix("W/") in given or given == ["*"]
+    """Return whether the client's ETags contain this one. Weak comparison: gzip is ignored."""
+    etags = [part.strip().removeprefix("W/") for part in if_none_match.split(",")]
+    return etag.removeprefix("W/") in etags or etags == ["*"]

@@ -1,9 +1,9 @@
-"""Serving: the socket, who may come in without a key, TLS, and an end that finishes requests.
+"""Run the server: socket, TLS, connection timeouts, graceful shutdown.
 
-    serve(home, "127.0.0.1", 8642, ready=print)
+    serve(make_server(home, "127.0.0.1"), "127.0.0.1", 8642, ready=print)
 
-On loopback without keys, whoever has the printed URL comes in; its token is new at each start.
-A public address is served only with keys, and with TLS unless the caller insists.
+On loopback without keys, the printed URL contains a token that is new at each start. A public
+address is served only with keys, and with TLS unless the caller passes `insecure`.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ def make_server(
     demo_workflows: bool = False,
     body_s: float = HTTP_BODY_S,
 ) -> Server:
-    """What is served there, to whom. `token`: None means if there are no keys."""
+    """Create the server's state. `token=None` creates a token if there are no keys."""
     local = is_loopback(host)
     has_keys = Keys(home).has_active(clock.SYSTEM.now_ns())
     if not local and not has_keys:
         raise UsageError(
-            f"--host {host}: others can reach this address, and there are no keys. Make one first:"
-            " `vestige keys add NAME --scope runs:read`."
+            f"--host {host}: other machines can reach this address, and there are no keys."
+            " Create one first: `vestige keys add NAME --scope runs:read`."
         )
     if token and not local:
         raise UsageError(f"--host {host}: a token in the URL is for this machine only. Use keys.")
@@ -101,17 +101,17 @@ def serve(
     collect: bool = True,
     ready: Callable[[str], None] = lambda url: None,
 ) -> None:
-    """Serve until SIGINT or SIGTERM; `ready` is told the URL once the socket listens."""
+    """Serve until SIGINT or SIGTERM. `ready` is called with the URL once the socket listens."""
     _check_tls(cert, key)
     if cert is None and not insecure and not is_loopback(host):
         raise UsageError(
-            f"--host {host}: others can reach this address, and without TLS keys and runs travel in"
-            " clear. Give --cert and --key; or --insecure, behind a proxy that speaks TLS."
+            f"--host {host}: other machines can reach this address, and without TLS keys and runs"
+            " are sent unencrypted. Pass --cert and --key, or --insecure behind a TLS proxy."
         )
     prepare(server.home)
-    _log_by(server)
-    with _listening(host, port) as listening:
-        server.port = listening.getsockname()[1]
+    _redirect_logging(server)
+    with _open_socket(host, port) as listener:
+        server.port = listener.getsockname()[1]
         config = uvicorn.Config(
             make_app(server),
             log_config=None,
@@ -126,44 +126,44 @@ def serve(
             h11_max_incomplete_event_size=HTTP_HEADER_BYTES_MAX,
             timeout_graceful_shutdown=HTTP_SHUTDOWN_S,
         )
-        collecting = CollectorProcess(server.home) if collect else None
+        collector = CollectorProcess(server.home) if collect else None
         try:
             running = _Uvicorn(config, server)
             server.connections = running.server_state.connections
             server.connections_max = _connections_max()
             server.stop = running.stop
-            with running.capture_signals():  # before anybody is told where we are
-                if collecting is not None:
-                    collecting.start()
-                ready(url(server, host, secure=cert is not None))
-                running.run(sockets=[listening])
+            with running.capture_signals():  # before the URL is announced
+                if collector is not None:
+                    collector.start()
+                ready(format_url(server, host, secure=cert is not None))
+                running.run(sockets=[listener])
         finally:
-            if collecting is not None:
-                collecting.close()
+            if collector is not None:
+                collector.close()
             server.close()
 
 
 def _connections_max() -> int:
-    """As many as we want, or as the system lets us have beside the store's files."""
+    """Return the connection limit, lowered to what RLIMIT_NOFILE leaves beside the store."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return max(16, min(HTTP_CONNECTIONS_MAX, files - 128))
 
 
-def _log_by(server: Server) -> None:
-    """What uvicorn and asyncio have to say goes where our lines go, without the bytes that it is about."""
+def _redirect_logging(server: Server) -> None:
+    """Write warnings of uvicorn and asyncio to the server's log, without their arguments."""
 
-    class Told(logging.Handler):
+    class ServerLogHandler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             text = str(record.msg).strip().partition("\n")[0]
             server.log({"at_ns": server.clock.now_ns(), "server": text})
 
     for name in ("uvicorn.error", "asyncio"):
         logger = logging.getLogger(name)
-        logger.handlers[:] = [Told(logging.WARNING)]
+        logger.handlers[:] = [ServerLogHandler(logging.WARNING)]
         logger.propagate = False
 
 
-def url(server: Server, host: str, *, secure: bool) -> str:
+def format_url(server: Server, host: str, *, secure: bool) -> str:
     scheme = "https" if secure else "http"
     name = f"[{host}]" if ":" in host else host
     query = "" if server.token is None else f"?token={server.token}"
@@ -174,98 +174,101 @@ def _check_tls(cert: Path | None, key: Path | None) -> None:
     if cert is None and key is None:
         return
     if cert is None or key is None:
-        raise UsageError("--cert and --key go together: the certificate, and its private key.")
+        raise UsageError("--cert and --key: one is missing (expected both or neither).")
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key)
     except (OSError, ssl.SSLError) as error:
-        raise UsageError(f"--cert {cert}, --key {key}: cannot be used ({error}).") from None
+        raise UsageError(f"--cert {cert}, --key {key}: cannot be loaded ({error}).") from None
 
 
 @contextlib.contextmanager
-def _listening(host: str, port: int) -> Iterator[socket.socket]:
+def _open_socket(host: str, port: int) -> Iterator[socket.socket]:
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
     except (OSError, UnicodeError) as error:
-        raise UsageError(f"--host {host}: no address of this machine ({error}).") from None
-    # With its protocol: asyncio looks at it before it turns off waiting for more to send, which
-    # would cost every answer 40 ms.
-    with socket.socket(family, kind, protocol) as listening:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        raise UsageError(f"--host {host}: not an address of this machine ({error}).") from None
+    # asyncio sets TCP_NODELAY only if the socket's protocol is set. Without it every response
+    # would take 40 ms longer.
+    with socket.socket(family, kind, protocol) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            listening.bind(address)
-            listening.listen(1024)  # who comes before the server runs waits, and is not refused
+            listener.bind(address)
+            listener.listen(1024)  # clients that connect before the server runs wait
         except OSError as error:
             raise UsageError(
                 f"--host {host} --port {port}: {error.strerror}. Choose another port."
             ) from None
-        yield listening
+        yield listener
 
 
 class _Uvicorn(uvicorn.Server):
-    """Ends in good order: streams are told, requests are finished, and the exit code is 0."""
+    """Shuts down gracefully: streams end, requests are finished, and the exit code is 0."""
 
     def __init__(self, config: uvicorn.Config, server: Server) -> None:
         super().__init__(config)
-        self._ours = server
+        self._server = server
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         try:
             numbers = (signal.SIGINT, signal.SIGTERM)
-            before = {number: signal.signal(number, self.handle_exit) for number in numbers}
-        except ValueError:  # not the main thread: whoever started us ends us
+            previous = {number: signal.signal(number, self.handle_exit) for number in numbers}
+        except ValueError:  # not the main thread: the caller ends the server
             yield
             return
         try:
             yield
         finally:
-            for number, handler in before.items():
+            for number, handler in previous.items():
                 signal.signal(number, handler)
 
     def stop(self) -> None:
         self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._ours.stopping.set()
+        self._server.stopping.set()
         await super().shutdown(sockets)
 
 
-def _protocol_for(served: Server) -> type[_Protocol]:
+def _protocol_for(server: Server) -> type[_Protocol]:
     class Protocol(_Protocol):
-        ours = served
+        vestige_server = server
 
     return Protocol
 
 
 class _Protocol(H11Protocol):
-    """Lets go of a connection whose request does not arrive, or whose answer is not taken, or that is
-    one of too many; what is no HTTP gets our envelope."""
+    """HTTP protocol that closes stalled and excess connections.
 
-    ours: ClassVar[Server]
-    _late: asyncio.TimerHandle | None = None
-    _look: asyncio.TimerHandle | None = None
-    _left_bytes = 0
-    """Of what was sent, not taken at the last look."""
+    A connection is closed when its request does not arrive in time, when its client stops reading,
+    or when too many are open. Malformed HTTP is answered with the server's error format.
+    """
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as there
+    vestige_server: ClassVar[Server]
+    _request_timeout: asyncio.TimerHandle | None = None
+    _send_check: asyncio.TimerHandle | None = None
+    _unsent_bytes = 0
+    """Size of the write buffer at the last check."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > self.ours.connections_max + HTTP_REFUSED_MAX:
-            transport.abort()  # one that asks nothing is never told anything
+        if len(self.connections) > self.vestige_server.connections_max + HTTP_REFUSED_MAX:
+            transport.abort()  # a connection without a request never gets a response
             return
-        self._watch()
-        self._look = self.loop.call_later(LIVE_SEND_S, self._look_again)
+        self._watch_request()
+        self._send_check = self.loop.call_later(LIVE_SEND_S, self._check_sending)
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        self._watch()
+        self._watch_request()
 
     def send_400_response(self, msg: str) -> None:
         if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
-            self.transport.close()  # the answer is given, or begun: what follows it is of no use
+            self.transport.close()  # the response was already sent or started
             return
-        body = encode({"error": "validation_error", "message": "This is no HTTP/1.1 request."})
+        body = encode({"error": "validation_error", "message": "Not an HTTP/1.1 request."})
         headers = [
             (b"content-type", b"application/json"),
             (b"content-length", str(len(body)).encode()),
@@ -281,28 +284,28 @@ class _Protocol(H11Protocol):
         self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._unwatch()
-        if self._look is not None:
-            self._look.cancel()
+        self._cancel_request_timeout()
+        if self._send_check is not None:
+            self._send_check.cancel()
         super().connection_lost(exc)
 
-    def _watch(self) -> None:
-        """From the first byte, or from the beginning, to a whole request."""
+    def _watch_request(self) -> None:
+        """Start the timeout of a request, or cancel it once the request's head has arrived."""
         if self.cycle is not None and not self.cycle.response_complete:
-            self._unwatch()
-        elif self._late is None:
-            self._late = self.loop.call_later(HTTP_HEADER_S, self.transport.close)
+            self._cancel_request_timeout()
+        elif self._request_timeout is None:
+            self._request_timeout = self.loop.call_later(HTTP_HEADER_S, self.transport.close)
 
-    def _unwatch(self) -> None:
-        if self._late is not None:
-            self._late.cancel()
-            self._late = None
+    def _cancel_request_timeout(self) -> None:
+        if self._request_timeout is not None:
+            self._request_timeout.cancel()
+            self._request_timeout = None
 
-    def _look_again(self) -> None:
-        """A client that took nothing since the last look: to close would be to wait for it."""
-        left = self.transport.get_write_buffer_size()
-        if left and left == self._left_bytes:
+    def _check_sending(self) -> None:
+        """Abort if the client has read nothing since the last check. `close` would wait for it."""
+        unsent_bytes = self.transport.get_write_buffer_size()
+        if unsent_bytes and unsent_bytes == self._unsent_bytes:
             self.transport.abort()
             return
-        self._left_bytes = left
-        self._look = self.loop.call_later(LIVE_SEND_S, self._look_again)
+        self._unsent_bytes = unsent_bytes
+        self._send_check = self.loop.call_later(LIVE_SEND_S, self._check_sending)

@@ -1,15 +1,15 @@
-"""What the handlers of one server share: the home, its keys, threads that read, and numbers.
+"""State shared by the handlers of one server: home, keys, reader threads, metrics.
 
     server = Server(home)
-    with server.asking(principal) as debugger: ...      # in a thread of the server's
-    answer = await server.in_thread(work, principal)    # from a handler: never blocks the loop
+    with server.open_debugger(principal) as debugger: ...   # in a reader thread
+    response = await server.in_thread(work, principal)      # in a handler: never blocks the loop
 
-A question is answered in one of a few threads, each with a read-only connection per tenant
-that it keeps. More threads would not be quicker (the interpreter runs one at a time) and would
-cost memory; who comes when all are busy waits, and beyond a bound is told to come again. Keys take
-turns (server/reader_pool.py), and a question whose client has disconnected is cancelled.
+Reads run in a few threads, each with one cached read-only connection per tenant. More threads
+would not be faster (the interpreter runs one at a time) and would cost memory. Reads wait while
+all threads are busy, and beyond a limit they are refused. Keys take turns (server/reader_pool.py),
+and a read whose client has disconnected is cancelled.
 
-Elsewhere: who may ask in server/auth.py; journals are taken in by server/collector_process.py.
+Elsewhere: authentication in server/auth.py; journal ingest in server/collector_process.py.
 """
 
 from __future__ import annotations
@@ -50,24 +50,24 @@ from vestige.store.sqlite.sqlite_store import SqliteStore
 T = TypeVar("T")
 
 LOCAL = Principal("local", None, frozenset(SCOPES))
-"""Who started the server, and has its token: may read the home anyway."""
+"""The user who started the server and has its token, and who can read the home anyway."""
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """Whose request the current task answers."""
+    """The client whose request the current task handles."""
 
     key: str
     disconnected: Callable[[], Awaitable[None]]
-    """Returns when the connection is gone."""
+    """Returns when the client has disconnected."""
 
 
 client: ContextVar[Client | None] = ContextVar("vestige_http_client", default=None)
-"""Set by the guard for each request (server/auth.py)."""
+"""Set for each request by GuardedRoute (server/auth.py)."""
 
 
 class Server:
-    """One home, served. `token`: what the printed URL carries; None: keys only."""
+    """The state of one server. `token` is the one in the printed URL; None: keys only."""
 
     def __init__(
         self,
@@ -86,136 +86,132 @@ class Server:
         self.clock = clock
         self.token = token
         self.launches = LaunchCodes()
-        """What `vestige ui` hands to the browser that it starts, instead of the token."""
+        """Codes that `vestige ui` passes to the browser that it starts, instead of the token."""
         self.hosts = hosts
-        """Names by which we are asked for (Host); None: any, where no cookie could be misused."""
+        """Host names that are served. None: any, where no cookie could be misused."""
         self.demo_workflows = demo_workflows
         """Whether conformance suites may start runs (server/openwop/demo_workflows.py)."""
         self.body_s = body_s
-        """For a request's body to arrive."""
+        """Seconds for a request's body to arrive."""
         self.port = 0
-        """Where it listens: known once it does."""
+        """Port number, known once the server listens."""
         self.connections: Collection[object] = ()
-        """Those that are open; more than `connections_max` are told to come again."""
+        """Open connections. Requests are refused while there are more than `connections_max`."""
         self.connections_max = HTTP_CONNECTIONS_MAX
         self.metrics = Metrics()
         self.log = log or (lambda line: None)
         self.stop: Callable[[], None] = lambda: None
-        """Asks the server to end, as SIGTERM does; any thread may."""
+        """Stops the server as SIGTERM does. Thread-safe."""
         self.stopping = asyncio.Event()
-        """Set when the server is to end: streams end themselves."""
-        self._keeper = FindingsWriter(home)
+        """Set when the server shuts down: streams then end."""
+        self._findings_writer = FindingsWriter(home)
         self._readers = Readers(threads)
-        self._closing: list[Callable[[], None]] = []
-        self._open = threading.local()
+        self._close_callbacks: list[Callable[[], None]] = []
+        self._thread_state = threading.local()
 
     # --- threads ----------------------------------------------------------------------------
 
     @property
     def waiting(self) -> int:
-        """Questions asked that no thread answers yet."""
+        """Number of reads that have not started."""
         return self._readers.waiting
 
     async def in_thread(self, work: Callable[..., T], *arguments: object, heavy: bool = False) -> T:
-        """Do it in a thread of ours, in the turn of the client's key.
+        """Run the work in a reader thread, when it is the turn of the client's key.
 
-        BusyError, KeyBusyError: too many wait already. ClientDisconnect: it was cancelled,
-        because the connection is gone. `heavy`: it executes a query or search of the user's.
+        `heavy`: the work executes a user-supplied query or search. Raises BusyError or
+        KeyBusyError if too many reads are waiting. Raises ClientDisconnect if the work was
+        cancelled because the client has disconnected.
         """
-        of = client.get()
-        key = "" if of is None else of.key
+        current = client.get()
+        key = "" if current is None else current.key
         job = self._readers.submit(key, partial(work, *arguments), heavy=heavy)
-        answer = asyncio.wrap_future(job.future)
-        gone = None if of is None else asyncio.ensure_future(of.disconnected())
+        future = asyncio.wrap_future(job.future)
+        disconnect = None if current is None else asyncio.ensure_future(current.disconnected())
         try:
-            if gone is not None:
-                await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
-                if not answer.done():
-                    gone.result()  # raises what was wrong with the rest of the request
+            if disconnect is not None:
+                await asyncio.wait({future, disconnect}, return_when=asyncio.FIRST_COMPLETED)
+                if not future.done():
+                    disconnect.result()  # raises if the rest of the request was refused
                     raise ClientDisconnect
-            result: T = await answer
+            result: T = await future
             return result
         finally:
-            if gone is not None:
-                gone.cancel()
-            if not answer.done():
+            if disconnect is not None:
+                disconnect.cancel()
+            if not future.done():
                 job.cancel()
-                answer.add_done_callback(_ignore_result)
+                future.add_done_callback(_ignore_result)
 
     def on_close(self, close: Callable[[], None]) -> None:
-        """To be called when the server ends: a route module that holds something lets it go."""
-        self._closing.append(close)
+        """Register a callback that releases a route module's resources at shutdown."""
+        self._close_callbacks.append(close)
 
     def close(self) -> None:
-        """Let go of threads and connections, once nobody is answered any more."""
+        """Release threads and connections. Call it once all requests are answered."""
         self._readers.close()
-        for close in self._closing:
+        for close in self._close_callbacks:
             close()
-        self._keeper.close()
+        self._findings_writer.close()
 
-    # --- questions --------------------------------------------------------------------------
+    # --- reading ----------------------------------------------------------------------------
 
     @contextmanager
-    def asking(self, principal: Principal) -> Iterator[Debugger]:
-        """The verbs, over what this principal may see. For one thread; others have their own."""
+    def open_debugger(self, principal: Principal) -> Iterator[Debugger]:
+        """Yield the calling thread's debugger over the runs that this principal may see."""
         debugger = self._debugger(principal.tenant)
         try:
             with on_cancel(_store_of(debugger).interrupt):
                 yield debugger
         except sqlite3.Error as error:
-            self._forget(principal.tenant)  # a store that was replaced is opened anew
+            self._close_debugger(principal.tenant)  # the store may have been replaced
             raise StoreError(f"{self.home.store}: cannot be read ({error}).") from error
 
     def store(self, principal: Principal) -> SqliteStore:
-        """The same without verbs, for what reads rows; in a thread of ours."""
+        """Return the store of the calling thread's debugger, for code that reads rows."""
         return _store_of(self._debugger(principal.tenant))
 
     def state(self) -> bytes:
-        """What changes whenever the store does. Never waits: the event loop may ask."""
-        return read_change_marker(self.home.store) + self._prices_state()
-
-    def _prices_state(self) -> bytes:
-        """Answers have costs, and config.toml prices."""
-        try:
-            return b" %d" % os.stat(self.home.config).st_mtime_ns
+        """Return a marker that changes with the store and config.toml. Never blocks."""
+        try:  # responses contain costs, and config.toml contains prices
+            config_state = b" %d" % os.stat(self.home.config).st_mtime_ns
         except OSError:
-            return b""
+            config_state = b""
+        return read_change_marker(self.home.store) + config_state
 
     def _debugger(self, tenant: str | None) -> Debugger:
-        opened: dict[str | None, Debugger] | None
-        opened = getattr(self._open, "opened", None)
-        if opened is None:
-            opened = self._open.opened = {}
-        found = opened.get(tenant)
+        debuggers: dict[str | None, Debugger] | None
+        debuggers = getattr(self._thread_state, "debuggers", None)
+        if debuggers is None:
+            debuggers = self._thread_state.debuggers = {}
+        found = debuggers.get(tenant)
         if found is not None:
             if _is_current(found):
                 return found
-            self._forget(tenant)
-        while len(opened) >= TENANTS_OPEN_MAX:
-            self._forget(next(iter(opened)))
-        debugger = opened[tenant] = self._open_debugger(tenant)
+            self._close_debugger(tenant)
+        while len(debuggers) >= TENANTS_OPEN_MAX:
+            self._close_debugger(next(iter(debuggers)))
+        debugger = debuggers[tenant] = self._make_debugger(tenant)
         return debugger
 
-    def _forget(self, tenant: str | None) -> None:
-        found = getattr(self._open, "opened", {}).pop(tenant, None)
+    def _close_debugger(self, tenant: str | None) -> None:
+        found = getattr(self._thread_state, "debuggers", {}).pop(tenant, None)
         if found is not None:
             found.store.close()
 
-    def _open_debugger(self, tenant: str | None) -> Debugger:
+    def _make_debugger(self, tenant: str | None) -> Debugger:
         from vestige.collector.health import examine
 
         store = SqliteStore.open(self.home.store, readonly=True, tenant=tenant)
-
-        return Debugger(
-            store, keep=self._keeper.keep, health=lambda: examine(self.home, store), at=""
-        )
+        store_findings = self._findings_writer.store_later
+        return Debugger(store, keep=store_findings, health=lambda: examine(self.home, store), at="")
 
 
 def _is_current(debugger: Debugger) -> bool:
-    """Its store is still the one in the home, and was not migrated by a newer version meanwhile."""
+    """Return whether the store is still the home's, and not migrated by a newer version."""
     store = _store_of(debugger)
     if store.frozen:
-        return False  # there may be room again, and somebody who writes
+        return False  # a copy for a full disk: there may be space again
     try:
         return store.is_in_place() and schema.version(store._connection) == schema.VERSION
     except sqlite3.Error:
@@ -228,10 +224,10 @@ def _store_of(debugger: Debugger) -> SqliteStore:
     return store
 
 
-def _ignore_result(answer: asyncio.Future[object]) -> None:
-    """Retrieve what a cancelled read ended with: asyncio reports exceptions that none retrieves."""
-    if not answer.cancelled():
-        answer.exception()
+def _ignore_result(future: asyncio.Future[object]) -> None:
+    """Retrieve the exception of a cancelled read, so that asyncio does not report it."""
+    if not future.cancelled():
+        future.exception()
 
 
 __all__ = ["LOCAL", "BusyError", "Client", "KeyBusyError", "Server", "client"]

@@ -1,10 +1,10 @@
-"""The built viewer: one HTML file, and the policy under which a browser may run it.
+"""The built viewer: one HTML file and its Content-Security-Policy.
 
     viewer = read_viewer()
-    viewer.html                                  # script and style inside
-    viewer.policy("'self'")                      # Content-Security-Policy: nothing but them
+    viewer.html                                  # script and style inlined
+    viewer.policy("'self'")                      # allows only this script and style
 
-The page is made by hatch_build.py and lies beside this module; it is not in the repository.
+The page is built by hatch_build.py into page/ beside this module; it is not in the repository.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from vestige.errors import UnreadableError
 PAGE = Path(__file__).parent / "page" / "index.html"
 
 ANSWERS = "<!--vestige:answers-->"
-"""Where an export puts what the page would else ask a server for."""
+"""Marker that an export replaces with the API responses that the page needs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """The page and the hashes of what it may run."""
+    """The page and the hashes of its scripts and styles."""
 
     html: str
     scripts: tuple[str, ...]
     styles: tuple[str, ...]
 
     def policy(self, connect: str, *, framed: bool = True) -> str:
-        """Nothing but this page's own script and style; requests to `connect` alone.
+        """Return a policy that allows the page's own script and style, and requests to `connect`.
 
-        `framed`: also who may frame it, which only a header can say. Text can become markup
-        nowhere: the page has no trusted types to make it with.
+        `framed` adds frame-ancestors, which only a header can set. Trusted types are forbidden,
+        so no text can become markup.
         """
         rules = [
             "default-src 'none'",
@@ -58,12 +58,12 @@ def is_built() -> bool:
 
 
 def read_viewer() -> Viewer:
-    """The page as it was built; UnreadableError says how to build it."""
+    """Read the built page. UnreadableError explains how to build it."""
     try:
         changed_ns = PAGE.stat().st_mtime_ns
     except FileNotFoundError:
         raise UnreadableError(
-            "viewer: this installation has no page (it is made with the package)."
+            "viewer: this installation has no page (it is built with the package)."
             " Run `pip install -e .`, or `python hatch_build.py` in a checkout."
         ) from None
     return _read(changed_ns)

@@ -1,12 +1,10 @@
-"""Demo workflows: a few Python functions that run through the real recorder.
-
-A recorder is no workflow engine. These are here so that conformance suites can start runs:
+"""Demo workflows that OpenWOP conformance suites can start.
 
     vestige serve --demo-workflows
     POST /v1/runs {"workflowId": "conformance-noop"}
 
-A run is recorded in a home of its own, as any program's would be, and taken from there into the
-store under the tenant of whoever asked for it.
+Vestige is not a workflow engine: these are Python functions, recorded by the real recorder into a
+temporary home. The records are then stored under the tenant of the request's key.
 """
 
 from __future__ import annotations
@@ -30,16 +28,16 @@ Inputs = dict[str, Any]
 COMPONENT: Final = "demo"
 
 
-class Started(NamedTuple):
-    """What was asked for."""
+class WorkflowRequest(NamedTuple):
+    """A request to start a workflow."""
 
-    workflow: str
+    name: str
     inputs: Inputs
     traceparent: str | None = None
 
 
 class DemoFailure(Exception):  # noqa: N818  # its name is in the record
-    """What `conformance-failure` fails with."""
+    """The error of `conformance-failure`."""
 
 
 def _noop(run: Span, inputs: Inputs) -> Inputs:
@@ -56,7 +54,7 @@ def _multi_node(run: Span, inputs: Inputs) -> Inputs:
 
 
 def _identity(run: Span, inputs: Inputs) -> Inputs:
-    """What goes in comes out, and is the workflow's variables."""
+    """Return the inputs, and record them as the workflow's variables."""
     with run.span("identity", "step", body=inputs) as node:
         node.end(body=inputs)
     with run.span("variables", "state", body=inputs):
@@ -77,12 +75,12 @@ WORKFLOWS: Final[dict[str, Callable[[Span, Inputs], Inputs]]] = {
 }
 
 
-def start(home: Home, tenant: str | None, asked: Started) -> tuple[str, str]:
-    """Run it, to its end; the ids of the run and of its root span."""
+def start(home: Home, tenant: str | None, workflow: WorkflowRequest) -> tuple[str, str]:
+    """Run a workflow to its end. Return the ids of the run and of its root span."""
     with tempfile.TemporaryDirectory(prefix="vestige-demo-") as folder:
-        own = Home(Path(folder))
-        run_id, root = _record(own, asked)
-        records = [record for record in _records(own) if record.run_id == run_id]
+        temporary = Home(Path(folder))
+        run_id, root = _record(temporary, workflow)
+        records = [record for record in _read_records(temporary) if record.run_id == run_id]
     with SqliteStore.open(home.store) as store:
         store.append(records, tenant=tenant or DEFAULT_TENANT)
         for writer in {record.writer for record in records}:
@@ -90,24 +88,27 @@ def start(home: Home, tenant: str | None, asked: Started) -> tuple[str, str]:
     return run_id, root
 
 
-def _record(own: Home, asked: Started) -> tuple[str, str]:
-    told = {} if asked.traceparent is None else {"traceparent": asked.traceparent}
-    with Recorder(own, last_words=False, level="debug", sample=1.0) as recorder:
-        run = recorder.run(asked.workflow, attributes=told, component=COMPONENT, body=asked.inputs)
+def _record(home: Home, workflow: WorkflowRequest) -> tuple[str, str]:
+    traceparent = workflow.traceparent
+    attributes = {} if traceparent is None else {"traceparent": traceparent}
+    with Recorder(home, last_words=False, level="debug", sample=1.0) as recorder:
+        run = recorder.run(
+            workflow.name, attributes=attributes, component=COMPONENT, body=workflow.inputs
+        )
         try:
             with run:
-                outputs = WORKFLOWS[asked.workflow](run, asked.inputs)
+                outputs = WORKFLOWS[workflow.name](run, workflow.inputs)
                 run.end(body=outputs)
         except DemoFailure:
-            pass  # recorded: that is what it is for
+            pass  # the failure is recorded
         return run.run_id, run.id
 
 
-def _records(own: Home) -> list[AnyRecord]:
-    found: list[AnyRecord] = []
-    for _, _, path in own.journal_files():
+def _read_records(home: Home) -> list[AnyRecord]:
+    records: list[AnyRecord] = []
+    for _, _, path in home.journal_files():
         data, offset = read_lines(path, 0)
         while data:
-            found += parse_lines(data)[0]
+            records += parse_lines(data)[0]
             data, offset = read_lines(path, offset)
-    return found
+    return records

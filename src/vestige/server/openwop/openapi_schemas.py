@@ -1,12 +1,13 @@
-"""The OpenWOP routes in the OpenAPI document."""
+"""OpenAPI operations of the OpenWOP routes."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
 
-def _parameter(name: str, kind: str, meaning: str, **more: Any) -> dict[str, Any]:
-    return {"name": name, "in": "query", "description": meaning, "schema": {"type": kind, **more}}
+def _parameter(name: str, kind: str, description: str, **more: Any) -> dict[str, Any]:
+    schema = {"type": kind, **more}
+    return {"name": name, "in": "query", "description": description, "schema": schema}
 
 
 def _json(schema: dict[str, Any]) -> dict[str, Any]:
@@ -16,12 +17,12 @@ def _json(schema: dict[str, Any]) -> dict[str, Any]:
 def _operation(
     summary: str, required: list[str], *parameters: dict[str, Any], status: str = "200", **more: Any
 ) -> dict[str, Any]:
-    answer = {"type": "object", "required": required}
+    response = {"type": "object", "required": required}
     return {
         "summary": summary,
         "tags": ["openwop"],
         "parameters": list(parameters),
-        "responses": {status: {"description": "Done.", "content": _json(answer)}, **_OFF},
+        "responses": {status: {"description": "Done.", "content": _json(response)}, **_OFF},
         **more,
     }
 
@@ -29,7 +30,7 @@ def _operation(
 _ERROR: Final = {"$ref": "#/components/schemas/Error"}
 _OFF: Final = {
     "409": {
-        "description": "Passthrough, and there is something to hide.",
+        "description": "The mode is passthrough, and the run contains sensitive data.",
         "content": _json(_ERROR),
     },
     "501": {"description": "This host does not offer that.", "content": _json(_ERROR)},
@@ -37,13 +38,14 @@ _OFF: Final = {
 _COUNT: Final = {"minimum": 0, "maximum": 10**18 - 1}
 
 DISCOVERY: Final = _operation(
-    "What this host can do.", ["protocolVersion", "supportedEnvelopes", "schemaVersions", "limits"]
+    "Capabilities of this host.",
+    ["protocolVersion", "supportedEnvelopes", "schemaVersions", "limits"],
 )
 LIST: Final = _operation(
     "Runs, newest first.",
     ["runs"],
-    _parameter("limit", "integer", "How many.", **_COUNT),
-    _parameter("after", "string", "A run's id: those older than it.", minLength=1),
+    _parameter("limit", "integer", "Maximum number of runs.", **_COUNT),
+    _parameter("after", "string", "Only runs older than this run id.", minLength=1),
 )
 CREATE: Final = _operation(
     "Start a demo workflow.",
@@ -63,30 +65,30 @@ CREATE: Final = _operation(
         ),
     },
 )
-GET: Final = _operation("A run as it stands.", ["runId", "workflowId", "status"])
+GET: Final = _operation("A run's current state.", ["runId", "workflowId", "status"])
 POLL: Final = _operation(
-    "The events of a run after one of them.",
+    "New events of a run.",
     ["events", "isComplete"],
     _parameter(
         "lastSequence",
         "integer",
-        "The last that is known; -1: none.",
+        "Sequence number of the last known event; -1: none.",
         minimum=-1,
         maximum=10**18 - 1,
     ),
-    _parameter("timeout", "integer", "Seconds to wait when there is nothing new.", **_COUNT),
+    _parameter("timeout", "integer", "Seconds to wait for new events.", **_COUNT),
 )
 BUNDLE: Final = _operation(
-    "Everything about a run in one document.",
+    "A complete run in one document.",
     ["bundleVersion", "generatedAt", "host", "run", "events", "redactionApplied", "redactionMode"],
-    _parameter("maxEvents", "integer", "Lowers the cap.", **_COUNT),
-    _parameter("host.vestige.maxEvents", "integer", "The same, by its full name.", **_COUNT),
+    _parameter("maxEvents", "integer", "Maximum number of events.", **_COUNT),
+    _parameter("host.vestige.maxEvents", "integer", "Full name of maxEvents.", **_COUNT),
 ) | {"x-vestige-scope": "debug-bundle:read"}
-ANNOTATIONS: Final = _operation("What was said of a run.", ["annotations"]) | {
+ANNOTATIONS: Final = _operation("Annotations of a run.", ["annotations"]) | {
     "x-vestige-scope": "runs:read"
 }
 ANNOTATE: Final = _operation(
-    "Say something of a run.",
+    "Annotate a run.",
     ["annotationId", "target", "signal", "actor", "createdAt"],
     status="201",
     requestBody={

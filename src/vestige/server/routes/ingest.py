@@ -1,14 +1,15 @@
-"""Ingest: journal lines from other machines, acknowledged when they are durable.
+"""/api/v1/ingest: journal lines from other machines, acknowledged when they are durable.
 
     POST /api/v1/ingest        NDJSON; Content-Encoding: zstd, gzip or none
     200 {"records": 812, "new": 812, "malformed": 0}
 
-The key gives the tenant, never the record. Sending again what was sent changes nothing. What a
-client must know of the lines stands in fleet/shipment.py; `vestige ship` is one.
+The tenant is the key's, never the record's. Sending the same lines again changes nothing.
 
-This process only reads the bytes and hands them over: the rest is done beside it (collector/
-intake.py), so readers do not wait for writers. What it holds meanwhile is bounded, for all and for
-each key; who comes beyond that is told when to come again.
+The server only reads the bytes and passes them to a child process (fleet/server/ingest_process.py),
+so readers do not wait for writers. The bytes in memory are bounded, in total and per key. Further
+requests are refused with a Retry-After.
+
+Elsewhere: the format of the lines is in fleet/shipment.py; `vestige ship` is a client.
 """
 
 from __future__ import annotations
@@ -45,43 +46,44 @@ _KEYS_REMEMBERED = 10_000
 
 
 def routes(server: Server) -> list[BaseRoute]:
-    desk = IngestQueue(server, Intake(server.home))
-    server.on_close(desk.close)
+    queue = IngestQueue(server, Intake(server.home))
+    server.on_close(queue.close)
     return [
         GuardedRoute(
             PATH,
-            desk.take,
+            queue.handle_ingest,
             scope="runs:write",
             methods=("POST",),
             body_max=PARCEL_PACKED_MAX,
             operation=OPERATION,
         ),
-        *otlp.doors(desk.hand_in),
+        *otlp.routes(queue.ingest),
     ]
 
 
 class IngestQueue:
-    """Where parcels are handed in."""
+    """Passes request bodies to the ingest process, within limits for all and for each key."""
 
     def __init__(self, server: Server, intake: Intake) -> None:
         self._server = server
         self._intake = intake
         self._rates = Rates(INGEST_REQUESTS_S, INGEST_BURST)
-        self._held_bytes = 0
-        self._held_of: Counter[str] = Counter()
-        """By key, in bytes."""
-        self._requests_of: Counter[str] = Counter()
-        """By key: those that are not answered yet."""
+        self._pending_bytes = 0
+        self._pending_bytes_by_key: Counter[str] = Counter()
+        self._pending_requests_by_key: Counter[str] = Counter()
 
-    async def take(self, request: Request) -> Response:
-        return _answer(await self.hand_in(request))
+    async def handle_ingest(self, request: Request) -> Response:
+        reply = await self.ingest(request)
+        body = encode({"records": reply.records, "new": reply.new, "malformed": reply.malformed})
+        headers = {"content-type": "application/json", "cache-control": NO_STORE}
+        return Response(body, headers=headers)
 
-    async def hand_in(self, request: Request, kind: str = JOURNAL) -> Reply:
-        """What became of a request's body: journal lines, or spans (fleet/server/otlp_ingest.py)."""
-        who = principal(request)
-        wait_s = self._rates.wait_s(who.key_id)
+    async def ingest(self, request: Request, kind: str = JOURNAL) -> Reply:
+        """Ingest the request's body: journal lines, or OTLP (fleet/server/otlp_ingest.py)."""
+        caller = principal(request)
+        wait_s = self._rates.wait_s(caller.key_id)
         if wait_s:
-            raise _later(429, "rate_limited", "Too many requests with this key.", wait_s)
+            raise _retry_later(429, "rate_limited", "Too many requests with this key.", wait_s)
         encoding = request.headers.get("content-encoding", "identity").strip().lower()
         if encoding not in ENCODINGS:
             raise ApiError(
@@ -90,42 +92,43 @@ class IngestQueue:
                 f"Content-Encoding: expected {', '.join(ENCODINGS)}.",
                 headers={"accept-encoding": ", ".join(ENCODINGS)},
             )
-        if self._requests_of[who.key_id] >= INGEST_KEY_REQUESTS_MAX:
-            raise _later(429, "rate_limited", "Too many requests of this key wait.", 1)
-        self._requests_of[who.key_id] += 1
+        if self._pending_requests_by_key[caller.key_id] >= INGEST_KEY_REQUESTS_MAX:
+            raise _retry_later(429, "rate_limited", "Too many requests of this key are waiting.", 1)
+        self._pending_requests_by_key[caller.key_id] += 1
         try:
-            return await self._hand_over(request, who, encoding, kind)
+            return await self._submit(request, caller, encoding, kind)
         finally:
-            self._requests_of[who.key_id] -= 1
-            self._requests_of += Counter()  # without those that have none
+            self._pending_requests_by_key[caller.key_id] -= 1
+            self._pending_requests_by_key += Counter()  # removes keys that count zero
 
-    async def _hand_over(self, request: Request, who: Principal, encoding: str, kind: str) -> Reply:
-        packed = await self._read(request, who.key_id)
+    async def _submit(self, request: Request, caller: Principal, encoding: str, kind: str) -> Reply:
+        body = await self._read(request, caller.key_id)
         try:
-            waiting = self._intake.submit(packed, encoding, who.tenant or DEFAULT_TENANT, kind)
-            # Shielded: who hangs up does not take back what was handed over.
-            reply = await asyncio.shield(asyncio.wrap_future(waiting))
+            future = self._intake.submit(body, encoding, caller.tenant or DEFAULT_TENANT, kind)
+            # Shielded: a client that disconnects does not cancel the submitted lines.
+            reply = await asyncio.shield(asyncio.wrap_future(future))
         except OSError as error:
-            raise _later(503, "unavailable", f"Nobody can write ({error.strerror}).", 1) from None
+            message = f"The store is not writable ({error.strerror})."
+            raise _retry_later(503, "unavailable", message, 1) from None
         finally:
-            self._release(who.key_id, len(packed))
-        self._count(reply, len(packed))
-        refuse(reply)
+            self._release(caller.key_id, len(body))
+        self._count(reply, len(body))
+        raise_for_problem(reply)
         return reply
 
     def _release(self, key: str, size_bytes: int) -> None:
-        self._held_bytes -= size_bytes
-        self._held_of[key] -= size_bytes
-        if not self._held_of[key]:
-            del self._held_of[key]
+        self._pending_bytes -= size_bytes
+        self._pending_bytes_by_key[key] -= size_bytes
+        if not self._pending_bytes_by_key[key]:
+            del self._pending_bytes_by_key[key]
 
     async def _read(self, request: Request, key: str) -> bytes:
-        """The whole body; its bytes count as held until the caller has done with them."""
+        """Read the body. Its bytes count as pending until the caller calls `_release`."""
         declared = request.headers.get("content-length", "")
         if declared.isdecimal() and int(declared[:20]) > PARCEL_PACKED_MAX:
             raise _too_large()
         chunks: list[bytes] = []
-        held = 0
+        size_bytes = 0
         stream = request.stream()
         try:
             while True:
@@ -133,19 +136,20 @@ class IngestQueue:
                     chunk = await anext(stream)
                 except StopAsyncIteration:
                     return b"".join(chunks)
-                held += len(chunk)
-                self._held_bytes += len(chunk)
-                self._held_of[key] += len(chunk)
-                if held > PARCEL_PACKED_MAX:
+                size_bytes += len(chunk)
+                self._pending_bytes += len(chunk)
+                self._pending_bytes_by_key[key] += len(chunk)
+                if size_bytes > PARCEL_PACKED_MAX:
                     raise _too_large()
-                if self._held_bytes > INGEST_WAITING_MAX:
-                    raise _later(429, "rate_limited", "The server has its hands full.", 1)
-                if self._held_of[key] > INGEST_KEY_WAITING_MAX:
-                    raise _later(429, "rate_limited", "Too much of this key waits.", 1)
+                if self._pending_bytes > INGEST_WAITING_MAX:
+                    raise _retry_later(429, "rate_limited", "Too much data is waiting.", 1)
+                if self._pending_bytes_by_key[key] > INGEST_KEY_WAITING_MAX:
+                    message = "Too much data of this key is waiting."
+                    raise _retry_later(429, "rate_limited", message, 1)
                 chunks.append(chunk)
-        except BaseException as problem:
-            self._release(key, held)
-            if isinstance(problem, ClientDisconnect):
+        except BaseException as error:
+            self._release(key, size_bytes)
+            if isinstance(error, ClientDisconnect):
                 raise ApiError(400, "disconnected", "The body did not arrive.") from None
             raise
 
@@ -161,14 +165,8 @@ class IngestQueue:
         self._intake.close()
 
 
-def _answer(reply: Reply) -> Response:
-    body = encode({"records": reply.records, "new": reply.new, "malformed": reply.malformed})
-    headers = {"content-type": "application/json", "cache-control": NO_STORE}
-    return Response(body, headers=headers)
-
-
-def refuse(reply: Reply) -> None:
-    """Raise what is to be answered, unless it was kept."""
+def raise_for_problem(reply: Reply) -> None:
+    """Raise the ApiError of a reply whose lines were not stored."""
     match reply.problem:
         case None:
             return
@@ -180,56 +178,56 @@ def refuse(reply: Reply) -> None:
         case "unreadable":
             raise ApiError(400, "validation_error", reply.message)
         case _:
-            raise _later(503, "unavailable", reply.message, 1)
+            raise _retry_later(503, "unavailable", reply.message, 1)
 
 
 def _too_large() -> ApiError:
     text = f"More than {PARCEL_PACKED_MAX} bytes in one request. Send fewer lines at once."
-    # Closed: the rest of it is not worth reading.
+    # The connection is closed, so that the rest of the body need not be read.
     return ApiError(413, "too_large", text, headers={"connection": "close"})
 
 
-def _later(status: int, error: str, message: str, after_s: float) -> ApiError:
+def _retry_later(status: int, error: str, message: str, after_s: float) -> ApiError:
     seconds = max(1, round(after_s + 0.5))
     return ApiError(
         status,
         error,
-        f"{message} Come again in {seconds} s.",
+        f"{message} Try again in {seconds} s.",
         {"retryAfter": seconds},
         {"retry-after": str(seconds)},
     )
 
 
 class Rates:
-    """How many requests each key may still make: so many at once, and then so many in a second."""
+    """Token buckets that limit the requests of each key: a burst, then a rate per second."""
 
     def __init__(self, per_s: float, burst: float) -> None:
         self._per_s = per_s
         self._burst = burst
         self._left: dict[str, tuple[float, float]] = {}
-        """By key: what is left, and when that was."""
+        """By key: the remaining requests, and the time of that count."""
 
     def wait_s(self, key: str) -> float:
-        """0: go on, and this one is counted. Else how long to wait."""
+        """Count a request and return 0, or return the seconds to wait."""
         now = clock.monotonic()
         left, at = self._left.pop(key, (self._burst, now))
         left = min(self._burst, left + (now - at) * self._per_s)
         if len(self._left) >= _KEYS_REMEMBERED:
-            del self._left[next(iter(self._left))]  # who was here longest ago has all back
+            del self._left[next(iter(self._left))]  # the oldest key has most of its burst back
         self._left[key] = (left - 1 if left >= 1 else left, now)
         return 0.0 if left >= 1 else (1 - left) / self._per_s
 
 
 OPERATION = {
-    "summary": "Take in journal lines from another machine",
-    "description": "Answered when they are durable. Sending again what was sent changes nothing.",
+    "summary": "Ingest journal lines from another machine",
+    "description": "Responds when they are durable. Sending the same lines again changes nothing.",
     "requestBody": {
         "required": True,
         "content": {"application/x-ndjson": {"schema": {"type": "string"}}},
     },
     "responses": {
         "200": {
-            "description": "They are kept.",
+            "description": "The lines are stored.",
             "content": {
                 "application/json": {
                     "schema": {
@@ -244,7 +242,7 @@ OPERATION = {
                 }
             },
         },
-        "409": error("A record is for another tenant's run: nothing was taken (`details.runs`)."),
-        "415": error("A Content-Encoding that is not known."),
+        "409": error("A record is for another tenant's run. Nothing is stored (`details.runs`)."),
+        "415": error("Unknown Content-Encoding."),
     },
 }

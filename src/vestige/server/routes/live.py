@@ -1,20 +1,21 @@
-"""/api/v1/live: what is recorded, as it comes, by server-sent events.
+"""/api/v1/live: new spans, log records and run changes as server-sent events.
 
-    event: span | log | run      a span that began or ended, a line, a run that changed
-    event: ready                 the first one: from here on nothing is missed
-    event: reset                 the place to resume from is gone: load anew
+    event: span | log | run      a span that started or ended, a log record, a changed run
+    event: ready                 the first event: nothing after it is missed
+    event: reset                 the cursor to resume from no longer exists: reload
 
-Each event's id is a place in the store (store/sqlite/read/change_feed.py). A client that comes back with it
-(`Last-Event-ID`, or `after`) gets everything since, some of it perhaps twice; also from another
-server of the same home, or after a restart. Nothing waits in memory for a client: each reads on
-in the store when it has taken what it was sent, so a slow one holds up nobody.
+Each event's id is a cursor into the store (store/sqlite/read/change_feed.py). A client that
+reconnects with it (`Last-Event-ID`, or `after`) gets everything since, possibly with repeats. This
+also works after a restart, and with another server of the same home. Events are not buffered: the
+next ones are read from the store when the client has received the last ones, so a slow client
+does not affect the others.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -53,97 +54,101 @@ def routes(server: Server) -> list[BaseRoute]:
     clients: Counter[str] = Counter()
 
     async def live(request: Request) -> Response:
-        who = principal(request)
-        given = _arguments(request)
-        if request.method == "HEAD":  # a stream of nothing would hold up what comes after it
+        caller = principal(request)
+        after, run = _parse_arguments(request)
+        if request.method == "HEAD":  # an endless empty stream would block the connection
             return Response(media_type=_TYPE, headers=_HEADERS)
-        if clients.total() >= LIVE_CLIENTS_MAX or clients[who.key_id] >= LIVE_KEY_CLIENTS_MAX:
+        if clients.total() >= LIVE_CLIENTS_MAX or clients[caller.key_id] >= LIVE_KEY_CLIENTS_MAX:
             raise ApiError(
                 429,
                 "rate_limited",
-                "Too many live streams are open. Close one, or come later.",
+                "Too many live streams are open. Close one, or try again later.",
                 {"retryAfter": 10},
                 {"retry-after": "10"},
             )
-        clients[who.key_id] += 1
+        clients[caller.key_id] += 1
         try:
-            stream = await server.in_thread(_begin, server, who, *given)
+            position = await server.in_thread(_open_stream, server, caller, after, run)
         except BaseException:
-            clients[who.key_id] -= 1
+            clients[caller.key_id] -= 1
             raise
-        return _Stream(_events(server, request, stream), lambda: _leave(clients, who))
+        return _Stream(_iter_events(server, request, position), lambda: _leave(clients, caller))
 
     return [GuardedRoute(PATH, live, scope="runs:read", operation=_OPERATION)]
 
 
-def _leave(clients: Counter[str], who: Principal) -> None:
-    clients[who.key_id] -= 1
+def _leave(clients: Counter[str], caller: Principal) -> None:
+    clients[caller.key_id] -= 1
 
 
-def _arguments(request: Request) -> tuple[Cursor | None, str | None]:
-    unknown = request.query_params.keys() - {"run", "after"}
-    if unknown:
-        raise UsageError("live: takes run and after (there is an argument that it does not know).")
+def _parse_arguments(request: Request) -> tuple[Cursor | None, str | None]:
+    if request.query_params.keys() - {"run", "after"}:
+        raise UsageError("live: unknown argument (expected run and after).")
     text = request.headers.get("last-event-id") or request.query_params.get("after")
     try:
         after = None if not text else Cursor.parse(text)
     except ValueError as error:
-        raise UsageError(f"live: Last-Event-ID or after does not fit ({error}).") from None
+        raise UsageError(f"live: Last-Event-ID or after is invalid ({error}).") from None
     return after, request.query_params.get("run") or None
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """Whose stream, of which run, and how far it is."""
+class _StreamPosition:
+    """The principal and run of a stream, and its current cursor."""
 
-    who: Principal
+    principal: Principal
     run_id: str | None
     cursor: Cursor
 
 
-def _begin(server: Server, who: Principal, after: Cursor | None, run: str | None) -> _Place:
-    with server.asking(who) as debugger:
+def _open_stream(
+    server: Server, caller: Principal, after: Cursor | None, run: str | None
+) -> _StreamPosition:
+    with server.open_debugger(caller) as debugger:
         run_id = None if run is None else resolve(debugger.store, run, "run").run.id
-        return _Place(who, run_id, after or server.store(who).cursor())
+        return _StreamPosition(caller, run_id, after or server.store(caller).cursor())
 
 
-def _read(server: Server, place: _Place) -> Changes:
-    with server.asking(place.who):
-        return server.store(place.who).changes(place.cursor, place.run_id, LIVE_BATCH)
+def _read(server: Server, position: _StreamPosition) -> Changes:
+    with server.open_debugger(position.principal):
+        store = server.store(position.principal)
+        return store.changes(position.cursor, position.run_id, LIVE_BATCH)
 
 
-async def _events(server: Server, request: Request, place: _Place) -> AsyncIterator[bytes]:
-    yield _event("ready", {"cursor": str(place.cursor)}, place.cursor)
+async def _iter_events(
+    server: Server, request: Request, position: _StreamPosition
+) -> AsyncIterator[bytes]:
+    yield _event("ready", {"cursor": str(position.cursor)}, position.cursor)
     seen = b""
-    alive_at = known_at = clock.monotonic()
+    sent_at = authenticated_at = clock.monotonic()
     while not server.stopping.is_set():
-        if clock.monotonic() - known_at >= LIVE_HEARTBEAT_S:  # also where there is no silence
+        if clock.monotonic() - authenticated_at >= LIVE_HEARTBEAT_S:  # also while events are sent
             if identify(server, request.scope) is None:
                 return  # the key was revoked, or has expired
-            known_at = clock.monotonic()
+            authenticated_at = clock.monotonic()
         state = server.state()
         if state != seen:
-            changes = await _try_read(server, place)
+            changes = await _try_read(server, position)
             if changes is not None:
-                text = b"".join(_render(changes, place.cursor))
-                place = replace(place, cursor=changes.cursor)
+                text = b"".join(_render(changes, position.cursor))
+                position = replace(position, cursor=changes.cursor)
                 seen = b"" if changes.more else state
                 if text:
                     yield text
-                    alive_at = clock.monotonic()
+                    sent_at = clock.monotonic()
                 if changes.more:
                     continue
-        if clock.monotonic() - alive_at >= LIVE_HEARTBEAT_S:
-            # No data: nothing is dispatched, but the place is remembered.
-            yield f": \nid: {place.cursor}\n\n".encode()
-            alive_at = clock.monotonic()
+        if clock.monotonic() - sent_at >= LIVE_HEARTBEAT_S:
+            # Without data no event is dispatched, but the browser stores the id.
+            yield f": \nid: {position.cursor}\n\n".encode()
+            sent_at = clock.monotonic()
         await _pause(server)
 
 
-async def _try_read(server: Server, place: _Place) -> Changes | None:
-    """None: not now; the store is busy, or being replaced."""
+async def _try_read(server: Server, position: _StreamPosition) -> Changes | None:
+    """Read the changes. None: the store is busy or being replaced."""
     try:
-        return await server.in_thread(_read, server, place)
+        return await server.in_thread(_read, server, position)
     except (BusyError, KeyBusyError, StoreError):
         return None
 
@@ -162,8 +167,8 @@ def _render(changes: Changes, before: Cursor) -> Iterator[bytes]:
     if changes.lost:
         yield _event("reset", {"cursor": str(changes.cursor)}, changes.cursor)
         return
-    # First, and with the place before them all: whoever is cut off in what follows gets the
-    # rest of it, and its runs again.
+    # Runs come first, with the previous cursor: a client that disconnects during the following
+    # events gets the rest of them, and the runs again.
     for run in changes.runs:
         yield _event("run", run_data(run), before)
     for span in changes.spans:
@@ -173,9 +178,9 @@ def _render(changes: Changes, before: Cursor) -> Iterator[bytes]:
 
 
 def _event(name: str, data: dict[str, Any], cursor: Cursor) -> bytes:
-    # JSON on one line: no text of a trace can begin an event of its own.
-    told = encode(redact_values(data))
-    return b"event: %s\nid: %s\ndata: %s\n\n" % (name.encode(), str(cursor).encode(), told)
+    # JSON is on one line, so no recorded text can start another event.
+    text = encode(redact_values(data))
+    return b"event: %s\nid: %s\ndata: %s\n\n" % (name.encode(), str(cursor).encode(), text)
 
 
 def _span(span: SpanChange) -> dict[str, Any]:
@@ -207,42 +212,42 @@ def _log(log: LogChange) -> dict[str, Any]:
 
 
 class _Stream(StreamingResponse):
-    """Lets a client go that takes nothing, and always says when it is over."""
+    """A response that ends when the client stops reading, and then calls `on_end`."""
 
-    def __init__(self, events: AsyncIterator[bytes], over: Any) -> None:
+    def __init__(self, events: AsyncIterator[bytes], on_end: Callable[[], None]) -> None:
         super().__init__(events, media_type=_TYPE, headers=_HEADERS)
-        self._over = over
+        self._on_end = on_end
 
     async def stream_response(self, send: Send) -> None:
-        async def within(message: Any) -> None:
+        async def send_in_time(message: Any) -> None:
             await asyncio.wait_for(send(message), LIVE_SEND_S)
 
-        await super().stream_response(within)
+        await super().stream_response(send_in_time)
 
     async def __call__(self, *arguments: Any) -> None:
         try:
             await super().__call__(*arguments)
         except TimeoutError:
-            pass  # it can resume where it was
+            pass  # the client can resume from its last event
         finally:
-            self._over()
+            self._on_end()
 
 
 _OPERATION: dict[str, Any] = {
-    "summary": "What is recorded, as it comes (server-sent events), resumable.",
+    "summary": "New spans, log records and runs as resumable server-sent events.",
     "parameters": [
         {
             "name": "run", "in": "query", "schema": {"type": "string"},
-            "description": "Only this run: r7, the start of its id, or anything that leads to one.",
+            "description": "Only this run: r7, a prefix of its id, or an id in it.",
         },
         {
             "name": "after", "in": "query", "schema": {"type": "string"},
-            "description": "Go on here: an event's id. The header Last-Event-ID comes first.",
+            "description": "Resume after this event id. The header Last-Event-ID takes precedence.",
         },
     ],
     "responses": {
         "200": {
-            "description": "Events ready, span, log, run, reset; each id is a place to resume from.",
+            "description": "Events ready, span, log, run, reset. Each id is a cursor.",
             "content": {"text/event-stream": {"schema": {"type": "string"}}},
         }
     },

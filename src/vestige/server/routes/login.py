@@ -1,13 +1,13 @@
-"""A browser's way in where there are only keys: a form for one, which becomes a cookie.
+"""/login and /logout: a form that exchanges a key for a cookie.
 
-    GET  /          without a key, by a browser: 401, and the form in it
-    POST /login     a key for a cookie that no script can read; the page is then asked for again
-    GET  /logout    the cookie is forgotten
+    GET  /          without a key, from a browser: 401 with the form
+    POST /login     sets a cookie that no script can read, and redirects to the page
+    GET  /logout    deletes the cookie
 
-Where in the viewer a link leads stands behind its `#`, which no server sees. The form's one line
-of script takes it along, so that somebody who was sent a link arrives at it.
+A link's position in the viewer is in its hash, which servers do not see. The form's one line of
+script keeps the hash, so the user arrives at the linked view.
 
-Elsewhere: who else is let in, and what other sites' pages may not do, in server/auth.py.
+Elsewhere: other ways to authenticate, and protection against other sites, are in server/auth.py.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 from starlette.types import Scope
 
-from vestige.fleet.api_keys import Principal
 from vestige.limits import LOGIN_BODY_MAX
 from vestige.server.auth import GuardedRoute, cookie_name, find_principal, header
 from vestige.server.responses import NO_STORE
@@ -36,7 +35,8 @@ main { width: min(26rem, 100%); }
 form { display: grid; gap: .75rem; }
 h1 { font-size: 1.25rem; margin: 0; }
 p { margin: 0; }
-input, button { font: inherit; padding: .5rem .75rem; border: 1px solid #767676; border-radius: .375rem; }
+input, button { font: inherit; padding: .5rem .75rem; border-radius: .375rem; }
+input, button { border: 1px solid #767676; }
 button { cursor: pointer; }
 [role=alert] { border-left: .25rem solid #c62828; padding-left: .75rem; }
 """
@@ -44,46 +44,46 @@ _PAGE: Final = """<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width">
-<title>Vestige: a key is needed</title>
+<title>Vestige: sign in</title>
 <style>{style}</style>
 <main>
 <form method="post" action="/login">
 <h1>Vestige</h1>
-{said}
-<label for="key">Key, or the token of the address that the server printed</label>
+{messages}
+<label for="key">Access key, or the token in the URL printed by the server</label>
 <input id="key" name="key" type="password" autocomplete="current-password" required autofocus>
-<button>Open the runs</button>
-<p>A key begins with <code>vstg_</code>. Who runs this server makes one with
-<code>vestige keys add NAME --scope runs:read</code>.</p>
+<button>Continue</button>
+<p>A key starts with <code>vstg_</code>. Ask the server's owner for one
+(<code>vestige keys add NAME --scope runs:read</code>).</p>
 </form>
 </main>
 <script>{script}</script>
 </html>
 """
 _FIELDS_MAX: Final = 8
-_UNKNOWN: Final = "This key is not known here, has expired, or was revoked."
-_NOT_FOR_READING: Final = "This key is not for reading runs (runs:read)."
-_IN_CLEAR: Final = "This connection is not encrypted: others on the way can read the key."
-_BYE: Final = "The browser has forgotten the key."
+_UNKNOWN: Final = "This key is unknown, expired or revoked."
+_NOT_FOR_READING: Final = "This key lacks the scope runs:read."
+_UNENCRYPTED: Final = "This connection is not encrypted: others on the network can read the key."
+_LOGGED_OUT: Final = "You are signed out."
 
 
-def asks_for_page(scope: Scope) -> bool:
-    """Whether a request that brought no key is a person's, who can be asked for one."""
+def is_page_request(scope: Scope) -> bool:
+    """Return whether a browser requests the page: its user can enter a key."""
     is_page = scope["path"] == "/" and scope["method"] in ("GET", "HEAD")
     return is_page and "text/html" in header(scope, b"accept")
 
 
-def form(scope: Scope, status: int = 401, said: str = "") -> Response:
-    lines = [f'<p role="alert">{said}</p>'] if said else []
+def render_form(scope: Scope, status: int = 401, message: str = "") -> Response:
+    lines = [f'<p role="alert">{message}</p>'] if message else []
     client = scope.get("client")
     if scope["scheme"] == "http" and client and client[0] not in ("127.0.0.1", "::1"):
-        lines.append(f"<p>{_IN_CLEAR}</p>")
-    page = _PAGE.format(style=_STYLE, script=_SCRIPT, said="\n".join(lines))
+        lines.append(f"<p>{_UNENCRYPTED}</p>")
+    page = _PAGE.format(style=_STYLE, script=_SCRIPT, messages="\n".join(lines))
     headers = {
         "cache-control": NO_STORE,
         "content-security-policy": _POLICY,
         "content-type": "text/html; charset=utf-8",
-        # With `no-referrer` a browser would hide from us that the form is our own (Origin: null).
+        # With `no-referrer` the browser would send `Origin: null` with this page's own form.
         "referrer-policy": "same-origin",
     }
     if status == 401:
@@ -109,14 +109,15 @@ _POLICY: Final = "; ".join(
 
 def routes(server: Server) -> list[BaseRoute]:
     async def login(request: Request) -> Response:
-        key = _key_in(await request.body())
-        who = find_principal(server, key)
-        refused = _refused(who)
-        if refused is not None:
-            return form(request.scope, *refused)
-        response = _to_page()
-        # Lax: somebody who follows a link from elsewhere is let in. Another site's page still gets
-        # nothing: it can make a browser show ours, and no more (guard.check_names).
+        key = _parse_key(await request.body())
+        found = find_principal(server, key)
+        if found is None:
+            return render_form(request.scope, 401, _UNKNOWN)
+        if not found.may("runs:read"):
+            return render_form(request.scope, 403, _NOT_FOR_READING)
+        response = Response(status_code=303, headers={"location": "/", "cache-control": NO_STORE})
+        # Lax: a user who follows a link from another site stays signed in. That site's page cannot
+        # read the response (validate_host_and_origin in server/auth.py).
         response.set_cookie(
             cookie_name(server),
             key,
@@ -128,7 +129,7 @@ def routes(server: Server) -> list[BaseRoute]:
         return response
 
     async def logout(request: Request) -> Response:
-        response = form(request.scope, 200, _BYE)
+        response = render_form(request.scope, 200, _LOGGED_OUT)
         response.delete_cookie(cookie_name(server), path="/", httponly=True, samesite="lax")
         return response
 
@@ -138,19 +139,9 @@ def routes(server: Server) -> list[BaseRoute]:
     ]
 
 
-def _key_in(body: bytes) -> str:
+def _parse_key(body: bytes) -> str:
     try:
-        given = parse_qsl(body.decode("latin-1"), max_num_fields=_FIELDS_MAX)
-    except ValueError:  # more of them
+        fields = parse_qsl(body.decode("latin-1"), max_num_fields=_FIELDS_MAX)
+    except ValueError:  # too many fields
         return ""
-    return next((value.strip() for name, value in given if name == "key"), "")
-
-
-def _refused(who: Principal | None) -> tuple[int, str] | None:
-    if who is None:
-        return 401, _UNKNOWN
-    return None if who.may("runs:read") else (403, _NOT_FOR_READING)
-
-
-def _to_page() -> Response:
-    return Response(status_code=303, headers={"location": "/", "cache-control": NO_STORE})
+    return next((value.strip() for name, value in fields if name == "key"), "")

@@ -1,8 +1,8 @@
-"""POST /api/v1/notes: say something about a run or a span.
+"""POST /api/v1/notes: add a note to a run or a span.
 
-{"id": "r7.s12", "text": "wrong customer", "author": "eva"}
+    {"id": "r7.s12", "text": "wrong customer", "author": "eva"}
 
-Elsewhere: what was said is read by the verb `notes`, at the same path.
+Elsewhere: the verb `notes` reads notes, at the same path (server/routes/api.py).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from vestige.server.server_state import Server
 
 
 class NewNote(msgspec.Struct, forbid_unknown_fields=True):
-    """What a request holds."""
+    """The body of a request."""
 
     id: str
     text: str
@@ -33,16 +33,16 @@ class NewNote(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def routes(server: Server) -> list[BaseRoute]:
-    async def say(request: Request) -> Response:
+    async def post_note(request: Request) -> Response:
         body = await request.body()
-        data = await server.in_thread(_say, server, principal(request), body)
+        data = await server.in_thread(_add_note, server, principal(request), body)
         headers = {"content-type": "application/json", "cache-control": NO_STORE}
         return Response(encode(data), 201, headers)
 
     return [
         GuardedRoute(
             PREFIX + "notes",
-            say,
+            post_note,
             methods=("POST",),
             scope="runs:write",
             body_max=NOTE_BODY_MAX,
@@ -51,27 +51,27 @@ def routes(server: Server) -> list[BaseRoute]:
     ]
 
 
-def _say(server: Server, who: Principal, body: bytes) -> dict[str, Any]:
+def _add_note(server: Server, caller: Principal, body: bytes) -> dict[str, Any]:
     from vestige.transfer import add_note
 
     try:
         new = msgspec.json.decode(body, type=NewNote)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(
-            f"note: the body does not fit ({error}; expected an object with id and text)."
+            f"note: the body is invalid ({error}; expected an object with id and text)."
         ) from None
     if not new.id.strip() or "\0" in new.id:
         raise UsageError("note: id is missing (expected a run or a span).")
-    with server.asking(who) as debugger:
-        kept = add_note(server.home, debugger, new.id, new.text, author=new.author)
-        run = debugger.store.load_run(kept.run_id)
-    (data,) = note_data(run.spans, [kept])
-    return {"version": 1, "run_id": kept.run_id, "note": data}
+    with server.open_debugger(caller) as debugger:
+        note = add_note(server.home, debugger, new.id, new.text, author=new.author)
+        run = debugger.store.load_run(note.run_id)
+    (data,) = note_data(run.spans, [note])
+    return {"version": 1, "run_id": note.run_id, "note": data}
 
 
 _OPERATION: dict[str, Any] = {
     "operationId": "note",
-    "summary": "Say something about a run or a span. Secrets in it are masked before it is kept.",
+    "summary": "Add a note to a run or a span. Secrets are redacted before it is stored.",
     "requestBody": {
         "required": True,
         "content": {
@@ -91,7 +91,7 @@ _OPERATION: dict[str, Any] = {
     },
     "responses": {
         "201": {
-            "description": "Kept.",
+            "description": "The note is stored.",
             "content": {
                 "application/json": {
                     "schema": {

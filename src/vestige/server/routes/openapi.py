@@ -1,8 +1,7 @@
-"""/v1/openapi.json: the API as it is, made of the routes themselves.
+"""/v1/openapi.json: the OpenAPI document, generated from the routes.
 
-Each `Door` with an `operation` is in it: its path, parameters and answers are the route's own,
-and what is the same everywhere (errors, keys, limits) is added here. So a route that is not in
-it, or takes something else than it says, is a bug that a test finds.
+Each GuardedRoute with an `operation` is listed with its own path, parameters and responses. The
+common parts (errors, keys, limits) are added here. Tests compare the document with the routes.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from starlette.routing import BaseRoute
 
 from vestige._version import __version__
 from vestige.server.auth import GuardedRoute
-from vestige.server.responses import PRIVATE, encode, packed, takes_gzip
+from vestige.server.responses import PRIVATE, accepts_gzip, compress, encode
 from vestige.server.server_state import Server
 
 PATH = "/v1/openapi.json"
@@ -26,34 +25,34 @@ _ERROR_SCHEMA = {
     "type": "object",
     "required": ["error", "message"],
     "properties": {
-        "error": {"type": "string", "minLength": 1, "description": "A word for programs."},
-        "message": {"type": "string", "minLength": 1, "description": "A line for people."},
+        "error": {"type": "string", "minLength": 1, "description": "A stable code."},
+        "message": {"type": "string", "minLength": 1, "description": "A readable message."},
         "details": {"type": "object"},
     },
     "additionalProperties": False,
 }
 _ERRORS = {
-    "400": "The request makes no sense: the message says what was expected.",
-    "401": "No key, or one that is wrong, expired or revoked.",
-    "403": "The key is not for this (`details.scope`), or the request comes from another site.",
-    "404": "What was asked for is not there, or not this tenant's.",
+    "400": "The request is invalid. The message contains what was expected.",
+    "401": "The key is missing, unknown, expired or revoked.",
+    "403": "The key lacks the scope (`details.scope`), or the request comes from another site.",
+    "404": "Not found, or another tenant's.",
     "408": "The body did not arrive in time.",
     "413": "The body is too long.",
     "429": "Too many requests or streams (`details.retryAfter`, seconds).",
-    "503": "Too busy, or the store cannot be read just now.",
+    "503": "The server is too busy, or the store cannot be read now.",
 }
 
 
 def routes(server: Server) -> list[BaseRoute]:
-    # Made once: anybody may ask for it.
-    made: dict[bool, tuple[bytes, dict[str, str]]] = {}
+    # Rendered once per encoding, because requests for it need no key.
+    cache: dict[bool, tuple[bytes, dict[str, str]]] = {}
 
     async def openapi(request: Request) -> Response:
         accepted = request.headers.get("accept-encoding", "")
-        wants_gzip = takes_gzip(accepted)
-        if wants_gzip not in made:
-            made[wants_gzip] = packed(encode(document(request.app.routes)), accepted)
-        body, headers = made[wants_gzip]
+        use_gzip = accepts_gzip(accepted)
+        if use_gzip not in cache:
+            cache[use_gzip] = compress(encode(render_document(request.app.routes)), accepted)
+        body, headers = cache[use_gzip]
         return Response(
             body,
             headers={**headers, "content-type": "application/json", "cache-control": PRIVATE},
@@ -62,14 +61,13 @@ def routes(server: Server) -> list[BaseRoute]:
     return [GuardedRoute(PATH, openapi, public=True, operation=_OPERATION)]
 
 
-def document(routes: Sequence[BaseRoute]) -> dict[str, Any]:
+def render_document(routes: Sequence[BaseRoute]) -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         if isinstance(route, GuardedRoute) and route.operation is not None:
-            methods = sorted((route.methods or set()) - {"HEAD"})
-            for method in methods:
-                told = _operation(route, method)
-                paths.setdefault(route.path_format, {})[method.lower()] = told
+            operations = paths.setdefault(route.path_format, {})
+            for method in sorted((route.methods or set()) - {"HEAD"}):
+                operations[method.lower()] = _operation(route, method)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -92,42 +90,46 @@ def document(routes: Sequence[BaseRoute]) -> dict[str, Any]:
                     "type": "apiKey",
                     "in": "cookie",
                     "name": "vestige-PORT",
-                    "description": "What the token in the printed URL is exchanged for.",
+                    "description": "Set in exchange for the token in the printed URL.",
                 },
             },
         },
     }
 
 
-def error(meaning: str) -> dict[str, Any]:
+def error(description: str) -> dict[str, Any]:
     schema = {"$ref": "#/components/schemas/Error"}
-    return {"description": meaning, "content": {"application/json": {"schema": schema}}}
+    return {"description": description, "content": {"application/json": {"schema": schema}}}
 
 
 def _operation(route: GuardedRoute, method: str) -> dict[str, Any]:
-    """The route's own words, and what holds for every route."""
-    given = route.operation or {}
-    own = dict(given.get(method.lower(), given))
-    own.setdefault("operationId", _identifier(method, route.path_format))
-    own.setdefault("parameters", [])
-    own["parameters"] = [*_in_path(route, own["parameters"]), *own["parameters"]]
-    own["responses"] = {
-        **dict(own.get("responses", {"200": {"description": "Done."}})),
+    """Return the route's operation together with the common parts."""
+    declared = route.operation or {}
+    operation = dict(declared.get(method.lower(), declared))
+    operation.setdefault("operationId", _operation_id(method, route.path_format))
+    parameters = operation.get("parameters", [])
+    operation["parameters"] = [*_path_parameters(route, parameters), *parameters]
+    responses = operation.get("responses", {})
+    operation["responses"] = {
+        **(responses or {"200": {"description": "Done."}}),
         **{
             status: {"$ref": f"#/components/responses/{status}"}
             for status in _ERRORS
-            if status not in own.get("responses", {}) and (status != "408" or route.body_max)
+            if status not in responses and (status != "408" or route.body_max)
         },
     }
     if route.public:
-        own["security"] = []
-    elif route.needs is not None:
-        own["x-vestige-scope"] = route.needs
-    return own
+        operation["security"] = []
+    elif route.scope is not None:
+        operation["x-vestige-scope"] = route.scope
+    return operation
 
 
-def _in_path(route: GuardedRoute, told: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    names = {one.get("name") for one in told if one.get("in") == "path"}
+def _path_parameters(
+    route: GuardedRoute, declared: Sequence[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return the parameters of the path that the operation does not declare itself."""
+    names = {parameter.get("name") for parameter in declared if parameter.get("in") == "path"}
     return [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
         for name in route.param_convertors
@@ -135,7 +137,7 @@ def _in_path(route: GuardedRoute, told: Sequence[dict[str, Any]]) -> list[dict[s
     ]
 
 
-def _identifier(method: str, path: str) -> str:
+def _operation_id(method: str, path: str) -> str:
     return "_".join([method.lower(), *re.findall(r"\w+", path)])
 
 

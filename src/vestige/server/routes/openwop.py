@@ -1,17 +1,18 @@
-"""OpenWOP: recorded runs as that protocol's clients ask for them.
+"""The OpenWOP routes: recorded runs in the protocol of OpenWOP clients.
 
-    GET  /.well-known/openwop                  what this host can do; the one path without a key
+    GET  /.well-known/openwop                  capabilities of this host; needs no key
     GET  /v1/runs                              {runs: [...]}, newest first
-    GET  /v1/runs/{runId}                      its snapshot
-    GET  /v1/runs/{runId}/events/poll          {events, isComplete}; waits if there is nothing new
-    GET  /v1/runs/{runId}/debug-bundle         everything in one document, at most 8 MB
-    GET, POST /v1/runs/{runId}/annotations     notes on it
-    POST /v1/runs                              a demo workflow, where there are some; else 501
+    GET  /v1/runs/{runId}                      the run's snapshot
+    GET  /v1/runs/{runId}/events/poll          {events, isComplete}; waits if there are none
+    GET  /v1/runs/{runId}/debug-bundle         the complete run in one document, at most 8 MB
+    GET, POST /v1/runs/{runId}/annotations     notes on the run
+    POST /v1/runs                              starts a demo workflow if enabled; else 501
 
-Nothing here is kept by anybody (`no-store`). A run is read once for an answer, in one transaction;
-all of its answers are told by the same story (formats/openwop/from_records.py), and so cannot differ.
+No response is cached (`no-store`). Each response reads the run in one transaction, and all of them
+render the same Story (formats/openwop/from_records.py), so they are consistent.
 
-Elsewhere: demo workflows in server/openwop/demo_workflows.py; what a request may hold in server/openwop/request_parsing.py.
+Elsewhere: demo workflows in server/openwop/demo_workflows.py, request parsing in
+server/openwop/request_parsing.py.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ from vestige.record.note import Note
 from vestige.server.auth import GuardedRoute, principal
 from vestige.server.openwop import openapi_schemas as shapes
 from vestige.server.openwop import request_parsing as requests
-from vestige.server.openwop.demo_workflows import WORKFLOWS, Started, start
-from vestige.server.responses import NO_STORE, ApiError, encode, packed
+from vestige.server.openwop.demo_workflows import WORKFLOWS, WorkflowRequest, start
+from vestige.server.responses import NO_STORE, ApiError, compress, encode
 from vestige.server.server_state import Server
 from vestige.settings import read_settings
 from vestige.store.protocol import RunFilter
@@ -53,7 +54,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 class Host:
-    """What of this protocol a server offers, and how it answers."""
+    """The OpenWOP settings and capabilities of a server."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
@@ -66,8 +67,8 @@ class Host:
         self.demo = server.demo_workflows
 
     def capabilities(self) -> bytes:
-        """Of the whole host: flags stand at the root of the document."""
-        told = {
+        """Render the discovery document."""
+        document = {
             "protocolVersion": PROTOCOL_VERSION,
             "supportedEnvelopes": [],
             "schemaVersions": {},
@@ -90,12 +91,12 @@ class Host:
             "secrets": {"supported": False},
             "fixtures": sorted(WORKFLOWS) if self.demo else [],
         }
-        return encode(told)
+        return encode(document)
 
     @contextmanager
-    def story(self, who: Principal, run_id: str) -> Iterator[Story]:
-        """A run, read in one transaction: what is written meanwhile is for the next answer."""
-        with self.server.asking(who) as debugger:
+    def open_story(self, caller: Principal, run_id: str) -> Iterator[Story]:
+        """Read a run in one transaction, unaffected by concurrent writes."""
+        with self.server.open_debugger(caller) as debugger:
             store = debugger.store
             connection = connection_of(store)
             connection.execute("BEGIN")
@@ -119,9 +120,9 @@ def _no_run() -> ApiError:
 
 def routes(server: Server) -> list[BaseRoute]:
     host = Host(server)
-    # What is off is 404 or 501 to everybody, before anything is said about keys.
-    bundles = "debug-bundle:read" if host.bundles else None
-    reads, writes = ("runs:read", "runs:write") if host.feedback else (None, None)
+    # A disabled feature is 404 or 501 for every key, so its routes require no scope.
+    bundle_scope = "debug-bundle:read" if host.bundles else None
+    read_scope, write_scope = ("runs:read", "runs:write") if host.feedback else (None, None)
     return [
         GuardedRoute(
             "/.well-known/openwop", _discover(host), public=True, operation=shapes.DISCOVERY
@@ -137,27 +138,29 @@ def routes(server: Server) -> list[BaseRoute]:
         ),
         GuardedRoute(RUN, _get(host), scope="runs:read", operation=shapes.GET),
         GuardedRoute(f"{RUN}/events/poll", _poll(host), scope="runs:read", operation=shapes.POLL),
-        GuardedRoute(f"{RUN}/debug-bundle", _bundle(host), scope=bundles, operation=shapes.BUNDLE),
         GuardedRoute(
-            f"{RUN}/annotations", _annotations(host), scope=reads, operation=shapes.ANNOTATIONS
+            f"{RUN}/debug-bundle", _bundle(host), scope=bundle_scope, operation=shapes.BUNDLE
+        ),
+        GuardedRoute(
+            f"{RUN}/annotations", _annotations(host), scope=read_scope, operation=shapes.ANNOTATIONS
         ),
         GuardedRoute(
             f"{RUN}/annotations",
             _annotate(host),
             methods=("POST",),
-            scope=writes,
+            scope=write_scope,
             body_max=OPENWOP_REQUEST_MAX,
             operation=shapes.ANNOTATE,
         ),
     ]
 
 
-def _answer(
+def _render_response(
     body: bytes, request: Request, status: int = 200, headers: dict[str, str] | None = None
 ) -> Response:
-    body, more = packed(body, request.headers.get("accept-encoding", ""))
-    given = {"content-type": "application/json", "cache-control": NO_STORE, **(headers or {})}
-    return Response(body, status, {**more, **given})
+    body, all_headers = compress(body, request.headers.get("accept-encoding", ""))
+    all_headers |= {"content-type": "application/json", "cache-control": NO_STORE}
+    return Response(body, status, {**all_headers, **(headers or {})})
 
 
 # --- runs ---------------------------------------------------------------------------------------
@@ -165,92 +168,94 @@ def _answer(
 
 def _discover(host: Host) -> Handler:
     async def discover(request: Request) -> Response:
-        return _answer(host.capabilities(), request)
+        return _render_response(host.capabilities(), request)
 
     return discover
 
 
 def _list(host: Host) -> Handler:
-    def work(who: Principal, limit: int, after: str | None) -> bytes:
-        with host.server.asking(who) as debugger:
+    def work(caller: Principal, limit: int, after: str | None) -> bytes:
+        with host.server.open_debugger(caller) as debugger:
             store = debugger.store
             found = [run for run in store.find_runs(after or "-") if run.id == after]
             if after is not None and not found:
                 raise _no_run()
-            wanted = RunFilter(limit=limit + 1, after=found[0].short_id if found else None)
-            runs = store.list_runs(wanted)
-        # A name that has to be hidden is hidden in a list too, whatever the mode.
+            page = RunFilter(limit=limit + 1, after=found[0].short_id if found else None)
+            runs = store.list_runs(page)
+        # Names are redacted in a list, even if the mode is passthrough.
         privacy = Privacy(
             "mask" if host.mode == "passthrough" else host.mode, HostDetails(), host.key
         )
-        told = b",".join(privacy.render(summary(run)) for run in runs[:limit])
+        items = b",".join(privacy.render(summary(run)) for run in runs[:limit])
         more = f',"nextAfter":"{runs[limit - 1].id}"'.encode() if len(runs) > limit else b""
-        return b'{"runs":[' + told + b"]" + more + b"}"
+        return b'{"runs":[' + items + b"]" + more + b"}"
 
     async def runs(request: Request) -> Response:
-        given = request.query_params
-        limit = requests.whole(given.get("limit"), "limit", OPENWOP_LIST_MAX)
+        query = request.query_params
+        limit = requests.parse_integer(query.get("limit"), "limit", OPENWOP_LIST_MAX)
         limit = max(1, min(limit, OPENWOP_LIST_MAX))
-        after = requests.run_id(given["after"]) if "after" in given else None
+        after = requests.parse_run_id(query["after"]) if "after" in query else None
         body = await host.server.in_thread(work, principal(request), limit, after)
-        return _answer(body, request)
+        return _render_response(body, request)
 
     return runs
 
 
 def _get(host: Host) -> Handler:
-    def work(who: Principal, run_id: str) -> bytes:
-        with host.story(who, run_id) as story:
+    def work(caller: Principal, run_id: str) -> bytes:
+        with host.open_story(caller, run_id) as story:
             return story.snapshot
 
     async def get(request: Request) -> Response:
-        run_id = requests.run_id(request.path_params["runId"])
-        return _answer(await host.server.in_thread(work, principal(request), run_id), request)
+        run_id = requests.parse_run_id(request.path_params["runId"])
+        return _render_response(
+            await host.server.in_thread(work, principal(request), run_id), request
+        )
 
     return get
 
 
 def _poll(host: Host) -> Handler:
-    def work(who: Principal, run_id: str, after: int) -> Page:
-        with host.story(who, run_id) as story:
+    def work(caller: Principal, run_id: str, after: int) -> Page:
+        with host.open_story(caller, run_id) as story:
             return poll(story, after)
 
     async def poll_events(request: Request) -> Response:
-        given, who = request.query_params, principal(request)
-        run_id = requests.run_id(request.path_params["runId"])
-        after = requests.whole(given.get("lastSequence"), "lastSequence", -1, least=-1)
-        until = clock.monotonic() + requests.seconds(given.get("timeout"))
+        query, caller = request.query_params, principal(request)
+        run_id = requests.parse_run_id(request.path_params["runId"])
+        after = requests.parse_integer(query.get("lastSequence"), "lastSequence", -1, least=-1)
+        until = clock.monotonic() + requests.parse_timeout(query.get("timeout"))
         while True:
             seen = host.server.state()
-            page = await host.server.in_thread(work, who, run_id, after)
+            page = await host.server.in_thread(work, caller, run_id, after)
             if page.events or page.is_complete:
                 break
-            # Only a store that changed can have something new.
+            # There are no new events before the store changes.
             while host.server.state() == seen and clock.monotonic() < until:
                 if host.server.stopping.is_set() or await request.is_disconnected():
                     until = 0.0
                 await asyncio.sleep(min(TICK_S, max(0.01, until - clock.monotonic())))
             if clock.monotonic() >= until:
                 break
-        # In a thread, as packing megabytes takes its time.
-        return await host.server.in_thread(_answer, page.render(), request)
+        # In a thread: compressing megabytes takes time.
+        return await host.server.in_thread(_render_response, page.render(), request)
 
     return poll_events
 
 
 def _bundle(host: Host) -> Handler:
-    def work(who: Principal, run_id: str, max_events: int | None) -> bytes:
-        with host.story(who, run_id) as story:
+    def work(caller: Principal, run_id: str, max_events: int | None) -> bytes:
+        with host.open_story(caller, run_id) as story:
             return assemble(story, host.server.clock.now_ns(), max_events)
 
     async def bundle(request: Request) -> Response:
         if not host.bundles:
             raise ApiError(404, "not_found", "This host does not serve debug bundles.")
-        who = principal(request)
-        run_id = requests.run_id(request.path_params["runId"])
-        most = requests.max_events(request.query_params)
-        body = await host.server.in_thread(work, who, run_id, most)
-        return await host.server.in_thread(_answer, body, request)
+        caller = principal(request)
+        run_id = requests.parse_run_id(request.path_params["runId"])
+        max_events = requests.parse_max_events(request.query_params)
+        body = await host.server.in_thread(work, caller, run_id, max_events)
+        return await host.server.in_thread(_render_response, body, request)
 
     return bundle
 
@@ -260,51 +265,51 @@ def _bundle(host: Host) -> Handler:
 
 def _check_feedback(host: Host) -> None:
     if not host.feedback:
-        raise ApiError(501, "capability_not_provided", "This host does not take annotations.")
+        raise ApiError(501, "capability_not_provided", "This host does not accept annotations.")
 
 
 def _annotations(host: Host) -> Handler:
-    def work(who: Principal, run_id: str) -> bytes:
-        with host.story(who, run_id) as story:
+    def work(caller: Principal, run_id: str) -> bytes:
+        with host.open_story(caller, run_id) as story:
             return b'{"annotations":[' + b",".join(story.annotations()) + b"]}"
 
     async def annotations(request: Request) -> Response:
         _check_feedback(host)
-        who = principal(request)
-        run_id = requests.run_id(request.path_params["runId"])
-        return _answer(await host.server.in_thread(work, who, run_id), request)
+        caller = principal(request)
+        run_id = requests.parse_run_id(request.path_params["runId"])
+        return _render_response(await host.server.in_thread(work, caller, run_id), request)
 
     return annotations
 
 
 def _annotate(host: Host) -> Handler:
-    def work(who: Principal, note: Note) -> bytes:
-        with host.story(who, note.run_id) as story:
+    def work(caller: Principal, note: Note) -> bytes:
+        with host.open_story(caller, note.run_id) as story:
             if note.span_id is not None:
                 span_id = story.find_span(note.span_id)
                 if span_id is None:
-                    raise ApiError(400, "validation_error", "target.nodeId: no node of this run.")
+                    raise ApiError(400, "validation_error", "target.nodeId: not in this run.")
                 note = msgspec.structs.replace(note, span_id=span_id)
             if note.event_id is not None and not story.has_event(note.event_id):
-                raise ApiError(400, "validation_error", "target.eventId: no event of this run.")
+                raise ApiError(400, "validation_error", "target.eventId: not in this run.")
         with SqliteStore.open(host.server.home.store) as store:
-            store.add_note(note, who.tenant)
-        with host.story(who, note.run_id) as story:
+            store.add_note(note, caller.tenant)
+        with host.open_story(caller, note.run_id) as story:
             return story.annotation(note.id)
 
     async def annotate(request: Request) -> Response:
         _check_feedback(host)
-        who = principal(request)
-        run_id = requests.run_id(request.path_params["runId"])
-        note = requests.note(
+        caller = principal(request)
+        run_id = requests.parse_run_id(request.path_params["runId"])
+        note = requests.parse_note(
             await request.body(),
             run_id,
-            who.key_id,
+            caller.key_id,
             request.headers.get("idempotency-key"),
             host.server.clock,
         )
-        body = await host.server.in_thread(work, who, note)
-        return _answer(body, request, 201)
+        body = await host.server.in_thread(work, caller, note)
+        return _render_response(body, request, 201)
 
     return annotate
 
@@ -313,32 +318,31 @@ def _annotate(host: Host) -> Handler:
 
 
 def _create(host: Host) -> Handler:
-    def work(who: Principal, started: Started) -> tuple[bytes, str]:
-        """The answer, and the trace that it belongs to."""
-        run_id, root = start(host.server.home, who.tenant, started)
-        with host.story(who, run_id) as story:
+    def work(caller: Principal, workflow: WorkflowRequest) -> tuple[bytes, str]:
+        """Return the response's body and its traceparent."""
+        run_id, root = start(host.server.home, caller.tenant, workflow)
+        with host.open_story(caller, run_id) as story:
             status = summary(story.info)["status"]
-        told = {
+        created = {
             "runId": run_id,
             "status": status,
             "eventsUrl": f"/v1/runs/{run_id}/events/poll",
             "statusUrl": f"/v1/runs/{run_id}",
         }
-        return encode(told), requests.render_traceparent(started.traceparent, root, run_id)
+        return encode(created), requests.render_traceparent(workflow.traceparent, root, run_id)
 
     async def create(request: Request) -> Response:
         if not host.demo:
             raise ApiError(
-                501, "capability_not_provided", "This host records runs; it starts none."
+                501, "capability_not_provided", "This host records runs and cannot start them."
             )
-        given = requests.new_run(await request.body())
-        if given.workflow not in WORKFLOWS:
+        traceparent = requests.parse_traceparent(request.headers.get("traceparent"))
+        workflow = requests.parse_workflow(await request.body(), traceparent)
+        if workflow.name not in WORKFLOWS:
             raise ApiError(
                 404, "workflow_not_found", "No such workflow.", {"known": sorted(WORKFLOWS)}
             )
-        within = requests.traceparent(request.headers.get("traceparent"))
-        started = Started(given.workflow, given.inputs, within)
-        body, trace = await host.server.in_thread(work, principal(request), started)
-        return _answer(body, request, 201, {"traceparent": trace})
+        body, trace = await host.server.in_thread(work, principal(request), workflow)
+        return _render_response(body, request, 201, {"traceparent": trace})
 
     return create

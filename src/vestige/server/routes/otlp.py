@@ -1,10 +1,10 @@
-"""OTLP/HTTP: what OpenTelemetry's exporters and collectors send becomes runs.
+"""OTLP/HTTP: traces and logs from OpenTelemetry exporters and collectors.
 
     POST /v1/traces, /v1/logs       application/json or application/x-protobuf; gzip, zstd or none
-    200 {}                          or {"partialSuccess": {...}}: some of it was not taken, and why
+    200 {}                          or {"partialSuccess": {...}} with the rejected part
 
-Taken in the way shipped journals are (server/routes/ingest.py): by the same desk, with the same keys, rates and
-bounds, and answered when it is durable. Errors are answered as everywhere here.
+The data passes through the same queue as shipped journals (server/routes/ingest.py), with the
+same keys, rates and limits, and the response is sent when it is durable.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from vestige.server.auth import Endpoint, GuardedRoute
 from vestige.server.responses import NO_STORE, ApiError, encode
 from vestige.server.routes.openapi import error
 
-HandIn = Callable[[Request, str], Awaitable[Reply]]
+Ingest = Callable[[Request, str], Awaitable[Reply]]
 
 _ENCODINGS: Final = {"application/json": "json", "application/x-protobuf": "protobuf"}
 _REJECTED: Final = {"traces": "rejectedSpans", "logs": "rejectedLogRecords"}
 
 
-def doors(hand_in: HandIn) -> list[GuardedRoute]:
+def routes(ingest: Ingest) -> list[GuardedRoute]:
     return [
         GuardedRoute(
             f"/v1/{signal}",
-            _taking(hand_in, signal),
+            _make_endpoint(ingest, signal),
             scope="runs:write",
             methods=("POST",),
             body_max=PARCEL_PACKED_MAX,
@@ -42,8 +42,8 @@ def doors(hand_in: HandIn) -> list[GuardedRoute]:
     ]
 
 
-def _taking(hand_in: HandIn, signal: str) -> Endpoint:
-    async def take(request: Request) -> Response:
+def _make_endpoint(ingest: Ingest, signal: str) -> Endpoint:
+    async def endpoint(request: Request) -> Response:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         encoding = _ENCODINGS.get(kind)
         if encoding is None:
@@ -54,23 +54,23 @@ def _taking(hand_in: HandIn, signal: str) -> Endpoint:
             raise ApiError(
                 415,
                 "unsupported_type",
-                f"Content-Type {kind}: the server needs the package {PACKAGE} to read it. Install"
+                f"Content-Type {kind}: the server lacks the package {PACKAGE} to read it. Install"
                 " it there (pip install 'vestige[otlp]'), or send JSON (http/json).",
             )
-        reply = await hand_in(request, f"otlp-{signal}-{encoding}")
-        return _answer(reply, signal, encoding, kind)
+        reply = await ingest(request, f"otlp-{signal}-{encoding}")
+        return _render_response(reply, signal, encoding, kind)
 
-    return take
+    return endpoint
 
 
-def _answer(reply: Reply, signal: str, encoding: str, kind: str) -> Response:
+def _render_response(reply: Reply, signal: str, encoding: str, kind: str) -> Response:
     headers = {"content-type": kind, "cache-control": NO_STORE}
     if encoding == "protobuf":
         return Response(encode_response(reply.malformed, reply.message), headers=headers)
     if not reply.malformed:
         return Response(b"{}", headers=headers)
-    told = {_REJECTED[signal]: str(reply.malformed), "errorMessage": reply.message}
-    return Response(encode({"partialSuccess": told}), headers=headers)
+    partial = {_REJECTED[signal]: str(reply.malformed), "errorMessage": reply.message}
+    return Response(encode({"partialSuccess": partial}), headers=headers)
 
 
 def _operation(signal: str) -> dict[str, Any]:
@@ -80,17 +80,17 @@ def _operation(signal: str) -> dict[str, Any]:
         "type": "object",
         "properties": {_REJECTED[signal]: {"type": "string"}, "errorMessage": {"type": "string"}},
     }
-    answer = {"type": "object", "properties": {"partialSuccess": partial}}
+    response = {"type": "object", "properties": {"partialSuccess": partial}}
     return {
         "operationId": f"otlp_{signal}",
-        "summary": f"Take in {signal} of OpenTelemetry (OTLP/HTTP)",
-        "description": "Answered when they are durable. Sending again what was sent changes nothing.",
+        "summary": f"Ingest OpenTelemetry {signal} (OTLP/HTTP)",
+        "description": "Responds when they are durable. Sending them again changes nothing.",
         "requestBody": {"required": True, "content": {"application/json": {"schema": request}}},
         "responses": {
             "200": {
-                "description": "They are kept; `partialSuccess` tells of those that are not.",
-                "content": {"application/json": {"schema": answer}},
+                "description": "Stored, except for the items counted in `partialSuccess`.",
+                "content": {"application/json": {"schema": response}},
             },
-            "415": error("A Content-Type or Content-Encoding that is not known."),
+            "415": error("Unknown Content-Type or Content-Encoding."),
         },
     }

@@ -1,4 +1,4 @@
-"""/api/v1/reproduce: a recorded request as a program that sends it again; for "copy as curl"."""
+"""/api/v1/reproduce: render a recorded request as curl or a program ("Copy as cURL")."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from vestige.server.server_state import Server
 
 PATH = "/api/v1/reproduce"
 ID_MAX = 200
-"""Characters: a span's id is far shorter."""
+"""Maximum length in characters. A span's id is far shorter."""
 
 
 def routes(server: Server) -> list[BaseRoute]:
@@ -25,16 +25,18 @@ def routes(server: Server) -> list[BaseRoute]:
         query = request.query_params
         span, language = query.get("id", ""), query.get("language", "curl")
         if query.keys() - {"id", "language"} or not span or len(span) > ID_MAX:
-            raise UsageError("reproduce: takes id (a span: r7.s12) and language.")
+            raise UsageError(
+                "reproduce: invalid arguments (expected id, e.g. r7.s12, and language)."
+            )
         if language not in FORMATS:
-            raise UsageError(f"reproduce: language is one of {', '.join(FORMATS)}.")
-        return await server.in_thread(_answer, server, principal(request), span, language)
+            raise UsageError(f"reproduce: unknown language (expected {', '.join(FORMATS)}).")
+        return await server.in_thread(_respond, server, principal(request), span, language)
 
     return [GuardedRoute(PATH, reproduce, scope="runs:read", operation=_OPERATION)]
 
 
-def _answer(server: Server, who: Principal, span: str, language: str) -> Response:
-    with server.asking(who) as debugger:
+def _respond(server: Server, caller: Principal, span: str, language: str) -> Response:
+    with server.open_debugger(caller) as debugger:
         text = debugger.reproduce(span, language)
     body = encode({"version": 1, "language": language, "text": text})
     headers = {"content-type": "application/json", "cache-control": NO_STORE}
@@ -43,14 +45,14 @@ def _answer(server: Server, who: Principal, span: str, language: str) -> Respons
 
 _OPERATION: dict[str, Any] = {
     "operationId": "reproduce",
-    "summary": "A recorded request as a program that sends it again; secrets are variables in it.",
+    "summary": "A recorded request as a program that sends it again. Secrets become variables.",
     "parameters": [
         {
             "name": "id", "in": "query", "required": True, "description": "A span: r7.s12.",
             "schema": {"type": "string", "minLength": 1, "maxLength": ID_MAX},
         },
         {
-            "name": "language", "in": "query", "description": "What to write it in.",
+            "name": "language", "in": "query", "description": "The language of the program.",
             "schema": {"type": "string", "enum": list(FORMATS), "default": "curl"},
         },
     ],

@@ -1,7 +1,6 @@
-"""The viewer's page, at `/`: one file under a policy that lets it run itself and ask us.
+"""/: the viewer's page, with a policy that allows its own script and requests to this server.
 
-What it shows, it asks the API for; where in it one is, stands in the URL's hash, which no
-server sees.
+The page gets its data from the API. The current view is in the URL's hash, which no server sees.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from vestige.server.auth import GuardedRoute
-from vestige.server.responses import PRIVATE, matches, packed
+from vestige.server.responses import PRIVATE, compress, matches
 from vestige.server.server_state import Server
 from vestige.server.viewer_assets import read_viewer
 
@@ -21,7 +20,7 @@ from vestige.server.viewer_assets import read_viewer
 def routes(server: Server) -> list[BaseRoute]:
     async def page(request: Request) -> Response:
         return await server.in_thread(
-            answer,
+            render_page,
             request.headers.get("if-none-match", ""),
             request.headers.get("accept-encoding", ""),
         )
@@ -29,7 +28,7 @@ def routes(server: Server) -> list[BaseRoute]:
     return [GuardedRoute("/", page, scope="runs:read")]
 
 
-def answer(if_none_match: str, accept_encoding: str) -> Response:
+def render_page(if_none_match: str, accept_encoding: str) -> Response:
     viewer = read_viewer()
     html = viewer.html.encode()
     etag = f'"{hashlib.sha256(html).hexdigest()[:32]}"'
@@ -41,5 +40,5 @@ def answer(if_none_match: str, accept_encoding: str) -> Response:
     }
     if matches(if_none_match, etag):
         return Response(status_code=304, headers=headers)
-    body, more = packed(html, accept_encoding)
-    return Response(body, headers={**headers, **more})
+    body, encoding_headers = compress(html, accept_encoding)
+    return Response(body, headers={**headers, **encoding_headers})
