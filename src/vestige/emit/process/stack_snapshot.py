@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 
 from vestige.limits import STANDING_FRAMES_MAX, STANDING_STACKS_MAX
 
-_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_OURS = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..")) + os.sep
+"""The package `vestige`."""
 _STANDARD = os.path.dirname(os.__file__) + os.sep
 _INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _NAMES_MAX = 5
