@@ -1,4 +1,4 @@
-"""The producing side, wired: identity, redaction, taps, and what happens when a process multiplies."""
+"""The recorder: identity, redaction, listeners, and forked or spawned processes."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_a_fake_recorder_beside_a_real_one_does_not_close_it(home: Home) -> None
 
 
 def test_a_registered_secret_is_masked_wherever_it_appears(home: Home) -> None:
-    """Attributes, keys, messages, names, bodies short and long, errors: by any recorder of the home."""
+    """Secrets are masked in attributes, keys, messages, names, bodies and errors."""
     recorder, other = vestige.Recorder(home), vestige.Recorder(home)
     secret = "correct horse battery staple"
 
@@ -217,7 +217,7 @@ def test_a_second_listener_is_refused(home: Home) -> None:
     recorder = vestige.Recorder(home)
     recorder.on_any(lambda record: None)
 
-    with pytest.raises(UsageError, match="listener already"):
+    with pytest.raises(UsageError, match="listener is already set"):
         recorder.on_any(lambda record: None)
 
 
@@ -508,7 +508,7 @@ def test_a_collector_beside_the_program_takes_its_records_in(
     # A slow machine gets the time that it needs: a busy program would not wait so long.
     monkeypatch.setattr("vestige.collector_process.CollectorProcess.drain.__defaults__", (WAIT_S,))
     recorder = vestige.Recorder(home, collect=True)
-    pid = recorder._companion.pid
+    pid = recorder._collector.pid
     recorder.run("r").end()
     recorder.close()
 
@@ -608,7 +608,7 @@ def test_a_report_goes_on_while_other_threads_count_faults(home: Home) -> None:
         thread.start()
         try:
             for _ in range(100):
-                recorder._writer.voice.report()
+                recorder._writer.self_reporter.report()
         finally:
             over.set()
             thread.join()

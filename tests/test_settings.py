@@ -59,7 +59,7 @@ def test_a_value_that_makes_no_sense_is_told_with_what_was_expected(
         read_settings(home, {variable: value})
 
     message = str(caught.value)
-    assert message.startswith(f"{variable}: {value!r} is no valid value")
+    assert message.startswith(f"{variable}: {value!r} is not valid")
     assert expected in message
     assert "\n" not in message
 
@@ -67,9 +67,9 @@ def test_a_value_that_makes_no_sense_is_told_with_what_was_expected(
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        ("level = ", "is no valid TOML"),
+        ("level = ", "not valid TOML"),
         (b"\xff\xfe", "cannot be read"),
-        ('level = "loud"', "level: 'loud' is no valid value"),
+        ('level = "loud"', "level: 'loud' is not valid"),
         ('levle = "info"', "levle: no such setting (nearest: level)"),
     ],
 )
@@ -159,18 +159,18 @@ def test_patterns_are_a_list_in_either_place(home: Home) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("prices = 3", 'prices: no price of a model (expected [prices."my-model"])'),
-        ("[prices]\ninput = 1.0", 'prices: no price of a model (expected [prices."my-model"])'),
+        ("prices = 3", 'prices: not a table of models (expected [prices."my-model"])'),
+        ("[prices]\ninput = 1.0", 'prices: not a table of models (expected [prices."my-model"])'),
         ("[prices.m]\ninput = 1", 'prices."m": output is missing (expected input and output)'),
         ("[prices.m]\noutput = 1", 'prices."m": input is missing (expected input and output)'),
-        ("[prices.m]\ninput = '1'\noutput = 1", "input = '1' is no price (expected dollars"),
-        ("[prices.m]\ninput = true\noutput = 1", "input = 'True' is no price (expected dollars"),
-        ("[prices.m]\ninput = -1\noutput = 1", "input = '-1' is no price (expected dollars"),
-        ("[prices.m]\ninput = nan\noutput = 1", "input = 'nan' is no price (expected dollars"),
+        ("[prices.m]\ninput = '1'\noutput = 1", "input = '1' is not a price (expected dollars"),
+        ("[prices.m]\ninput = true\noutput = 1", "input = 'True' is not a price (expected dollars"),
+        ("[prices.m]\ninput = -1\noutput = 1", "input = '-1' is not a price (expected dollars"),
+        ("[prices.m]\ninput = nan\noutput = 1", "input = 'nan' is not a price (expected dollars"),
         ("[prices.m]\ninput = 2e6\noutput = 1", "from 0 to 1000000)"),
         (
             "[prices.m]\ninptu = 1\noutput = 1",
-            "'inptu' is no price (expected input, output, cache_",
+            "'inptu' is not known (expected input, output, cache_",
         ),
         ("\n".join(f"[prices.m{n}]" for n in range(1_001)), "1001 models (expected at most 1000)"),
     ],

@@ -1,11 +1,10 @@
-"""The collector process that `Recorder(collect=True)` keeps beside a long-lived program.
+"""The collector process of `Recorder(collect=True)`, for long-lived programs.
 
-Spawned first, drained last. It takes journals in until our end of its pipe closes,
-which happens when we ask (`drain`) and also when we die in whatever way. If it dies
-itself it is started again, with a growing pause and at most so often: it resumes where
-it stopped, and the journal keeps everything meanwhile.
+The process imports journals until our end of its pipe closes: in `drain`, or when this process
+dies. If the collector dies, it is started again, after a growing pause and a limited number of
+times. It resumes where it stopped, and the journal keeps all records meanwhile.
 
-It has no thread: the journal's thread calls `check` about once a second.
+It needs no thread: the journal's thread calls `check` about once a second.
 """
 
 from __future__ import annotations
@@ -22,8 +21,6 @@ from vestige.limits import DRAIN_S, RESTART_BACKOFF_S, RESTARTS_MAX
 
 
 class CollectorProcess:
-    """One supervised collector."""
-
     def __init__(self, home: Home, restarts_max: int = RESTARTS_MAX) -> None:
         self._home = home
         self._restarts_max = restarts_max
@@ -31,7 +28,7 @@ class CollectorProcess:
         self._stop = threading.Event()
         self._pause_s = RESTART_BACKOFF_S
         self._restart_ns: int | None = None
-        """When to start it again; None: it has not been seen to end."""
+        """When to start it again. None while it runs."""
         self._input = OwnFile()
         """Our end of its standard input."""
         self._process = self._start()
@@ -41,7 +38,7 @@ class CollectorProcess:
         return self._process.pid if self._process is not None else None
 
     def drain(self, timeout_s: float = DRAIN_S) -> None:
-        """Let it take in the rest and go. What it cannot do in time, the next reader does."""
+        """Let it import the rest and exit. The next reader imports what is left after that."""
         self._stop.set()
         process = self._process
         if process is None:
@@ -53,7 +50,7 @@ class CollectorProcess:
             process.terminate()
 
     def check(self) -> None:
-        """Start it again if it has ended, after a pause that grows each time."""
+        """Start the process again if it has ended, after a pause that grows each time."""
         process = self._process
         if process is None or self._stop.is_set() or self.restarts >= self._restarts_max:
             return
@@ -69,7 +66,7 @@ class CollectorProcess:
         self.restarts += 1
         self._process = self._start()
         if self._stop.is_set():
-            self._input.close()  # It was asked to end while it started.
+            self._input.close()  # `drain` was called during the start.
 
     def _start(self) -> subprocess.Popen[bytes] | None:
         command = [sys.executable, "-m", "vestige", "collect", "--home", str(self._home.root)]
@@ -83,7 +80,7 @@ class CollectorProcess:
                 stdin=theirs,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C is for the program, not for its recorder
+                start_new_session=True,  # Ctrl-C must not stop the collector
             )
         except OSError:
             return None

@@ -1,66 +1,66 @@
 """Every exception that Vestige raises, in one tree.
 
     VestigeError                        exit code 1
-    ├── UsageError (ValueError)         2   an argument or setting makes no sense
-    │   ├── SettingError                2   a VESTIGE_* variable or config.toml line
-    │   └── SensitiveDataError          2   passthrough was asked for, and there is something to hide
-    ├── NotFoundError (LookupError)     2   no such run, span, body, path
-    │   └── AmbiguousIdError            2   several things have that id
-    ├── ForeignRunError (PermissionError)   2   a record for a run of another tenant
+    ├── UsageError (ValueError)         2   an argument or setting is invalid
+    │   ├── SettingError                2   a VESTIGE_* variable or a line of config.toml
+    │   └── SensitiveDataError          2   passthrough export of sensitive data
+    ├── NotFoundError (LookupError)     2   no such run, span, body or path
+    │   └── AmbiguousIdError            2   several runs or spans match the id
+    ├── ForeignRunError (PermissionError)   2   a record for another tenant's run
     ├── ShipError                       1   records could not be sent to a server
-    ├── InvalidSuiteError               1   a suite's own bundle breaks the rules of its format
-    ├── BrokenOffError (RuntimeError)   3   a process that read for us was ended
-    └── UnreadableError (RuntimeError)  3   bytes from outside that we cannot use
-        ├── StoreError                  3   a store that is newer, damaged or locked
-        ├── KeysError                   3   a keys.json that is damaged, or open to others
-        ├── ParcelError                 3   what another machine sent cannot be used
-        │   └── ParcelTooLargeError     3   ... because it is too much at once
-        └── WinkError                   3   the seed's name for what concerns debug bundles
-            └── DebugBundleError (RuntimeError)       3   a bundle cannot be made or used
-                ├── BundleCorruptedError              3   it is damaged, or not what it says
+    ├── InvalidSuiteError               1   a suite wrote an invalid bundle
+    ├── BrokenOffError (RuntimeError)   3   a worker process was killed
+    └── UnreadableError (RuntimeError)  3   input that cannot be used
+        ├── StoreError                  3   the store is newer, damaged or locked
+        ├── KeysError                   3   keys.json is damaged, or open to others
+        ├── ParcelError                 3   data from another machine is invalid
+        │   └── ParcelTooLargeError     3   data from another machine is too large
+        └── WinkError                   3   base class of debug bundle errors
+            └── DebugBundleError (RuntimeError)       3   a bundle cannot be created or used
+                ├── BundleCorruptedError              3   it is damaged or hostile
                 ├── BundleNotFoundError (NotFoundError, FileNotFoundError)   2   no such file
-                ├── BundleVersionError                3   its version is not known
-                └── BundleComponentMissingError       3   a part that it needs is missing
+                ├── BundleVersionError                3   its version is unknown
+                └── BundleComponentMissingError       3   a required part is missing
 
-    AgentDbgGuardrailExceeded (BaseException)   a limit that the program asked for (agentdbg/)
-    └── AgentDbgLoopAbort                       ... and the limit was `stop_on_loop`
+    AgentDbgGuardrailExceeded (BaseException)   a guardrail of the program (agentdbg/)
+    └── AgentDbgLoopAbort                       the guardrail `stop_on_loop`
 
 A message is one line: *where: what is wrong (what was expected). What to do.*
-The emitting side raises none of these into the program that it records, the guardrails aside:
-they are there to stop it, so they are no `Exception`, and `except Exception` does not stop them.
+The emitting side raises only guardrails into the program that it records. They derive from
+`BaseException`, so that `except Exception` does not catch them.
 """
 
 from __future__ import annotations
 
 
 class VestigeError(Exception):
-    """The root: catch this to catch everything of ours."""
+    """Base class of all errors of Vestige, except guardrails."""
 
     exit_code = 1
 
 
 class UsageError(VestigeError, ValueError):
-    """The caller asked for something that makes no sense."""
+    """An argument is invalid."""
 
     exit_code = 2
 
 
 class SettingError(UsageError):
-    """A setting has a value that it cannot have."""
+    """A setting has an invalid value."""
 
 
 class SensitiveDataError(UsageError):
-    """Nothing is to be redacted, and there is something that has to be."""
+    """Passthrough export refused: the run contains sensitive data."""
 
 
 class NotFoundError(VestigeError, LookupError):
-    """What was asked for is not there."""
+    """A run, span, body or path does not exist."""
 
     exit_code = 2
 
 
 class AmbiguousIdError(NotFoundError):
-    """An id that fits several things: `candidates` lists them, and none is guessed."""
+    """An id matches several runs or spans, which `candidates` lists."""
 
     def __init__(self, message: str, candidates: list[str]) -> None:
         super().__init__(message)
@@ -68,7 +68,7 @@ class AmbiguousIdError(NotFoundError):
 
 
 class ForeignRunError(VestigeError, PermissionError):
-    """A record for a run (or of a writer) that belongs to another tenant: `run_id` names it."""
+    """A record belongs to a run or writer of another tenant, which `run_id` names."""
 
     exit_code = 2
 
@@ -78,11 +78,11 @@ class ForeignRunError(VestigeError, PermissionError):
 
 
 class ShipError(VestigeError, RuntimeError):
-    """Records that a server does not take, or cannot be reached to take."""
+    """A server rejects records, or cannot be reached."""
 
 
 class InvalidSuiteError(VestigeError, RuntimeError):
-    """What a suite left is no valid bundle: `problems` has all of it, a line each."""
+    """A suite wrote an invalid bundle. `problems` lists what is wrong, one line each."""
 
     def __init__(self, message: str, problems: list[str]) -> None:
         super().__init__(message)
@@ -90,35 +90,35 @@ class InvalidSuiteError(VestigeError, RuntimeError):
 
 
 class BrokenOffError(VestigeError, RuntimeError):
-    """A process that we started to read for us ended before it was done. Nothing is wrong with what it read."""
+    """A worker process ended before it was done. Its input may be fine."""
 
     exit_code = 3
 
 
 class UnreadableError(VestigeError, RuntimeError):
-    """Bytes from outside that cannot be used."""
+    """Input that cannot be used."""
 
     exit_code = 3
 
 
 class StoreError(UnreadableError):
-    """A store that this version cannot open."""
+    """The store cannot be opened by this version."""
 
 
 class KeysError(UnreadableError):
-    """A file of keys that cannot be trusted. Nobody gets in by it until it is put right."""
+    """The file of API keys cannot be trusted. All keys are rejected until it is fixed."""
 
 
 class ParcelError(UnreadableError):
-    """Journal lines from another machine that cannot be used."""
+    """Journal lines from another machine are invalid."""
 
 
 class ParcelTooLargeError(ParcelError):
-    """More than one request may carry, packed or unpacked."""
+    """A request from another machine is too large, compressed or uncompressed."""
 
 
 class AgentDbgGuardrailExceeded(BaseException):  # the name that programs import
-    """A guardrail stopped the traced code: which one, its limit, and what was reached."""
+    """A guardrail stopped the traced code. Has its name, its limit and the actual value."""
 
     guardrail: str
     threshold: int | float
@@ -135,12 +135,12 @@ class AgentDbgGuardrailExceeded(BaseException):  # the name that programs import
         self.message = message
 
     def __reduce__(self) -> tuple[type[BaseException], tuple[object, ...]]:
-        # The arguments are not `args`: without this, a process pool could not hand it over.
+        # `args` has only the message: without this, a process pool could not pickle it.
         return type(self), (self.guardrail, self.threshold, self.actual, self.message)
 
 
 class AgentDbgLoopAbort(AgentDbgGuardrailExceeded):
-    """`stop_on_loop`: the same calls came again once too often."""
+    """The guardrail `stop_on_loop` stopped the traced code: the same calls were repeated."""
 
     def __init__(self, threshold: int, actual: int, message: str) -> None:
         super().__init__("stop_on_loop", threshold, actual, message)
@@ -150,19 +150,19 @@ class AgentDbgLoopAbort(AgentDbgGuardrailExceeded):
 
 
 class WinkError(UnreadableError):
-    """Whatever concerns debug bundles: the name that their users know."""
+    """Base class of debug bundle errors, under the name that their users know."""
 
 
 class DebugBundleError(WinkError, RuntimeError):
-    """A debug bundle that cannot be made, or cannot be used."""
+    """A debug bundle cannot be created or used."""
 
 
 class BundleCorruptedError(DebugBundleError):
-    """A bundle that is damaged, hostile, or not what its manifest says."""
+    """A bundle is damaged, hostile, or differs from its manifest."""
 
 
 class BundleNotFoundError(DebugBundleError, NotFoundError, FileNotFoundError):
-    """No bundle under this path."""
+    """No bundle is at this path."""
 
     exit_code = 2
 
@@ -174,8 +174,8 @@ class BundleNotFoundError(DebugBundleError, NotFoundError, FileNotFoundError):
 
 
 class BundleVersionError(DebugBundleError):
-    """A bundle of a version that this reader does not know."""
+    """The version of a bundle is unknown to this reader."""
 
 
 class BundleComponentMissingError(DebugBundleError):
-    """A bundle without a part that it needs."""
+    """A bundle lacks a required part."""

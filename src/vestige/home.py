@@ -1,22 +1,22 @@
-"""Every path inside a home.
+"""All paths inside a home.
 
 ~/.vestige/                 or $VESTIGE_HOME; mode 0700
   config.toml               settings (settings.py)
   journal/                  <writer>.<generation>.ndjson, one per process and generation
-  bodies/                   <writer>-<seq>: bodies too long for a journal line, until taken in
-                            <writer>-<span>.partial: what has arrived of a streamed answer
-  faults/                   <writer>.txt: what faulthandler wrote while its process died
-  asks/                     <writer>: that process is asked where it stands (emit/process/stall_watch.py)
+  bodies/                   <writer>-<seq>: bodies too long for a journal line, until imported
+                            <writer>-<span>.partial: the received part of a streamed response
+  faults/                   <writer>.txt: stacks that faulthandler wrote when the process died
+  asks/                     <writer>: a stack request to that process (emit/process/stall_watch.py)
   store.db                  the store (SQLite)
-  collector.lock            held by whoever takes journals in
-  spool/                    <bundle id>/: a home per debug bundle that is being captured
-  bundles/                  <bundle id>.wink: those that `vestige recover` made
-  keys.json                 who may ask the server (fleet/api_keys.py), hashed
-  keys.lock                 held by whoever changes them
-  scanners/                 what looks for secrets, compiled (record/redaction/scanner_cache.py); may be removed
-  hash.key                  of the hashes that stand for secrets in exports
-  shipped.json              how far `vestige ship` has sent the journals on
-  outbox/                   journals and long bodies that were taken in here, but not yet sent on
+  collector.lock            held by the process that imports journals
+  spool/                    <bundle id>/: the private home of each debug bundle in progress
+  bundles/                  <bundle id>.wink: bundles created by `vestige recover`
+  keys.json                 hashed API keys of the server (fleet/api_keys.py)
+  keys.lock                 held while keys.json is changed
+  scanners/                 compiled secret scanners, a cache (record/redaction/scanner_cache.py)
+  hash.key                  the key of the hashes that replace secrets in exports
+  shipped.json              how far `vestige ship` has sent each journal
+  outbox/                   imported journals and long bodies that are not sent yet
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from vestige._runtime.syscalls import make_folder
 from vestige.errors import UsageError
 
 if TYPE_CHECKING:
-    from pathlib import Path  # 5 ms of imports: loaded with the first home, not with vestige
+    from pathlib import Path  # 5 ms of imports: not with `import vestige`
 
 PARTIAL_SUFFIX = ".partial"
 JOURNAL_SUFFIX = ".ndjson"
 
 
 class Home(msgspec.Struct, frozen=True):
-    """The folder that holds everything of one user or application."""
+    """The data directory of one user or application."""
 
     root: Path
 
@@ -91,7 +91,7 @@ class Home(msgspec.Struct, frozen=True):
 
     @property
     def scanners(self) -> Path:
-        """A capture's home has those of the home that it is in."""
+        """The scanner cache. The home of a capture shares that of the enclosing home."""
         spool = self.root.parent
         home = spool.parent if spool.name == "spool" else self.root
         return home / "scanners"
@@ -106,12 +106,12 @@ class Home(msgspec.Struct, frozen=True):
 
     @property
     def capture(self) -> Path:
-        """There in the private home of a capture, and locked while its process lives."""
+        """Exists in the private home of a capture, and is locked while its process lives."""
         return self.root / "capture"
 
     @property
     def exported(self) -> Path:
-        """There in a capture's home, and says where, once its bundle was written."""
+        """Exists in the home of a capture once its bundle is written, and contains its path."""
         return self.root / "exported"
 
     def journal_file(self, writer: str, generation: int) -> Path:
@@ -121,7 +121,7 @@ class Home(msgspec.Struct, frozen=True):
         return self.bodies / f"{writer}-{seq}"
 
     def partial_body(self, writer: str, span_id: str) -> Path:
-        """What has arrived of an answer while it is streamed."""
+        """The received part of a streamed response."""
         return self.bodies / f"{writer}-{span_id}{PARTIAL_SUFFIX}"
 
     def fault_file(self, writer: str) -> Path:
@@ -131,7 +131,7 @@ class Home(msgspec.Struct, frozen=True):
         return self.asks / writer
 
     def journal_files(self, folder: Path | None = None) -> list[tuple[str, int, Path]]:
-        """All journal files as (writer, generation, path), oldest generation of a writer first."""
+        """Return all journal files as (writer, generation, path), sorted."""
         folder = self.journal if folder is None else folder
         found: list[tuple[str, int, Path]] = []
         try:
@@ -146,26 +146,26 @@ class Home(msgspec.Struct, frozen=True):
         return sorted(found)
 
     def make(self) -> None:
-        """Create the folders, readable by their owner alone."""
+        """Create the folders, readable only by their owner."""
         for folder in (self.root, self.journal, self.bodies, self.faults):
             make_folder(str(folder), 0o700)
 
 
 def default_root() -> Path:
-    """`$VESTIGE_HOME`, or `~/.vestige`."""
+    """Return `$VESTIGE_HOME`, or `~/.vestige`."""
     from pathlib import Path
 
-    given = os.environ.get("VESTIGE_HOME")
-    if given:
-        return Path(given).expanduser()
+    configured = os.environ.get("VESTIGE_HOME")
+    if configured:
+        return Path(configured).expanduser()
     try:
         return Path("~/.vestige").expanduser()
     except RuntimeError as error:
-        raise UsageError("home: there is no home directory. Set VESTIGE_HOME.") from error
+        raise UsageError("home: the user has no home directory. Set VESTIGE_HOME.") from error
 
 
 def get_home(root: str | os.PathLike[str] | Home | None = None) -> Home:
-    """The home at `root`, or the default one."""
+    """Return the home at `root`, or the default home."""
     from pathlib import Path
 
     if isinstance(root, Home):
@@ -174,5 +174,5 @@ def get_home(root: str | os.PathLike[str] | Home | None = None) -> Home:
 
 
 def is_default(home: Home) -> bool:
-    """Is it where commands look unless told otherwise?"""
+    """Return whether commands use this home without `--home`."""
     return home.root == get_home(default_root()).root

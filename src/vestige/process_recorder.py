@@ -1,6 +1,7 @@
-"""The process's own recorder, for whoever asks for none: `@trace`, `traced_run`, `@tool`, the wire.
+"""The default recorder of the process, for `@trace`, `traced_run`, `@tool` and HTTP capture.
 
-It is made when first needed, made anew when a program has closed it, and never raises: what cannot begin records nothing.
+It is created when first needed, and again after a program has closed it. It never raises: a
+recorder that cannot start records nothing.
 """
 
 from __future__ import annotations
@@ -18,38 +19,41 @@ _RETRY_NS = 100_000_000
 
 _default: Recorder | None = None
 _default_lock = threading.RLock()
-_is_making = ContextVar("vestige_is_making", default=False)
-"""Reentrant: while it is made, a signal's handler or the garbage collector may run code that logs. Theirs is this
-context; that of another greenlet, which has the same thread and so the same lock, is not."""
+_is_creating = ContextVar("vestige_is_creating", default=False)
+"""True while this context creates the recorder.
+
+A signal handler or the garbage collector may run code that logs meanwhile, in the same context.
+Another greenlet has the same thread, and so the same lock, but a different context.
+"""
 
 
 def default_recorder() -> Recorder:
-    """The recorder that `@trace` and `traced_run` use; made when first needed."""
+    """Return the recorder that `@trace` and `traced_run` use, created when first needed."""
     global _default
-    if _default is None or (_default._closed and _is_over(_default)):
+    if _default is None or (_default._closed and _should_replace(_default)):
         with _default_lock:
-            if is_exiting() or _is_making.get():
-                # Goodbye was said or never will be: nobody would close it, and it would look like
-                # a crash. Or we are inside the making of it: there is none yet.
+            if is_exiting() or _is_creating.get():
+                # A recorder created at exit would not be closed, and look like a crash. During its
+                # creation, the recorder cannot be used.
                 return _default or _UnusedRecorder()
-            if _default is None or (_default._closed and _is_over(_default)):
-                making = _is_making.set(True)
+            if _default is None or (_default._closed and _should_replace(_default)):
+                token = _is_creating.set(True)
                 try:
                     _default = Recorder()
                 finally:
-                    _is_making.reset(making)
+                    _is_creating.reset(token)
     return _default
 
 
-def _is_over(recorder: Recorder) -> bool:
-    """Should there be a new one in the place of one that is closed? Where it could not begin, not at every call."""
+def _should_replace(recorder: Recorder) -> bool:
+    """Return whether to replace a closed recorder. One that failed to start is retried rarely."""
     if recorder.gave_up_ns is not None:
         return SYSTEM.monotonic_ns() - recorder.gave_up_ns > _RETRY_NS
     return recorder.enabled
 
 
 class _UnusedRecorder(Recorder):
-    """Records nothing."""
+    """A recorder that records nothing."""
 
     def __init__(self) -> None:
         self.enabled = self.wire = self.logging = self.prints = False
@@ -59,15 +63,15 @@ class _UnusedRecorder(Recorder):
 
 def _after_fork() -> None:
     global _default_lock
-    _default_lock = threading.RLock()  # a thread that does not exist here may have held it
-    _is_making.set(False)
+    _default_lock = threading.RLock()  # A thread that does not exist in the child may have held it.
+    _is_creating.set(False)
 
 
 os.register_at_fork(after_in_child=_after_fork)
 
 
 def child_environment() -> dict[str, str]:
-    """The environment for a process that you start: it becomes a child of the ambient span."""
+    """Return the environment for a new process, which makes it a child of the ambient span."""
     span = context.SPAN.get()
     environment = dict(os.environ)
     if span is not None:

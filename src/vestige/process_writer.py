@@ -1,8 +1,8 @@
-"""Writer: this process, as one voice in one home.
+"""Writer: the state that all recorders of this process share for one home.
 
-However many recorders a program makes for a home, its process has one journal there,
-one order of records (`seq`), one `process` span, and one set of last words. Recorders
-join and leave; the last one out says goodbye. A forked child becomes a writer of its own.
+A process has one journal per home, one order of records (`seq`), one `process` span and one set of
+crash hooks. Recorders attach and detach; the last one closes the journal. A forked child becomes a
+new writer.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from vestige.emit.process.crash_hooks import CrashHooks
 
 PARENT_VARIABLE = "VESTIGE_PARENT"
-"""`run_id/span_id` of the span that started this process: how a spawned child finds its parent."""
+"""`run_id/span_id` of the span that started this process."""
 
 
 class Journal(JournalStats, Protocol):
-    """What a writer needs of its journal."""
+    """The part of a journal that a writer needs."""
 
     def write(self, line: bytes) -> bool: ...
 
@@ -48,109 +48,114 @@ OpenJournal = Callable[["Writer"], Journal]
 
 
 class Writer:
-    """Made and shared by `join`; one per process and home."""
+    """One per process and home, from `get_process_writer`."""
 
     def __init__(
         self, home: Home, clock: Clock, open_journal: OpenJournal, private: bool = False
     ) -> None:
         self.home = home
         self._private = private
-        """Beside the program's own: children that it spawns are told nothing of this home."""
+        """True for the home of a capture, which is not passed on to child processes."""
         self.clock = clock
         self.id = clock.writer_id()
         self.seq = itertools.count(1)
         self.journal = open_journal(self)
         self.redactor = Redactor(kept_in=home.scanners)
-        """Shared: a secret that one recorder is told of, none of them may leak."""
+        """Shared, so that a secret registered with one recorder is masked by all."""
         self._emitters: list[Emitter] = []
         self._open_runs: dict[str, Span] = {}
-        self._lock = threading.RLock()  # as the journal's: last words may come at any point
-        self._last_words: CrashHooks | None = None
+        self._lock = threading.RLock()  # reentrant: a signal handler may record at any point
+        self._crash_hooks: CrashHooks | None = None
         self._root: Span | None = None
         self.process_span: Span | None = None
-        self.voice = SelfReporter(clock, self.journal, self._emitters, lambda: self.process_span)
+        self.self_reporter = SelfReporter(
+            clock, self.journal, self._emitters, lambda: self.process_span
+        )
         self.checks: list[Callable[[], None]] = []
         """Called about once a second, in the journal's thread."""
         self._published = ""
         self._variable_before = None if private else os.environ.get(PARENT_VARIABLE)
         self._parent = None if private else _parent_of_process()
 
-    # --- recorders come and go -------------------------------------------------------------------
+    # --- recorders ----------------------------------------------------------------------
 
     def attach(self, emitter: Emitter, last_words: bool, silence_s: float = 0) -> None:
-        """A recorder joins; the first one opens the process span, through its own emitter."""
+        """Attach a recorder. The first one opens the process span, through its emitter."""
         emitter.begin(self.id, self.seq)
         self._emitters.append(emitter)
         if self.process_span is None:
-            self.voice.watch(self.home.ask_file(self.id), silence_s)
+            self.self_reporter.watch(self.home.ask_file(self.id), silence_s)
             self._open_process(self._parent, "spawned by")
             thread_context.install()
         else:
-            self._tell_place(emitter)
-        if last_words and self._last_words is None:
-            from vestige.emit.process.crash_hooks import CrashHooks  # a test session has none
+            self._set_process(emitter)
+        if last_words and self._crash_hooks is None:
+            from vestige.emit.process.crash_hooks import CrashHooks  # not needed in tests
 
-            self._last_words = CrashHooks(
-                self.voice.say_last_words, self.home.fault_file(self.id), self._leaving
+            self._crash_hooks = CrashHooks(
+                self.self_reporter.record_exit, self.home.fault_file(self.id), self._record_os_exit
             )
-            self._last_words.install()
+            self._crash_hooks.install()
 
     def detach(self, emitter: Emitter) -> None:
-        """A recorder leaves; the last one closes the process span and the journal."""
+        """Detach a recorder. The last one closes the process span and the journal."""
         emitter.finish()
-        self.voice.report()
+        self.self_reporter.report()
         with _alive_lock:
-            if not self._leave(emitter):
+            if not self._remove(emitter):
                 return
         self.journal.close()
 
-    def _leave(self, emitter: Emitter) -> bool:
-        """Whether that was the last one."""
+    def _remove(self, emitter: Emitter) -> bool:
+        """Remove the emitter. Return whether it was the last one."""
         if emitter in self._emitters and len(self._emitters) > 1:
             self._emitters.remove(emitter)
             return False
         for span in (self.process_span, self._root):
             if span is not None and not span.ended:
-                span.end(status=self.voice.how_it_ends())
+                span.end(status=self.self_reporter.final_status())
         self._emitters.clear()
         if _alive.get(self.home) is self:
             del _alive[self.home]
         thread_context.uninstall()
-        if self._last_words is not None:
-            self._last_words.uninstall()
+        if self._crash_hooks is not None:
+            self._crash_hooks.uninstall()
         if os.environ.get(PARENT_VARIABLE) == self._published:
             _set_variable(PARENT_VARIABLE, self._variable_before)
         return True
 
-    def _leaving(self, status: int) -> None:
-        """The process calls os._exit. With 0 it ends as it wants to, like at any other exit; with
-        another status the collector will say that it died, and this is how."""
+    def _record_os_exit(self, status: int) -> None:
+        """Record a call of os._exit.
+
+        Status 0 is a normal end. With any other, the collector marks the process as crashed, and
+        this record says how.
+        """
         if not self._emitters:
             return
         if status:
-            self.voice.say_last_words(f"os._exit({status})", None, exit_code=status)
+            self.self_reporter.record_exit(f"os._exit({status})", None, exit_code=status)
             return
         for span in (self.process_span, self._root):
             if span is not None and not span.ended:
-                span.end(status=self.voice.how_it_ends(), attributes={"exit": "os._exit"})
+                span.end(status=self.self_reporter.final_status(), attributes={"exit": "os._exit"})
 
     def check(self) -> None:
-        """About once a second, in the journal's thread."""
+        """Run the periodic checks. The journal's thread calls this about once a second."""
         self.check_descriptors()
         for check in self.checks:
             check()
-        self.voice.check()
+        self.self_reporter.check()
 
     def check_descriptors(self) -> None:
-        """Open again what the program has closed."""
-        if self._last_words is not None:
-            self._last_words.check()
+        """Open files again that the program has closed."""
+        if self._crash_hooks is not None:
+            self._crash_hooks.check()
 
-    # --- this process ------------------------------------------------------------------------------
+    # --- this process ----------------------------------------------------------------------
 
     def _open_process(self, parent: str | None, reason: str) -> None:
-        """The process's own span: in the run of whoever started us, or in one of our own."""
-        from vestige.emit.process.process_info import (  # needs pathlib: 5 ms
+        """Open the process span, in the run that started this process or in a new one."""
+        from vestige.emit.process.process_info import (  # imports pathlib: 5 ms
             describe_process,
             process_name,
         )
@@ -184,16 +189,16 @@ class Writer:
             links,
         )
         for attached in self._emitters:
-            self._tell_place(attached)
+            self._set_process(attached)
         self._publish_parent()
 
-    def _tell_place(self, emitter: Emitter) -> None:
+    def _set_process(self, emitter: Emitter) -> None:
         assert self.process_span is not None
         emitter.process_run_id = self.process_span.run_id
         emitter.process_span_id = self.process_span.id
 
     def run_ids(self) -> set[str]:
-        """Of the runs that are open here."""
+        """Return the ids of the open runs."""
         spans = (self.process_span, *self._open_runs.values())
         return {span.run_id for span in spans if span is not None}
 
@@ -208,68 +213,78 @@ class Writer:
                 self._publish_parent()
 
     def _publish_parent(self) -> None:
-        """Tell processes that we may spawn where they come from: the open run if there is
-        just one, else the process. (Of two at once, either would be a guess.)"""
+        """Set the parent of child processes: the open run if there is only one, or the process.
+
+        With several open runs, the choice of one would be a guess.
+        """
         only = next(iter(self._open_runs.values())) if len(self._open_runs) == 1 else None
-        where = only or self.process_span
-        if where is not None and not self._private:
-            self._published = f"{where.run_id}/{where.id}"
+        parent = only or self.process_span
+        if parent is not None and not self._private:
+            self._published = f"{parent.run_id}/{parent.id}"
             try:
                 os.environ[PARENT_VARIABLE] = self._published
-            except Exception:  # noqa: BLE001  # a test may have put something else there
-                self._emitters[0].fault("child processes are not told where they come from")
+            except Exception:  # noqa: BLE001  # a test may have replaced os.environ
+                self._emitters[0].fault("child processes do not know their parent")
 
-    # --- fork ----------------------------------------------------------------------------------------
+    # --- fork ----------------------------------------------------------------------
 
     def forked(self, about_to_exec: bool = False) -> None:
-        """In a forked child: a writer of our own, inside the span that forked us. One that only
-        becomes another program says nothing of itself, or its end would look like a crash."""
-        self._lock = threading.RLock()  # as the journal's: last words may come at any point
+        """Become a new writer in a forked child, inside the span that forked.
+
+        A child that only runs another program has no process span: its end would look like a crash.
+        """
+        self._lock = threading.RLock()
         self.redactor.forked()
-        self.checks.clear()  # A collector beside the parent is the parent's.
+        self.checks.clear()  # The collector process is the parent's.
         self._open_runs.clear()
-        within = context.SPAN.get() or self.process_span
+        parent = context.SPAN.get() or self.process_span
         self.id = self.clock.writer_id()
         self.seq = itertools.count(1)
         for emitter in self._emitters:
             emitter.begin(self.id, self.seq)
-        self.voice.watch(self.home.ask_file(self.id))
+        self.self_reporter.watch(self.home.ask_file(self.id))
         self.journal.restart(self.id)
         if about_to_exec:
             return
-        if self._last_words is not None:
-            self._last_words.forked(self.home.fault_file(self.id))
-        if within is not None:
-            self._open_process(f"{within.run_id}/{within.id}", "forked from")
-        _leave_with_multiprocessing(self)
+        if self._crash_hooks is not None:
+            self._crash_hooks.restart_after_fork(self.home.fault_file(self.id))
+        if parent is not None:
+            self._open_process(f"{parent.run_id}/{parent.id}", "forked from")
+        _detach_with_multiprocessing(self)
 
 
 _alive: dict[Home, Writer] = {}
-_apart: weakref.WeakSet[Redactor] = weakref.WeakSet()
+_standalone_redactors: weakref.WeakSet[Redactor] = weakref.WeakSet()
 _alive_lock = threading.RLock()
-"""Held while recorders come and go. Reentrant: a signal's handler may close one at any point."""
+"""Held while recorders attach and detach. Reentrant: a signal handler may close one."""
 
 
 def _parent_of_process() -> str | None:
-    """What started this process, as its environment says. What a writer of another home has put there is for the
-    processes that we start, and tells of runs that this home does not have."""
-    given = os.environ.get(PARENT_VARIABLE)
-    run_id = (given or "").partition("/")[0]
+    """Return the parent of this process, from its environment.
+
+    A writer of this process may have replaced the variable for child processes. Then its own parent
+    is returned.
+    """
+    parent = os.environ.get(PARENT_VARIABLE)
+    run_id = (parent or "").partition("/")[0]
     for writer in _alive.values():
         if run_id in writer.run_ids():
             return writer._parent
-    return given
+    return parent
 
 
 def registry_lock() -> threading.RLock:
-    """Hold it from `join` to `attach`: else the last one out may close the writer between them."""
+    """Return the lock to hold from `get_process_writer` to `attach`.
+
+    Without it, the last recorder could detach in between and close the writer.
+    """
     return _alive_lock
 
 
 def get_process_writer(
     home: Home, clock: Clock, open_journal: OpenJournal, private: bool = False
 ) -> Writer:
-    """The process's writer for a home: the one it has, or a new one."""
+    """Return the process's writer for a home, created when first needed."""
     with _alive_lock:
         writer = _alive.get(home)
         if writer is None:
@@ -282,47 +297,47 @@ def get_process_writer(
 
 
 def _learn_environment(redactor: Redactor) -> None:
-    """Teach a redactor the secrets that this process was started with."""
+    """Register the secrets that this process was started with."""
     try:
         redactor.add_secrets(secrets_in_environment(os.environ))
-    except Exception:  # noqa: BLE001  # a test may have put something else in the environment's place
+    except Exception:  # noqa: BLE001  # a test may have replaced the environment
         return
 
 
-def register_secret(value: str, knows: Redactor) -> None:
-    """Mask a value in every other home of this process, too: a capture has one of its own."""
+def register_secret(value: str, registered: Redactor) -> None:
+    """Add a secret to all redactors of this process, except the one that has it already."""
     with _alive_lock:
-        for redactor in (*(writer.redactor for writer in _alive.values()), *_apart):
-            if redactor is not knows:
+        for redactor in (*(writer.redactor for writer in _alive.values()), *_standalone_redactors):
+            if redactor is not registered:
                 redactor.add_secret(value)
 
 
 def make_redactor() -> Redactor:
-    """One for what goes to no home: it masks what this process was told to, now and later."""
+    """Return a redactor without a home. It knows the secrets of this process, now and later."""
     redactor = Redactor()
     _learn_environment(redactor)
     with _alive_lock:
         for writer in _alive.values():
             redactor.learn_from(writer.redactor)
-        _apart.add(redactor)
+        _standalone_redactors.add(redactor)
     return redactor
 
 
 def _after_fork() -> None:
     global _alive_lock
     _alive_lock = threading.RLock()
-    for redactor in list(_apart):
+    for redactor in list(_standalone_redactors):
         redactor.forked()
     about_to_exec = _is_about_to_exec(sys._getframe())
     for home, writer in list(_alive.items()):
         try:
             writer.forked(about_to_exec)
-        except Exception:  # noqa: BLE001  # a child without a recorder is better than no child
+        except Exception:  # noqa: BLE001  # the child continues without recording
             del _alive[home]
 
 
 def _is_about_to_exec(frame: FrameType | None) -> bool:
-    """Was it `subprocess` that forked? It runs Python in the child only for a `preexec_fn`."""
+    """Return whether `subprocess` forked, which runs Python in the child for `preexec_fn`."""
     while frame is not None:
         if frame.f_code.co_name == "_execute_child":
             return frame.f_globals.get("__name__") == "subprocess"
@@ -330,17 +345,17 @@ def _is_about_to_exec(frame: FrameType | None) -> bool:
     return False
 
 
-def _leave_with_multiprocessing(writer: Writer) -> None:
-    """multiprocessing's children leave by os._exit, past atexit: use its own way out."""
+def _detach_with_multiprocessing(writer: Writer) -> None:
+    """Detach all recorders at the end of a multiprocessing child, which skips atexit."""
     util = sys.modules.get("multiprocessing.util")
     if util is None:
         return
 
-    def leave() -> None:
+    def detach_all() -> None:
         while writer._emitters:
             writer.detach(writer._emitters[-1])
 
-    util.register_after_fork(writer, lambda _: util.Finalize(None, leave, exitpriority=0))
+    util.register_after_fork(writer, lambda _: util.Finalize(None, detach_all, exitpriority=0))
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -1,4 +1,4 @@
-"""Recorder: the producing side, wired. emit -> redact -> journal.
+"""Recorder: the emitting side, connected to the journal. emit -> redact -> journal.
 
     recorder = vestige.Recorder()                      # ~/.vestige, or $VESTIGE_HOME
     with recorder.run("triage", conversation_id="c-9") as run:
@@ -6,10 +6,11 @@
         with run.span("search", type="tool", body='{"q": "refund"}') as span:
             span.end(body="[...]")
 
-A record passes `_send` on its way out: encode once, scan the encoded line for secrets,
-redact only on a hit, write. Nothing on this path raises into the program.
+Every record goes through `_send`: encode once, scan the encoded line for secrets, redact only on a
+hit, write. Nothing on this path raises into the program.
 
-Elsewhere: the process as a writer (journal, process span, last words, fork) in process_writer.py.
+Elsewhere: the writer that all recorders of a process share (journal, process span, crash hooks,
+fork) is in process_writer.py.
 """
 
 from __future__ import annotations
@@ -44,27 +45,27 @@ from vestige.record.types import BodyInfo, KnownRecord, Link, SpanClose, SpanOpe
 from vestige.settings import find_home, null_home
 
 Listener = Callable[[KnownRecord], None]
-_TOLD_WITHIN_MAX = 2
-"""Of what a listener records itself, listeners are told, but not of what they record of that."""
+_LISTENER_DEPTH_MAX = 2
+"""Listeners get the records of a listener, but not the records that these cause in turn."""
 
 
 class Recorder:
-    """Records this process. Cheap to make, safe to share between threads; close it or just exit.
+    """Records this process. Cheap to create, safe to share between threads, closed at exit.
 
-    `home`: where to write (default `$VESTIGE_HOME` or `~/.vestige`).
-    `level`, `sample`, `fsync`, `last_words`, `silence_s`: see settings.py; arguments win over settings.
-    `redact`: turn the central pass off only where no secret can be, e.g. in a benchmark.
-    `collect`: also keep a collector process running beside this one (collector_process.py).
-    `quick_start`: what looks for secrets is built in parts, as lines need them: sooner ready, but a
-    line may wait a tenth of a second. For programs that nobody waits for.
-    `sinks`: called with every record after redaction, beside the journal.
+    `home`: the data directory (default `$VESTIGE_HOME` or `~/.vestige`).
+    `level`, `sample`, `fsync`, `last_words`, `silence_s`: override the settings (settings.py).
+    `redact`: turn redaction off only where there are no secrets, e.g. in a benchmark.
+    `collect`: also run a collector process (collector_process.py).
+    `quick_start`: build the secret scanner in parts, as lines need them. Recording starts sooner,
+    but a line may wait a tenth of a second. Not for interactive programs.
+    `sinks`: called with every record after redaction, in addition to the journal.
     """
 
-    asked_for = False
-    """True of a capture's own: VESTIGE_DISABLED turns off what runs by itself, not what code asks for."""
+    ignores_disabled = False
+    """True for the recorder of a capture: VESTIGE_DISABLED does not apply to explicit captures."""
 
     gave_up_ns: int | None = None
-    """When it could not begin, for a reason that may pass."""
+    """The time at which this recorder failed to start, perhaps for a temporary reason."""
 
     def __init__(
         self,
@@ -84,37 +85,35 @@ class Recorder:
     ) -> None:
         self._redactor: Redactor | None = None
         try:
-            self.home, given = find_home(home)
-        except Exception as error:  # noqa: BLE001  # as below
+            self.home, settings = find_home(home)
+        except Exception as error:  # noqa: BLE001  # a test may have replaced the file system
             self.home = null_home()
             self._give_up(error)
             return
-        self.enabled = self.asked_for or not given.disabled
-        self.wire = self.enabled and given.wire
-        """Whether a process below `vestige run`, or a test suite, records HTTP calls to model providers."""
-        self.logging = self.enabled and given.logs
-        """Whether it records what it logs (`logging`)."""
-        self.prints = self.enabled and given.prints
-        """Whether, below `vestige run`, it records what it prints."""
+        self.enabled = self.ignores_disabled or not settings.disabled
+        self.wire = self.enabled and settings.wire
+        """Record HTTP calls to model providers under `vestige run` and in test suites."""
+        self.logging = self.enabled and settings.logs
+        """Record the lines of `logging` there."""
+        self.prints = self.enabled and settings.prints
+        """Record prints under `vestige run`."""
         self._closed = not self.enabled
         if not self.enabled:
             return
-        level = level if level is not None else given.level
-        sample = sample if sample is not None else given.sample
-        fsync = fsync if fsync is not None else given.fsync
+        level = level if level is not None else settings.level
+        sample = sample if sample is not None else settings.sample
+        fsync = fsync if fsync is not None else settings.fsync
         _check_arguments(level, sample, fsync)
-        self._companion: Any = None
+        self._collector: Any = None
         if collect:
-            from vestige.collector_process import (
-                CollectorProcess,  # starts processes; most recorders do not
-            )
+            from vestige.collector_process import CollectorProcess  # imports subprocess
 
-            self._companion = CollectorProcess(self.home)
+            self._collector = CollectorProcess(self.home)
         self._fsync = fsync
-        self._met: set[str] = set()
+        self._wire_secrets: set[str] = set()
         self._listeners: list[Listener] = list(sinks)
         self._on_any: Listener | None = None
-        self._telling = threading.local()
+        self._notifying = threading.local()
         self._emitter = Emitter(
             clock,
             self._send,
@@ -123,17 +122,17 @@ class Recorder:
             sample=sample,
             send_both=self._send_both,
         )
-        self._emitter.learn = self._learn
+        self._emitter.register_secret = self._register_wire_secret
         if last_words is None:
-            last_words = given.last_words
+            last_words = settings.last_words
         if silence_s is None:
-            silence_s = given.silence_s
+            silence_s = settings.silence_s
         try:
-            self._begin(clock, redact, secrets, quick_start, last_words, silence_s)
-        except Exception as error:  # noqa: BLE001  # whatever a test has put in the place of what we need
+            self._start(clock, redact, secrets, quick_start, last_words, silence_s)
+        except Exception as error:  # noqa: BLE001  # a test may have replaced system functions
             self._give_up(error)
 
-    def _begin(
+    def _start(
         self,
         clock: Clock,
         redact: bool,
@@ -154,26 +153,26 @@ class Recorder:
             self._suspicious = self._redactor.suspicious if self._redactor else None
             self._write = self._writer.journal.write
             self._writer.attach(self._emitter, last_words, silence_s)
-            if self._companion is not None:
-                self._writer.checks.append(self._companion.check)
+            if self._collector is not None:
+                self._writer.checks.append(self._collector.check)
         atexit.register(self.close)
 
     def _give_up(self, error: Exception) -> None:
-        """The program goes on, and this recorder records nothing."""
-        global _said
+        """Record nothing, and print the reason once. The program continues."""
+        global _printed_failure
         self._closed = True
         self.enabled = self.wire = self.logging = self.prints = False
         self.gave_up_ns = SYSTEM.monotonic_ns()
         with suppress(Exception):
-            if not _said:
+            if not _printed_failure:
                 reason = f"{type(error).__name__}: {error}"
                 sys.stderr.write(f"vestige: recording is off, and tried again later ({reason}).\n")
-            _said = True
+            _printed_failure = True
             writer = getattr(self, "_writer", None)
             if writer is not None and self._emitter in writer._emitters:
                 writer.detach(self._emitter)
 
-    # --- what a program uses --------------------------------------------------------------------
+    # --- public -----------------------------------------------------------------------------
 
     def run(
         self,
@@ -187,7 +186,8 @@ class Recorder:
     ) -> Span:
         """Open a run: the root span of one trace, a context manager (sync and async).
 
-        `on_id` is told the run's id before its first record: for a sink of that run."""
+        `on_id` is called with the run's id before its first record, to register a sink.
+        """
         if self._closed:
             return NULL_SPAN
         emitter = self._emitter
@@ -200,11 +200,11 @@ class Recorder:
         links = []
         if emitter.process_span_id:
             links.append(Link(emitter.process_span_id, emitter.process_run_id, "process"))
-        within = context.SPAN.get()
-        if within is not None:
-            links.append(Link(within.id, within.run_id, "started by"))
+        parent = context.SPAN.get()
+        if parent is not None:
+            links.append(Link(parent.id, parent.run_id, "started by"))
         if conversation_id is not None:
-            conversation_id = clean_name(conversation_id)  # some count their conversations
+            conversation_id = clean_name(conversation_id)  # The program may pass a number.
         span = (_RootSpan if sampled else _UnsampledRootSpan)(
             emitter, run_id, None, component, name, "run", attributes, body, links, conversation_id
         )
@@ -213,70 +213,72 @@ class Recorder:
         return span
 
     def logger(self, component: str) -> Logger:
-        """A component's handle. The component is stamped on all it says."""
+        """Return a logger that records as `component`."""
         if self._closed:
             return NULL_LOGGER
         return Logger(self._emitter, str(component))
 
     def secret(self, value: str) -> str:
-        """Register a secret: from now on it is masked wherever it appears. Returns it.
+        """Register a secret, which is masked in all further records. Return it.
 
-        What is no text (a setting that is not there) is counted as a fault, and returned too.
+        A value that is not a text (a missing setting) is counted as a fault, and returned too.
         """
         if not self._closed and self._redactor is not None:
             try:
                 text = value.decode() if isinstance(value, bytes) else value
                 if not isinstance(text, str):
-                    raise TypeError("no text")
+                    raise TypeError("not a text")
                 self._redactor.add_secret(text)
                 register_secret(text, self._redactor)
-            except Exception:  # noqa: BLE001  # the program goes on, whatever it gave
-                self._emitter.fault(f"secret that is no text: {type(value).__name__}")
+            except Exception:  # noqa: BLE001  # the program continues
+                self._emitter.fault(f"secret that is not a text: {type(value).__name__}")
         return value
 
     def redact_argv(self, arguments: Sequence[str]) -> list[str]:
-        """A command line with its secrets masked."""
+        """Return a command line with its secrets masked."""
         return self._redactor.argv(arguments) if self._redactor else list(arguments)
 
     def on_any(self, listener: Listener) -> None:
-        """Tap everything emitted, after redaction. For observing only: what the listener
-        raises is swallowed and counted. There is one; a second is refused."""
+        """Call `listener` with every redacted record. Only one listener can be set.
+
+        Its exceptions are counted and not raised.
+        """
         if self._closed:
             return
         if self._on_any is not None:
-            raise UsageError("on_any: there is a listener already. Combine the two into one.")
+            raise UsageError("on_any: a listener is already set. Combine the two into one.")
         self._on_any = listener
         self._listeners = [*self._listeners, listener]
 
     @property
     def redactor(self) -> Redactor | None:
-        """What masks the secrets of this process; None where nothing is masked or recorded."""
+        """The redactor of this process. None if nothing is redacted or recorded."""
         return self._redactor
 
     @property
     def writer(self) -> str:
-        """The identity of this process's journal; empty when recording is disabled."""
+        """The id of this process's journal. Empty when recording is disabled."""
         return self._emitter.writer if self.enabled else ""
 
     @property
     def faults(self) -> dict[str, int]:
-        """Misuse and failures so far, by name: what was counted instead of raised."""
+        """The counts of misuse and internal failures by name."""
         if not self.enabled:
             return {}
         dropped = self._writer.journal.dropped
         return {**self._emitter.faults, **({"records dropped": dropped} if dropped else {})}
 
     def close(self) -> None:
-        """Say goodbye: flush and let go. Happens by itself at exit."""
-        global _said_goodbye
+        """Flush, and release the journal. Called automatically at exit."""
+        global _closed_at_exit
         if self._closed:
             return
-        _said_goodbye = _said_goodbye or is_exiting()  # first: another thread may look at once
+        _closed_at_exit = _closed_at_exit or is_exiting()  # first: other threads read it
         self._closed = True
         atexit.unregister(self.close)
         self._writer.detach(self._emitter)
-        if self._companion is not None:
-            self._companion.drain()  # From here on its `check` does nothing.
+        if self._collector is not None:
+            self._collector.drain()  # Its `check` does nothing after this.
 
     def __enter__(self) -> Self:
         return self
@@ -284,16 +286,17 @@ class Recorder:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # --- the way out ------------------------------------------------------------------------------
+    # --- sending ----------------------------------------------------------------------------
 
     def _join(self, clock: Clock) -> Writer:
-        def open_journal(joined: Writer) -> JournalWriter:
+        def open_journal(writer: Writer) -> JournalWriter:
             return JournalWriter(
-                joined.home,
-                joined.id,
+                writer.home,
+                writer.id,
                 fsync=self._fsync,  # type: ignore[arg-type]  # checked in __init__
-                on_check=lambda: joined.check(),  # what it checks is made after its journal
-                on_lost=lambda: joined.check_descriptors(),
+                # Lambdas: the writer is not complete yet.
+                on_check=lambda: writer.check(),
+                on_lost=lambda: writer.check_descriptors(),
             )
 
         return get_process_writer(self.home, clock, open_journal)
@@ -302,12 +305,12 @@ class Recorder:
         try:
             try:
                 line = encode((record,))
-            except Exception:  # noqa: BLE001  # surrogates, foreign types: the slow, thorough way
+            except Exception:  # noqa: BLE001  # surrogates or foreign types: clean, then encode
                 from vestige.record.sanitize import clean_record
 
                 record = clean_record(record)
                 line = encode((record,))
-            given = record
+            unredacted = record
             scan = self._suspicious
             if scan is not None and scan(line):
                 assert self._redactor is not None
@@ -320,27 +323,29 @@ class Recorder:
                 line = encode((record,))
             self._write(line)
             if self._listeners:
-                self._tell(record)
+                self._notify_listeners(record)
             if SINKS:
-                self._tell_run(record, given)
-        except Exception as error:  # noqa: BLE001  # the program goes on, whatever this is
+                self._notify_sink(record, unredacted)
+        except Exception as error:  # noqa: BLE001  # the program continues
             self._emitter.fault(f"record lost: {type(error).__name__}")
 
     def send_lines(self, lines: bytes) -> None:
-        """Records that are lines already, and whose texts the redactor has cleaned: they are not scanned
-        again. For a test suite, whose records are nothing but the names of its tests."""
+        """Write encoded records whose texts are redacted already, without scanning them.
+
+        Test suites use this for records that contain only the names of tests.
+        """
         self._write(lines)
         if self._listeners or SINKS:
             for record in parse_lines(lines)[0]:
                 assert not isinstance(record, Unknown)
-                self._tell(record)
-                self._tell_run(record, record)
+                self._notify_listeners(record)
+                self._notify_sink(record, record)
 
     def _send_both(self, opened: SpanOpen, closed: SpanClose) -> None:
-        """A span of one moment, in one write: the common case of `_send`, and nothing else."""
+        """Write a point span with one write, or call `_send` twice in the uncommon cases."""
         try:
             lines = encode((opened, closed))
-        except Exception:  # noqa: BLE001  # as above
+        except Exception:  # noqa: BLE001  # `_send` cleans the records
             lines = b""
         scan = self._suspicious
         if not lines or len(lines) > LINE_MAX or self._listeners or (scan and scan(lines)):
@@ -352,15 +357,15 @@ class Recorder:
         if sink is not None:
             try:
                 sink.take_both(opened, closed, self)
-            except Exception as error:  # noqa: BLE001  # as below
-                self._sink_failed(error)
+            except Exception as error:  # noqa: BLE001  # a guardrail is not caught
+                self._count_sink_failure(error)
 
-    def _tell(self, record: KnownRecord) -> None:
-        telling = self._telling
-        depth = getattr(telling, "depth", 0)
-        if depth >= _TOLD_WITHIN_MAX:
-            return  # a listener that records what it hears: each of its records would make more
-        telling.depth = depth + 1
+    def _notify_listeners(self, record: KnownRecord) -> None:
+        notifying = self._notifying
+        depth = getattr(notifying, "depth", 0)
+        if depth >= _LISTENER_DEPTH_MAX:
+            return  # A listener that records every record would never end.
+        notifying.depth = depth + 1
         try:
             for listener in self._listeners:
                 try:
@@ -368,22 +373,22 @@ class Recorder:
                 except Exception as error:  # noqa: BLE001  # a listener only observes
                     self._emitter.fault(f"listener raised {type(error).__name__}")
         finally:
-            telling.depth = depth
+            notifying.depth = depth
 
-    def _tell_run(self, record: KnownRecord, given: KnownRecord) -> None:
+    def _notify_sink(self, record: KnownRecord, unredacted: KnownRecord) -> None:
         sink = SINKS.get(record.run_id)
         if sink is None:
             return
         try:
-            sink.take(record, given, self)
-        except Exception as error:  # noqa: BLE001  # as above; a guardrail is none, and goes on
-            self._sink_failed(error)
+            sink.take(record, unredacted, self)
+        except Exception as error:  # noqa: BLE001  # a guardrail is not caught
+            self._count_sink_failure(error)
 
-    def _sink_failed(self, error: Exception) -> None:
+    def _count_sink_failure(self, error: Exception) -> None:
         self._emitter.fault(f"sink of a run raised {type(error).__name__}")
 
     def _prepare_body(self, body: Any, seq: int) -> PreparedBody:
-        """A body as its line will hold it; a long one goes to a file first."""
+        """Convert a body for its line. A long body is written to a file."""
         try:
             text = body_form(body)
             if type(text) is str:
@@ -391,12 +396,12 @@ class Recorder:
             if isinstance(text, LongBody):
                 return None, self._spill(text, seq)
             return inline_bytes(text) if isinstance(text, bytes) else (text, None)
-        except Exception as error:  # noqa: BLE001  # a body's own code, or the disk
+        except Exception as error:  # noqa: BLE001  # the body's code, or the disk
             self._emitter.fault(f"body lost: {type(error).__name__}")
             return f"<body lost: {type(error).__name__}>", None
 
     def _spill(self, body: LongBody, seq: int) -> BodyInfo:
-        from vestige.journal.spill import write_spill  # most programs have no such body
+        from vestige.journal.spill import write_spill  # few programs have long bodies
 
         texts = body.texts if self._redactor is None else self._redactor.stream(body.texts)
         path = self.home.spilled_body(self._emitter.writer, seq)
@@ -408,7 +413,7 @@ class Recorder:
         )
 
     def _keep_partial(self, span_id: str, body: bytes | bytearray | None) -> None:
-        """Redacted as a body of the journal is; the collector reads it if this process is killed."""
+        """Store a partial body, redacted, which the collector reads if this process is killed."""
         from vestige.journal.spill import remove_partial, write_partial
 
         path = self.home.partial_body(self._emitter.writer, span_id)
@@ -421,19 +426,19 @@ class Recorder:
             body = text.encode(errors="surrogateescape")
         write_partial(path, bytes(body))
 
-    def _learn(self, value: str) -> None:
-        """A secret that the wire met. Also one that is known by its shape: in base64 it has another."""
-        if value in self._met or self._redactor is None:
+    def _register_wire_secret(self, value: str) -> None:
+        """Register a secret from an HTTP call, also one that the patterns find: not in base64."""
+        if value in self._wire_secrets or self._redactor is None:
             return
-        if len(self._met) >= SECRETS_MET_MAX:
-            self._emitter.fault("wire: more secrets than can be known")
+        if len(self._wire_secrets) >= SECRETS_MET_MAX:
+            self._emitter.fault("wire: too many secrets")
             return
-        self._met.add(value)
+        self._wire_secrets.add(value)
         self.secret(value)
 
 
 class _RootSpan(Span):
-    """A run's root: tells the writer when it ends."""
+    """The root of a run, which notifies the writer of its end."""
 
     __slots__ = ("on_end",)
     on_end: Callable[[Span], None]
@@ -447,36 +452,38 @@ class _UnsampledRootSpan(UnsampledRun, _RootSpan):
     __slots__ = ()
 
 
-_said = False
-"""That one could not begin: the same will happen in the next call, or test."""
+_printed_failure = False
+"""The reason of a failed start is printed once: the next call or test may fail the same way."""
 
 
-_said_goodbye = False
-"""By the program's exit (atexit): threads that nobody waits for may go on for a moment."""
+_closed_at_exit = False
+"""A recorder was closed by atexit. Daemon threads may run for a moment after that."""
 
 
 def is_exiting() -> bool:
-    """Is this called by the program's exit, or after it? Other threads may outlive the main one's
-    code: until goodbye is said, they are recorded."""
+    """Return whether the program is exiting.
+
+    Other threads may outlive the main thread. They are recorded until a recorder is closed at exit.
+    """
     main = threading.main_thread()
     if main.is_alive():
         return False
-    return _said_goodbye or threading.current_thread() is main
+    return _closed_at_exit or threading.current_thread() is main
 
 
 def _after_fork() -> None:
-    global _said_goodbye
-    _said_goodbye = False
+    global _closed_at_exit
+    _closed_at_exit = False
 
 
 os.register_at_fork(after_in_child=_after_fork)
 
 
 def _check_arguments(level: str, sample: float, fsync: str) -> None:
-    """A wrong argument is the programmer's, and said at once."""
+    """Raise immediately on invalid arguments: these are programming errors."""
     if level not in LEVEL_RANK:
         raise UsageError(f"level: {level!r} is not known (expected {', '.join(LEVEL_RANK)}).")
     if not 0 <= sample <= 1:
-        raise UsageError(f"sample: {sample!r} is no share (expected a number from 0 to 1).")
+        raise UsageError(f"sample: {sample!r} is out of range (expected 0 to 1).")
     if fsync not in FSYNC_MODES:
-        raise UsageError(f"fsync: {fsync!r} is no mode (expected {', '.join(FSYNC_MODES)}).")
+        raise UsageError(f"fsync: {fsync!r} is not known (expected {', '.join(FSYNC_MODES)}).")

@@ -1,29 +1,29 @@
 """Settings: an argument > a VESTIGE_* variable > config.toml in the home > the default.
 
-    VESTIGE_HOME        where everything is (home.py)
+    VESTIGE_HOME        the data directory (home.py)
     VESTIGE_DISABLED    1: record nothing
     VESTIGE_LEVEL       debug, info, warn, error: log lines below it are not recorded
-    VESTIGE_SAMPLE      0..1: the share of runs that is recorded in full
+    VESTIGE_SAMPLE      0..1: the fraction of runs that is recorded completely
     VESTIGE_FSYNC       none, periodic, record
-    VESTIGE_LAST_WORDS  0: install no hooks for uncaught errors and signals
-    VESTIGE_SILENCE     after so long without a record, e.g. 2m, write down where all threads stand; 0: never
-    VESTIGE_WIRE        0: under `vestige run` and in pytest, do not record HTTP calls to model providers
-    VESTIGE_LOGS        0: under `vestige run` and in pytest, do not record what goes through `logging`
-    VESTIGE_PRINTS      0: under `vestige run`, do not record what is printed
-    VESTIGE_WIRE_HTTP   1: record other HTTP calls too
+    VESTIGE_LAST_WORDS  0: install no hooks for uncaught exceptions and signals
+    VESTIGE_SILENCE     record all stacks after this time without a record, e.g. 2m; 0: never
+    VESTIGE_WIRE        0: do not record HTTP calls to model providers (`vestige run`, pytest)
+    VESTIGE_LOGS        0: do not record `logging` (`vestige run`, pytest)
+    VESTIGE_PRINTS      0: do not record prints (`vestige run`)
+    VESTIGE_WIRE_HTTP   1: also record other HTTP calls
     VESTIGE_WIRE_HOSTS  hosts whose calls are recorded, e.g. `*.example.com, !noisy.example.com`
     VESTIGE_WIRE_PATHS  the same for paths, e.g. `!/v1/embeddings`
-    VESTIGE_OPENWOP_REDACTION   mask, omit, hash, passthrough: how masked secrets are served
+    VESTIGE_OPENWOP_REDACTION   mask, omit, hash, passthrough: how secrets are redacted in bundles
     VESTIGE_OPENWOP_BUNDLE      0: serve no debug bundles
-    VESTIGE_OPENWOP_FEEDBACK    0: serve and take no annotations
-    VESTIGE_OPENWOP_BUNDLE_BYTES  the cap of a bundle, e.g. 8MB
+    VESTIGE_OPENWOP_FEEDBACK    0: serve and accept no annotations
+    VESTIGE_OPENWOP_BUNDLE_BYTES  the maximum size of a bundle, e.g. 8MB
     VESTIGE_RETENTION_AGE         how long runs are kept, e.g. 7d
-    VESTIGE_RETENTION_BODY_BYTES  how much of bodies is kept, e.g. 256MB
+    VESTIGE_RETENTION_BODY_BYTES  how many bytes of bodies are kept, e.g. 256MB
 
-In config.toml the names are lower case without the prefix: `level = "info"`. Only there: what own
-models cost, `[prices."my-model"]` (`ModelPrice`).
+In config.toml the names are lower case without the prefix: `level = "info"`. The prices of your own
+models can only be set there: `[prices."my-model"]` (`ModelPrice`).
 Set by Vestige itself for child processes: VESTIGE_PARENT, VESTIGE_SUPERVISOR, VESTIGE_START,
-VESTIGE_REPLAY. Read by `vestige ship` alone, and never from config.toml: VESTIGE_SHIP_KEY.
+VESTIGE_REPLAY. Only `vestige ship` reads VESTIGE_SHIP_KEY, and never from config.toml.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ T = TypeVar("T")
 
 
 class ModelPrice(msgspec.Struct, frozen=True):
-    """What a model costs, in US dollars for a million tokens.
+    """The price of a model, in US dollars per million tokens.
 
-    Cached tokens count as input where no price of their own is given.
+    Cached tokens without a price of their own cost as much as input.
     """
 
     input: float
@@ -66,7 +66,7 @@ class ModelPrice(msgspec.Struct, frozen=True):
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """Every setting, valid. `read_settings` makes it."""
+    """All settings, validated by `read_settings`."""
 
     disabled: bool = False
     level: str = "debug"
@@ -87,17 +87,17 @@ class Settings(msgspec.Struct, frozen=True):
     retention_age_s: float = RETENTION_AGE_S
     retention_body_bytes: int = RETENTION_BODY_BYTES
     prices: Mapping[str, ModelPrice] = {}
-    """By the name of the model, as calls have it. They count before the table of prices."""
+    """Prices by model name, which override the built-in price table."""
 
 
 def read_settings(home: Home, env: Mapping[str, str] | None = None) -> Settings:
-    """The settings in force for a home. Raises SettingError for a value that makes no sense."""
+    """Return the settings of a home. Raise SettingError for an invalid value."""
     source = _Source(home, os.environ if env is None else env)
     read = source.read
     settings = Settings(
         disabled=read("disabled", _flag, False),
         level=read("level", _one_of("debug", "info", "warn", "error"), "debug"),
-        sample=read("sample", _share, 1.0),
+        sample=read("sample", _fraction, 1.0),
         fsync=read("fsync", _one_of("none", "periodic", "record"), "periodic"),
         last_words=read("last_words", _flag, True),
         silence_s=read("silence", parse_duration, SILENCE_S),
@@ -117,21 +117,19 @@ def read_settings(home: Home, env: Mapping[str, str] | None = None) -> Settings:
         retention_body_bytes=read("retention_body_bytes", parse_size, RETENTION_BODY_BYTES),
         prices=source.prices(),
     )
-    source.refuse_unread()
+    source.reject_unread()
     return settings
 
 
 def read_prices(home: Home) -> Mapping[str, ModelPrice]:
-    """What own models cost, and nothing else. Raises SettingError as `read_settings` does."""
+    """Return only the prices of config.toml. Raise SettingError for an invalid value."""
     return _Source(home, {}).prices()
 
 
-def find_home(
-    given: str | os.PathLike[str] | Home | None,
-) -> tuple[Home, Settings]:
-    """The home and its settings; where a user has no home at all, recording is off, with a word."""
+def find_home(root: str | os.PathLike[str] | Home | None) -> tuple[Home, Settings]:
+    """Return the home and its settings. Recording is off if the user has no home directory."""
     try:
-        home = get_home(given)
+        home = get_home(root)
     except UsageError as error:
         print(f"vestige: {error} Not recording.", file=sys.stderr)  # noqa: T201
         return null_home(), Settings(disabled=True)
@@ -139,14 +137,14 @@ def find_home(
 
 
 def null_home() -> Home:
-    """Of a recorder that records nothing."""
+    """Return the home of a recorder that records nothing."""
     from pathlib import Path
 
     return Home(Path(os.devnull))
 
 
 def _read_settings(home: Home) -> Settings:
-    """Settings, or the defaults and a word on stderr: a typo must not stop an agent."""
+    """Return the settings, or the defaults and a warning: a typo must not stop an agent."""
     if is_disabled(os.environ):
         return Settings(disabled=True)
     try:
@@ -157,7 +155,7 @@ def _read_settings(home: Home) -> Settings:
 
 
 def is_disabled(env: Mapping[str, str]) -> bool:
-    """The one setting that must work even when nothing else does."""
+    """Return whether VESTIGE_DISABLED is set. This works even if config.toml is invalid."""
     return env.get("VESTIGE_DISABLED", "").strip().lower() in ("1", "true", "yes", "on")
 
 
@@ -166,7 +164,7 @@ _UNITS_BYTES = {"": 1, "b": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
 
 def parse_duration(text: str) -> float:
-    """`90s`, `15m`, `12h`, `7d`, `2w`, or bare seconds."""
+    """Parse `90s`, `15m`, `12h`, `7d`, `2w`, or bare seconds."""
     found = re.fullmatch(r"\s*(\d{1,12}(?:\.\d{1,12})?)\s*([smhdw]?)\s*", text.lower())
     if not found:
         raise ValueError("expected a duration such as 90s, 15m, 12h, 7d or 2w")
@@ -174,7 +172,7 @@ def parse_duration(text: str) -> float:
 
 
 def parse_size(text: str) -> int:
-    """`256MB`, `1.5 GB`, `64KiB`, or bare bytes."""
+    """Parse `256MB`, `1.5 GB`, `64KiB`, or bare bytes."""
     found = re.fullmatch(r"\s*(\d{1,15}(?:\.\d{1,12})?)\s*([kmgt]?)(i?)b?\s*", text.lower())
     if not found or (found[3] and not found[2]):
         raise ValueError("expected a size such as 500KB, 256MB, 1GiB")
@@ -188,7 +186,7 @@ def parse_size(text: str) -> int:
 
 
 class _Source:
-    """Where a setting's text comes from, remembered for the error message."""
+    """The environment and config.toml. Errors name the origin of a value."""
 
     def __init__(self, home: Home, env: Mapping[str, str]) -> None:
         self._env = env
@@ -196,8 +194,8 @@ class _Source:
         self._config = _read_config(home)
         self._read: list[str] = []
 
-    def refuse_unread(self) -> None:
-        """A name in config.toml that nothing reads is a typo."""
+    def reject_unread(self) -> None:
+        """Raise SettingError for an unknown name in config.toml."""
         for name in self._config:
             if name not in self._read:
                 import difflib
@@ -209,13 +207,13 @@ class _Source:
 
     def prices(self) -> Mapping[str, ModelPrice]:
         self._read.append("prices")
-        told = self._config.get("prices", {})
+        prices = self._config.get("prices", {})
         where = f"{self._config_path}: prices"
-        if not isinstance(told, dict) or not all(isinstance(each, dict) for each in told.values()):
-            raise SettingError(f'{where}: no price of a model (expected [prices."my-model"]).')
-        if len(told) > PRICES_MAX:
-            raise SettingError(f"{where}: {len(told)} models (expected at most {PRICES_MAX}).")
-        return {model: _price(f'{where}."{model[:80]}"', each) for model, each in told.items()}
+        if not isinstance(prices, dict) or not all(isinstance(p, dict) for p in prices.values()):
+            raise SettingError(f'{where}: not a table of models (expected [prices."my-model"]).')
+        if len(prices) > PRICES_MAX:
+            raise SettingError(f"{where}: {len(prices)} models (expected at most {PRICES_MAX}).")
+        return {model: _price(f'{where}."{model[:80]}"', table) for model, table in prices.items()}
 
     def read(self, name: str, parse: Callable[[str], T], default: T) -> T:
         self._read.append(name)
@@ -229,43 +227,43 @@ class _Source:
         try:
             return parse(text)
         except ValueError as error:
-            raise SettingError(f"{where}: {text!r} is no valid value ({error}).") from None
+            raise SettingError(f"{where}: {text!r} is not valid ({error}).") from None
 
 
 def _read_config(home: Home) -> Mapping[str, Any]:
     try:
-        # Past a test's own `open`: what that gives are no settings of ours.
+        # `read_file` bypasses a test's replacement of `open`.
         text = read_file(str(home.config)).decode()
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, UnicodeDecodeError) as error:
         raise SettingError(f"{home.config}: cannot be read ({error}).") from None
-    import tomllib  # only where there is a file to read
+    import tomllib  # only needed if the file exists
 
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise SettingError(
-            f"{home.config}: is no valid TOML ({error}). Mend or remove it."
+            f"{home.config}: not valid TOML ({error}). Fix or remove the file."
         ) from None
 
 
-def _price(where: str, told: Mapping[str, Any]) -> ModelPrice:
+def _price(where: str, table: Mapping[str, Any]) -> ModelPrice:
     fields = ModelPrice.__struct_fields__
-    for name, value in told.items():
+    for name, value in table.items():
         if name not in fields:
             raise SettingError(
-                f"{where}: {name[:80]!r} is no price (expected {', '.join(fields)})."
+                f"{where}: {name[:80]!r} is not known (expected {', '.join(fields)})."
             )
         if type(value) not in (int, float) or not 0 <= value <= PRICE_MAX:
             raise SettingError(
-                f"{where}: {name} = {str(value)[:80]!r} is no price (expected dollars for a million"
-                f" tokens, from 0 to {PRICE_MAX:.0f})."
+                f"{where}: {name} = {str(value)[:80]!r} is not a price (expected dollars per"
+                f" million tokens, from 0 to {PRICE_MAX:.0f})."
             )
-    missing = [name for name in ("input", "output") if name not in told]
+    missing = [name for name in ("input", "output") if name not in table]
     if missing:
         raise SettingError(f"{where}: {missing[0]} is missing (expected input and output).")
-    return ModelPrice(**{name: float(value) for name, value in told.items()})
+    return ModelPrice(**{name: float(value) for name, value in table.items()})
 
 
 def _flag(text: str) -> bool:
@@ -278,7 +276,7 @@ def _flag(text: str) -> bool:
 
 
 def _patterns(text: str) -> tuple[str, ...]:
-    """Texts between commas; a list in config.toml comes as Python writes it."""
+    """Split at commas. A list in config.toml has Python's notation."""
     words = (word.strip(" []'\"") for word in text.split(","))
     return tuple(word for word in words if word)
 
@@ -290,11 +288,11 @@ def _bundle_size(text: str) -> int:
     return size
 
 
-def _share(text: str) -> float:
-    share = float(text)
-    if not 0 <= share <= 1:
+def _fraction(text: str) -> float:
+    fraction = float(text)
+    if not 0 <= fraction <= 1:
         raise ValueError("expected a number from 0 to 1")
-    return share
+    return fraction
 
 
 def _one_of(*words: str) -> Callable[[str], str]:

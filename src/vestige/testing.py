@@ -1,11 +1,11 @@
-"""For the tests of programs that record: a recorder that writes to memory, and tells 1, 2, 3.
+"""A recorder for the tests of your program: it writes to memory, with predictable ids.
 
     recorder = FakeRecorder()
     my_agent(recorder)
     assert [span.name for span in recorder.spans] == ["triage", "search"]
 
-It is the real recorder, redaction included, over a journal that is a list: what a test
-sees is what would have been on disk.
+It is the real recorder, including redaction, with a list as its journal. A test sees the records
+that would be on disk.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["FakeClock", "FakeRecorder"]
 
 
 class MemoryJournal:
-    """Where a journal writer would write."""
+    """A journal in memory."""
 
     def __init__(self) -> None:
         self.lines: list[bytes] = []
@@ -37,7 +37,7 @@ class MemoryJournal:
     def take_losses(self) -> Counter[str]:
         return Counter()
 
-    def return_losses(self, what: str, count: int) -> None:
+    def return_losses(self, reason: str, count: int) -> None:
         pass
 
     def restart(self, writer: str) -> None:
@@ -47,13 +47,13 @@ class MemoryJournal:
         pass
 
 
-class _QuietWriter(Writer):
+class _MemoryWriter(Writer):
     def _publish_parent(self) -> None:
-        """Processes that a test starts are no children of a run that exists in memory only."""
+        """Do nothing: child processes of a test do not belong to a run in memory."""
 
 
 class FakeRecorder(Recorder):
-    """A recorder without files, hooks or surprises. Long bodies need a home: give one."""
+    """A recorder without files or hooks. Pass a home if the program records long bodies."""
 
     def __init__(
         self, home: Any = "/nonexistent", *, clock: Clock | None = None, **more: Any
@@ -63,16 +63,16 @@ class FakeRecorder(Recorder):
 
     def _join(self, clock: Clock) -> Writer:
         self.journal = MemoryJournal()
-        return _QuietWriter(self.home, clock, lambda _: self.journal)
+        return _MemoryWriter(self.home, clock, lambda _: self.journal)
 
     @property
     def records(self) -> list[AnyRecord]:
-        """Everything emitted so far, oldest first."""
+        """All records so far, oldest first."""
         return [parse_line(line) for line in self.journal.lines]
 
     @property
     def spans(self) -> list[SpanOpen]:
-        """The program's own spans, as they were opened."""
+        """The program's spans, in the order in which they were opened."""
         return [
             record
             for record in self.records
@@ -84,7 +84,7 @@ class FakeRecorder(Recorder):
         return [record for record in self.records if isinstance(record, Log)]
 
     def close_of(self, span_id: str) -> SpanClose | None:
-        """How a span ended, or None while it is open."""
+        """Return the end of a span, or None while it is open."""
         for record in self.records:
             if isinstance(record, SpanClose) and record.span_id == span_id:
                 return record

@@ -1,4 +1,4 @@
-"""OTLP requests into a store: however a trace is cut, shuffled, repeated, it is one run and one writer."""
+"""OTLP requests into a store: a split, shuffled or repeated trace is one run and one writer."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def store(home: Home) -> Iterator[SqliteStore]:
 
 
 def kept(store: SqliteStore) -> dict[str, Any]:
-    """All that is there, but for what depends on the order in which it came: numbers and ids of rows."""
+    """All content of a store, except numbers and row ids, which depend on the order."""
     run = store.load_run(external_run_id(TRACE))
     info = run.info
     query = "SELECT type, name, count, errors, duration_ns, input_tokens FROM rollups WHERE count ORDER BY 1, 2"
@@ -168,7 +168,7 @@ def test_however_a_trace_is_cut_shuffled_and_repeated_the_same_is_kept(
 
 @pytest.mark.parametrize("name", TRACES)
 def test_records_that_were_cut_off_anywhere_are_completed_once(name: str, tmp_path: Path) -> None:
-    """A batch ends anywhere, and its process may die then: a second time adds the rest, no line twice."""
+    """A batch may end anywhere: a second request adds the rest, and no line twice."""
     records = parse_export_request(request(*TRACES[name]), "traces", "json").records
     with SqliteStore.open(tmp_path / "whole.db") as store:
         store.append(records)
@@ -252,7 +252,7 @@ def test_a_first_span_that_comes_late_has_the_number_of_the_one_that_stood_in(
 def test_a_trace_whose_program_was_killed_ends_after_a_day_of_silence(
     home: Home, store: SqliteStore
 ) -> None:
-    """As what a vanished machine left open does. If its first span comes all the same, that counts."""
+    """A trace without a root is closed after a silence. A root that still arrives replaces that."""
     keep(store, span(3, 2), span(2, 1))
     ((arrived_ns,),) = store._connection.execute("SELECT imported_ns FROM runs")
     before = store.load_run(external_run_id(TRACE)).info.outcome

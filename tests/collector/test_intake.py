@@ -1,4 +1,4 @@
-"""The process that takes parcels in: senders do not wait for each other, and bombs leave nothing."""
+"""The ingest process: senders do not wait for each other, and bombs leave nothing."""
 
 from __future__ import annotations
 

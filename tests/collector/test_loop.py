@@ -148,7 +148,7 @@ def test_a_recorder_with_a_collector_fills_the_store_by_itself(
         with recorder.run("agent") as run:
             for number in range(300):
                 run.log.info("said", n=number)
-        print(recorder._companion.pid)
+        print(recorder._collector.pid)
         recorder.close()
         """
     )
@@ -233,7 +233,7 @@ def test_a_collector_that_is_killed_is_started_again_and_resumes(
 
 @pytest.mark.slow
 def test_the_collector_of_a_killed_program_takes_in_the_rest_and_goes(home: Home) -> None:
-    """Its pipe closes with the parent, whatever killed that; the run is stamped, nothing lingers."""
+    """The pipe closes with the parent, however it died; the run is stamped, and nothing remains."""
     service = subprocess.Popen(
         [sys.executable, "-c", SERVICE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )

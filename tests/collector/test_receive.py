@@ -157,7 +157,7 @@ def test_a_writer_elsewhere_is_not_dead_because_it_has_no_lock_here(
 def test_a_machine_that_vanished_leaves_no_run_running_and_may_come_back(
     home: Home, tmp_path: Path
 ) -> None:
-    """After a long silence its runs are interrupted; what it says later is taken in, and is right."""
+    """After a long silence its runs are interrupted; later records are stored and win."""
     there = Home(tmp_path / "there")
     recorder = Recorder(home, last_words=False)
     run = recorder.run("agent")

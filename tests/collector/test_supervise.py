@@ -249,7 +249,7 @@ def test_the_run_is_called_after_the_program_or_as_asked(home: Home, read_runs: 
 def test_child_processes_are_recorded_in_the_same_run(
     run_program: RunProgram, read_runs: ReadRuns
 ) -> None:
-    """subprocess and multiprocessing alike: each a writer of its own, under the span it came from."""
+    """Children of subprocess and multiprocessing are writers under the span that started them."""
     done = run_program(
         """
         import multiprocessing, subprocess, sys

@@ -203,7 +203,7 @@ def test_the_torn_line_of_a_dead_writer_is_lost_and_counted_once(
 def test_what_is_deleted_was_on_disk_in_the_store_before(
     home: Home, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A power cut after the deletion finds the records in the store: its log was written through."""
+    """After a power cut the records of a deleted journal are in the store."""
     happened: list[str] = []
     fsync, unlink = os.fsync, Path.unlink
 

@@ -158,6 +158,6 @@ def test_a_step_around_a_model_call_knows_that_the_call_asked(run: Span) -> None
     tool_attribution.remember(run.run_id, "call_1", "search", "{}", call)
     tool_attribution.remember(run.run_id, "call_2", "search", "{}", step)
 
-    assert tool_attribution.was_asked_within(step, "call_1")
-    assert not tool_attribution.was_asked_within(step, "call_2")
-    assert not tool_attribution.was_asked_within(run, "call_1")
+    assert tool_attribution.was_requested_within(step, "call_1")
+    assert not tool_attribution.was_requested_within(step, "call_2")
+    assert not tool_attribution.was_requested_within(run, "call_1")

@@ -146,7 +146,7 @@ def test_an_exception_in_a_task_that_nobody_awaits_is_told(
 def test_a_terminated_program_leaves_its_stacks(
     run_program: RunProgram, read_runs: ReadRuns
 ) -> None:
-    """SIGTERM runs no atexit and no finally: what was open is in the stamp, and who sent nobody knows."""
+    """SIGTERM runs no atexit and no finally: the stamp names the open spans."""
     run_program(TERMINATED)
 
     runs = read_runs()
@@ -165,7 +165,7 @@ def test_a_program_that_is_busy_in_c_is_terminated_at_once(run_program: RunProgr
         """
         import os, subprocess, vestige
         with vestige.Recorder().run("busy"):
-            # Later, from outside: here nothing else runs while the sum is made, which takes many minutes.
+            # From outside: no other Python code runs here during the sum, which takes minutes.
             subprocess.Popen(["sh", "-c", f"sleep 0.5; kill -TERM {os.getpid()}"])
             sum(range(10**11))
         """

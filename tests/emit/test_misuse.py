@@ -114,7 +114,7 @@ def test_a_secret_that_is_no_text_is_counted_and_given_back(value: Any) -> None:
 
     assert recorder.secret(value) is value
     assert recorder.faults == (
-        {} if value == "" else {f"secret that is no text: {type(value).__name__}": 1}
+        {} if value == "" else {f"secret that is not a text: {type(value).__name__}": 1}
     )
 
 

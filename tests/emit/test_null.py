@@ -1,4 +1,4 @@
-"""Recording nothing costs next to nothing and changes nothing; an unsampled run keeps its bad news."""
+"""A disabled recorder changes nothing; an unsampled run records warnings and errors."""
 
 from __future__ import annotations
 

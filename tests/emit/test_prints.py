@@ -136,7 +136,7 @@ def test_a_listener_that_prints_and_a_program_that_forks(home: Home) -> None:
     told = printed(home)
     on_stdout = sorted(log.message for log in told if log.component == "stdout")
     assert on_stdout == ["begun, parent", "child"]
-    # Of records that are no prints it heard as well; of its own word on them it did not speak again.
+    # The listener also got records that are not prints, but not those that it caused.
     assert len(told) < 10
 
 
@@ -167,10 +167,10 @@ def test_after_a_rest_it_tells_again() -> None:
 
     assert not allowance.take()
     clock.advance(10**9)
-    allowance.leave_out()
+    allowance.count_skipped()
     assert not allowance.is_spent
     assert allowance.take()
-    assert allowance.take_left_out() == 2
+    assert allowance.pop_left_out() == 2
 
 
 def test_a_long_print_is_cut_and_that_is_said(home: Home) -> None:

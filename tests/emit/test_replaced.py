@@ -1,4 +1,4 @@
-"""Programs under test have files, time and chance replaced while they record: nothing of that reaches them, or us."""
+"""Tests replace files, time and randomness while they record, without an effect on records."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ def test_a_silence_is_told_when_it_lasts_and_then_twice_as_long(ask_file: Path) 
     for second in range(300):
         due = watch.due(7)
         if due is not None:
-            told.append((second, due.why))
+            told.append((second, due.reason))
         clock.advance(SECOND)
 
     assert told == [(n, f"nothing was recorded for {n} s") for n in (30, 60, 120, 240)]
@@ -201,7 +201,7 @@ def test_a_record_ends_a_silence_and_what_we_say_does_not(ask_file: Path) -> Non
     assert watch.due(200) is None
     clock.advance(SECOND)
     assert watch.due(200) == StackRequest("nothing was recorded for 30 s")
-    watch.spoke(300)
+    watch.ignore_until(300)
     clock.advance(30 * SECOND)
     assert watch.due(300) == StackRequest("nothing was recorded for 60 s")
 
@@ -243,6 +243,6 @@ def test_a_question_is_taken_once_whatever_it_says(
     ask_file.write_text(question)
     watch = StallWatch(FakeClock(), 30, ask_file)
 
-    assert watch.due(1) == StackRequest("asked where it stands", *due)
+    assert watch.due(1) == StackRequest("stacks requested", *due)
     assert watch.due(1) is None
     assert not ask_file.exists()

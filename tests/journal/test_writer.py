@@ -181,7 +181,7 @@ def test_a_full_disk_drops_counts_and_recovers(
     for number in range(300):
         run.log.info("x" * 100, n=number)
     dropped = recorder.faults["records dropped"]
-    recorder._writer.voice.report()  # the disk is still full: telling fails, and is told later
+    recorder._writer.self_reporter.report()  # The disk is full: the report waits.
     filler.unlink()
 
     run.log.info("there is room again")

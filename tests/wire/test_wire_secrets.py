@@ -167,11 +167,11 @@ def test_a_secret_is_masked_where_a_letter_of_it_lies_across_two_chunks(
 
 def test_the_secrets_that_are_learned_are_bounded_and_counted(home: Home) -> None:
     recorder = vestige.Recorder(home)
-    learn = recorder._emitter.learn
+    learn = recorder._emitter.register_secret
     for number in range(SECRETS_MET_MAX + 2):
         learn(f"renewed-token-{number:04d}-Zt7Kq9")
 
-    assert recorder.faults == {"wire: more secrets than can be known": 2}
+    assert recorder.faults == {"wire: too many secrets": 2}
     recorder.close()
 
 

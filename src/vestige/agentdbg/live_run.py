@@ -109,12 +109,12 @@ class LiveRun:
     def take(
         self,
         record: KnownRecord,
-        given: KnownRecord,
-        source: run_listeners.From,
+        unredacted: KnownRecord,
+        source: run_listeners.RecordSource,
     ) -> None:
         """See `RunSink`. Raises a guardrail where one is passed, and nothing else."""
-        if given is not record and not self._key_rules:
-            record = self._redactor().without_key_rules().record(given)
+        if unredacted is not record and not self._key_rules:
+            record = self._redactor().without_key_rules().record(unredacted)
         record = _with_body(record, source)
         with self._lock:
             if self._is_end(record) and self._directory.others_wrote():
@@ -124,7 +124,9 @@ class LiveRun:
         if events:
             self._after(events[-1], loop)
 
-    def take_both(self, opened: SpanOpen, closed: SpanClose, source: run_listeners.From) -> None:
+    def take_both(
+        self, opened: SpanOpen, closed: SpanClose, source: run_listeners.RecordSource
+    ) -> None:
         """See `RunSink`."""
         if opened.body_info is not None:
             opened = _with_body(opened, source)
@@ -243,7 +245,7 @@ def extra_keys(settings: Settings) -> tuple[str, ...]:
     return tuple(key for key in settings.redact_keys if secret_word(key) is None)
 
 
-def _with_body(record: R, source: run_listeners.From) -> R:
+def _with_body(record: R, source: run_listeners.RecordSource) -> R:
     """With a long body in it, as far as a line may hold it: its file may soon be taken away."""
     info = getattr(record, "body_info", None)
     if info is None or info.spilled_bytes is None:

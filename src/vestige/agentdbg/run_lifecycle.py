@@ -168,7 +168,7 @@ def _end_open_runs() -> None:
         root = live.root
         if root is None:
             continue
-        death = live._recorder._writer.voice.death
+        death = live._recorder._writer.self_reporter.death
         if live is _implicit or live.broken is not None:
             end_run(root, death)
         else:

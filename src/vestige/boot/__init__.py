@@ -1,8 +1,8 @@
-"""How recording enters a child process of `vestige run`.
+"""Start recording in the Python processes under `vestige run`.
 
-The child gets `boot/path` at the front of PYTHONPATH. Python imports `sitecustomize`
-from there while it starts, in every Python process below as well; that one starts the
-recorder, then gives way to the sitecustomize that would have been found without it.
+The command gets `boot/path` at the front of PYTHONPATH. Every Python process imports
+`sitecustomize` from there at its start. That module starts the recorder, and then runs the
+`sitecustomize` that it hides.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ REPLAY_VARIABLE = "VESTIGE_REPLAY"
 def boot_environment(
     env: Mapping[str, str], *, wire: bool = True, logs: bool = True, prints: bool = True
 ) -> dict[str, str]:
-    """An environment in which Python programs record from their first moment.
+    """Return an environment in which Python programs record from their start.
 
-    `wire=False`: HTTP calls to model providers are not recorded. `logs=False`: nor what is logged.
-    `prints=False`: nor what is printed."""
+    `wire`, `logs` and `prints` switch off HTTP calls to model providers, `logging` and prints.
+    """
     rest = env.get("PYTHONPATH")
     return {
         **env,
@@ -38,7 +38,7 @@ def boot_environment(
 
 
 def start() -> None:
-    """Begin to record this process. Never raises: the program matters more."""
+    """Start to record this process. Never raise, so that the program starts in any case."""
     try:
         from vestige.process_recorder import default_recorder
 
@@ -61,7 +61,7 @@ def start() -> None:
                 from vestige.wire.replay import Player
 
                 dispatch.player = Player(replayed)
-    except Exception as error:  # noqa: BLE001  # whatever it is, the program starts
+    except Exception as error:  # noqa: BLE001  # the program must start
         import sys
 
         print(f"vestige: could not start recording ({error!r}).", file=sys.stderr)  # noqa: T201

@@ -1,8 +1,8 @@
-"""What a program logs, recorded below `vestige run`, and in a test suite that is recorded.
+"""Record `logging` without a handler, under `vestige run` and in recorded test suites.
 
-Not by a handler: `logging.basicConfig` does nothing where there is one already, so a program would
-behave differently with us. A line that its logger lets through is recorded before its handlers, if
-it has any, get it. A program that never imports `logging` pays nothing.
+A handler would change the program: `logging.basicConfig` does nothing if there already is one. So
+`Logger.callHandlers` is wrapped, and a line that its logger lets through is recorded before its
+handlers run. A program that never imports `logging` pays nothing.
 """
 
 from __future__ import annotations
@@ -11,26 +11,27 @@ from collections.abc import Callable
 from types import ModuleType
 
 from vestige._runtime.import_hooks import cancel_hook, when_imported
-from vestige.emit.context import Speaker
+from vestige.emit.context import LoggerSource
 from vestige.wire.patching import Patch
 
-_active: _Lines | None = None
+_active: _LogCapture | None = None
 
 
-class _Lines:
-    """The lines of this process, on their way to one recorder."""
+class _LogCapture:
+    """The capture of all log lines of this process with one recorder."""
 
-    def __init__(self, recorder: Speaker | None) -> None:
+    def __init__(self, recorder: LoggerSource | None) -> None:
         self._recorder = recorder
         self._patch = Patch()
         when_imported("logging", self._install)
 
     def _install(self, module: ModuleType) -> None:
         try:
-            from vestige.emit.hooks.logging_capture import telling
+            from vestige.emit.hooks.logging_capture import record_before_handlers
 
-            self._patch.wrap(module.Logger, "callHandlers", telling(self._recorder))
-        except Exception:  # noqa: BLE001  # a logging of another kind: its lines go unrecorded
+            wrapper = record_before_handlers(self._recorder)
+            self._patch.wrap(module.Logger, "callHandlers", wrapper)
+        except Exception:  # noqa: BLE001  # a replaced `logging` is not recorded
             return
 
     def stop(self) -> None:
@@ -41,31 +42,31 @@ class _Lines:
             _active = None
 
 
-def capture_logs(recorder: Speaker | None = None) -> Callable[[], None]:
-    """From now on, or once the program imports `logging`. Returns what stops it.
+def capture_logs(recorder: LoggerSource | None = None) -> Callable[[], None]:
+    """Record log lines once the program imports `logging`. Return a function that stops this.
 
-    `recorder`: the process's own by default. Where lines are recorded already, nothing changes: a line
-    is recorded once."""
+    `recorder` is the process's by default. If lines are recorded already, nothing changes.
+    """
     global _active
     if _active is not None:
-        return _nothing
-    _active = _Lines(recorder)
+        return _do_nothing
+    _active = _LogCapture(recorder)
     return _active.stop
 
 
-def _nothing() -> None:
-    """Somebody else captures, and goes on."""
+def _do_nothing() -> None:
+    """Leave the capture to its first caller."""
 
 
 def ignore_logs() -> None:
-    """Not even as something printed (boot/print_capture.py), which they are by most handlers."""
+    """Do not record what log handlers print (boot/print_capture.py)."""
     when_imported("logging", _ignore)
 
 
 def _ignore(module: ModuleType) -> None:
     try:
-        from vestige.emit.hooks.logging_capture import ignoring
+        from vestige.emit.hooks.logging_capture import suppress_handler_prints
 
-        Patch().wrap(module.Logger, "callHandlers", ignoring)
-    except Exception:  # noqa: BLE001  # as above
+        Patch().wrap(module.Logger, "callHandlers", suppress_handler_prints)
+    except Exception:  # noqa: BLE001  # a replaced `logging` is left alone
         return

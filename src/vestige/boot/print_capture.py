@@ -1,7 +1,7 @@
-"""What a program prints, recorded below `vestige run`.
+"""Record what a program prints under `vestige run`.
 
-The streams stay what they are; only their `write` is ours, so that nothing else of them changes: a
-terminal is still one, and a stream that the program puts in their place is its own affair.
+Only the `write` method of the standard streams is replaced, so a terminal is still a terminal. A
+stream that the program sets as `sys.stdout` later is not recorded.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from vestige.emit.hooks.stdout_capture import Prints
 
 def capture_prints() -> None:
     for name, stream in (("stdout", sys.stdout), ("stderr", sys.stderr)):
-        if stream is not None:  # a program without a console has none
-            _watch(name, stream)
+        if stream is not None:  # None in a program without a console
+            _replace_write(name, stream)
 
 
-def _watch(name: str, stream: TextIO) -> None:
+def _replace_write(name: str, stream: TextIO) -> None:
     prints = Prints(name, stream.write)
     try:
         stream.write = prints  # type: ignore[method-assign]
-    except AttributeError:  # not one of Python's own
+    except AttributeError:  # The stream does not allow new attributes.
         return
     atexit.register(prints.finish)
-    os.register_at_fork(after_in_child=prints.forget)
+    os.register_at_fork(after_in_child=prints.reset_after_fork)

@@ -1,1 +1,1 @@
-"""Process two: what moves journals into the store, and stamps what died."""
+"""The collector: import journals into the store, and close the runs of dead processes."""

@@ -1,17 +1,16 @@
-"""Stamp what died: close the open spans of a writer that is gone, and say how it went.
+"""Stamp dead writers: close their open spans as interrupted, and record how they ended.
 
-A writer holds its journal's lock while it lives, and a journal that is free and read to
-its end is deleted: a writer without a file has nothing more to come. What it left open
-was interrupted. (The lock alone would not do: a process may write and exit between our
-reading and our asking, and the stamp would take the numbers of its last records.)
+A writer holds the lock of its journal while it lives, and a free journal is deleted once it is read
+to its end. So a writer without a file will send no more records. The lock alone is not enough: a
+process may write and exit after we read, and the stamp would use the numbers of its last records.
 
-The stamp's records get the writer's next numbers, so stamping twice changes nothing.
-How the process ended is known only to its parent: a `vestige run` writes it into its own
-journal, and until it has, what it watches over is not stamped.
+The records of a stamp have the writer's next numbers, so stamping twice changes nothing. Only the
+parent knows how a process ended. `vestige run` writes that to its own journal, and until then its
+child is not stamped.
 
-A machine that vanished never tells of its dead. After a long silence what it left open is closed
-too, by a writer of our own: should it come back, its records find their numbers free, and the ends
-that they bring are the last ones, which stand.
+A machine that disappeared never reports its dead writers. After a long silence their spans are
+closed by a writer of our own. If the machine comes back, the numbers of its records are still free,
+and the ends that it sends replace ours.
 """
 
 from __future__ import annotations
@@ -46,12 +45,12 @@ class Exit:
     """How a child process ended, as its parent saw it."""
 
     code: int
-    """As `Popen.returncode`: negative is a signal."""
+    """As `Popen.returncode`: a negative number is a signal."""
     at_ns: int
     oom_kills: int = 0
-    """How many processes the kernel killed there for want of memory meanwhile."""
+    """Processes that the OOM killer killed in the same control group meanwhile."""
     max_rss_bytes: int = 0
-    """The most memory that it, or a process that it waited for, had at once."""
+    """Peak memory of the process, or of a child that it waited for."""
 
     @property
     def is_oom(self) -> bool:
@@ -67,14 +66,14 @@ class Exit:
 
     @property
     def attributes(self) -> Attributes:
-        how: Attributes = {"exit_code": self.code}
+        attributes: Attributes = {"exit_code": self.code}
         if self.code < 0:
-            how = {"signal": signal_name(-self.code)}
+            attributes = {"signal": signal_name(-self.code)}
         if self.oom_kills > 0:
-            how["oom_kills"] = self.oom_kills
+            attributes["oom_kills"] = self.oom_kills
         if self.max_rss_bytes:
-            how["max_rss_bytes"] = self.max_rss_bytes
-        return how
+            attributes["max_rss_bytes"] = self.max_rss_bytes
+        return attributes
 
 
 def signal_name(number: int) -> str:
@@ -92,8 +91,8 @@ def signal_number(name: str) -> int:
 
 
 def stamp_dead(home: Home, store: Store) -> int:
-    """Stamp every writer that died; how many."""
-    # What other machines run is theirs to watch: until they say so, nobody is dead there.
+    """Stamp every dead writer, and return how many were stamped."""
+    # Other machines watch their own writers, which are alive until they report the end.
     unfinished = {
         writer for writer, _, _ in home.journal_files()
     } | store.find_running_remote_writers()
@@ -105,13 +104,13 @@ def stamp_dead(home: Home, store: Store) -> int:
         if ended is None and writer.supervisor in unfinished:
             continue
         fault = home.fault_file(writer.writer)
-        told = _read_fault(fault) or store.find_remote_fault(writer.writer)
+        stacks = _read_fault(fault) or store.find_remote_fault(writer.writer)
         spans = store.open_spans(writer.writer)
         partials = _read_partials(home, writer.writer, spans)
-        records = _stamp(writer, spans, ended, told, partials)
+        records = _stamp(writer, spans, ended, stacks, partials)
         store.append(records, tenant=writer.tenant)
         store.end_writer(writer.writer, writer.ended or "interrupted")
-        if told is not None or partials:
+        if stacks is not None or partials:
             store.sync()
         delete_or_outbox(home, fault)
         for leftover in home.bodies.glob(f"{writer.writer}-*{PARTIAL_SUFFIX}"):
@@ -121,11 +120,11 @@ def stamp_dead(home: Home, store: Store) -> int:
 
 
 def stamp_silent(store: Store, now_ns: int) -> int:
-    """Close what writers of other machines left open that were not heard of for long; how many."""
+    """Close the open spans of remote writers that were silent for long. Return their number."""
     before_ns = now_ns - int(REMOTE_SILENT_S * 1e9)
     if not store.find_silent_remote_writers(before_ns):
         return 0
-    with store.transaction():  # a parcel may come at any moment: it is before all this, or after it
+    with store.transaction():  # Records may arrive at any moment.
         silent = store.find_silent_remote_writers(before_ns)
         for writer in store.writers(unfinished=True):
             if writer.writer in silent:
@@ -139,7 +138,7 @@ def stamp_silent(store: Store, now_ns: int) -> int:
 
 
 def _find_exit(store: Store, writer: WriterInfo) -> Exit | None:
-    """What `vestige run` wrote about the end of its child, if this writer was that child."""
+    """Return the end that `vestige run` recorded, if this writer was its child."""
     found = store.find_supervised_end(writer.writer)
     if found is None or found.attributes.get("pid") != writer.pid:
         return None
@@ -156,7 +155,7 @@ def _find_exit(store: Store, writer: WriterInfo) -> Exit | None:
 
 
 def _read_partials(home: Home, writer: str, spans: Sequence[OpenSpan]) -> dict[str, bytes]:
-    """By span, what had arrived of its answer when its process died."""
+    """Read the partially received responses of a dead process, by span."""
     found = {}
     for span in spans:
         try:
@@ -176,15 +175,15 @@ def _stamp(
 ) -> list[KnownRecord]:
     records: list[KnownRecord] = []
     seq = writer.last_seq
-    # Without a parent who saw it, the last word is all that is known of the time.
+    # Without a parent that saw the end, the last record is the only known time.
     at_ns = max(writer.last_ns, ended.at_ns) if ended is not None else writer.last_ns
     by_run: dict[str, list[OpenSpan]] = {}
     for span in open_spans:
         by_run.setdefault(span.run_id, []).append(span)
-    # The line comes before the closes: it belongs inside what it explains.
+    # The log record comes before the closes, because it belongs to the open span.
     for run_id, spans in by_run.items():
         seq += 1
-        records.append(_line(writer, seq, at_ns, run_id, spans, ended, fault))
+        records.append(_end_log(writer, seq, at_ns, run_id, spans, ended, fault))
     for span in reversed(open_spans):
         seq += 1
         partial = (partials or {}).get(span.span_id)
@@ -208,7 +207,7 @@ def _stamp(
     return records
 
 
-def _line(
+def _end_log(
     writer: WriterInfo,
     seq: int,
     at_ns: int,
@@ -256,13 +255,13 @@ def _line(
 
 
 def _fault_title(fault: str) -> str:
-    """What faulthandler writes of a fatal signal begins with its name; of SIGTERM, with the stacks."""
+    """Return the first line of a fault file. For SIGTERM, it has only the stacks."""
     first = fault.strip().partition("\n")[0]
     return first[:200] if first.startswith("Fatal ") else TERMINATED
 
 
 def _read_fault(path: Path) -> str | None:
-    """What faulthandler left: the stacks of all threads at a fatal signal, or at SIGTERM."""
+    """Read the stacks that faulthandler wrote at a fatal signal or SIGTERM."""
     try:
         with open(path, "rb") as file:
             return file.read(BODY_INLINE_MAX).decode(errors="replace") or None

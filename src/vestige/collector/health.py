@@ -1,4 +1,4 @@
-"""Where evidence is, how far it has come, and what was lost: what `doctor` tells."""
+"""Health of a home: sizes, lag, losses and problems, for `vestige doctor`."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from vestige.store.sqlite.sqlite_store import SqliteStore
 
 
 def examine(home: Home, store: SqliteStore) -> Health:
-    """Look at everything once. Reads only. A tenant's store: only what is that tenant's."""
+    """Return the health of a home, read-only. A tenant's store covers only that tenant."""
     positions, writers = store.positions(), store.writers()
-    # What is recorded on this machine is the default tenant's: journals, captures, what is shipped.
+    # Local journals, captures and the outbox belong to the default tenant.
     is_local = store.tenant in (None, DEFAULT_TENANT)
     own = {writer.writer for writer in writers}
     journal_bytes = lag_bytes = files = 0
@@ -44,7 +44,7 @@ def examine(home: Home, store: SqliteStore) -> Health:
     captures_dead = _count_dead_captures(home) if is_local else 0
     unsent_bytes = read_lost(home) if is_local else 0
     return Health(
-        home="" if store.tenant is not None else str(home.root),  # where is not theirs to know
+        home="" if store.tenant is not None else str(home.root),  # hidden from tenants
         store="" if store.tenant is not None else str(home.store),
         store_bytes=sizes["file_bytes"],
         runs=sizes["runs"],
@@ -67,13 +67,13 @@ def examine(home: Home, store: SqliteStore) -> Health:
         retention_body_bytes=settings.retention_body_bytes,
         problems=[
             *_problems(dropped, missing, malformed, scanner, captures_dead, unsent_bytes),
-            *(_doubts(home) if store.tenant is None else ()),
+            *(_permission_problems(home) if store.tenant is None else ()),
         ],
     )
 
 
-def _doubts(home: Home) -> Iterator[str]:
-    """What about the home's files lets another user read, write or redirect what is recorded."""
+def _permission_problems(home: Home) -> Iterator[str]:
+    """Iterate over permissions and links that give other users access to the home."""
     try:
         found = os.stat(home.root)
     except OSError:
@@ -94,7 +94,7 @@ def _doubts(home: Home) -> Iterator[str]:
 
 
 def _count_dead_captures(home: Home) -> int:
-    """Spools that nobody writes to any more, and of which no bundle was made."""
+    """Count captures without a live process and without a bundle."""
     try:
         names = os.listdir(home.spool)
     except OSError:

@@ -1,11 +1,10 @@
-"""Take journals in: complete lines into the store, with the offset, then let go of the file.
+"""Import journals: store complete lines with the offset, then delete finished files.
 
-    take(home, store)          # everything that the journals hold now
+    ingest_journals(home, store)
 
-A kill at any point is harmless. Before the commit nothing has happened; after it the
-offset has moved with the rows; and should the offset be lost, a record that is read
-twice is known by its identity. Nor is a power cut worse than it was without us: what is
-deleted was on disk in the store before.
+A kill at any point is harmless. Rows and offset are committed together, and a record that is read
+twice is recognised by its identity. A power cut loses nothing either: a file is deleted only after
+its records are synced to disk in the store.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from vestige.store.protocol import Position, Store
 
 @dataclass(slots=True)
 class IngestCounts:
-    """What one pass brought."""
+    """The counts of one pass."""
 
     records: int = 0
     malformed: int = 0
@@ -39,90 +38,93 @@ class IngestCounts:
 
 
 def ingest_journals(home: Home, store: Store) -> IngestCounts:
-    """Take in what the journals hold now. A finished journal is deleted once it is empty, or
-    kept for a ship. OSError: one could not be read, and waits for the next pass."""
-    taken = IngestCounts()
+    """Import the current content of all journals.
+
+    A finished journal is deleted after its last line, or moved to the outbox. OSError is raised at
+    the end if a journal could not be read: the next pass tries again.
+    """
+    counts = IngestCounts()
     positions = store.positions()
     files = home.journal_files()
     for writer, generation in positions.keys() - {(file[0], file[1]) for file in files}:
-        # Deleted by a pass that was killed before it could say so.
+        # A pass deleted the file, and was killed before this.
         store.delete_position(writer, generation)
     failed: OSError | None = None
     for writer, generation, path in files:
         offset = positions.get((writer, generation), 0)
         try:
-            _take_file(home, store, Position(writer, generation, offset), path, taken)
+            _ingest_file(home, store, Position(writer, generation, offset), path, counts)
         except OSError as error:
-            failed = failed or error  # what others wrote is not held up by it
+            failed = failed or error  # Other journals must not wait for this one.
     bound_outbox(home)
     if failed is not None:
         raise failed
-    return taken
+    return counts
 
 
-def _take_file(
-    home: Home, store: Store, position: Position, path: Path, taken: IngestCounts
+def _ingest_file(
+    home: Home, store: Store, position: Position, path: Path, counts: IngestCounts
 ) -> None:
-    # Asked before reading: a file that nobody can write to any more is read to its end.
+    # Checked before reading: a file that is finished now is then read to its end.
     finished = not file_locks.is_held(path)
     while True:
         data, after = read_lines(path, position.offset)
         if after == position.offset:
             break
         position = msgspec.structs.replace(position, offset=after)
-        _take_lines(store, position, data, taken)
+        _ingest_lines(store, position, data, counts)
         _delete_spilled(home, store, position.writer)
     if finished:
-        _finish(home, store, position, path, taken)
+        _finish(home, store, position, path, counts)
 
 
-def _take_lines(store: Store, position: Position, data: bytes, taken: IngestCounts) -> None:
+def _ingest_lines(store: Store, position: Position, data: bytes, counts: IngestCounts) -> None:
     with pause_gc():
         records, malformed = parse_lines(data)
         refused: set[str] = set()
         while True:
             try:
-                taken.records += store.append(records, position, malformed)
+                counts.records += store.append(records, position, malformed)
                 break
             except ForeignRunError as error:
-                # A program here that joined a run which another tenant brought: that one run is
-                # left out, so that the others are not held up.
+                # A local program joined a run of another tenant. Only that run is left out, so
+                # that the others are stored.
                 if error.run_id in refused:
                     raise
                 refused.add(error.run_id)
-                kept = [record for record in records if record.run_id != error.run_id]
-                malformed += len(records) - len(kept)
-                records = kept
-    taken.malformed += malformed
+                accepted = [record for record in records if record.run_id != error.run_id]
+                malformed += len(records) - len(accepted)
+                records = accepted
+    counts.malformed += malformed
 
 
-def _finish(home: Home, store: Store, position: Position, path: Path, taken: IngestCounts) -> None:
-    """The writer is done with this file, and so are we. A torn last line is lost, and counted."""
+def _finish(home: Home, store: Store, position: Position, path: Path, counts: IngestCounts) -> None:
+    """Delete a finished and imported journal. A torn last line is counted as malformed."""
     try:
         size_bytes = path.stat().st_size
     except OSError:
         return
     if size_bytes > position.offset:
-        # With the offset behind it, so that a kill before the deletion does not count it twice.
+        # The offset moves past it, so that a kill before the deletion does not count it twice.
         position = msgspec.structs.replace(position, offset=size_bytes)
         store.append([], position, malformed=1)
-        taken.malformed += 1
+        counts.malformed += 1
     store.sync()
     delete_or_outbox(home, path)
     store.delete_position(position.writer, position.generation)
-    taken.files_done += 1
+    counts.files_done += 1
 
 
 def read_spill(home: Home, writer: str, seq: int, info: BodyInfo) -> bytes | None:
-    """A body that was too long for its line; None if its file is gone or not what was written.
+    """Read a spilled body. Return None if its file is missing or does not match its hash.
 
-    OSError: it is there and cannot be read now (too many files are open, the disk does not answer).
-    Then its record is not to be taken in, or the body would be lost for good.
+    OSError is raised if the file exists and cannot be read now (too many open files, a slow disk).
+    Then its record must not be stored yet, or the body would be lost.
     """
     path = home.spilled_body(writer, seq)
-    for place in (path, home.outbox / path.name):  # in this order, as it moves so
+    for candidate in (path, home.outbox / path.name):  # It may move to the outbox meanwhile.
         try:
-            with open(place, "rb") as file:
+            with open(candidate, "rb") as file:
                 data = file.read(BODY_MAX + MIB)
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             continue
@@ -146,7 +148,7 @@ def _delete_spilled(home: Home, store: Store, writer: str | None = None) -> None
 
 
 def delete_leftovers(home: Home, store: Store) -> None:
-    """What a kill left behind: stored bodies, and files that were never finished."""
+    """Delete what killed processes left: stored bodies, and unfinished files."""
     _delete_spilled(home, store)
     alive = {writer for writer, _, path in home.journal_files() if file_locks.is_held(path)}
     for folder in (home.bodies, home.journal):

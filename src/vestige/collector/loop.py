@@ -1,7 +1,7 @@
-"""The collector's loop, and the one pass that every reading command makes before it reads.
+"""The collector's loop, and the single pass that every reading command makes first.
 
-One process at a time takes journals in, by the lock of the home. A reader that finds
-the lock taken waits a moment until the one who has it has reached the present.
+The lock of the home allows one collector at a time. A reader that finds it locked waits a moment,
+until that collector has imported the journals.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from vestige.store.sqlite.sqlite_store import SqliteStore
 
 
 class Collector:
-    """Holds the home's lock and its store, and takes journals in. Made by `hold`."""
+    """Imports journals, with the home's lock and store. Created by `hold`."""
 
     def __init__(self, home: Home, store: SqliteStore) -> None:
         self.home = home
@@ -42,17 +42,17 @@ class Collector:
         self._prune_at = 0.0
 
     def tick(self) -> IngestCounts:
-        """Take in what is there, stamp what died, and now and then prune.
+        """Import journals, stamp dead writers, and prune when it is due.
 
-        OSError: something could not be read, and waits for the next tick; all else is done.
+        OSError is raised at the end if a journal could not be read: the next tick tries again.
         """
-        if not self.store.is_in_place():  # journals would be deleted, and their records nowhere
+        if not self.store.is_in_place():  # Journals would be deleted without being stored.
             raise StoreError(f"{self.store.path}: was deleted or replaced. Start again.")
-        taken, failed = IngestCounts(), None
+        counts, failed = IngestCounts(), None
         try:
-            taken = ingest_journals(self.home, self.store)
+            counts = ingest_journals(self.home, self.store)
         except OSError as error:
-            failed = error  # it may never be readable, and the others must not wait for it
+            failed = error  # The journal may never be readable: the rest must not wait for it.
         stamp_dead(self.home, self.store)
         stamp_silent(self.store, clock.SYSTEM.now_ns())
         stamp_rootless(self.store, clock.SYSTEM.now_ns())
@@ -65,35 +65,35 @@ class Collector:
             self._prune_at = now + PRUNE_INTERVAL_S
         if failed is not None:
             raise failed
-        return taken
+        return counts
 
-    def run(self, keep_on: Callable[[float], bool], say: Callable[[str], None]) -> None:
-        """Tick until `keep_on(seconds)`, which waits, says no; then once more for the rest.
+    def run(self, keep_on: Callable[[float], bool], report: Callable[[str], None]) -> None:
+        """Tick until `keep_on(seconds)`, which waits, returns False; then once more.
 
-        A tick that fails (disk full, a locked store) is said and tried again later: the
-        journals keep everything meanwhile. Only a store that is no longer there ends it.
+        A tick that fails (disk full, locked store) is reported and tried again later: the journals
+        keep all records meanwhile. Only a missing store ends the loop.
         """
-        said = ""
+        reported = ""
         pause_s = TICK_S
         while keep_on(pause_s):
             try:
                 self.tick()
-                said, pause_s = "", TICK_S
+                reported, pause_s = "", TICK_S
             except (VestigeError, OSError, sqlite3.Error) as error:
                 if not self.store.is_in_place():
                     raise
-                if str(error) != said:  # once, not at every tick
-                    said = str(error)
-                    say(f"collecting failed ({error}); will go on.")
+                if str(error) != reported:  # once, not at every tick
+                    reported = str(error)
+                    report(f"collecting failed ({error}); will go on.")
                 pause_s = min(2 * pause_s, TICK_PAUSE_MAX_S)
         self.tick()
 
 
 @contextmanager
 def hold(home: Home) -> Iterator[Collector | None]:
-    """Become the one who takes journals in, or get None: somebody else is."""
+    """Lock the home and yield its collector, or None if another process is the collector."""
     if home.capture.exists():
-        # Its journal is the capture: taken in, no bundle could be made of it.
+        # The journal is needed for the bundle. Importing would delete it.
         raise UnreadableError(
             f"{home.root}: a debug bundle that is being captured (expected a home). If its process"
             " is dead: `vestige recover` makes the bundle."
@@ -115,21 +115,21 @@ def hold(home: Home) -> Iterator[Collector | None]:
 
 
 class StoreLag(NamedTuple):
-    """A store that has not all that the journals of its home hold."""
+    """The reason why the store lacks records of the journals."""
 
     reason: str
     can_write: bool
-    """False: nothing can be written to the home at all."""
+    """False if the home is not writable at all."""
 
 
 def catch_up(home: Home) -> StoreLag | None:
-    """Bring the store up to the journals: by ourselves, or by waiting for who is at it.
+    """Import all journals, or wait for the collector that does.
 
-    What cannot be taken in is no reason to answer nothing: of a home that may only be read, or on a
-    full disk, there is still what is stored.
+    A home that is read-only or on a full disk is not an error: its stored runs can be read. The
+    result is the reason why the store is behind.
     """
     deadline = clock.monotonic() + CATCH_UP_WAIT_S
-    wanted: Mapping[tuple[str, int], int] | None = None
+    target: Mapping[tuple[str, int], int] | None = None
     while True:
         try:
             with hold(home) as collector:
@@ -142,10 +142,10 @@ def catch_up(home: Home) -> StoreLag | None:
             reason = error.__cause__
             if getattr(reason, "sqlite_errorcode", 0) & 0xFF not in _STORE_CANNOT_WRITE:
                 raise
-            return StoreLag(_why_not_written(home, reason), False)
-        if wanted is None:
-            wanted = _sizes(home)
-        if _has_reached(home, wanted) or clock.monotonic() >= deadline:
+            return StoreLag(_format_reason(home, reason), False)
+        if target is None:
+            target = _sizes(home)
+        if _has_reached(home, target) or clock.monotonic() >= deadline:
             return None
         clock.sleep(0.02)
 
@@ -156,8 +156,8 @@ _STORE_CANNOT_WRITE = frozenset(
 )
 
 
-def _why_not_written(home: Home, reason: object) -> str:
-    # SQLite calls it an I/O error where its files cannot grow.
+def _format_reason(home: Home, reason: object) -> str:
+    # SQLite reports an I/O error when its files cannot grow.
     return "the disk is full" if shutil.disk_usage(home.root).free < MIB else str(reason)
 
 
@@ -171,14 +171,14 @@ def _sizes(home: Home) -> Mapping[tuple[str, int], int]:
     return sizes
 
 
-def _has_reached(home: Home, wanted: Mapping[tuple[str, int], int]) -> bool:
+def _has_reached(home: Home, target: Mapping[tuple[str, int], int]) -> bool:
     try:
         with SqliteStore.open(home.store, readonly=True) as store:
             positions = store.positions()
-    except Exception:  # noqa: BLE001  # not there yet, or being made
+    except Exception:  # noqa: BLE001  # missing, or just being created
         return False
-    for (writer, generation), size in wanted.items():
-        gone = not home.journal_file(writer, generation).exists()
-        if not gone and positions.get((writer, generation), 0) < size:
+    for (writer, generation), size in target.items():
+        exists = home.journal_file(writer, generation).exists()
+        if exists and positions.get((writer, generation), 0) < size:
             return False
     return True

@@ -1,10 +1,10 @@
-"""How often the kernel has killed a process for want of memory, where a process runs (Linux).
+"""Count the OOM kills in the control group of a process (Linux).
 
     counters = find_counters(pid)           # while it lives
     before = count_oom_kills(counters)
 
-A container's limit is a control group's (version 2: memory.events, version 1: memory.oom_control).
-Where there is none, the whole machine's count is in /proc/vmstat.
+The counters of a control group are in memory.events (version 2) or memory.oom_control (version 1).
+The count of the whole machine is in /proc/vmstat.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _FILE_MAX = 64 * 1024
 
 
 def find_counters(pid: int) -> list[str]:
-    """The files that count OOM kills around a process, the nearest first."""
+    """Return the files that count OOM kills around a process, the nearest first."""
     found = []
     for line in _read(f"/proc/{pid}/cgroup").splitlines():
         number, _, rest = line.partition(":")
@@ -27,7 +27,7 @@ def find_counters(pid: int) -> list[str]:
 
 
 def count_oom_kills(counters: list[str]) -> int | None:
-    """The count of the first file that has one; None: nobody counts here."""
+    """Return the count of the first file that has one, or None."""
     for path in counters:
         for line in _read(path).splitlines():
             name, _, value = line.partition(" ")

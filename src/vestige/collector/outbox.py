@@ -1,11 +1,11 @@
-"""The outbox: what the collector is done with, but a ship has not yet sent on.
+"""The outbox: files that the collector has imported, but `vestige ship` has not sent yet.
 
-The collector deletes a journal once it is in the store. Where a home is shipped (`shipped.json`
-is there) it moves the file into `outbox/` instead, under the same name. That is one rename: a
-ship that reads the file at that moment reads on, and a kill leaves it in one place or the other.
+The collector deletes a journal once it is in the store. If `shipped.json` exists, it moves the file
+to `outbox/` instead, under the same name. That is one atomic rename, and a ship that reads the file
+at that moment continues.
 
-A ship that never comes back must not fill the disk: above a bound the oldest files go. What
-was lost so is added up in `outbox/lost`, and the next ship says it.
+If no ship runs for long, the oldest files above a bound are deleted, so that the disk does not fill
+up. `outbox/lost` has the number of deleted bytes, which the next ship reports.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _LOST = "lost"
 
 
 def is_shipped(home: Home) -> bool:
-    """Does somebody send on what is recorded here?"""
+    """Return whether `vestige ship` is used with this home."""
     return home.shipped.exists()
 
 
 def delete_or_outbox(home: Home, path: Path) -> None:
-    """The collector has no more use for this file: keep it for the ship, or delete it."""
+    """Move an imported file to the outbox, or delete it if the home is not shipped."""
     if is_shipped(home):
         try:
             home.outbox.mkdir(mode=0o700, exist_ok=True)
@@ -34,12 +34,12 @@ def delete_or_outbox(home: Home, path: Path) -> None:
         except FileNotFoundError:
             return
         except OSError:
-            pass  # the disk is full, or read-only: the store has it, and that must do
+            pass  # The disk is full or read-only. The store has the records.
     path.unlink(missing_ok=True)
 
 
 def bound_outbox(home: Home, total_max: int = OUTBOX_MAX) -> int:
-    """Delete the oldest files above the bound; how many bytes."""
+    """Delete the oldest files above the bound, and return the number of deleted bytes."""
     files = []
     try:
         with os.scandir(home.outbox) as found:
@@ -62,7 +62,7 @@ def bound_outbox(home: Home, total_max: int = OUTBOX_MAX) -> int:
 
 
 def read_lost(home: Home) -> int:
-    """Bytes that went before they were sent."""
+    """Return the number of bytes that were deleted before they were sent."""
     try:
         text = (home.outbox / _LOST).read_text()
     except OSError:

@@ -1,7 +1,7 @@
-"""Traces whose first span never came.
+"""Create root spans for traces whose root span never arrived.
 
-A program that sends OpenTelemetry's spans tells of each when it has ended, of the first one last. If
-it was killed, that one never comes; after a long silence another stands in for it.
+OpenTelemetry exports a span when it has ended, so the root span comes last. If the program was
+killed, it never arrives. After a long silence a placeholder replaces it.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from vestige.store.protocol import RootlessTrace, Store
 
 
 def stamp_rootless(store: Store, now_ns: int) -> int:
-    """Give traces whose first span never came a run that was interrupted; how many."""
+    """Add an interrupted root span to rootless traces, and return their number."""
     before_ns = now_ns - int(REMOTE_SILENT_S * 1e9)
     if not store.find_rootless_traces(before_ns):
         return 0
     with store.transaction():
-        headless = store.find_rootless_traces(before_ns)
-        for trace in headless:
-            store.append(_stand_in(trace), tenant=trace.tenant)
-    return len(headless)
+        traces = store.find_rootless_traces(before_ns)
+        for trace in traces:
+            store.append(_placeholder(trace), tenant=trace.tenant)
+    return len(traces)
 
 
-def _stand_in(trace: RootlessTrace) -> list[KnownRecord]:
+def _placeholder(trace: RootlessTrace) -> list[KnownRecord]:
     span_id = synthetic_root_id(trace.run_id)
     component = trace.component or FORMAT
     return [

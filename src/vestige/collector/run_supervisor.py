@@ -1,9 +1,8 @@
-"""`vestige run`: start a command with recording on, collect live, and see how it ends.
+"""`vestige run`: run a command with recording on, collect live, and record how it ends.
 
-The parent is the collector: it takes journals in while the command runs, and is the
-one who knows the exact signal or exit status for the stamp. It stays out of the way:
-the command has the terminal, its signals, and its exit code. Kill the parent and the
-command goes on; its journal is taken in by whoever reads next.
+The parent process is the collector: it imports journals while the command runs, and knows the exact
+signal or exit status. The command has the terminal, its signals and its exit code. If the parent is
+killed, the command continues, and the next reader imports its journal.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ from vestige.record.types import Status
 from vestige.recorder import Recorder
 
 _PYTHON = re.compile(r"(?:^|/)(?:python|pypy)[0-9.]*$")
-_BESIDE = re.compile(r"run|exec|[0-9.]+[smhd]?|[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
-"""Words of those who start programs: `uv run`, `timeout 60`, `env A=b`."""
+_LAUNCHER_WORD = re.compile(r"run|exec|[0-9.]+[smhd]?|[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
+"""Arguments of programs that start others: `uv run`, `timeout 60`, `env A=b`."""
 _RSS_UNIT = 1 if sys.platform == "darwin" else 1024
 FORWARDED = ("SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGWINCH", "SIGCONT")
 
@@ -44,17 +43,17 @@ def run_command(
     name: str | None = None,
     then: Callable[[str, bool], None] | None = None,
 ) -> int:
-    """Run it to its end in `env`; its exit code, or 128 + the signal that killed it.
+    """Run a command in `env`. Return its exit code, or 128 + the signal that killed it.
 
-    `then(run_id, ok)` is called last, once what the command recorded is taken in.
+    `then(run_id, ok)` is called at the end, when the records of the command are imported.
     """
     if not command:
         raise UsageError("run: no command given. Write `vestige run -- COMMAND ...`.")
-    # Silent as long as the command runs; where that one stands is the question.
+    # silence_s=0: this process waits, and only the stacks of the command are of interest.
     with Recorder(home, last_words=False, silence_s=0) as recorder:
         if not recorder.enabled:
-            with _passing_signals() as passing:
-                child = passing.to(_spawn(command, env))
+            with _SignalForwarder() as forwarder:
+                child = forwarder.set_child(_spawn(command, env))
                 return _shell_code(child.wait())
         masked = recorder.redact_argv(command)
         run = recorder.run(
@@ -75,28 +74,30 @@ def run_command(
 
 
 def _label(command: Sequence[str], masked: Sequence[str]) -> str:
-    """`python agent.py --fast` is called agent.py, and so is `uv run agent.py`: what starts it says
-    nothing, and a secret must not."""
+    """Return the name of a run: agent.py for `python agent.py --fast` and for `uv run agent.py`.
+
+    A word that contains a secret is never used.
+    """
     at = next((at for at, word in enumerate(command) if _PYTHON.search(word)), 0)
     skip = False
     for word, shown in zip(command[at + 1 :], masked[at + 1 :], strict=True):
         if word in ("-c", "-"):
-            break  # what follows is a program's text or its arguments, and no name
-        said = not skip and not word.startswith("-") and word == shown
+            break  # Code or arguments follow, not a name.
+        is_name = not skip and not word.startswith("-") and word == shown
         skip = word in ("-W", "-X")
-        if said and (_PYTHON.search(command[at]) or not _BESIDE.fullmatch(word)):
+        if is_name and (_PYTHON.search(command[at]) or not _LAUNCHER_WORD.fullmatch(word)):
             return os.path.basename(word)
     return os.path.basename(command[at])
 
 
 def _supervise(home: Home, command: Sequence[str], env: Mapping[str, str], run: Span) -> int:
-    with _passing_signals() as passing:
+    with _SignalForwarder() as forwarder:
         try:
-            child = passing.to(_spawn(command, env))
+            child = forwarder.set_child(_spawn(command, env))
         except VestigeError as error:
             run.end(error)
             raise
-        counters = find_counters(os.getpid())  # The child's too: it starts where we are.
+        counters = find_counters(os.getpid())  # The child is in the same control group.
         before = count_oom_kills(counters)
         _collect_until_exit(home, child)
     after = count_oom_kills(counters)
@@ -119,29 +120,30 @@ def _status(code: int) -> Status:
 
 def _spawn(command: Sequence[str], env: Mapping[str, str]) -> subprocess.Popen[bytes]:
     try:
-        # Files that we were given stay open for it: `<(...)` of a shell, a socket of systemd. None
-        # of our own are handed on.
+        # Inherited files stay open for the child: `<(...)` of a shell, a socket of systemd. Our own
+        # files are not inheritable.
         return subprocess.Popen(command, env=env, close_fds=False)
     except FileNotFoundError:
         raise NotFoundError(
-            f"run: {command[0]}: command not found. Give a program and its arguments after `--`."
+            f"run: {command[0]}: command not found. Write a program and its arguments after `--`."
         ) from None
     except OSError as error:
         raise UsageError(f"run: {command[0]}: cannot be started ({error.strerror}).") from None
 
 
 def _collect_until_exit(home: Home, child: subprocess.Popen[bytes]) -> None:
-    """Live, if nobody else collects; a failure of ours is not the command's."""
-    said = ""
+    """Collect while the command runs, unless another process does. Failures are reported."""
+    reported = ""
     while not _has_exited(child):
         try:
             with hold(home) as collector:
                 while collector is not None and not _has_exited(child):
                     collector.tick()
         except (VestigeError, OSError) as error:
-            if str(error) != said:  # once, not every quarter of a second
-                said = str(error)
-                print(f"vestige: collecting failed ({error}); will go on.", file=sys.stderr)  # noqa: T201
+            if str(error) != reported:  # once, not at every tick
+                reported = str(error)
+                message = f"vestige: collecting failed ({error}); will go on."
+                print(message, file=sys.stderr)  # noqa: T201
 
 
 def _has_exited(child: subprocess.Popen[bytes]) -> bool:
@@ -153,21 +155,20 @@ def _has_exited(child: subprocess.Popen[bytes]) -> bool:
 
 
 def _collect_rest(home: Home) -> None:
-    """The last records and the stamp. Somebody else at it? Then they will do this, too: how
-    the command ended stands in our journal."""
+    """Import the last records and stamp dead writers, unless another collector will do it."""
     try:
         with hold(home) as collector:
             if collector is not None:
                 collector.tick()
     except (VestigeError, OSError):
-        pass  # said while it ran, and said again by the next reader
+        pass  # It was reported during the run, and the next reader reports it again.
 
 
-class _passing_signals:  # noqa: N801  # reads as a phrase
-    """Hand signals on to the child while it runs; those that come before it is there, too.
+class _SignalForwarder:
+    """Forwards signals to the child while it runs, also those that arrive before its start.
 
-    Ctrl-C and Ctrl-\\ at a terminal go to the whole foreground group, the child included:
-    those are not handed on a second time.
+    Ctrl-C and Ctrl-\\ at a terminal go to the whole foreground group, including the child, and are
+    not forwarded.
     """
 
     def __init__(self) -> None:
@@ -176,37 +177,37 @@ class _passing_signals:  # noqa: N801  # reads as a phrase
         self._previous: dict[int, object] = {}
 
     def __enter__(self) -> Self:
-        # What we were started to ignore (`nohup`) the child must, too: it inherits that alone.
-        self._hear([name for name in FORWARDED if _handler(name) != signal.SIG_IGN])
+        # The child must inherit ignored signals (`nohup`), so these are handled after its start.
+        self._install([name for name in FORWARDED if _handler(name) != signal.SIG_IGN])
         return self
 
-    def to(self, child: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
-        """The child is there."""
+    def set_child(self, child: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
+        """Forward all signals to this child from now on, first those that came early."""
         self._child = child
-        self._hear([name for name in FORWARDED if _handler(name) == signal.SIG_IGN])
+        self._install([name for name in FORWARDED if _handler(name) == signal.SIG_IGN])
         for number in self._early:
             self._send(child, number)
         return child
 
-    def _hear(self, names: Sequence[str]) -> None:
+    def _install(self, names: Sequence[str]) -> None:
         for name in names:
             number = getattr(signal, name)
             try:
-                self._previous[number] = signal.signal(number, self._pass)
+                self._previous[number] = signal.signal(number, self._forward)
             except (ValueError, OSError):
-                pass  # not the main thread, or not a signal that can be caught here
+                pass  # Not the main thread, or the signal cannot be caught here.
 
     def __exit__(self, *_: object) -> None:
         for number, previous in self._previous.items():
             signal.signal(number, previous)  # type: ignore[arg-type]  # what signal() gave us
 
-    def _pass(self, number: int, frame: FrameType | None) -> None:
+    def _forward(self, number: int, frame: FrameType | None) -> None:
         if self._child is None:
             self._early.append(number)
         elif number not in (signal.SIGINT, signal.SIGQUIT) or not _is_foreground():
             if number == signal.SIGTERM:
-                # `timeout` and systemd tell the whole group: a second one would cut off what the
-                # child still writes of the first.
+                # `timeout` and systemd signal the whole group: a second SIGTERM would interrupt the
+                # child while it writes its stacks.
                 sleep(TERM_PASSED_S)
             self._send(self._child, number)
 
@@ -222,7 +223,7 @@ def _handler(name: str) -> object:
 
 
 def _is_foreground() -> bool:
-    """Of the terminal. Input or output may be redirected, and Ctrl-C still comes from there."""
+    """Return whether we are in the terminal's foreground group, also if a stream is redirected."""
     for fd in (0, 1, 2):
         try:
             if os.tcgetpgrp(fd) == os.getpgrp():

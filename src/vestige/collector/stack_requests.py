@@ -1,11 +1,12 @@
-"""Ask the living processes of a run where they stand.
+"""Request the stacks of the live processes of a run.
 
-    with asking(home, store, run) as question:
-        ...                             # a second later, when their journals were taken in
-        question.answers(run)           # what each of them said, by its writer
+    with stack_requests(home, store, run) as request:
+        ...                             # a second later, when their journals are imported
+        request.answers(run)            # the log records with the stacks, by writer
 
-A question is a file in the home, which the process looks for once a second (emit/process/stall_watch.py) and takes away. No signal: a
-program may have its own use for every one of them. What it answers is a log line of the run, there for ever.
+A request is a file in the home. The process checks for it once a second and deletes it
+(emit/process/stall_watch.py). Signals would not do, because the program may use all of them. The
+answer is a log record of the run, and stays there.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from vestige.store.protocol import Store, WriterInfo
 
 
 class StackRequest(msgspec.Struct, frozen=True):
-    """One question, put to some processes."""
+    """A request to some processes."""
 
     key: str
-    asked: tuple[WriterInfo, ...]
+    processes: tuple[WriterInfo, ...]
 
     def answers(self, run: Run) -> Mapping[str, LogInfo]:
-        """What was answered so far, by writer."""
+        """Return the answers so far, by writer."""
         return {
             log.writer: log
             for log in run.logs
@@ -40,23 +41,23 @@ class StackRequest(msgspec.Struct, frozen=True):
 
 @contextmanager
 def stack_requests(home: Home, store: Store, run: Run) -> Iterator[StackRequest]:
-    """Put it to every process that lives and has something open in a run. It is taken back at the end."""
-    question = StackRequest(clock.SYSTEM.span_id(), tuple(_living(home, store, run)))
+    """Send a request to every live process with open spans in a run. Withdraw it at the end."""
+    request = StackRequest(clock.SYSTEM.span_id(), tuple(_live_processes(home, store, run)))
     home.asks.mkdir(mode=0o700, exist_ok=True)
-    for process in question.asked:
-        # There at once: a process that looks meanwhile must not find half of it.
-        half = home.ask_file(f".{process.writer}")
-        half.write_text(f"{run.info.id} {question.key}")
-        os.replace(half, home.ask_file(process.writer))
+    for process in request.processes:
+        # Renamed into place: the process must not read half of it.
+        unfinished = home.ask_file(f".{process.writer}")
+        unfinished.write_text(f"{run.info.id} {request.key}")
+        os.replace(unfinished, home.ask_file(process.writer))
     try:
-        yield question
+        yield request
     finally:
-        for process in question.asked:
+        for process in request.processes:
             home.ask_file(process.writer).unlink(missing_ok=True)
 
 
-def _living(home: Home, store: Store, run: Run) -> Iterator[WriterInfo]:
-    """Without `vestige run` itself, which only waits for the program."""
+def _live_processes(home: Home, store: Store, run: Run) -> Iterator[WriterInfo]:
+    """Iterate over the live processes, without `vestige run`, which only waits for its child."""
     unfinished = store.writers(unfinished=True)
     supervisors = {process.supervisor for process in unfinished}
     open_in = {span.writer for span in run.spans if span.status is None}

@@ -194,7 +194,7 @@ class _SpoolJournal(JournalWriter):
 class SpoolRecorder(Recorder):
     """A recorder into a spool: apart from the program's own, with log lines in files of their own."""
 
-    asked_for = True
+    ignores_disabled = True
 
     def __init__(self, home: Home, rotation: LogRotationConfig | None) -> None:
         super().__init__(home, level="debug", sample=1.0, last_words=False)
@@ -375,7 +375,7 @@ class SpoolRecorder(Recorder):
                 joined.home,
                 joined.id,
                 total_max=sys.maxsize,
-                on_check=lambda: joined.voice.report(),
+                on_check=lambda: joined.self_reporter.report(),
             )
 
         return get_process_writer(self.home, clock, open_journal, private=True)

@@ -1,7 +1,7 @@
-"""What is ambient: the current span and tool call of this thread or task, the process's recorder.
+"""Ambient state: the current span and tool call of this thread or task, and the default recorder.
 
-The only context variables and the one process-wide default; emit/tracing.py, tools.py and the
-logging bridge are built on them. Kept apart so that spans themselves can use them too.
+emit/tracing.py, emit/tools.py and the logging capture use these context variables. They are in a
+module of their own because spans import it too.
 """
 
 from __future__ import annotations
@@ -20,8 +20,11 @@ CALL: ContextVar[ToolCall | None] = ContextVar("vestige_tool_call", default=None
 
 
 def leave(token: Token[Any]) -> None:
-    """Back to what was before. A span may be left in another context than it was entered in
-    (an async generator finalised by the loop): then there is nothing to restore."""
+    """Restore the value before `token`.
+
+    A span may be left in a different context than it was entered in (an async generator finalised
+    by the loop). Then there is nothing to restore.
+    """
     try:
         token.var.reset(token)
     except ValueError:
@@ -29,35 +32,37 @@ def leave(token: Token[Any]) -> None:
 
 
 def leave_last(tokens: list[Token[Any]]) -> None:
-    """Back to what was before this thread or task last entered what these are of: it may have been
-    entered again inside, or by others, and they leave in any order. Never entered: nothing."""
+    """Restore the value before this thread or task last entered the object that has `tokens`.
+
+    The object may be entered again inside, or by other threads and tasks, which leave in any order.
+    """
     try:
         last = tokens[-1]
         last.var.reset(last)
     except (IndexError, ValueError):
-        _leave_own(tokens)
-    else:  # nearly always
+        _leave_in_this_context(tokens)
+    else:  # the common case
         tokens.remove(last)
 
 
-def _leave_own(tokens: list[Token[Any]]) -> None:
+def _leave_in_this_context(tokens: list[Token[Any]]) -> None:
     for token in reversed(tokens.copy()):
         try:
             token.var.reset(token)
         except ValueError:
-            continue  # another one's
+            continue  # It was entered in a different context.
         tokens.remove(token)
         return
 
 
-class Speaker(Protocol):
-    """What a line needs of a recorder."""
+class LoggerSource(Protocol):
+    """The part of a recorder that log capture needs."""
 
     def logger(self, component: str) -> Logger: ...
 
 
-class Opener(Speaker, Protocol):
-    """What ambient code needs of a recorder."""
+class RunSource(LoggerSource, Protocol):
+    """The part of a recorder that ambient code needs."""
 
     def run(
         self,
@@ -69,15 +74,15 @@ class Opener(Speaker, Protocol):
     ) -> Span: ...
 
 
-_make_default: Callable[[], Opener]
+_get_default: Callable[[], RunSource]
 
 
-def use_default(make: Callable[[], Opener]) -> None:
-    """Tell where runs come from when there is no ambient span (process_recorder.py does)."""
-    global _make_default
-    _make_default = make
+def use_default(get_default: Callable[[], RunSource]) -> None:
+    """Set the function that returns the recorder of runs without an ambient span."""
+    global _get_default
+    _get_default = get_default
 
 
-def default() -> Opener:
-    """The process's recorder, made when first needed."""
-    return _make_default()
+def default() -> RunSource:
+    """Return the process's recorder, created when first needed (process_recorder.py)."""
+    return _get_default()

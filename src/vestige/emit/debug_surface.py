@@ -1,16 +1,15 @@
-"""A debug surface: what a component tells whoever investigates it.
+"""Debug surfaces: the notes of a component for the person or agent who investigates it.
 
-Every component is observable for nothing: its handle stamps what it says. One with
-diagnostics of its own may add a short text, the span types that it makes, and named queries:
+A component may register a short text, the span types that it opens, and named queries:
 
     recorder.logger("billing").surface(
-        text="An invoice goes draft -> sent -> paid. One that is sent twice has two `deliver` spans.",
+        text="An invoice goes draft -> sent -> paid. `deliver` must occur once per invoice.",
         span_types=["invoice", "deliver"],
-        queries={"unpaid": "SELECT name, status FROM spans WHERE type = 'invoice' AND status != 'ok'"},
+        queries={"unpaid": "SELECT name FROM spans WHERE type = 'invoice' AND status != 'ok'"},
     )
 
-It becomes one record of the process, as the recorder's own word, so that a process that
-says nothing else stays out of lists. Read back in query/views/debug_surfaces.py.
+It becomes one log record of the component `vestige`, so that a process with no other records stays
+out of lists. It is read in query/views/debug_surfaces.py.
 """
 
 from __future__ import annotations
@@ -27,42 +26,45 @@ if TYPE_CHECKING:
     from vestige.emit.emitter import Emitter
 
 ATTRIBUTE = "surface"
-"""Of the log record that carries it: JSON text."""
+"""The attribute of the log record that contains the surface as JSON text."""
 
 SURFACES_MAX = 256
-"""Of one process. Surfaces are written by people; more than this is a loop gone wrong."""
+"""Per process. People write surfaces by hand, so more of them come from a loop."""
 
 _EMITTERS_MAX = 8
-_said: dict[int, tuple[Emitter, str, set[str]]] = {}
-"""What each emitter said, and as which writer. It holds the emitter, so that no id comes twice."""
+_recorded: dict[int, tuple[Emitter, str, set[str]]] = {}
+"""By the emitter's id: the emitter (so that its id is not reused), its writer, its surfaces."""
 
 
-def is_news(emitter: Emitter, said: str) -> bool:
-    """Was this not said yet by this process? From now on it was. A forked child says its own.
+def mark_recorded(emitter: Emitter, encoded: str) -> bool:
+    """Return whether this process records the surface for the first time, and remember it.
 
-    Without a lock, which a fork could leave locked: two threads at once may say it twice.
+    A forked child records its own. A lock could stay locked after a fork, so this has none: two
+    threads at once may record a surface twice.
     """
-    known = _said.pop(id(emitter), None)
+    known = _recorded.pop(id(emitter), None)
     if known is None or known[1] != emitter.writer:
         known = (emitter, emitter.writer, set())
-    if len(_said) >= _EMITTERS_MAX:  # the one that was longest silent may repeat itself
-        _said.pop(next(iter(list(_said))), None)
-    _said[id(emitter)] = known
+    if len(_recorded) >= _EMITTERS_MAX:  # The least recently used emitter may repeat its surfaces.
+        _recorded.pop(next(iter(list(_recorded))), None)
+    _recorded[id(emitter)] = known
     surfaces = known[2]
-    if said in surfaces or len(surfaces) >= SURFACES_MAX:
+    if encoded in surfaces or len(surfaces) >= SURFACES_MAX:
         return False
-    surfaces.add(said)
+    surfaces.add(encoded)
     return True
 
 
-def surface_text(
+def encode_surface(
     component: str,
     text: str,
     span_types: Iterable[str] | None = None,
     queries: Mapping[str, str] | None = None,
 ) -> str:
-    """The attribute's value. Raises ValueError for what is none, or too long to be kept whole:
-    half a query is worse than none."""
+    """Return the attribute's value. Raise ValueError if an argument is invalid or too long.
+
+    A surface is never truncated, because half a query is worse than none.
+    """
     if not isinstance(text, str) or not text.strip():
         raise ValueError("text: expected a short text that says how to read this component")
     if isinstance(span_types, str):
@@ -80,9 +82,9 @@ def surface_text(
     return encoded
 
 
-def _name(what: str, name: Any) -> str:
+def _name(argument: str, name: Any) -> str:
     if not isinstance(name, str) or not name.strip() or len(name) > NAME_MAX:
-        raise ValueError(f"{what}: expected short names")
+        raise ValueError(f"{argument}: expected short names")
     return clean_text(name.strip())
 
 

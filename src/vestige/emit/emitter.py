@@ -1,11 +1,10 @@
-"""What the loggers and spans of one recorder share: identity, time, and the way out.
+"""The state that the loggers and spans of one recorder share: ids, clock, and `send`.
 
-An emitter mints identities and hands finished records to `send`. It knows neither
-the journal nor a file: the recorder wires those in (recorder.py), a test wires in
-a list.
+An emitter creates ids and passes complete records to `send`. It does not know the
+journal: the recorder connects it (recorder.py), and a test connects a list.
 
-Nothing here raises into the program that is being recorded. What goes wrong is
-counted in `faults` by name, and the recorder reports the counts.
+Nothing here raises into the program that is being recorded. Failures are counted
+in `faults` by name, and the recorder reports the counts.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
 PreparedBody = tuple[str | None, BodyInfo | None]
 PrepareBody = Callable[[Any, int], PreparedBody]
-"""Any value, and the seq of its record -> what goes into the line (recorder.py)."""
+"""Turn any value and the seq of its record into the parts of the line (recorder.py)."""
 
 LEVEL_RANK: dict[str, int] = {level: rank for rank, level in enumerate(LEVELS)}
 NO_ATTRIBUTES: Attributes = {}
@@ -40,20 +39,16 @@ NO_ATTRIBUTES: Attributes = {}
 Bytes = bytes | bytearray
 
 
-def _nothing(value: str) -> None:
+def _ignore(*_: object) -> None:
     pass
 
 
-def _same(body: Bytes) -> Bytes:
+def _unchanged(body: Bytes) -> Bytes:
     return body
 
 
-def _keep_nothing(span_id: str, body: Bytes | None) -> None:
-    pass
-
-
 class PendingStream(Protocol):
-    """What is still told in pieces when the program ends."""
+    """A response that is still arriving."""
 
     def closed(self) -> None: ...
 
@@ -61,12 +56,11 @@ class PendingStream(Protocol):
 
 
 class Emitter:
-    """One writer's identity and clock, and where its records go."""
+    """The writer id and clock of a recorder, and the functions that take its records."""
 
     __slots__ = (
         "faults",
         "keep_partial",
-        "learn",
         "level_rank",
         "monotonic_ns",
         "now_ns",
@@ -76,6 +70,7 @@ class Emitter:
         "process_span_id",
         "redact",
         "redact_stream",
+        "register_secret",
         "run_id",
         "sample",
         "send",
@@ -101,63 +96,66 @@ class Emitter:
         self.span_id = clock.span_id
         self.run_id = clock.run_id
         self.send = send
-        self.send_both = send_both or self._one_by_one
+        self.send_both = send_both or self._send_separately
         self.prepare_body = prepare_body
         self.level_rank = LEVEL_RANK[level]
         self.sample = sample
         self.faults: Counter[str] = Counter()
-        self.learn: Callable[[str], None] = _nothing
-        """Tell the redaction of a secret that was met (the recorder wires it in)."""
+        # The recorder replaces the following four.
+        self.register_secret: Callable[[str], None] = _ignore
+        """Add a secret to the redaction."""
         self.redact: Callable[[str], str] = str
-        """A text as it would be written (the recorder wires it in)."""
-        self.redact_stream: Callable[[Bytes], Bytes] = _same
-        """A streamed body without the secrets that its events spell in pieces (wired in as well)."""
-        self.keep_partial: Callable[[str, Bytes | None], None] = _keep_nothing
-        """What has arrived of the body of a span, in a file that survives this process; None: it is
-        in the journal by now (wired in as well)."""
+        """Redact a text as it would be written."""
+        self.redact_stream: Callable[[Bytes], Bytes] = _unchanged
+        """Redact a streamed body, also secrets that are split over several events."""
+        self.keep_partial: Callable[[str, Bytes | None], None] = _ignore
+        """Store the part of a span's body that has arrived in a file that survives this process.
+
+        None removes the file: the body is in the journal.
+        """
         self.begin("", itertools.count(1))
 
     def begin(self, writer: str, seq: Iterator[int]) -> None:
-        """Speak as `writer`, in the order of `seq`: at birth, and again in a forked child."""
+        """Set the writer id and the sequence: on creation, and again in a forked child."""
         self.writer = writer
         self.seq = seq
         self.open_spans: dict[str, Span] = {}
         self.unfinished: set[PendingStream] = set()
-        """Answers that come: the rest of one may never be asked for."""
+        """Responses that are still arriving. The program may never read the rest."""
         self.process_run_id = ""
         self.process_span_id: str | None = None
 
-    def _one_by_one(self, opened: SpanOpen, closed: SpanClose) -> None:
+    def _send_separately(self, opened: SpanOpen, closed: SpanClose) -> None:
         self.send(opened)
         self.send(closed)
 
     def finish(self) -> None:
-        """Goodbye is next: what came of an answer is told now, or never."""
-        for each in list(self.unfinished):
-            each.closed()
+        """Record partially received responses before the process exits."""
+        for stream in list(self.unfinished):
+            stream.closed()
 
     def flush(self) -> None:
-        """Keep what has arrived of answers, in case that this process is killed."""
-        for each in list(self.unfinished):
-            each.flush()
+        """Store partially received responses, in case this process is killed."""
+        for stream in list(self.unfinished):
+            stream.flush()
 
-    def fault(self, what: str) -> None:
-        """Count a misuse or a failure of our own; the program goes on."""
-        self.faults[what] += 1
+    def fault(self, reason: str) -> None:
+        """Count a misuse or an internal failure. The program continues."""
+        self.faults[reason] += 1
 
-    def attributes(self, given: Mapping[str, Any] | None) -> Attributes:
-        """A caller's attributes as they can be written, whatever they are."""
-        if given is None:
+    def attributes(self, values: Mapping[str, Any] | None) -> Attributes:
+        """Convert a caller's attributes to values that can be written."""
+        if values is None:
             return NO_ATTRIBUTES
         try:
-            # The common case, here because another call would cost as much as the loop.
-            if type(given) is dict:
-                for key, value in given.items():
+            # The common case, inlined: another call would cost as much as the loop.
+            if type(values) is dict:
+                for key, value in values.items():
                     if type(key) is not str or type(value) not in PLAIN:
                         break
                 else:
-                    return given
-            return flat_attributes(given)
+                    return values
+            return flat_attributes(values)
         except Exception:  # noqa: BLE001  # the caller's mapping runs the caller's code
             self.fault("attributes could not be read")
-            return {"vestige.unreadable_attributes": type(given).__name__}
+            return {"vestige.unreadable_attributes": type(values).__name__}

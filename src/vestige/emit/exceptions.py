@@ -1,7 +1,7 @@
-"""An exception as attributes, and as the status of the span that it ended.
+"""Convert an exception to attributes, and to the status of the span that it ended.
 
-Chained exceptions and groups keep their whole story in `error.stack`; the deepest
-cause and the members of a group also stand as attributes, to be asked for.
+`error.stack` contains chained exceptions and groups completely. The innermost cause and
+the members of a group are attributes too, so that queries can use them.
 """
 
 from __future__ import annotations
@@ -19,11 +19,14 @@ _MEMBERS_MAX = 20
 
 
 def error_attributes(error: BaseException, trace: TracebackType | None = None) -> Attributes:
-    """`error.type`, `error.message`, `error.stack`, and what lies beneath.
+    """Return `error.type`, `error.message`, `error.stack`, and those of causes and group members.
 
-    `trace`: a later part of its traceback, where who called the program says nothing."""
+    `trace` replaces the traceback, to leave out the frames of the caller.
+    """
     if not isinstance(error, BaseException):
-        return {"error.message": _message(error)}  # a text where an exception was asked for
+        return {
+            "error.message": _message(error)
+        }  # The caller passed a text instead of an exception.
     attributes: Attributes = {
         "error.type": _type_name(error),
         "error.message": _message(error),
@@ -42,13 +45,13 @@ def error_attributes(error: BaseException, trace: TracebackType | None = None) -
         members = error.exceptions
         attributes["error.group.count"] = len(members)
         attributes["error.group.types"] = ", ".join(map(_type_name, members[:_MEMBERS_MAX]))
-        told = (f"{_type_name(member)}: {_message(member)}" for member in members[:_MEMBERS_MAX])
-        attributes["error.group.messages"] = cut("; ".join(told), _MESSAGE_MAX)
+        texts = (f"{_type_name(member)}: {_message(member)}" for member in members[:_MEMBERS_MAX])
+        attributes["error.group.messages"] = cut("; ".join(texts), _MESSAGE_MAX)
     return attributes
 
 
 def status_of(error: BaseException | None) -> Status:
-    """How a span ended that this exception left."""
+    """Return the status of a span that ended with this exception."""
     if error is None:
         return "ok"
     if isinstance(error, TimeoutError):
@@ -57,8 +60,8 @@ def status_of(error: BaseException | None) -> Status:
         return "cancelled"
     if isinstance(error, SystemExit):
         return "ok" if error.code in (None, 0) else "error"
-    # By name: asyncio, concurrent.futures, trio and anyio each have their own, and
-    # importing one of them to ask would cost every program that uses none.
+    # Compared by name: asyncio, concurrent.futures, trio and anyio each have a class of their own,
+    # and importing them would slow down the programs that do not use them.
     if any(cls.__name__ in ("CancelledError", "Cancelled") for cls in type(error).__mro__):
         return "cancelled"
     return "error"
@@ -76,25 +79,25 @@ def _message(error: BaseException) -> str:
 
 
 def _root_cause(error: BaseException) -> BaseException:
-    """The innermost cause. Of a group without a cause it is that of its first member."""
+    """Return the innermost cause. A group without a cause continues with its first member."""
     seen: set[int] = set()
     for _ in range(_CHAIN_MAX):
         seen.add(id(error))
-        beneath = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-        if beneath is None and isinstance(error, BaseExceptionGroup):
-            beneath = error.exceptions[0]
-        if beneath is None or id(beneath) in seen:
+        cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+        if cause is None and isinstance(error, BaseExceptionGroup):
+            cause = error.exceptions[0]
+        if cause is None or id(cause) in seen:
             break
-        error = beneath
+        error = cause
     return error
 
 
 def _stack(error: BaseException, trace: TracebackType | None, *, chain: bool = True) -> str:
-    import traceback  # costs 5 ms of imports, and most programs never fail
+    import traceback  # It costs 5 ms of imports, and most programs never fail.
 
     try:
         text = "".join(traceback.format_exception(type(error), error, trace, chain=chain))
-    except Exception:  # noqa: BLE001  # an exception's own code, or a damaged traceback
+    except Exception:  # noqa: BLE001  # the exception's code, or a damaged traceback
         return f"<no stack: {type(error).__name__} could not be formatted>"
     if len(text) <= STACK_MAX:
         return text

@@ -1,9 +1,9 @@
-"""Generators inside a span: ambient while the generator itself runs, never while its consumer does.
+"""Wrap generator functions so that each generator has a span.
 
-    recorded_generator(function, opened)            # gives a function like it
+    recorded_generator(function, open_span)
 
-`opened(args, kwargs)` opens the span of one generator and says how it ends; then whichever way
-the generator ends, by itself, by an error or by a consumer that had enough, the span does too.
+The span is the ambient one while the generator itself runs, never while its consumer does. It ends
+with the generator: at its end, by an error, or when the consumer closes it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from vestige.emit.span import Span
 
 
 class End(Protocol):
-    """How a span is ended that did not just finish."""
+    """End the span of a generator that failed or was closed."""
 
     def __call__(
         self, error: BaseException | None = None, *, status: str | None = None
@@ -25,27 +25,29 @@ class End(Protocol):
 
 
 class Opened(NamedTuple):
-    """One generator's span."""
+    """The span of one generator, and the functions that end it."""
 
     span: Span
     end: End
     finish: Callable[[Any], None]
-    """It came to its end: with what it returned, or else with the last that it yielded."""
+    """End the span with the generator's return value, or with the last item if that is None."""
     keep_last: bool = False
-    """Whether the last item is kept for that; it may be large."""
+    """Keep the last item for `finish`. It may be large."""
 
 
-Opening = Callable[[Any, Any], Opened]
+OpenSpan = Callable[[Any, Any], Opened]
 
 
-def recorded_generator(function: Callable[..., Generator[Any, Any, Any]], opening: Opening) -> Any:
+def recorded_generator(
+    function: Callable[..., Generator[Any, Any, Any]], open_span: OpenSpan
+) -> Any:
     @functools.wraps(function)
     def recorded(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
-        span, end, finish, keep_last = opening(args, kwargs)
+        span, end, finish, keep_last = open_span(args, kwargs)
         sent: Any = None
         last: Any = None
         try:
-            generator = function(*args, **kwargs)  # wrong arguments are an end of the span, too
+            generator = function(*args, **kwargs)  # Wrong arguments end the span, too.
             step: Callable[[Any], Any] = generator.send
             while True:
                 token = context.SPAN.set(span)
@@ -65,13 +67,13 @@ def recorded_generator(function: Callable[..., Generator[Any, Any, Any]], openin
                     finally:
                         context.leave(token)
                     raise
-                except BaseException as thrown:  # noqa: BLE001  # what the consumer throws in
+                except BaseException as thrown:  # noqa: BLE001  # thrown by the consumer
                     step, sent = generator.throw, thrown
         except StopIteration as stop:
             finish(last if stop.value is None else stop.value)
             return stop.value
         except GeneratorExit:
-            end(status="cancelled")  # the consumer had enough: no error of the generator's
+            end(status="cancelled")  # The consumer closed the generator, which is not an error.
             raise
         except BaseException as error:
             end(error)
@@ -81,15 +83,15 @@ def recorded_generator(function: Callable[..., Generator[Any, Any, Any]], openin
 
 
 def recorded_async_generator(
-    function: Callable[..., AsyncGenerator[Any, Any]], opening: Opening
+    function: Callable[..., AsyncGenerator[Any, Any]], open_span: OpenSpan
 ) -> Any:
     @functools.wraps(function)
     async def recorded(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
-        span, end, finish, keep_last = opening(args, kwargs)
+        span, end, finish, keep_last = open_span(args, kwargs)
         sent: Any = None
         last: Any = None
         try:
-            generator = function(*args, **kwargs)  # wrong arguments are an end of the span, too
+            generator = function(*args, **kwargs)  # Wrong arguments end the span, too.
             step: Callable[[Any], Any] = generator.asend
             while True:
                 token = context.SPAN.set(span)
@@ -109,7 +111,7 @@ def recorded_async_generator(
                     finally:
                         context.leave(token)
                     raise
-                except BaseException as thrown:  # noqa: BLE001  # what the consumer throws in
+                except BaseException as thrown:  # noqa: BLE001  # thrown by the consumer
                     step, sent = generator.athrow, thrown
         except StopAsyncIteration:
             finish(last)

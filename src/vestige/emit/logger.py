@@ -1,13 +1,13 @@
-"""Logger: a component's handle for saying things and for opening spans.
+"""Logger: a component's handle for log records and spans.
 
     log = recorder.logger("billing-agent")
     log.info("invoice sent", invoice_id="i-17", amount=120)
     log.error("card refused", error=exc)
     with log.span("charge", type="tool") as span: ...
 
-The component is stamped from the handle; no attribute can change it. A logger that
-is bound to a span (`span.log`) speaks inside it; an unbound one speaks inside the
-ambient span, and outside any span for the process's own run.
+The component comes from the handle, and no attribute can change it. A logger that is
+bound to a span (`span.log`) records inside that span. An unbound logger records inside
+the ambient span, or else in the process's run.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DEBUG, _INFO, _WARN, _ERROR = (LEVEL_RANK[level] for level in ("debug", "info",
 
 
 class Logger:
-    """Says things as one component. Made by `Recorder.logger`, `Span.log` and `Logger.child`."""
+    """Records as one component. Created by `Recorder.logger`, `Span.log` and `Logger.child`."""
 
     __slots__ = ("_attributes", "_emitter", "_span", "component")
 
@@ -43,28 +43,28 @@ class Logger:
 
     def debug(self, message: str, /, **attributes: Any) -> None:
         if self._emitter.level_rank <= _DEBUG:
-            self._say("debug", message, attributes)
+            self._record("debug", message, attributes)
 
     def info(self, message: str, /, **attributes: Any) -> None:
         if self._emitter.level_rank <= _INFO:
-            self._say("info", message, attributes)
+            self._record("info", message, attributes)
 
     def warn(self, message: str, /, **attributes: Any) -> None:
         if self._emitter.level_rank <= _WARN:
-            self._say("warn", message, attributes)
+            self._record("warn", message, attributes)
 
     warning = warn
 
     def error(
         self, message: str, /, *, error: BaseException | None = None, **attributes: Any
     ) -> None:
-        """`error` is the exception: its type, message, stack, causes and group are kept."""
+        """Record an error, with the type, message, stack and causes of the exception `error`."""
         if error is not None:
             attributes |= error_attributes(error)
-        self._say("error", message, attributes)
+        self._record("error", message, attributes)
 
     def child(self, bound_to: span.Span | None = None, /, **attributes: Any) -> Logger:
-        """The same component, with attributes that every line and span of it will carry."""
+        """Return a logger of the same component that adds these attributes to all its records."""
         merged = {**(self._attributes or {}), **attributes}
         return Logger(self._emitter, self.component, bound_to or self._span, merged)
 
@@ -75,7 +75,7 @@ class Logger:
         attributes: Mapping[str, Any] | None = None,
         body: Any = None,
     ) -> span.Span:
-        """Open a span: inside the bound span, else the ambient one, else the process's run."""
+        """Open a span inside the bound span, the ambient span, or the process's run."""
         emitter = self._emitter
         if self._attributes:
             attributes = {**self._attributes, **emitter.attributes(attributes)}
@@ -94,17 +94,17 @@ class Logger:
         span_types: Iterable[str] | None = None,
         queries: Mapping[str, str] | None = None,
     ) -> None:
-        """Register this component's debug surface: see emit/debug_surface.py. Said once per process."""
-        from vestige.emit.debug_surface import ATTRIBUTE, is_news, surface_text  # most have none
+        """Register this component's debug surface once per process (emit/debug_surface.py)."""
+        from vestige.emit.debug_surface import ATTRIBUTE, encode_surface, mark_recorded
 
         emitter = self._emitter
         try:
-            said = surface_text(self.component, text, span_types, queries)
-        except Exception as error:  # noqa: BLE001  # the program goes on
+            encoded = encode_surface(self.component, text, span_types, queries)
+        except Exception as error:  # noqa: BLE001  # the program continues
             reason = str(error) if type(error) is ValueError else type(error).__name__
             emitter.fault(f"surface refused: {reason}")
             return
-        if not is_news(emitter, said):
+        if not mark_recorded(emitter, encoded):
             return
         emitter.send(
             Log(
@@ -117,30 +117,30 @@ class Logger:
                 "debug",
                 f"debug surface of {clean_name(self.component)}",
                 emitter.process_span_id,
-                {ATTRIBUTE: said},
+                {ATTRIBUTE: encoded},
             )
         )
 
     def say(
         self, level: str, message: str, attributes: Mapping[str, Any], body: Any = None
     ) -> None:
-        """A line of any level, with attributes under any name and perhaps a body: for bridges."""
+        """Record a line of any level, with attributes of any name and an optional body."""
         if self._emitter.level_rank <= LEVEL_RANK.get(level, _ERROR):
-            self._say(level, message, attributes, body)
+            self._record(level, message, attributes, body)
 
-    def _say(
+    def _record(
         self, level: str, message: str, attributes: Mapping[str, Any], body: Any = None
     ) -> None:
         emitter = self._emitter
         if self._attributes:
             attributes = {**self._attributes, **attributes}
-        within = self._span or context.SPAN.get()
-        if within is None:
+        parent = self._span or context.SPAN.get()
+        if parent is None:
             run_id, span_id = emitter.process_run_id, emitter.process_span_id
-        elif within.muted and LEVEL_RANK.get(level, _ERROR) < _WARN:
+        elif parent.muted and LEVEL_RANK.get(level, _ERROR) < _WARN:
             return
         else:
-            run_id, span_id = within.run_id, within.id
+            run_id, span_id = parent.run_id, parent.id
         seq = next(emitter.seq)
         info = None
         if body is not None:

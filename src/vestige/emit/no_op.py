@@ -1,6 +1,6 @@
-"""Spans and loggers that record nothing: for a disabled recorder, and for runs not sampled.
+"""Spans and loggers that record nothing, for a disabled recorder and for unsampled runs.
 
-`NULL_SPAN` is falsy, so that `if vestige.current_span():` asks the natural question.
+`NULL_SPAN` is falsy, so `if vestige.current_span():` is true inside a span only.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from vestige.emit.span import Span
 
 
 class NullLogger(Logger):
-    """Says nothing, at next to no cost."""
+    """A logger that records nothing, at almost no cost."""
 
     __slots__ = ()
 
@@ -59,8 +59,10 @@ class NullLogger(Logger):
 
 
 class NullSpan(Span):
-    """Stands where a span would be. `muted` ones belong to a run that was not sampled:
-    their warnings and errors still go to that run's root."""
+    """A span that records nothing.
+
+    Inside an unsampled run its log is that of the root, so warnings and errors are recorded.
+    """
 
     __slots__ = ("_log",)
     muted = True
@@ -126,8 +128,7 @@ class NullSpan(Span):
 
 
 class UnsampledRun(Span):
-    """The root of a run that was not sampled: recorded itself, while what is inside is not,
-    warnings and errors excepted."""
+    """The root of an unsampled run: recorded itself, but inside it only warnings and errors."""
 
     __slots__ = ()
     muted = True
@@ -149,5 +150,5 @@ NULL_SPAN = NullSpan(NULL_LOGGER, "", "")
 
 
 def current_span() -> Span:
-    """The span that this code runs in; outside any, a falsy one on which everything is a no-op."""
+    """Return the ambient span, or a falsy no-op span outside any."""
     return context.SPAN.get() or NULL_SPAN

@@ -1,7 +1,6 @@
-"""A span that is told after the fact: it opens and closes in one moment, in one write.
+"""Point spans: spans recorded after the fact, which open and close in one write.
 
-For work whose beginning nobody recorded. To readers it is a span like any other, with a
-duration of nothing.
+They are for work whose start was not recorded. Readers see an ordinary span of duration 0.
 """
 
 from __future__ import annotations
@@ -24,8 +23,11 @@ def record_point(
     end_body: Any = None,
     status: str = "ok",
 ) -> None:
-    """Record a span inside `parent`. `name`, `type` and `status` are plain text, and attributes
-    are flat (record/coercion.py): of the program's own things only the bodies may be anything."""
+    """Record a span of duration 0 inside `parent`.
+
+    `name`, `type` and `status` are `str`, and attributes are flat (record/coercion.py). Bodies may
+    be any value.
+    """
     if parent.muted:
         return
     emitter = parent._emitter

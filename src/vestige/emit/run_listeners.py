@@ -1,13 +1,13 @@
-"""Who else wants the records of one run, beside the journal.
+"""Sinks that get the records of one run, in addition to the journal.
 
-A program may have several recorders, and the records of a run may come from any of them: from
-whichever one the code at hand was given. So a sink is registered for a run, not with a recorder.
+A program may have several recorders, and the records of a run may come from any of them. So a sink
+is registered for a run, not with a recorder.
 
-    SINKS[run_id] = sink            # from now on it gets every record of that run
+    SINKS[run_id] = sink            # It gets every further record of that run.
     SINKS.pop(run_id, None)
 
-A sink is called in the thread that emitted, after the record is in the journal. What it raises
-is counted, except a guardrail (errors.py), which is meant to reach the program.
+A sink is called in the thread that emitted, after the record is in the journal. Its exceptions are
+counted, except guardrails (errors.py), which deliberately reach the program.
 """
 
 from __future__ import annotations
@@ -20,24 +20,21 @@ if TYPE_CHECKING:
     from vestige.home import Home
 
 
-class From(Protocol):
-    """The recorder that a record came from."""
+class RecordSource(Protocol):
+    """The recorder that emitted a record."""
 
     home: Home
 
 
 class RunSink(Protocol):
-    def take(
-        self,
-        record: KnownRecord,
-        given: KnownRecord,
-        source: From,
-    ) -> None:
-        """`record` is redacted. `given` is as it was emitted: only for a sink that has a
-        redaction of its own, and never to be written as it is."""
+    def take(self, record: KnownRecord, unredacted: KnownRecord, source: RecordSource) -> None:
+        """Receive a redacted record.
 
-    def take_both(self, opened: SpanOpen, closed: SpanClose, source: From) -> None:
-        """A span of one moment, in which there was nothing to redact."""
+        `unredacted` is for a sink that redacts by itself. It must never be written unchanged.
+        """
+
+    def take_both(self, opened: SpanOpen, closed: SpanClose, source: RecordSource) -> None:
+        """Receive a point span that contained nothing to redact."""
 
 
 SINKS: dict[str, RunSink] = {}

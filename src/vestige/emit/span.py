@@ -1,4 +1,4 @@
-"""Span: one timed piece of work. Written when it opens, when it learns, when it closes.
+"""Span: one timed piece of work, written when it opens, changes and closes.
 
     with run.span("search", type="tool", body=arguments) as span:
         span.set_attributes(tool_call_id="call_7")
@@ -6,9 +6,9 @@
         span.end(body=result)
 
 A span is an explicit value: pass it down, and open children from it. Entering it
-as a context manager also makes it the ambient one (emit/tracing.py).
+as a context manager also makes it the ambient span (emit/tracing.py).
 
-It never raises. Using a span after its end is counted, not punished.
+Spans never raise. Use after the end is counted as a fault.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from vestige.record.types import VERSION, Link, SpanClose, SpanOpen, SpanUpdate
 
 
 class Span:
-    """Work in progress. Made by `Recorder.run`, `Logger.span` and `Span.child`."""
+    """Work in progress. Created by `Recorder.run`, `Logger.span` and `Span.child`."""
 
     __slots__ = (
         "_emitter",
@@ -66,7 +66,7 @@ class Span:
         self.run_id = run_id
         self.parent_id = parent_id
         if not (name.__class__ is type.__class__ is component.__class__ is str):
-            # A reader would refuse the record.
+            # Readers reject records with other types.
             component, name, type = map(clean_name, (component, name, type))  # noqa: A001
         self.component = component
         self.name = name
@@ -104,7 +104,7 @@ class Span:
 
     @property
     def log(self) -> logger.Logger:
-        """A logger whose lines belong to this span."""
+        """A logger whose records belong to this span."""
         return logger.Logger(self._emitter, self.component, self)
 
     def child(
@@ -114,7 +114,7 @@ class Span:
         attributes: Mapping[str, Any] | None = None,
         body: Any = None,
     ) -> Span:
-        """A span inside this one."""
+        """Open a span inside this one."""
         if self._ended:
             self._emitter.fault("child of an ended span")
         return Span(
@@ -124,14 +124,16 @@ class Span:
     span = child
 
     def tool(self, name: str, arguments: Any = None, *, tool_call_id: str | None = None) -> Span:
-        """A tool call inside this one: a span of type `tool`, linked to the model call that asked
-        for it (emit/tools.py). End it with the result as its body."""
-        from vestige.emit.tools import open_tool  # it needs Span
+        """Open a span of type `tool` inside this one. End it with the result as its body.
+
+        It is linked to the model call that requested it (emit/tools.py).
+        """
+        from vestige.emit.tools import open_tool  # it imports Span
 
         return open_tool(self, name, arguments, tool_call_id)
 
     def set_attributes(self, attributes: Mapping[str, Any] | None = None, /, **more: Any) -> None:
-        """Attributes learned while the work goes on; written now, not at the end."""
+        """Add attributes during the work. They are written now, not at the end."""
         if self._may_change("set_attributes"):
             flat = self._emitter.attributes(more)
             if attributes is not None:
@@ -141,7 +143,7 @@ class Span:
     def add_link(
         self, span_id: str | Span, run_id: str | None = None, reason: str | None = None
     ) -> None:
-        """A causal edge to another span, written now: it must not wait for an end that never comes."""
+        """Add a causal link to another span. It is written now, in case the end never comes."""
         if self._may_change("add_link"):
             if isinstance(span_id, Span):
                 run_id, span_id = run_id or span_id.run_id, span_id.id
@@ -153,28 +155,28 @@ class Span:
             self._update(NO_ATTRIBUTES, [link])
 
     def segments(self, parts: Iterable[Any], body: str | bytes | None = None) -> None:
-        """Say who put what into this span's prompt: a child of type `prompt.assembly`.
+        """Record the sources of this span's prompt, as a child of type `prompt.assembly`.
 
         A part is `(contributor, text)`, or a mapping with `contributor` and any of `kind`, `role`,
-        `text`, `length`, `begin`, `end`. Ranges are bytes of this span's body: give `body` to have
-        the texts looked up in it (record/prompt_segments.py).
+        `text`, `length`, `begin`, `end`. Ranges are bytes of this span's body: pass `body` to have
+        the texts located in it (record/prompt_segments.py).
         """
         try:
             from vestige.record.prompt_segments import SPAN_TYPE, make_assembly, render_segments
 
             assembly = make_assembly(parts, body)
-            told = render_segments(assembly.segments)
+            rendered = render_segments(assembly.segments)
             attributes = {
                 "segments": len(assembly.segments),
                 "prompt_bytes": assembly.size_bytes,
                 "ranges": assembly.ranges,
             }
-        except Exception as error:  # noqa: BLE001  # parts run the caller's code
+        except Exception as error:  # noqa: BLE001  # iterating `parts` runs the caller's code
             self._emitter.fault(f"segments could not be read: {type(error).__name__}")
             return
-        self.child("prompt", SPAN_TYPE, attributes).end(body=told)
+        self.child("prompt", SPAN_TYPE, attributes).end(body=rendered)
 
-    # --- its end ------------------------------------------------------------------------
+    # --- the end ------------------------------------------------------------------------
 
     def end(
         self,
@@ -184,13 +186,13 @@ class Span:
         *,
         status: str | None = None,
     ) -> None:
-        """The work is done, or failed with `error`. `status` overrides what the error says."""
+        """End the span, as failed if `error` is set. `status` overrides that of the error."""
         emitter = self._emitter
         if self._ended:
             emitter.fault("span ended twice")
             return
         if self._writer != emitter.writer:
-            return  # a forked child leaving its parent's `with` block: not its span to end
+            return  # A forked child leaves its parent's `with` block: the parent ends the span.
         duration_ns = emitter.monotonic_ns() - self._opened_ns
         self._ended = True
         flat = NO_ATTRIBUTES if attributes is None else emitter.attributes(attributes)
@@ -204,7 +206,7 @@ class Span:
         info = None
         if body is not None and (body.__class__ is not str or len(body) > BODY_INLINE_MAX):
             body, info = emitter.prepare_body(body, seq)
-        emitter.open_spans.pop(self.id, None)  # first: a guardrail may stop the program in `send`
+        emitter.open_spans.pop(self.id, None)  # before `send`, where a guardrail may raise
         emitter.send(
             SpanClose(
                 VERSION,
@@ -255,11 +257,11 @@ class Span:
     def __repr__(self) -> str:
         return f"<Span {self.id} {self.type} {self.name!r}{' ended' if self._ended else ''}>"
 
-    # --- inside ---------------------------------------------------------------------------
+    # --- private --------------------------------------------------------------------------
 
-    def _may_change(self, what: str) -> bool:
+    def _may_change(self, method: str) -> bool:
         if self._ended:
-            self._emitter.fault(f"{what} on an ended span")
+            self._emitter.fault(f"{method} on an ended span")
         return not self._ended
 
     def _update(self, attributes: Any, links: list[Link] | None) -> None:

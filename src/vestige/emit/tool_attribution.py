@@ -1,17 +1,17 @@
-"""Which model call asked for which tool call: remembered from its answer until the tool runs.
+"""Find the model call that requested a tool call.
 
-A model call is over before the tools that it asked for begin. So whoever reads an answer
-remembers what was asked for, and whoever opens a `tool` span finds the asker and links to it:
+A model call ends before the tools that it requested begin. So the code that reads a response calls
+`remember` for each requested call, and the code that opens a `tool` span calls `find` and links it:
 
     remember(span.run_id, "call_7", "search", '{"q": "refund"}', span)
-    find(run_id, tool_call_id="call_7")                              # the id says so
-    find(run_id, name="search", arguments={"q": "refund"})           # the oldest that none answered
+    find(run_id, tool_call_id="call_7")                        # by id
+    find(run_id, name="search", arguments={"q": "refund"})     # the oldest unanswered match
 
-Kept in this process only, per run and bounded: what has been forgotten costs a link, never
-the program. Of the arguments only a digest is kept. Nothing here raises.
+The requests are stored in this process only, per run and bounded: an evicted one costs a link.
+Of the arguments only a digest is stored. Nothing here raises.
 
-Without a lock, which a fork could leave locked: what two threads must not both take is taken
-with one `dict.pop`.
+A lock could stay locked after a fork. Instead, a request is claimed with one `dict.pop`, so two
+threads never claim the same one.
 """
 
 from __future__ import annotations
@@ -29,29 +29,29 @@ if TYPE_CHECKING:
 
 
 class RequestedCall(msgspec.Struct, frozen=True):
-    """One tool call that a model asked for."""
+    """A tool call that a model requested."""
 
     run_id: str
     span_id: str
-    """Of the model call."""
+    """The span of the model call."""
     parent_id: str | None
-    """Of the span that the model call stands in."""
+    """The parent of the model call."""
     tool_call_id: str | None
-    """None: the provider gives none."""
+    """None if the provider has no ids."""
     name: str
     digest: int | None
-    """Of the arguments' JSON value; None where they are none, or too long to be compared."""
+    """Digest of the arguments' JSON value. None if they are not JSON, or too long."""
 
 
 class _Run:
-    """What one run asked for, the oldest first."""
+    """The requested calls of one run, oldest first."""
 
     __slots__ = ("by_id", "waiting")
 
     def __init__(self) -> None:
         self.by_id: dict[str, RequestedCall] = {}
         self.waiting: dict[int, RequestedCall] = {}
-        """Not answered yet; by the identity of the entry, which it keeps alive."""
+        """Unanswered calls by the `id()` of the entry, which the dictionary keeps alive."""
 
 
 _runs: dict[str, _Run] = {}
@@ -64,10 +64,10 @@ def remember(
     arguments: str | bytes | Mapping[str, Any] | None,
     span: Span,
 ) -> None:
-    """`span` (a model call, perhaps ended) asked for this tool call.
+    """Remember that the model call `span`, which may have ended, requested this tool call.
 
-    `arguments` is the JSON text that the model wrote, or the value of it. An id that comes
-    again means the latest call: some providers count anew in every turn.
+    `arguments` is the model's JSON text, or its value. A repeated id means the latest call: some
+    providers restart their ids in every turn.
     """
     try:
         call_id = clean_name(tool_call_id) if tool_call_id else None
@@ -81,7 +81,7 @@ def remember(
         _trim(run.by_id, ASKED_CALLS_MAX)
         _trim(run.waiting, ASKED_CALLS_MAX)
     except Exception:  # noqa: BLE001  # a caller's mapping runs the caller's code
-        pass  # one link fewer
+        pass  # The tool span will have no link.
 
 
 def find(
@@ -90,10 +90,10 @@ def find(
     name: str | None = None,
     arguments: Any = None,
 ) -> RequestedCall | None:
-    """Who asked for this tool call, and from now on it is answered.
+    """Return the request of this tool call, and mark it as answered.
 
-    With an id: the call of that id, also if it was answered before (a tool that is run again).
-    Without: the oldest unanswered call of that name whose arguments are the same JSON value.
+    With an id, it is the call of that id, also if it was answered before (a tool that runs again).
+    Without, it is the oldest unanswered call of that name with equal arguments.
     """
     try:
         run = _runs.get(run_id)
@@ -104,25 +104,27 @@ def find(
             if entry is not None:
                 run.waiting.pop(id(entry), None)
             return entry
-        return None if name is None else _take_alike(run, clean_name(name), arguments)
-    except Exception:  # noqa: BLE001  # as in remember
+        return None if name is None else _claim_match(run, clean_name(name), arguments)
+    except Exception:  # noqa: BLE001  # a caller's arguments run the caller's code
         return None
 
 
-def was_asked_within(span: Span, tool_call_id: str) -> bool:
-    """Did a model call right inside `span` ask for this id? (So that what stands around the call
-    and saw the same answer does not claim it.)"""
+def was_requested_within(span: Span, tool_call_id: str) -> bool:
+    """Return whether a direct child of `span` requested this id.
+
+    An enclosing span sees the same response, and must not claim the request for itself.
+    """
     run = _runs.get(span.run_id)
     entry = None if run is None else run.by_id.get(tool_call_id)
     return entry is not None and entry.parent_id == span.id
 
 
 def forget_all() -> None:
-    """For tests: as in a new process."""
+    """Reset the state, for tests."""
     _runs.clear()
 
 
-def _take_alike(run: _Run, name: str, arguments: Any) -> RequestedCall | None:
+def _claim_match(run: _Run, name: str, arguments: Any) -> RequestedCall | None:
     waiting = [item for item in list(run.waiting.items()) if item[1].name == name]
     if not waiting:
         return None
@@ -134,45 +136,45 @@ def _take_alike(run: _Run, name: str, arguments: Any) -> RequestedCall | None:
 
 
 def _touch(run_id: str) -> _Run:
-    """The run's own, as the one used last."""
+    """Return the run's requests, as the most recently used run."""
     run = _runs.pop(run_id, None) or _Run()
     _runs[run_id] = run
     _trim(_runs, ASKED_RUNS_MAX)
     return run
 
 
-def _trim(kept: dict[Any, Any], count_max: int) -> None:
-    while len(kept) > count_max:
-        kept.pop(next(iter(list(kept)), None), None)
+def _trim(entries: dict[Any, Any], count_max: int) -> None:
+    while len(entries) > count_max:
+        entries.pop(next(iter(list(entries)), None), None)
 
 
 def _digest(arguments: Any) -> int | None:
-    """The same for the same JSON value, whatever its spacing, its order of keys, `2` or `2.0`."""
+    """Hash a JSON value, independent of spacing, key order, and `2` or `2.0`."""
     try:
         if arguments is None or (isinstance(arguments, (str, bytes)) and not arguments):
-            arguments = {}  # a tool without parameters: providers write any of these
+            arguments = {}  # Providers write any of these for a tool without parameters.
         elif isinstance(arguments, (str, bytes)):
             if len(arguments) > ASKED_ARGUMENTS_MAX:
                 return None
             arguments = msgspec.json.decode(arguments)
         else:
-            # Also bounds what may be endless, and refuses what no JSON text could have held.
+            # This also bounds endless values, and rejects values that are not JSON.
             encoded = msgspec.json.encode(arguments)
             if len(encoded) > ASKED_ARGUMENTS_MAX:
                 return None
             arguments = msgspec.json.decode(encoded)
-        value = msgspec.json.encode(_whole_numbers(arguments), order="deterministic")
+        value = msgspec.json.encode(_floats_to_ints(arguments), order="deterministic")
     except (msgspec.MsgspecError, TypeError, ValueError, RecursionError):
         return None
-    return hash(value)  # 64 bits that no other process has to understand
+    return hash(value)  # only compared within this process
 
 
-def _whole_numbers(value: Any) -> Any:
-    """`2.0` as `2`: JSON has one kind of number, and a program may turn one into the other."""
+def _floats_to_ints(value: Any) -> Any:
+    """Convert `2.0` to `2`: JSON has one number type, and programs convert between the two."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, dict):
-        return {key: _whole_numbers(item) for key, item in value.items()}
+        return {key: _floats_to_ints(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_whole_numbers(item) for item in value]
+        return [_floats_to_ints(item) for item in value]
     return value

@@ -1,18 +1,18 @@
-"""Tool calls: spans of type `tool` that know which model call asked for them.
+"""Tool calls: spans of type `tool`, linked to the model call that requested them.
 
     @vestige.tool
     def search(q: str) -> list[str]: ...          # sync, async, generators
 
     for call in message.tool_calls:
-        with vestige.tool_call(call):             # optional: says for which call it runs
+        with vestige.tool_call(call):             # optional: names the requested call
             TOOLS[call.function.name](**json.loads(call.function.arguments))
 
-A tool span carries `tool_name`, `tool_call_id`, the arguments (input) and the result (output),
-and a link "asked by" to the model call. The id comes, first of these, from `tool_call`, from an
-argument named `tool_call_id`, or from what the run's models asked for: the oldest unanswered
-call of that name with equal arguments. Then `tool_call.matched` says that it was found so.
+A tool span has `tool_name`, `tool_call_id`, the arguments (input) and the result (output), and a
+link "asked by" to the model call. The id comes from `tool_call`, else from an argument named
+`tool_call_id`, else from the run's requested calls: the oldest unanswered one of that name with
+equal arguments. In the last case the span also has `tool_call.matched`.
 
-Elsewhere: what models asked for in emit/tool_attribution.py.
+Elsewhere: requested calls are in emit/tool_attribution.py.
 """
 
 from __future__ import annotations
@@ -36,25 +36,28 @@ F = TypeVar("F", bound=Callable[..., Any])
 REASON = "asked by"
 MATCHED = "tool_call.matched"
 COMPONENT = "agent"
-"""Of a tool that runs outside any span."""
+"""The component of a tool that runs outside any span."""
 
 _ID_FIELDS = ("call_id", "tool_call_id", "id")
-"""Where a provider's call holds its id. OpenAI's responses have `call_id`, and an `id` of the item."""
+"""Fields of a provider's call that may contain its id, in order of preference.
+
+OpenAI's Responses API has `call_id`, and an `id` of the output item.
+"""
 
 
 class ToolCall:
-    """Says for which call the tool in it runs. Tools that this tool calls are not meant."""
+    """The call that the tool inside runs for. It does not apply to tools that this tool calls."""
 
     __slots__ = ("_tokens", "id", "span")
 
     def __init__(self, call: Any) -> None:
         self.id = _id_of(call)
         self.span: Span | None = None
-        """The tool that runs for it."""
+        """The tool span that runs for this call."""
         self._tokens: list[Token[ToolCall | None]] = []
 
-    def take(self) -> str | None:
-        """The id, for a tool that begins; None while another runs for it, which called this one."""
+    def claim_id(self) -> str | None:
+        """Return the id for a tool that begins, or None if a tool already runs for this call."""
         return None if self.span is not None and not self.span.ended else self.id
 
     def __enter__(self) -> Self:
@@ -82,7 +85,7 @@ class ToolCall:
 
 
 def tool_call(call: Any) -> ToolCall:
-    """For which call the tool inside runs: an id, or a provider's tool call (object or mapping)."""
+    """Set the call that the tool inside runs for: an id, or a provider's tool call."""
     return ToolCall(call)
 
 
@@ -99,8 +102,8 @@ def tool(
 def tool(function: Any = None, /, *, name: str | None = None, capture: bool = True) -> Any:
     """Record every call of a function as a tool call.
 
-    `@tool`, `@tool("name")` or `@tool(name=..., capture=False)`. The name is the one that the
-    model knows; by default the function's. With `capture`, arguments and result are kept.
+    `@tool`, `@tool("name")` or `@tool(name=..., capture=False)`. `name` is the tool's name in the
+    model's requests (default: the function's name). With `capture`, arguments and result are kept.
     """
     if callable(function):
         return _tool(function, name, capture)
@@ -111,14 +114,14 @@ def _tool(function: Callable[..., Any], name: str | None, capture: bool) -> Any:
     label = clean_name(name or getattr(function, "__name__", type(function).__name__))
     signature = _signature(function)
 
-    def opened(args: Any, kwargs: Any) -> Span:
+    def open_span(args: Any, kwargs: Any) -> Span:
         arguments = _arguments(signature, args, kwargs)
         return open_tool(context.SPAN.get(), label, arguments, capture=capture)
 
-    def finished(span: Span, result: Any) -> None:
+    def finish(span: Span, result: Any) -> None:
         span.end(body=result if capture else None)
 
-    return recorded(function, opened, finished, last_item=True)
+    return recorded(function, open_span, finish, last_item=True)
 
 
 def open_tool(
@@ -129,7 +132,7 @@ def open_tool(
     *,
     capture: bool = True,
 ) -> Span:
-    """A tool's span inside `parent`, or in the process's run, linked to who asked for it."""
+    """Open a tool span inside `parent` or the process's run, linked to the model call."""
     if parent is not None and parent.muted:
         return parent.child(name, "tool")
     if parent is None:
@@ -145,9 +148,9 @@ def open_tool(
             emitter.fault("child of an ended span")
     call = context.CALL.get()
     if tool_call_id is None:
-        tool_call_id = (call and call.take()) or _own_id(arguments)
-    attributes, asker = _told(run_id, name, arguments, tool_call_id)
-    links = None if asker is None else [Link(asker.span_id, None, REASON)]
+        tool_call_id = (call and call.claim_id()) or _id_argument(arguments)
+    attributes, request = _find_request(run_id, name, arguments, tool_call_id)
+    links = None if request is None else [Link(request.span_id, None, REASON)]
     body = arguments if capture else None
     span = Span(emitter, run_id, parent_id, component, name, "tool", attributes, body, links)
     if call is not None and tool_call_id is not None and tool_call_id == call.id:
@@ -155,27 +158,27 @@ def open_tool(
     return span
 
 
-def _told(
+def _find_request(
     run_id: str, name: str, arguments: Any, tool_call_id: str | None
 ) -> tuple[dict[str, Any], tool_attribution.RequestedCall | None]:
-    """What the span says of its call, and who asked for it."""
+    """Return the attributes of a tool span, and the request that it answers."""
     name = clean_name(name)
     attributes: dict[str, Any] = {"tool_name": name}
     if tool_call_id is not None:
         attributes["tool_call_id"] = clean_name(tool_call_id)
         return attributes, tool_attribution.find(run_id, tool_call_id)
-    for said in _readings(arguments):
-        asker = tool_attribution.find(run_id, name=name, arguments=said)
-        if asker is not None:
+    for candidate in _possible_arguments(arguments):
+        request = tool_attribution.find(run_id, name=name, arguments=candidate)
+        if request is not None:
             attributes[MATCHED] = "name and arguments"
-            if asker.tool_call_id is not None:
-                attributes["tool_call_id"] = asker.tool_call_id
-            return attributes, asker
+            if request.tool_call_id is not None:
+                attributes["tool_call_id"] = request.tool_call_id
+            return attributes, request
     return attributes, None
 
 
-def _readings(arguments: Any) -> Iterator[Any]:
-    """What the model may have written: the arguments; or the one that holds them all."""
+def _possible_arguments(arguments: Any) -> Iterator[Any]:
+    """Iterate what the model may have sent: the arguments, or a single one that contains them."""
     yield arguments
     if isinstance(arguments, dict) and len(arguments) == 1:
         (only,) = arguments.values()
@@ -190,17 +193,17 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
     try:
         return inspect.signature(function)
     except (TypeError, ValueError):
-        return None  # some built-in functions have none
+        return None  # Some built-in functions have no signature.
 
 
 def _arguments(signature: inspect.Signature | None, args: Any, kwargs: Any) -> Any:
-    """A call's arguments by name, as a model would have given them."""
+    """Return the arguments of a call by name, as a model writes them."""
     if signature is None:
         return {"args": args, "kwargs": kwargs} if args else dict(kwargs)
     try:
         named = signature.bind_partial(*args, **kwargs).arguments
     except TypeError:
-        return {"args": args, "kwargs": kwargs}  # the call itself will say what is wrong
+        return {"args": args, "kwargs": kwargs}  # The call itself will raise.
     found: dict[str, Any] = {}
     for key, value in named.items():
         if signature.parameters[key].kind is inspect.Parameter.VAR_KEYWORD:
@@ -210,8 +213,8 @@ def _arguments(signature: inspect.Signature | None, args: Any, kwargs: Any) -> A
     return found
 
 
-def _own_id(arguments: Any) -> str | None:
-    """The id of a tool that takes it as an argument."""
+def _id_argument(arguments: Any) -> str | None:
+    """Return the value of an argument named `tool_call_id`."""
     if isinstance(arguments, dict):
         found = arguments.get("tool_call_id")
         if isinstance(found, str) and found:
@@ -220,7 +223,7 @@ def _own_id(arguments: Any) -> str | None:
 
 
 def _id_of(call: Any) -> str | None:
-    """A call's id, from whatever stands for the call."""
+    """Return the id of a call: an id itself, or a provider's object or mapping."""
     if call is None or isinstance(call, (str, int)):
         return None if call in (None, "") else str(call)
     try:
@@ -229,5 +232,5 @@ def _id_of(call: Any) -> str | None:
             if isinstance(found, str) and found:
                 return found
     except Exception:  # noqa: BLE001  # the caller's object runs the caller's code
-        pass  # then it runs for no call that we know of
+        pass  # The id is unknown.
     return None

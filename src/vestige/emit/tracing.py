@@ -1,13 +1,13 @@
-"""The ambient form: `@trace` and `traced_run`, for code that has no span to pass down.
+"""`@trace` and `traced_run`, for code that has no span to pass down.
 
     @vestige.trace
-    def plan(goal): ...                  # a step of the ambient run, or a run of its own
+    def plan(goal): ...                  # a step of the ambient run, or a separate run
 
     with vestige.traced_run("nightly"):  # a run of the process's default recorder
         plan("ship it")
 
-Works on functions, coroutines, generators and async generators. A generator's span
-is the ambient one only while the generator itself runs, never while its consumer does.
+`trace` works on functions, coroutines, generators and async generators. The span of a generator
+is the ambient one only while the generator itself runs (emit/generators.py).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 def traced_run(
     name: str, conversation_id: str | None = None, attributes: dict[str, Any] | None = None
 ) -> Span:
-    """A run of the process's default recorder, as a context manager (sync and async)."""
+    """Open a run of the default recorder. It is a context manager, sync and async."""
     return context.default().run(name, conversation_id, attributes)
 
 
@@ -62,60 +62,61 @@ def trace(
 def _traced(function: Callable[..., Any], name: str | None, type: str, capture: bool) -> Any:
     label = name or getattr(function, "__qualname__", repr(function)).replace("<locals>.", "")
 
-    def opened(args: Any, kwargs: Any) -> Span:
+    def open_span(args: Any, kwargs: Any) -> Span:
         body = _arguments(function, args, kwargs) if capture else None
         parent = context.SPAN.get()
         if parent is None:
             return context.default().run(label, body=body)
         return parent.child(label, type, body=body)
 
-    def finished(span: Span, result: Any) -> None:
+    def finish(span: Span, result: Any) -> None:
         span.end(body=result if capture else None)
 
-    return recorded(function, opened, finished)
+    return recorded(function, open_span, finish)
 
 
 def recorded(
     function: Callable[..., Any],
-    opened: Callable[[Any, Any], Span],
-    finished: Callable[[Span, Any], None],
+    open_span: Callable[[Any, Any], Span],
+    finish: Callable[[Span, Any], None],
     *,
     last_item: bool = False,
 ) -> Any:
-    """A function each call of which opens a span and finishes it with the result. A generator's
-    result is what it returns; with `last_item`, or else the last that it yielded."""
+    """Wrap a function so that each call opens a span and finishes it with the result.
 
-    def opening(args: Any, kwargs: Any) -> Opened:
-        span = opened(args, kwargs)
-        return Opened(span, span.end, functools.partial(finished, span), last_item)
+    The result of a generator is its return value. With `last_item`, the last item replaces None.
+    """
+
+    def open_generator(args: Any, kwargs: Any) -> Opened:
+        span = open_span(args, kwargs)
+        return Opened(span, span.end, functools.partial(finish, span), last_item)
 
     if inspect.isasyncgenfunction(function):
-        return recorded_async_generator(function, opening)
+        return recorded_async_generator(function, open_generator)
     if inspect.isgeneratorfunction(function):
-        return recorded_generator(function, opening)
+        return recorded_generator(function, open_generator)
     if inspect.iscoroutinefunction(function):
 
         @functools.wraps(function)
         async def recorded_coroutine(*args: Any, **kwargs: Any) -> Any:
-            with opened(args, kwargs) as span:
+            with open_span(args, kwargs) as span:
                 result = await function(*args, **kwargs)
-                finished(span, result)
+                finish(span, result)
                 return result
 
         return recorded_coroutine
 
     @functools.wraps(function)
     def recorded_call(*args: Any, **kwargs: Any) -> Any:
-        with opened(args, kwargs) as span:
+        with open_span(args, kwargs) as span:
             result = function(*args, **kwargs)
-            finished(span, result)
+            finish(span, result)
             return result
 
     return recorded_call
 
 
 def _arguments(function: Callable[..., Any], args: Any, kwargs: Any) -> dict[str, Any]:
-    """A call's arguments by name."""
     try:
         named = inspect.signature(function).bind_partial(*args, **kwargs).arguments
     except (TypeError, ValueError):

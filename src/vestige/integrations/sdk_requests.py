@@ -255,7 +255,7 @@ def _remember(step: Span, result: Any) -> None:
     """Tools that this answer asks for, unless the model call in the step has told already."""
     try:
         for call_id, name, arguments in _asked_for(result):
-            if not tool_attribution.was_asked_within(step, call_id):
+            if not tool_attribution.was_requested_within(step, call_id):
                 tool_attribution.remember(step.run_id, call_id, name, arguments, step)
     except Exception as error:  # noqa: BLE001  # whatever the SDK returned
         _fault("tool calls of an answer", error)

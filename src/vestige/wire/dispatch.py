@@ -63,7 +63,7 @@ def begin(ask: OutgoingRequest) -> Exchange | None:
         if endpoint is None:
             return None
         for secret in header_secrets(ask.headers, ask.url):
-            emitter.learn(secret)
+            emitter.register_secret(secret)
         return Exchange(place, ask, endpoint, _attempts, warm=capture.WARM.get())
     except Exception as error:  # noqa: BLE001  # the call is made all the same
         if emitter is not None:

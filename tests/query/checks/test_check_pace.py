@@ -56,7 +56,7 @@ def test_a_step_that_stalled_says_where_it_stood(home: Home) -> None:
             clock.advance(90 * SECOND)
             home.asks.mkdir()
             home.ask_file(recorder.writer).write_text(f"{run.run_id} k")
-            recorder._writer.voice.check()
+            recorder._writer.self_reporter.check()
     recorder.close()
 
     (found,) = findings(home, pace.stalled_step)

@@ -1,7 +1,7 @@
-"""Starts recording in a process below `vestige run`; see vestige/boot/__init__.py.
+"""Start recording in a process under `vestige run`; see vestige/boot/__init__.py.
 
-Found by the interpreter itself, not imported by anything of ours. If vestige is not
-installed for this interpreter, the program runs unrecorded.
+The interpreter imports this module by its name. If vestige is not installed for this interpreter,
+the program runs unrecorded.
 """
 
 import importlib.machinery
@@ -10,7 +10,7 @@ import os
 import sys
 
 
-def _give_way() -> None:
+def _run_hidden_module() -> None:
     """Run the sitecustomize that this file hides, if there is one."""
     here = os.path.dirname(os.path.abspath(__file__))
     paths = [path for path in sys.path if os.path.abspath(path or os.curdir) != here]
@@ -29,4 +29,4 @@ try:
 except ImportError:
     pass
 finally:
-    _give_way()
+    _run_hidden_module()

@@ -56,12 +56,12 @@ def stacks(run: str | None, wait_s: float, as_json: bool, home: Home) -> None:
         store = debugger.store
         info = debugger.resolve(wanted, "run").run if wanted else _under_way(store)
         with stack_requests(home, store, store.load_run(info.id)) as question:
-            if not question.asked:
+            if not question.processes:
                 raise NotFoundError(
                     f"{info.short_id}: none of its processes lives here. How it ended: `vestige check {info.short_id}`."
                 )
             answers = _wait_for(home, store, info, question, wait_s)
-        told = [_told(store, each.pid, answers.get(each.writer)) for each in question.asked]
+        told = [_told(store, each.pid, answers.get(each.writer)) for each in question.processes]
     _print(info, told, as_json)
     if len(answers) < len(told):
         sys.exit(1)
@@ -90,7 +90,7 @@ def _wait_for(
         clock.sleep(TICK_S)
         catch_up(home)
         answers = question.answers(store.load_run(info.id))
-        if len(answers) >= len(question.asked) or clock.monotonic() >= until:
+        if len(answers) >= len(question.processes) or clock.monotonic() >= until:
             return answers
 
 

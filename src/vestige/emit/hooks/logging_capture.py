@@ -1,10 +1,10 @@
-"""The standard library's logging, into the record.
+"""Record the lines of the standard library's `logging`.
 
     logging.getLogger().addHandler(vestige.LoggingHandler())
 
-An ordinary log line lands in the ambient span, its logger's name as the component,
-with its `extra` fields and its traceback. Below `vestige run`, and in a test suite that is recorded,
-that happens by itself (boot/log_capture.py).
+A log line is recorded in the ambient span, with its logger's name as the component, its `extra`
+fields and its traceback. `vestige run` and recorded test suites do this without a handler
+(boot/log_capture.py).
 """
 
 from __future__ import annotations
@@ -18,62 +18,64 @@ from vestige.emit.exceptions import error_attributes
 from vestige.emit.hooks.print_suppression import suppress_prints
 from vestige.record.coercion import safe_str
 
-TOLD_MAX = 5_000
-"""Lines by which one is known again, twice at most: more than queues and buffers hold as a rule."""
+RECENT_MAX = 5_000
+"""Recorded lines to remember, at most twice as many: more than queues and buffers usually have."""
 
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 
 
 class LoggingHandler(logging.Handler):
-    """A logging handler that records. Give it a recorder, or it uses the process's own."""
+    """A logging handler that records, with the process's recorder by default."""
 
-    def __init__(self, recorder: context.Opener | None = None, level: int = logging.NOTSET) -> None:
+    def __init__(
+        self, recorder: context.RunSource | None = None, level: int = logging.NOTSET
+    ) -> None:
         super().__init__(level)
         self._recorder = recorder
 
     def emit(self, record: logging.LogRecord) -> None:
-        if not _told.has(record) or self._is_apart():
-            tell(record, self._recorder)
+        if not _recent.has(record) or self._has_other_home():
+            record_line(record, self._recorder)
 
-    def _is_apart(self) -> bool:
-        """Is ours another recorder than that of the process, in another home?"""
+    def _has_other_home(self) -> bool:
         home = getattr(self._recorder, "home", None)
         return home is not None and home != getattr(context.default(), "home", None)
 
 
-def tell(record: logging.LogRecord, recorder: context.Speaker | None = None) -> None:
-    """Record a log line. Never raises: it must not break the program that logs."""
+def record_line(record: logging.LogRecord, recorder: context.LoggerSource | None = None) -> None:
+    """Record a log line. Never raise: the program that logs must not break."""
     try:
-        # Asked every time: the process's recorder may be closed and made anew.
+        # Not cached: the process's recorder may be closed and created again.
         logger = (recorder or context.default()).logger(record.name)
         logger.say(_level(record.levelno), _message(record), _attributes(record))
     except Exception:  # noqa: BLE001  # its arguments run the program's code
         pass
 
 
-class _Told:
-    """The lines that were recorded on their way to the handlers: one of ours among them need not do
-    it again, be it at once or, where a queue or a buffer is between, later in another thread.
+class _RecentLines:
+    """The lines recorded before their handlers ran, so that a `LoggingHandler` skips them.
 
-    Such a queue hands on copies, and a mark on the record would be printed by handlers that print
-    all that is in one: so a line is known by when and where it was logged, the last ones of them."""
+    The handler may run later in another thread, behind a queue that copies records. A mark on the
+    record would appear in the output of handlers that print all attributes. So a line is identified
+    by its time and origin.
+    """
 
     def __init__(self) -> None:
-        self._last: dict[object, None] = {}
-        self._before: dict[object, None] = {}
+        self._newer: dict[object, None] = {}
+        self._older: dict[object, None] = {}
 
-    def note(self, record: logging.LogRecord) -> None:
+    def add(self, record: logging.LogRecord) -> None:
         try:
-            self._last[_key(record)] = None
-        except (AttributeError, TypeError):  # made by hand, of anything
+            self._newer[_key(record)] = None
+        except (AttributeError, TypeError):  # The program built the record by hand.
             return
-        if len(self._last) >= TOLD_MAX:
-            self._before, self._last = self._last, {}
+        if len(self._newer) >= RECENT_MAX:
+            self._older, self._newer = self._newer, {}
 
     def has(self, record: logging.LogRecord) -> bool:
         try:
             key = _key(record)
-            return key in self._last or key in self._before
+            return key in self._newer or key in self._older
         except (AttributeError, TypeError):
             return False
 
@@ -82,39 +84,41 @@ def _key(record: logging.LogRecord) -> object:
     return record.created, record.thread, record.name, record.lineno, record.levelno
 
 
-_told = _Told()
+_recent = _RecentLines()
 
 CallHandlers = Callable[[logging.Logger, logging.LogRecord], None]
 
 
-def telling(recorder: context.Speaker | None = None) -> Callable[[CallHandlers], CallHandlers]:
-    """What makes of `Logger.callHandlers` one that records the line before any handler gets it."""
+def record_before_handlers(
+    recorder: context.LoggerSource | None = None,
+) -> Callable[[CallHandlers], CallHandlers]:
+    """Return a wrapper of `Logger.callHandlers` that records each line before its handlers run."""
 
-    def make(call_handlers: CallHandlers) -> CallHandlers:
-        def tell_and_call(logger: logging.Logger, record: logging.LogRecord) -> None:
-            tell(record, recorder)
-            _told.note(record)
+    def wrap(call_handlers: CallHandlers) -> CallHandlers:
+        def record_and_call(logger: logging.Logger, record: logging.LogRecord) -> None:
+            record_line(record, recorder)
+            _recent.add(record)
             with suppress_prints():
                 call_handlers(logger, record)
 
-        return tell_and_call
+        return record_and_call
 
-    return make
+    return wrap
 
 
-def ignoring(call_handlers: CallHandlers) -> CallHandlers:
-    """`Logger.callHandlers`, with nothing recorded of what its handlers print."""
+def suppress_handler_prints(call_handlers: CallHandlers) -> CallHandlers:
+    """Wrap `Logger.callHandlers` so that the output of its handlers is not recorded."""
 
-    def call_hushed(logger: logging.Logger, record: logging.LogRecord) -> None:
+    def call_suppressed(logger: logging.Logger, record: logging.LogRecord) -> None:
         with suppress_prints():
             call_handlers(logger, record)
 
-    return call_hushed
+    return call_suppressed
 
 
 def _level(number: object) -> str:
     if not isinstance(number, int):
-        return "info"  # a record that was made by hand
+        return "info"  # The program built the record by hand.
     if number >= logging.ERROR:
         return "error"
     if number >= logging.WARNING:
@@ -125,7 +129,7 @@ def _level(number: object) -> str:
 def _message(record: logging.LogRecord) -> str:
     try:
         return record.getMessage()
-    except Exception:  # noqa: BLE001  # wrong number of arguments: keep what there is
+    except Exception:  # noqa: BLE001  # the number of arguments is wrong: show them as they are
         return f"{safe_str(record.msg)} {safe_str(record.args)}"
 
 

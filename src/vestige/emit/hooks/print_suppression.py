@@ -1,4 +1,4 @@
-"""What is printed and told already, so that it is not recorded as a print, too (emit/hooks/stdout_capture.py)."""
+"""Mark a thread whose output is already recorded, so that stdout capture skips it."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import get_ident
 
-HUSHED: set[int] = set()
-"""Threads that are writing what is told already, or are telling."""
+SUPPRESSED: set[int] = set()
+"""Threads whose writes emit/hooks/stdout_capture.py ignores."""
 
 
 @contextmanager
 def suppress_prints() -> Iterator[None]:
-    """What this thread writes meanwhile is told already."""
+    """Do not record what this thread prints inside."""
     thread = get_ident()
-    if thread in HUSHED:
+    if thread in SUPPRESSED:
         yield
         return
-    HUSHED.add(thread)
+    SUPPRESSED.add(thread)
     try:
         yield
     finally:
-        HUSHED.discard(thread)
+        SUPPRESSED.discard(thread)

@@ -1,10 +1,9 @@
-"""Carry what is ambient (span, tool call) into threads and thread pools.
+"""Propagate the ambient span and tool call into threads and thread pools.
 
-A context variable follows asyncio tasks by itself, but a new thread starts with an
-empty context, and a pool's thread with that of whoever happened to start it. So, as
-long as a recorder is alive, `Thread.start` and `ThreadPoolExecutor.submit` hand the
-ambient over. Outside any span they do exactly what they did before. A program that has no
-pools does not load them for that.
+Context variables follow asyncio tasks. A new thread starts with an empty context, and a thread of a
+pool with the context of the code that started it. So, while a recorder is alive, `Thread.start` and
+`ThreadPoolExecutor.submit` pass on the ambient span and call. Outside any span they behave as
+before. `concurrent.futures` is not imported for this.
 """
 
 from __future__ import annotations
@@ -25,19 +24,19 @@ _originals: list[tuple[type, str, Any]] = []
 
 
 def install() -> None:
-    """Begin to carry spans; counted, so that recorders can come and go."""
+    """Wrap the two methods. Calls are counted, so that several recorders can install."""
     global _users
     with _lock:
         _users += 1
         first = _users == 1
         if first:
-            _wrap(threading.Thread, "start", _starting)
+            _wrap(threading.Thread, "start", _wrap_start)
     if first:
         when_imported(_POOLS, _wrap_pool)
 
 
 def uninstall() -> None:
-    """The last one out restores what was there, unless somebody wrapped it after us."""
+    """Restore the methods after the last call, unless other code wrapped them since."""
     global _users
     with _lock:
         _users -= 1
@@ -52,12 +51,12 @@ def uninstall() -> None:
 def _wrap_pool(module: ModuleType) -> None:
     with _lock:
         if _users:
-            _wrap(module.ThreadPoolExecutor, "submit", _submitting)
+            _wrap(module.ThreadPoolExecutor, "submit", _wrap_submit)
 
 
 def _after_fork() -> None:
     global _lock
-    _lock = threading.Lock()  # a thread that does not exist here may have held it
+    _lock = threading.Lock()  # A thread that does not exist in the child may have held it.
 
 
 os.register_at_fork(after_in_child=_after_fork)
@@ -66,7 +65,7 @@ os.register_at_fork(after_in_child=_after_fork)
 def _wrap(owner: type, name: str, wrapper: Callable[[Any], Any]) -> None:
     original = getattr(owner, name)
     wrapped = wrapper(original)
-    # A test's mock has no name.
+    # Mocks of tests have no name.
     wrapped.__name__ = getattr(original, "__name__", name)
     wrapped.__qualname__ = getattr(original, "__qualname__", name)
     wrapped.__doc__, wrapped.__wrapped__ = original.__doc__, original
@@ -75,7 +74,7 @@ def _wrap(owner: type, name: str, wrapper: Callable[[Any], Any]) -> None:
     setattr(owner, name, wrapped)
 
 
-def _starting(original: Callable[..., None]) -> Callable[..., None]:
+def _wrap_start(original: Callable[..., None]) -> Callable[..., None]:
     def start(self: threading.Thread) -> None:
         span, call = context.SPAN.get(), context.CALL.get()
         if span is not None or call is not None:
@@ -83,7 +82,7 @@ def _starting(original: Callable[..., None]) -> Callable[..., None]:
             own = self.__dict__.get("run")
 
             def run_in_span() -> None:
-                # Leave the thread as its owner made it.
+                # Restore the thread's own `run`.
                 if own is None:
                     del self.__dict__["run"]
                 else:
@@ -98,7 +97,7 @@ def _starting(original: Callable[..., None]) -> Callable[..., None]:
     return start
 
 
-def _submitting(original: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_submit(original: Callable[..., Any]) -> Callable[..., Any]:
     def submit(self: Any, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         span, call = context.SPAN.get(), context.CALL.get()
         if span is None and call is None:
@@ -112,7 +111,7 @@ def _submitting(original: Callable[..., Any]) -> Callable[..., Any]:
                 for token in tokens:
                     context.leave(token)
 
-        # A pool may start its thread in here: that thread outlives the span, and must not keep it.
+        # The pool may start a thread in `original`, which outlives the span and must not get it.
         tokens = context.SPAN.set(None), context.CALL.set(None)
         try:
             return original(self, call_in_span, *args, **kwargs)

@@ -1,14 +1,12 @@
-"""Last words: what a process still says when it is about to die.
+"""Record how a process dies: uncaught exceptions, fatal signals, `os._exit`.
 
-Hooks for uncaught exceptions (main thread, other threads, asyncio): each one first tells
-`say(how, error)`, then lets happen what would have happened: the hook that was there before
-runs. SIGTERM and the fatal signals leave the stacks of all threads in a file, written in C:
-no Python runs then, and the signal kills at once, with the same status.
+The hooks for uncaught exceptions (main thread, other threads, asyncio) call `on_crash(how, error)`
+and then the previous hook. SIGTERM and fatal signals write the stacks of all threads to a file.
+That is done in C: no Python runs, and the signal still kills at once with the same status.
 
-`os._exit` leaves past everything that runs at exit: it is replaced by a function that first tells
-`leave(status)`, and then does what it always did.
+`os._exit` skips all exit handlers. It is replaced by a function that calls `on_exit(status)` first.
 
-Where the runtime gives no chance (SIGKILL, the OOM killer), the collector stamps the run instead
+No hook runs on SIGKILL, which the OOM killer sends. Then the collector closes the run
 (collector/crash_detection.py).
 """
 
@@ -28,25 +26,30 @@ from vestige.emit.hooks.print_suppression import suppress_prints
 if TYPE_CHECKING:
     from pathlib import Path
 
-Say = Callable[[str, BaseException | None], None]
+OnCrash = Callable[[str, BaseException | None], None]
 
-_TOLD = "__vestige_told__"
-"""In the dictionary of an exception that was told: asyncio hands the same one to several hooks. Not
-by its id: the next exception is often made where the last one was."""
+_RECORDED = "__vestige_told__"
+"""Set in the `__dict__` of a recorded exception: asyncio passes the same one to several hooks.
+
+Its `id()` would not do: the next exception often has the same.
+"""
 
 
 _sigterm_is_ours = False
-"""A process has one file for the stacks at a SIGTERM; the first that asks has it."""
+"""Only one recorder per process, the first, writes stacks on SIGTERM."""
 
 
 class CrashHooks:
     """The hooks of one recorder. `install` in the main thread, `uninstall` at its close."""
 
     def __init__(
-        self, say: Say, fault_file: Path | None, leave: Callable[[int], None] = lambda status: None
+        self,
+        on_crash: OnCrash,
+        fault_file: Path | None,
+        on_exit: Callable[[int], None] = lambda status: None,
     ) -> None:
-        self._say = say
-        self._leave = leave
+        self._on_crash = on_crash
+        self._on_exit = on_exit
         self._previous_exit: Any = None
         self._exit: Any = None
         self._pid = 0
@@ -62,13 +65,13 @@ class CrashHooks:
         sys.excepthook = self._uncaught
         self._previous_threadhook = threading.excepthook
         threading.excepthook = self._uncaught_in_thread
-        self._watch_asyncio()
+        self._hook_asyncio()
         self._watch_signals()
-        self._watch_exit()
+        self._hook_exit()
 
     def uninstall(self) -> None:
-        """Restore what was there, wherever nobody has put something on top of it."""
-        # `==`, not `is`: a bound method is a new object every time it is looked at.
+        """Restore the previous hooks, except where other code has replaced ours."""
+        # `==`, not `is`: each access creates a new bound method.
         if sys.excepthook == self._uncaught:
             sys.excepthook = self._previous_excepthook
         if threading.excepthook == self._uncaught_in_thread:
@@ -82,13 +85,13 @@ class CrashHooks:
             os._exit = self._previous_exit
         self._pid = 0
 
-    def forked(self, fault_file: Path) -> None:
-        """In a forked child: the file for faults is the parent's. Use one of our own."""
+    def restart_after_fork(self, fault_file: Path) -> None:
+        """Use a new fault file in a forked child: the old one is the parent's."""
         self._pid = system.getpid()
         previous, self._fault_file, self._fault_path = self._fault_file, None, fault_file
         self._watch_signals()
         if self._fault_file is None:
-            self._unwatch_signals()  # or it would write to a number that may become another file's
+            self._unwatch_signals()  # The parent's descriptor number may become another file's.
         if previous is not None:
             previous.close()
 
@@ -98,7 +101,7 @@ class CrashHooks:
         self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
     ) -> None:
         try:
-            self._tell("uncaught exception", error)
+            self._record("uncaught exception", error)
         finally:
             with suppress_prints():
                 self._previous_excepthook(kind, error, trace)
@@ -106,71 +109,75 @@ class CrashHooks:
     def _uncaught_in_thread(self, args: threading.ExceptHookArgs) -> None:
         try:
             name = args.thread.name if args.thread else "?"
-            self._tell(f"uncaught exception in thread {name}", args.exc_value)
+            self._record(f"uncaught exception in thread {name}", args.exc_value)
         finally:
             with suppress_prints():
                 self._previous_threadhook(args)
 
-    def _watch_asyncio(self) -> None:
-        """asyncio reports an exception that nobody awaited to its own logger. A filter sees
-        that line without being a handler, so what is printed where does not change."""
+    def _hook_asyncio(self) -> None:
+        """Record exceptions that asyncio logs because no task awaited them.
+
+        This uses a filter, because a handler would change what is printed.
+        """
         import logging
 
-        def heard(line: logging.LogRecord) -> bool:
+        def record_error(line: logging.LogRecord) -> bool:
             if line.levelno >= logging.ERROR and line.exc_info and line.exc_info[1]:
-                self._tell("uncaught exception in asyncio", line.exc_info[1])
+                self._record("uncaught exception in asyncio", line.exc_info[1])
             return True
 
-        self._asyncio_filter = heard
-        logging.getLogger("asyncio").addFilter(heard)
+        self._asyncio_filter = record_error
+        logging.getLogger("asyncio").addFilter(record_error)
 
-    def _tell(self, how: str, error: BaseException | None) -> None:
+    def _record(self, how: str, error: BaseException | None) -> None:
         if error is not None:
-            if _TOLD in error.__dict__:
+            if _RECORDED in error.__dict__:
                 return
-            error.__dict__[_TOLD] = True
+            error.__dict__[_RECORDED] = True
         try:
-            self._say(how, error)
-        except Exception:  # noqa: BLE001  # the program's own end matters more than our account of it
+            self._on_crash(how, error)
+        except Exception:  # noqa: BLE001  # the program must end as it would without us
             pass
 
     # --- os._exit -------------------------------------------------------------------------
 
-    def _watch_exit(self) -> None:
+    def _hook_exit(self) -> None:
         self._pid = system.getpid()
-        self._previous_exit = leave_process = os._exit
+        self._previous_exit = exit_process = os._exit
 
         def _exit(status: int) -> NoReturn:
             try:
-                self._exiting(status)
+                self._record_exit(status)
             finally:
-                leave_process(status)
+                exit_process(status)
 
         self._exit = os._exit = _exit
 
-    def _exiting(self, status: object) -> None:
-        """Tell once, and only in a process that knows of its fork: locks may be held in others."""
+    def _record_exit(self, status: object) -> None:
+        """Call `on_exit` once, unless this is a fork without hooks, where locks may be held."""
         if system.getpid() != self._pid or not isinstance(status, int):
             return
         self._pid = 0
         try:
-            self._leave(status)
+            self._on_exit(status)
             if status == 0 and self._fault_path is not None:
                 system.unlink(str(self._fault_path))
-        except Exception:  # noqa: BLE001  # The process ends now, whatever this is.
+        except Exception:  # noqa: BLE001  # The process must end now.
             pass
 
     # --- signals --------------------------------------------------------------------------
 
     def _watch_signals(self) -> None:
-        """A fatal signal (SIGSEGV, SIGABRT, ...) and SIGTERM leave the stacks of all threads in a file,
-        which the collector turns into a record. A faulthandler of the program's own stays."""
+        """Write the stacks of all threads to a file on SIGTERM and fatal signals (SIGSEGV, ...).
+
+        The collector turns the file into a record. A faulthandler of the program is left alone.
+        """
         import faulthandler
 
         if self._fault_path is None:
             return
         try:
-            # Not marked: what writes to it is faulthandler.
+            # Not marked, because faulthandler writes to it.
             file = OwnFile(system.open(str(self._fault_path), OPEN_FLAGS, 0o600), marked=False)
             self._fault_file = file
             if self._has_faults or not faulthandler.is_enabled():
@@ -178,10 +185,10 @@ class CrashHooks:
                 self._has_faults = True
             self._watch_sigterm(self._fault_file)
         except (OSError, RuntimeError):
-            pass  # nowhere to write: then nothing is told
+            pass  # The file cannot be opened: no stacks are recorded.
 
     def check(self) -> None:
-        """Open the file again if the program has closed its descriptor, and may use its number."""
+        """Open the file again if the program has closed its descriptor."""
         file = self._fault_file
         if file is None or file.is_ours():
             return
@@ -189,39 +196,44 @@ class CrashHooks:
         self._fault_file = None
         self._watch_signals()
         if self._fault_file is None:
-            self._unwatch_signals()  # There is nowhere to write: faulthandler must not try.
+            self._unwatch_signals()  # The program may reuse the number: faulthandler must not.
 
     def _watch_sigterm(self, file: OwnFile) -> None:
-        """Only where SIGTERM would simply kill: a program that handles it has its own last words. Not by
-        a handler in Python: that waits for the main thread, which may be in C for ever, and what cannot
-        be stopped any more is another program."""
+        """Write stacks on SIGTERM, unless the program handles the signal.
+
+        A handler in Python would wait for the main thread, which may run C code for ever. Then the
+        program could not be stopped any more.
+        """
         global _sigterm_is_ours
         import faulthandler
         import signal
 
-        def leave_stacks() -> None:
+        def register_stacks() -> None:
             faulthandler.register(signal.SIGTERM, file.fd, all_threads=True, chain=True)
 
         if self._has_sigterm:
-            leave_stacks()  # in a forked child: from now on in its own file
+            register_stacks()  # A forked child continues in a file of its own.
         elif not _sigterm_is_ours and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
             _sigterm_is_ours = self._has_sigterm = True
-            leave_stacks()
+            register_stacks()
             try:
                 signal.signal(signal.SIGTERM, self._terminated)
             except ValueError:
-                return  # not the main thread: then without what follows
-            # Python now believes that the handler is ours, and gives it to who asks for the one before
-            # him. What the system calls is the default again, and the stacks before it.
+                return  # Not the main thread, which alone may set handlers.
+            # Python now reports our handler as the previous one to a program that sets its own. The
+            # kernel gets the default action again, with the stacks written before it.
             faulthandler.unregister(signal.SIGTERM)
-            leave_stacks()
+            register_stacks()
 
     def _terminated(self, number: int, frame: FrameType | None) -> None:
-        """Only of a program that had a handler of its own, and put back what it had found: servers end
-        so, and raise the signal again when they are done."""
+        """Record the signal and die of it.
+
+        This runs in programs that set a handler, restore the previous one when they are done, and
+        raise the signal again. Servers end like this.
+        """
         import signal
 
-        self._tell("terminated by SIGTERM", None)
+        self._record("terminated by SIGTERM", None)
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
 
@@ -237,13 +249,13 @@ class CrashHooks:
         self._fault_file.close()
         self._fault_file = None
         try:
-            # We live: what it may hold is of a child that was to become another.
+            # This process lives: stacks in the file come from a forked child before its exec.
             system.unlink(str(self._fault_path))
         except OSError:
             pass
 
     def _unwatch_sigterm(self) -> None:
-        """Where the program has put a handler of its own on top, that one stays."""
+        """Restore the default action, unless the program has set a handler since."""
         global _sigterm_is_ours
         import faulthandler
         import signal

@@ -1,4 +1,4 @@
-"""What a writer says about its process when it starts: argv, interpreter, platform, git."""
+"""Describe this process for its `process` span: argv, interpreter, platform, git."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ARGV_MAX = 8_000
 
 
 def describe_process(redact_argv: Callable[[Sequence[str]], list[str]]) -> Attributes:
-    """Attributes of the `process` span. Reads a few small files; starts no process."""
+    """Return the attributes of the `process` span. Reads small files and starts no process."""
     attributes: Attributes = {
         "pid": system.getpid(),
         "ppid": system.getppid(),
@@ -27,18 +27,18 @@ def describe_process(redact_argv: Callable[[Sequence[str]], list[str]]) -> Attri
         "platform": sys.platform,
         "executable": sys.executable or "",
     }
-    with suppress(Exception):  # a program may have replaced it
+    with suppress(Exception):  # The program may have replaced `os.uname`.
         attributes["hostname"] = clean_text(os.uname().nodename)
     supervisor = os.environ.get("VESTIGE_SUPERVISOR")
     if supervisor:
         attributes["supervisor"] = supervisor
-    with suppress(Exception):  # whatever a test has put in the place of files
+    with suppress(Exception):  # A test may have replaced the file system.
         attributes |= _git(Path(str(attributes["cwd"])))
     return attributes
 
 
 def process_name() -> str:
-    """What a person would call this process: the script, the module, or the interpreter."""
+    """Return the name of the script or module, or of the interpreter."""
     argv = _argv()
     first = argv[0] if argv else ""
     if first in ("", "-c", "-m"):
@@ -48,7 +48,7 @@ def process_name() -> str:
 
 
 def rss_bytes() -> int | None:
-    """Resident memory now (Linux), or at its peak where only that is known."""
+    """Return the resident memory: current on Linux, peak on other systems."""
     try:
         pages = int(Path("/proc/self/statm").read_bytes().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
@@ -71,12 +71,12 @@ def _argv() -> list[str]:
 def _cwd() -> str:
     try:
         return clean_text(os.getcwd())
-    except Exception:  # noqa: BLE001  # it was removed, or a test has its own
+    except Exception:  # noqa: BLE001  # removed, or replaced by a test
         return ""
 
 
 def _git(folder: Path) -> Attributes:
-    """The commit and branch, read from .git itself: asking git would start a process."""
+    """Read the commit and branch from .git: the git command would be a new process."""
     for candidate in (folder, *folder.parents):
         git = candidate / ".git"
         try:

@@ -1,7 +1,8 @@
-"""What a process says about itself: losses and misuse, where it stands, and its last words.
+"""Records of a process about itself: losses and misuse, its stacks, and how it dies.
 
-Its lines are of the component `vestige`, in the process's own span unless they belong in another. Said in the journal's
-thread (`check`, about once a second), at the end, or where an exception is about to end the process; never on the hot path.
+They have the component `vestige`, and belong to the process's span unless a better one is known.
+They are written by the journal's thread (`check`, about once a second), at the end, or when an
+exception is about to end the process; never on the hot path.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ if TYPE_CHECKING:
 
 
 class JournalStats(Protocol):
-    """What a journal tells about what it wrote, and what it could not."""
+    """The counters of a journal."""
 
     dropped: int
     written_bytes: int
 
     def take_losses(self) -> Counter[str]: ...
 
-    def return_losses(self, what: str, count: int) -> None: ...
+    def return_losses(self, reason: str, count: int) -> None: ...
 
 
 class SelfReporter:
-    """Of one process. `emitters`: those of its recorders, as they come and go."""
+    """Records about one process. `emitters` are those of its open recorders."""
 
     def __init__(
         self,
@@ -54,81 +55,78 @@ class SelfReporter:
         self._reported_faults = 0
         self._died = False
         self.death: BaseException | None = None
-        """The exception that ends this process, once nobody caught it."""
+        """The uncaught exception that ends this process."""
 
-    def _logger(self, within: Span | None = None) -> Logger:
-        return Logger(self._emitters[0], OWN_COMPONENT, within or self._process_span())
+    def _logger(self, span: Span | None = None) -> Logger:
+        return Logger(self._emitters[0], OWN_COMPONENT, span or self._process_span())
 
     # --- losses and misuse -----------------------------------------------------------------------
 
     def report(self) -> None:
-        """Losses and misuse since the last report, as records: they must not stay a number
-        in a process that may die."""
+        """Record losses and misuse since the last report, before this process dies."""
         if not self._emitters:
             return
         log = self._logger()
-        for what, count in self._journal.take_losses().items():
+        for reason, count in self._journal.take_losses().items():
             dropped = self._journal.dropped
-            # Whatever level the program wants: what was lost is no line of its own.
-            log._say("warn", f"{what} ({count})", {"gap": what, "count": count})
-            if self._journal.dropped > dropped:  # the telling itself was lost
-                self._journal.return_losses(what, count)
+            # `_record` ignores the program's log level: losses are always reported.
+            log._record("warn", f"{reason} ({count})", {"gap": reason, "count": count})
+            if self._journal.dropped > dropped:  # The report itself was dropped.
+                self._journal.return_losses(reason, count)
         faults: dict[str, int] = {}
         for emitter in list(self._emitters):
-            # A copy at one stroke: others count meanwhile. A list of the items would make objects, and
-            # with them Python may look for garbage, and let another thread in.
-            for what, count in dict(emitter.faults).items():
-                faults[what] = faults.get(what, 0) + count
+            # `dict()` copies atomically while other threads count. `list(items())` allocates
+            # tuples, which may run the garbage collector and switch threads.
+            for reason, count in dict(emitter.faults).items():
+                faults[reason] = faults.get(reason, 0) + count
         total = sum(faults.values())
         if total > self._reported_faults:
             self._reported_faults = total
-            log._say("warn", "misuse or failure was counted", faults)
+            log._record("warn", "misuse or failure was counted", faults)
 
-    # --- where it stands ---------------------------------------------------------------------------
+    # --- stacks -----------------------------------------------------------------------------
 
     def watch(self, ask_file: Path, silence_s: float | None = None) -> None:
-        """From now on (emit/process/stall_watch.py). `silence_s`: as before, where it is not given."""
-        from vestige.emit.process.stall_watch import (
-            StallWatch,  # with the first recorder, not with vestige
-        )
+        """Start to watch for stalls and stack requests. `silence_s` defaults to the last value."""
+        from vestige.emit.process.stall_watch import StallWatch  # not with `import vestige`
 
         self._silence_s = self._silence_s if silence_s is None else silence_s
         self._watch = StallWatch(self._clock, self._silence_s, ask_file)
 
     def check(self) -> None:
-        """About once a second, in the journal's thread."""
+        """Report, and record stacks if they are due. Called by the journal's thread."""
         self.report()
         for emitter in list(self._emitters):
             emitter.flush()
         watch = self._watch
         if watch is None or not self._emitters:
             return
-        due = watch.due(self._journal.written_bytes)
-        if due is None:
+        request = watch.due(self._journal.written_bytes)
+        if request is None:
             return
         try:
-            self._say_where_it_stands(due)
-        except Exception as error:  # noqa: BLE001  # stacks move while one looks; the journal's thread goes on
-            self._emitters[0].fault(f"where it stands is not known: {type(error).__name__}")
-        watch.spoke(self._journal.written_bytes)
+            self._record_stacks(request)
+        except Exception as error:  # noqa: BLE001  # stacks change while they are read
+            self._emitters[0].fault(f"stacks could not be read: {type(error).__name__}")
+        watch.ignore_until(self._journal.written_bytes)
 
-    def _say_where_it_stands(self, due: StackRequest) -> None:
+    def _record_stacks(self, request: StackRequest) -> None:
         from vestige.emit.process.stack_snapshot import capture_stacks
 
-        standing = capture_stacks()
-        told: dict[str, Any] = {
+        snapshot = capture_stacks()
+        attributes: dict[str, Any] = {
             "standing": True,
-            "threads": standing.threads,
-            "tasks": standing.tasks,
+            "threads": snapshot.threads,
+            "tasks": snapshot.tasks,
         }
-        if due.asked:
-            told["asked"] = due.asked
-        message = f"{due.why}; stands at {standing.at or 'no line of its own'}"
-        for span in self._innermost(due.run_id):
-            self._logger(span)._say("info", message, told, standing.text)
+        if request.request_id:
+            attributes["asked"] = request.request_id
+        message = f"{request.reason}; stands at {snapshot.at or 'no line of its own'}"
+        for span in self._innermost(request.run_id):
+            self._logger(span)._record("info", message, attributes, snapshot.text)
 
     def _innermost(self, run_id: str) -> Sequence[Span | None]:
-        """What was last begun in each open run, or in the one that is meant; if none is, the process."""
+        """Return the last opened span of the run, or of each open run. None is the process."""
         found: dict[str, Span] = {}
         for emitter in list(self._emitters):
             found |= {span.run_id: span for span in list(emitter.open_spans.values())}
@@ -139,12 +137,13 @@ class SelfReporter:
             found.pop(process.run_id, None)
         return [*found.values()][-STANDING_RUNS_MAX:] or [None]
 
-    # --- the end -----------------------------------------------------------------------------------
+    # --- the end ----------------------------------------------------------------------------
 
-    def say_last_words(self, how: str, error: BaseException | None, **more: Any) -> None:
+    def record_exit(self, how: str, error: BaseException | None, **more: Any) -> None:
+        """Record how this process, a thread or a task ends, with the open spans."""
         from vestige.emit.process.process_info import rss_bytes
 
-        # A thread or task may die while the process goes on.
+        # A thread or task may end while the process continues.
         if "thread" not in how and "asyncio" not in how:
             self._died, self.death = True, error
         spans = [span for emitter in self._emitters for span in list(emitter.open_spans.values())]
@@ -159,7 +158,7 @@ class SelfReporter:
             **more,
         )
 
-    def how_it_ends(self) -> Status:
+    def final_status(self) -> Status:
         if not self._died:
             return "ok"
         return "cancelled" if isinstance(self.death, KeyboardInterrupt) else "error"
