@@ -186,7 +186,7 @@ def test_stop_is_refused_while_somebody_ships(shared: Serving, home: Home) -> No
     link = ShipClient(shared.url, shared.key())
     with hold_ship(home, link, print) as held:
         assert held is not None
-        with pytest.raises(ShipError, match="end it first"):
+        with pytest.raises(ShipError, match="End it first"):
             stop_shipping(home)
         held.run(lambda seconds: True, once=True)
         while_it_ships = is_shipped(home)
@@ -357,12 +357,12 @@ def test_a_server_that_is_down_for_a_while_gets_everything_once_it_is_back(
 
     server.start()
     try:
-        assert "back; sending again" in shipping.stderr.readline()
+        assert "reachable again; sending" in shipping.stderr.readline()
         server.stop()
         third = record(home)
         assert "will try again" in shipping.stderr.readline()
         server.start()
-        assert "back; sending again" in shipping.stderr.readline()
+        assert "reachable again; sending" in shipping.stderr.readline()
         shipping.send_signal(signal.SIGTERM)
         shipping.communicate(timeout=120)
     finally:
@@ -507,7 +507,7 @@ def test_the_ends_of_many_writers_are_gathered_up_to_the_bound(home: Home) -> No
     for writer in shipped.writers:
         home.fault_file(writer).write_text("x" * 200_000)
 
-    parcels = list(ShipReader(home, shipped).parcels())
+    parcels = list(ShipReader(home, shipped).iter_shipments())
 
     assert [writer for one in parcels for writer in one.ends] == shipped.writers
     assert max(len(one.data) for one in parcels) <= PARCEL_BYTES
