@@ -15,7 +15,7 @@ import pytest
 from vestige.collector.crash_detection import stamp_dead
 from vestige.collector.health import examine
 from vestige.collector.rootless_traces import stamp_rootless
-from vestige.fleet.server.otlp_ingest import IngestResult, keep_spans, open_spans
+from vestige.fleet.server.otlp_ingest import IngestResult, open_spans, store_spans
 from vestige.formats.otlp.constants import external_run_id
 from vestige.formats.otlp.export_request import parse_export_request
 from vestige.home import Home
@@ -55,7 +55,7 @@ def request(*spans: dict[str, Any]) -> bytes:
 
 def keep(store: SqliteStore, *spans: dict[str, Any]) -> IngestResult:
     with store.transaction():
-        return keep_spans(
+        return store_spans(
             store, open_spans(request(*spans), "otlp-traces-json", REDACTOR), "default"
         )
 
@@ -191,7 +191,7 @@ requests = [line.strip().encode() for line in sys.stdin]
 random.Random(sys.argv[2]).shuffle(requests)
 with Receiver(get_home(sys.argv[1])) as receiver:
     for one in requests:
-        print(receiver.take([Delivery(one, "identity", "default", "otlp-traces-json")])[0].new)
+        print(receiver.ingest([Delivery(one, "identity", "default", "otlp-traces-json")])[0].new)
 """
 
 
@@ -285,7 +285,7 @@ def test_lines_of_a_trace_have_its_writer_and_are_known_by_what_they_say(
     for _ in range(2):
         with store.transaction():
             told = open_spans(body.encode(), "otlp-logs-json", REDACTOR)
-            new.append(keep_spans(store, told, "default").new)
+            new.append(store_spans(store, told, "default").new)
     run = store.load_run(external_run_id(TRACE))
     times = [line.time_ns for line in run.logs]
 

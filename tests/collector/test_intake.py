@@ -14,7 +14,7 @@ import pytest
 
 from vestige.errors import ParcelTooLargeError
 from vestige.fleet.compression import pack
-from vestige.fleet.server.fair_queue import Turns
+from vestige.fleet.server.fair_queue import FairQueue
 from vestige.fleet.server.ingest_process import Intake
 from vestige.fleet.server.receive import Delivery, open_delivery
 from vestige.home import Home
@@ -154,19 +154,19 @@ def test_one_owners_foreign_run_is_refused_among_many_of_its_own(home: Home) -> 
 
 
 def test_owners_take_turns_and_have_a_bound() -> None:
-    turns: Turns[str] = Turns(owner_max=2, total_max=3)
+    turns: FairQueue[str] = FairQueue(owner_max=2, total_max=3)
     for item in ("a1", "a2", "a3", "a4", "b1", "b2"):
         turns.put(item[0], item)
-    assert [turns.take() for _ in range(3)] == ["a1", "b1", "a2"]
+    assert [turns.get() for _ in range(3)] == ["a1", "b1", "a2"]
     taken: list[str | None] = []
-    waiting = threading.Thread(target=lambda: taken.append(turns.take()))
+    waiting = threading.Thread(target=lambda: taken.append(turns.get()))
     waiting.start()
     turns.finish("b")
     waiting.join(WAIT_S)
     assert taken == ["b2"]
     turns.finish("b")
     turns.finish("a")
-    assert turns.take() == "a3"
+    assert turns.get() == "a3"
     turns.close()
     turns.finish("a")
-    assert (turns.take(), turns.take()) == ("a4", None)
+    assert (turns.get(), turns.get()) == ("a4", None)

@@ -27,7 +27,7 @@ from vestige.store.sqlite.sqlite_store import SqliteStore
 
 def sent_by(home: Home) -> bytes:
     """All that a home would send, in one parcel."""
-    return pack(b"".join(one.data for one in ShipReader(home, Shipped("")).parcels()))
+    return pack(b"".join(one.data for one in ShipReader(home, Shipped("")).iter_shipments()))
 
 
 def record(home: Home, name: str = "agent", end: bool = True) -> str:
@@ -49,7 +49,7 @@ def runs_of(home: Home) -> dict[str, Run]:
 
 def receive(home: Home, *deliveries: Delivery) -> list[object]:
     with Receiver(home) as receiver:
-        return list(receiver.take(deliveries))
+        return list(receiver.ingest(deliveries))
 
 
 def test_a_parcel_taken_twice_is_there_once_with_its_long_bodies(
@@ -90,8 +90,10 @@ def test_a_foreign_run_is_refused_whole_and_its_neighbours_are_kept(
     thief = Home(tmp_path / "thief")
     with Recorder(thief, last_words=False) as recorder:
         recorder.run("thief").end()
-    stolen = b"".join(one.data for one in ShipReader(thief, Shipped("")).parcels())
-    its_run = next(iter(ShipReader(thief, Shipped("")).parcels())).data.split(b'"run_id":"')[1][:36]
+    stolen = b"".join(one.data for one in ShipReader(thief, Shipped("")).iter_shipments())
+    its_run = next(iter(ShipReader(thief, Shipped("")).iter_shipments())).data.split(b'"run_id":"')[
+        1
+    ][:36]
     other = Home(tmp_path / "other")
     good = record(other, "good")
 
@@ -284,11 +286,11 @@ def test_a_store_that_was_put_away_takes_nothing_in_any_more(home: Home, tmp_pat
     record(home)
     delivery = Delivery(sent_by(home), "zstd", "default")
     with Receiver(there) as receiver:
-        receiver.take([delivery])
+        receiver.ingest([delivery])
         for path in there.root.glob("store.db*"):
             path.unlink()
 
-        (again,) = receiver.take([delivery])
+        (again,) = receiver.ingest([delivery])
 
         assert isinstance(again, Receipt)
         assert again.new == again.records > 3

@@ -414,13 +414,13 @@ WITHOUT = """
 import asyncio, sys
 sys.path.insert(0, sys.argv[1])
 from vestige.server.responses import ApiError
-from vestige.server.routes.otlp import _taking
+from vestige.server.routes.otlp import _make_endpoint
 from starlette.requests import Request
 
 async def main():
     scope = {"type": "http", "headers": [(b"content-type", b"application/x-protobuf")]}
     try:
-        await _taking(None, "traces")(Request(scope))
+        await _make_endpoint(None, "traces")(Request(scope))
     except ApiError as refusal:
         print(refusal.status, refusal.message)
 

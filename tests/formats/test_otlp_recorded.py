@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vestige.fleet.server.otlp_ingest import keep_spans, open_spans
+from vestige.fleet.server.otlp_ingest import open_spans, store_spans
 from vestige.providers.parsing import parse_request, parse_response
 from vestige.query.debugger import Debugger
 from vestige.record.redaction.redactor import Redactor
@@ -112,7 +112,7 @@ def test_received_request_by_request_it_is_the_same_run_as_from_a_file(
     lines = (RECORDED / f"{name}.jsonl").read_bytes().splitlines()
     with SqliteStore.open(tmp_path / "store.db") as store:
         for line in lines + lines[:3]:
-            keep_spans(store, open_spans(line, "otlp-traces-json", REDACTOR), "default")
+            store_spans(store, open_spans(line, "otlp-traces-json", REDACTOR), "default")
         (info,) = store.list_runs(RunFilter())
         received = store.load_run(info.id)
     with open_path(RECORDED / f"{name}.jsonl") as debugger:

@@ -63,7 +63,9 @@ def test_a_record_with_a_path_as_its_run_is_malformed(home: Home, run_id: str) -
         "attributes": {},
     }
     with Receiver(home) as receiver:
-        (outcome,) = receiver.take([Delivery(json.dumps(line).encode() + b"\n", "identity", "one")])
+        (outcome,) = receiver.ingest(
+            [Delivery(json.dumps(line).encode() + b"\n", "identity", "one")]
+        )
     assert isinstance(outcome, Receipt)
     assert (outcome.records, outcome.malformed) == (0, 1)
 

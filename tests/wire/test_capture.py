@@ -95,9 +95,9 @@ def test_a_wrapper_put_over_ours_survives_our_removal(home: Home) -> None:
     ("place", "name"),
     [
         (vestige.wire.exchange, "masked_headers"),
-        (vestige.wire.exchange, "Tape"),
-        (vestige.wire.exchange.told, "tell_response"),
-        (vestige.wire.exchange.told, "find_first"),
+        (vestige.wire.exchange, "ByteBuffer"),
+        (vestige.wire.exchange.call_attributes, "response_attributes"),
+        (vestige.wire.exchange.call_attributes, "find_first"),
         (vestige.wire.exchange, "has_ended"),
         (vestige.wire.exchange.CallSpan, "end_at"),
     ],

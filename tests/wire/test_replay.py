@@ -100,7 +100,7 @@ def test_an_agent_runs_again_offline_and_a_changed_request_is_shown(home: Home) 
     assert again.stdout == first.stdout
     assert f"replayed {recorded} of {recorded} recorded calls" in again.stderr
     assert other.returncode == 1
-    assert "this request is not the recorded one" in other.stderr
+    assert "this request differs from span" in other.stderr
     assert "[-hello-]{+bye+}" in other.stderr
     assert f"replayed 0 of {recorded}" in other.stderr
 

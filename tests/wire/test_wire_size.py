@@ -105,11 +105,11 @@ def test_an_answer_of_200_mb_costs_the_bound_and_no_more(
 
 def test_a_stream_of_single_bytes_costs_its_bytes() -> None:
     """Chunks are joined as they come; times are kept for the first ones only."""
-    tape = ByteBuffer(kept_max=1000)
+    tape = ByteBuffer(data_max=1000)
     for number in range(100_000):
         tape.add(b"x", number)
 
-    assert (tape.total, len(tape.kept), tape.cut) == (100_000, 1000, True)
+    assert (tape.total, len(tape.data), tape.truncated) == (100_000, 1000, True)
     assert tape.time_of(1) == 0
     assert tape.time_of(500) == 499
     assert tape.time_of(100_000) is None
@@ -130,7 +130,7 @@ def test_a_bomb_is_undone_up_to_the_bound(coding: str) -> None:
         tracemalloc.stop()
 
     assert plain is not None
-    assert (len(plain.data), plain.whole) == (MIB, False)
+    assert (len(plain.data), plain.complete) == (MIB, False)
     assert peak < 8 * MIB
 
 
@@ -145,7 +145,7 @@ def test_what_is_undone_in_steps_is_undone_to_the_last_byte(coding: str, size: i
         plain = decode(coded, coding, 4 * MIB)
 
         assert plain is not None
-        assert (plain.data == body, plain.whole) == (True, True)
+        assert (plain.data == body, plain.complete) == (True, True)
 
 
 @pytest.mark.parametrize("coding", ["gzip", "zstd"])
@@ -157,7 +157,7 @@ def test_frames_that_follow_each_other_are_one_body(coding: str) -> None:
         plain = decode(coded, coding, MIB, [cut])
 
         assert plain is not None
-        assert plain.whole
+        assert plain.complete
         assert plain.data == b"data: {}\n\ndata: [DONE]\n\n"
 
 
@@ -167,7 +167,7 @@ def test_very_many_empty_frames_are_not_all_undone(coding: str) -> None:
     plain = decode(CODERS[coding](b"x") + CODERS[coding](b"") * 50_000, coding, MIB)
 
     assert plain is not None
-    assert not plain.whole
+    assert not plain.complete
     assert plain.data == b"x"
 
 

@@ -1,9 +1,9 @@
-"""Pack what travels, and unpack what came: bounded, whatever it claims to be.
+"""Compression of shipments, with a bound on the decompressed size.
 
     unpack(pack(data), "zstd") == data
-    unpack(bomb, "gzip")              # raises ParcelTooLargeError after PARCEL_MAX bytes, not later
+    unpack(bomb, "gzip")              # raises ParcelTooLargeError after PARCEL_MAX bytes
 
-A few bytes can unfold to gigabytes, so the output is asked for in steps, and counted.
+A few bytes can decompress to gigabytes, so decompression runs in steps and counts its output.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from vestige.store.sqlite.bodies.compression import FrameDecompressor
 from vestige.store.sqlite.bodies.compression import compress_frame as pack
 
 ENCODINGS = ("zstd", "gzip", "identity")
-"""As `Content-Encoding` names them."""
+"""Values of `Content-Encoding`."""
 
 _STEP = MIB
 
 
 class _Frame(Protocol):
-    """One packed piece; several may follow each other."""
+    """Decompressor of one compressed frame. Several frames may follow each other."""
 
     def decompress(self, data: bytes, length_max: int) -> bytes: ...
     @property
@@ -36,7 +36,7 @@ class _Frame(Protocol):
 
 
 class _Gzip:
-    """zlib's object with the manners of the others: it keeps what it has not used yet."""
+    """Adapter for zlib's object: it keeps its unconsumed input, as the zstd object does."""
 
     def __init__(self) -> None:
         self._frame = zlib.decompressobj(wbits=31)
@@ -44,8 +44,8 @@ class _Gzip:
     def decompress(self, data: bytes, length_max: int) -> bytes:
         try:
             return self._frame.decompress(self._frame.unconsumed_tail + data, length_max)
-        except zlib.error as problem:
-            raise ValueError(str(problem)) from None
+        except zlib.error as error:
+            raise ValueError(str(error)) from None
 
     @property
     def eof(self) -> bool:
@@ -61,16 +61,18 @@ class _Gzip:
 
 
 def unpack(data: bytes, encoding: str, length_max: int = PARCEL_MAX) -> bytes:
-    """The bytes that were packed. ParcelError: they cannot be had, or are too many."""
+    """Decompress. Raises ParcelError if the data is invalid or too large."""
     if len(data) > PARCEL_PACKED_MAX:
         raise ParcelTooLargeError(
-            f"parcel: more than {PARCEL_PACKED_MAX} bytes, packed. Send fewer lines at once."
+            f"parcel: more than {PARCEL_PACKED_MAX} compressed bytes. Send fewer lines at once."
         )
     if encoding == "identity":
-        return _bounded(data, length_max)
+        if len(data) > length_max:
+            raise _too_long(length_max)
+        return data
     if encoding not in ENCODINGS:
         raise ParcelError(
-            f"parcel: encoding {encoding!r} is not known (expected {', '.join(ENCODINGS)})."
+            f"parcel: unknown encoding {encoding!r} (expected {', '.join(ENCODINGS)})."
         )
     parts: list[bytes] = []
     total = frames = 0
@@ -78,10 +80,10 @@ def unpack(data: bytes, encoding: str, length_max: int = PARCEL_MAX) -> bytes:
         frames += 1
         if frames > PARCEL_FRAMES_MAX:
             raise ParcelError(
-                f"parcel: joined from more than {PARCEL_FRAMES_MAX} {encoding} frames. Pack it as one."
+                f"parcel: more than {PARCEL_FRAMES_MAX} {encoding} frames. Send it as one frame."
             )
         frame: _Frame = FrameDecompressor() if encoding == "zstd" else _Gzip()
-        for part in _unfold(frame, data, encoding):
+        for part in _decompress(frame, data, encoding):
             total += len(part)
             if total > length_max:
                 raise _too_long(length_max)
@@ -90,8 +92,8 @@ def unpack(data: bytes, encoding: str, length_max: int = PARCEL_MAX) -> bytes:
     return b"".join(parts)
 
 
-def _unfold(frame: _Frame, data: bytes, encoding: str) -> Iterator[bytes]:
-    """One frame, step by step."""
+def _decompress(frame: _Frame, data: bytes, encoding: str) -> Iterator[bytes]:
+    """Decompress one frame in steps."""
     try:
         yield frame.decompress(data, _STEP)
         while not frame.eof:
@@ -99,19 +101,13 @@ def _unfold(frame: _Frame, data: bytes, encoding: str) -> Iterator[bytes]:
             if not part and frame.needs_input and not frame.eof:
                 raise ValueError("it ends too early")
             yield part
-    except ValueError as problem:
-        raise ParcelError(f"parcel: not valid {encoding} ({problem}). Send it again.") from None
-
-
-def _bounded(data: bytes, length_max: int) -> bytes:
-    if len(data) > length_max:
-        raise _too_long(length_max)
-    return data
+    except ValueError as error:
+        raise ParcelError(f"parcel: not valid {encoding} ({error}). Send it again.") from None
 
 
 def _too_long(length_max: int) -> ParcelTooLargeError:
     return ParcelTooLargeError(
-        f"parcel: more than {length_max} bytes when unpacked. Send fewer lines at once."
+        f"parcel: more than {length_max} decompressed bytes. Send fewer lines at once."
     )
 
 

@@ -1,17 +1,17 @@
-"""What travels between machines: journal lines, the long bodies that they refer to, and ends.
+"""The format that one machine sends to another: journal lines, long bodies, ends of writers.
 
-Lines travel as they stand in the journal. Two further kinds exist only on the way:
+Lines are sent as they are in the journal. Two further kinds exist only in a shipment:
 
-    body-part     a piece of a body that was too long for its line; comes before that line
-    writer-end    a process over there is gone, and all that it wrote was sent
+    body-part     a piece of a body that was too long for its line; precedes that line
+    writer-end    a process has ended, and everything that it wrote was sent
 
-A parcel is complete in itself: a line and the body that it refers to travel together, so that
-whoever receives it keeps nothing between two parcels. A body is taken only if it is what its
-record says, by its hash; one that did not come is marked as lost.
+A shipment is self-contained: a line and its body are sent together, so a receiver needs no state
+between two shipments. A body is accepted only if it matches the hash in its record; a body that
+was not sent is marked as missing.
 
-    parcel = open_parcel(data, redactor)       # pure, masked, ready for a store
+    shipment = open_shipment(data, redactor)       # pure, redacted, ready for a store
 
-Elsewhere: fleet/client/ship.py makes parcels; fleet/server/receive.py takes them in.
+Elsewhere: fleet/client/ship.py sends shipments; fleet/server/receive.py stores them.
 """
 
 from __future__ import annotations
@@ -57,37 +57,38 @@ from vestige.record.types import (
 
 WRITER = re.compile(r"[0-9a-f]{16}")
 _PIECE = 256 * KIB
-"""Lines that are decoded at once: long enough to be quick, short enough to let other threads in."""
-_ON_THE_WAY = (b'{"kind":"body-part"', b'{"kind":"writer-end"')
+"""Bytes decoded at once: enough to be fast, few enough to let other threads run."""
+_ENVELOPE_STARTS = (b'{"kind":"body-part"', b'{"kind":"writer-end"')
 
 
 class BodyPart(msgspec.Struct, tag_field="kind", tag="body-part", omit_defaults=True):
-    """A piece of a long body, in order."""
+    """A piece of a long body. Pieces are sent in order."""
 
     writer: str
     seq: Count
     text: str | None = None
     base64: str | None = None
-    """Instead of `text`, where the piece is none, or would grow too much as JSON."""
+    """Replaces `text` if the piece is binary, or would grow too much as JSON."""
     v: int = VERSION
 
 
 class WriterEnd(msgspec.Struct, tag_field="kind", tag="writer-end", omit_defaults=True):
-    """Nothing more will come from this writer."""
+    """The end of a writer: it sends no further records."""
 
     writer: str
     fault: str | None = None
-    """What faulthandler wrote while the process died."""
+    """Output of faulthandler when the process crashed."""
     v: int = VERSION
 
 
-OnTheWay = BodyPart | WriterEnd
+Envelope = BodyPart | WriterEnd
+"""Lines that exist only in a shipment."""
 Identity = tuple[str, int]
 
 
 @dataclass(slots=True)
 class Shipment:
-    """What one request brought: masked, and no longer than the limits say."""
+    """The contents of one request, redacted and within the limits."""
 
     records: list[AnyRecord] = field(default_factory=list)
     bodies: dict[Identity, bytes] = field(default_factory=dict)
@@ -104,7 +105,7 @@ class Shipment:
 
 
 def body_lines(writer: str, seq: int, data: bytes) -> Iterator[bytes]:
-    """A long body as lines of a parcel."""
+    """Yield a long body as lines of a shipment."""
     for at in range(0, len(data), PARCEL_PART_BYTES):
         yield _part_line(writer, seq, data[at : at + PARCEL_PART_BYTES])
 
@@ -116,8 +117,8 @@ def _part_line(writer: str, seq: int, piece: bytes) -> bytes:
             return line
     except UnicodeDecodeError:
         pass
-    coded = base64.b64encode(piece).decode()
-    return msgspec.json.encode(BodyPart(writer, seq, base64=coded)) + b"\n"
+    encoded = base64.b64encode(piece).decode()
+    return msgspec.json.encode(BodyPart(writer, seq, base64=encoded)) + b"\n"
 
 
 def end_line(writer: str, fault: str | None) -> bytes:
@@ -126,38 +127,38 @@ def end_line(writer: str, fault: str | None) -> bytes:
 
 # --- receiving --------------------------------------------------------------------------------
 
-_decoder: msgspec.json.Decoder[KnownRecord | OnTheWay] = msgspec.json.Decoder(
+_decoder: msgspec.json.Decoder[KnownRecord | Envelope] = msgspec.json.Decoder(
     KnownRecord | BodyPart | WriterEnd
 )
-_way_decoder: msgspec.json.Decoder[OnTheWay] = msgspec.json.Decoder(OnTheWay)
+_envelope_decoder: msgspec.json.Decoder[Envelope] = msgspec.json.Decoder(Envelope)
 
 
 def open_shipment(data: bytes, redactor: Redactor) -> Shipment:
-    """Parse and mask it all. A line that holds nothing is counted, never fatal."""
-    parcel = Shipment(size_bytes=len(data))
+    """Parse and redact a shipment. Malformed lines are counted and skipped."""
+    shipment = Shipment(size_bytes=len(data))
     parts: dict[Identity, list[bytes]] = {}
-    for piece in _pieces(data):
-        found = _parse(piece, parcel)
-        if not _is_plain(found):
-            found = _sorted_out(found, parcel, parts, redactor)
-        parcel.records += _masked_records(found, redactor)
-        if len(parcel.records) > PARCEL_RECORDS_MAX:
+    for piece in _iter_pieces(data):
+        items = _parse(piece, shipment)
+        if not _are_valid_records(items):
+            items = _split(items, shipment, parts, redactor)
+        shipment.records += _redact_records(items, redactor)
+        if len(shipment.records) > PARCEL_RECORDS_MAX:
             raise _too_many(PARCEL_RECORDS_MAX, "records")
-    runs = len({record.run_id for record in parcel.records})
-    writers = len({record.writer for record in parcel.records})
+    runs = len({record.run_id for record in shipment.records})
+    writers = len({record.writer for record in shipment.records})
     if max(runs, writers) > PARCEL_RUNS_MAX:
         raise _too_many(PARCEL_RUNS_MAX, "runs or writers")
     if parts:
-        _attach(parcel, parts, redactor)
-    return parcel
+        _attach_bodies(shipment, parts, redactor)
+    return shipment
 
 
-def _too_many(most: int, of: str) -> ParcelTooLargeError:
-    return ParcelTooLargeError(f"parcel: more than {most} {of}. Send fewer lines at once.")
+def _too_many(most: int, items: str) -> ParcelTooLargeError:
+    return ParcelTooLargeError(f"parcel: more than {most} {items}. Send fewer lines at once.")
 
 
-def _pieces(data: bytes) -> Iterator[bytes]:
-    """Some lines at a time. What is longer than a line may be comes alone."""
+def _iter_pieces(data: bytes) -> Iterator[bytes]:
+    """Yield several lines at a time. A line longer than a piece comes alone."""
     at = 0
     while at < len(data):
         end = data.rfind(b"\n", at, at + _PIECE) + 1
@@ -167,87 +168,87 @@ def _pieces(data: bytes) -> Iterator[bytes]:
         at = end
 
 
-def _parse(piece: bytes, parcel: Shipment) -> list[Any]:
+def _parse(piece: bytes, shipment: Shipment) -> list[Any]:
     if len(piece) <= LINE_MAX:
         try:
-            found = _decoder.decode_lines(piece)
-            if {record.v for record in found} <= {VERSION}:
-                return found
+            items = _decoder.decode_lines(piece)
+            if {item.v for item in items} <= {VERSION}:
+                return items
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             pass
-    kept: list[Any] = []
+    valid: list[Any] = []
     for line in piece.split(b"\n"):
         if line and not line.isspace():
             try:
-                kept.append(_parse_one(line))
+                valid.append(_parse_line(line))
             except (BadLineError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                parcel.malformed += 1
-    return kept
+                shipment.malformed += 1
+    return valid
 
 
-def _parse_one(line: bytes) -> AnyRecord | OnTheWay:
-    if line.startswith(_ON_THE_WAY) and len(line) <= LINE_MAX:
-        return _way_decoder.decode(line)
+def _parse_line(line: bytes) -> AnyRecord | Envelope:
+    if line.startswith(_ENVELOPE_STARTS) and len(line) <= LINE_MAX:
+        return _envelope_decoder.decode(line)
     return parse_line(line)
 
 
-def _is_plain(found: list[Any]) -> bool:
-    """Only records, and all of them ours? Asked of all at once, as it is nearly always so."""
+def _are_valid_records(items: list[Any]) -> bool:
+    """Return whether all items are records with valid ids, as they nearly always are."""
     return (
-        {type(one) for one in found} <= _KNOWN
-        and all(map(_is_writer, {one.writer for one in found}))
-        and all(map(is_run_id, {one.run_id for one in found}))
+        {type(item) for item in items} <= _KNOWN
+        and all(map(_is_writer, {item.writer for item in items}))
+        and all(map(is_run_id, {item.run_id for item in items}))
     )
 
 
-def _sorted_out(
-    found: list[Any], parcel: Shipment, parts: dict[Identity, list[bytes]], redactor: Redactor
+def _split(
+    items: list[Any], shipment: Shipment, parts: dict[Identity, list[bytes]], redactor: Redactor
 ) -> list[Any]:
-    """The records, without what is on the way only, and without what cannot be ours."""
+    """Return the records. Body parts and ends are added to `parts` and the shipment."""
     records = []
-    for one in found:
-        if not _is_writer(one.writer):
-            parcel.malformed += 1
-        elif isinstance(one, BodyPart):
-            parts.setdefault((one.writer, one.seq), []).append(_bytes_of(one))
-        elif isinstance(one, WriterEnd):
-            parcel.ends.append(_masked_end(one, redactor))
-        elif one.run_id is None or is_run_id(one.run_id):
-            records.append(one)
+    for item in items:
+        if not _is_writer(item.writer):
+            shipment.malformed += 1
+        elif isinstance(item, BodyPart):
+            parts.setdefault((item.writer, item.seq), []).append(_decode_part(item))
+        elif isinstance(item, WriterEnd):
+            shipment.ends.append(_redact_end(item, redactor))
+        elif item.run_id is None or is_run_id(item.run_id):
+            records.append(item)
         else:
-            parcel.malformed += 1
+            shipment.malformed += 1
     return records
 
 
 _KNOWN = frozenset((SpanOpen, SpanUpdate, SpanClose, Log))
 
 
-# Ids become rows that everyone looks through: they have the shape that ours have.
+# Ids become rows that all tenants' queries scan: they must have the shape of a recorder's ids.
 def _is_writer(writer: str) -> bool:
     return WRITER.fullmatch(writer) is not None
 
 
-def _masked_records(records: list[AnyRecord], redactor: Redactor) -> list[AnyRecord]:
+def _redact_records(records: list[AnyRecord], redactor: Redactor) -> list[AnyRecord]:
     if not any(type(record) is Unknown for record in records):
-        return masked(records, redactor)  # type: ignore[arg-type,return-value]  # no Unknown among them
+        return masked(records, redactor)  # type: ignore[arg-type,return-value]  # none is Unknown
     return [
-        _masked_unknown(record, redactor)
+        _redact_unknown(record, redactor)
         if isinstance(record, Unknown)
         else masked([record], redactor)[0]
         for record in records
     ]
 
 
-def _masked_unknown(record: Unknown, redactor: Redactor) -> Unknown:
-    """Of a newer kind: all that is known of it is that it is JSON."""
+def _redact_unknown(record: Unknown, redactor: Redactor) -> Unknown:
+    """Redact a record of a newer kind, of which only the identity and JSON are known."""
     if not redactor.suspicious(msgspec.json.encode(record.fields)):
         return record
     fields = redactor.nested(record.fields)
-    own = {"kind": record.kind, "writer": record.writer, "seq": record.seq, "run_id": record.run_id}
-    return Unknown(record.kind, record.writer, record.seq, record.run_id, fields | own)
+    ids = {"kind": record.kind, "writer": record.writer, "seq": record.seq, "run_id": record.run_id}
+    return Unknown(record.kind, record.writer, record.seq, record.run_id, fields | ids)
 
 
-def _masked_end(end: WriterEnd, redactor: Redactor) -> WriterEnd:
+def _redact_end(end: WriterEnd, redactor: Redactor) -> WriterEnd:
     if end.fault is None:
         return end
     return WriterEnd(end.writer, redactor.text(end.fault)[:BODY_INLINE_MAX])
@@ -256,18 +257,20 @@ def _masked_end(end: WriterEnd, redactor: Redactor) -> WriterEnd:
 # --- long bodies --------------------------------------------------------------------------------
 
 
-def _bytes_of(part: BodyPart) -> bytes:
+def _decode_part(part: BodyPart) -> bytes:
     if part.text is not None:
         return part.text.encode(errors="replace")
     try:
         return base64.b64decode(part.base64 or "", validate=True)
     except (binascii.Error, ValueError):
-        return b""  # then its hash is wrong, and it is lost
+        return b""  # the body's hash does not match then, and the body is missing
 
 
-def _attach(parcel: Shipment, parts: dict[Identity, list[bytes]], redactor: Redactor) -> None:
-    """Give each body to the record that it belongs to; nobody's are dropped."""
-    for at, record in enumerate(parcel.records):
+def _attach_bodies(
+    shipment: Shipment, parts: dict[Identity, list[bytes]], redactor: Redactor
+) -> None:
+    """Assign each body to its record. Bodies without a record are dropped."""
+    for index, record in enumerate(shipment.records):
         info = getattr(record, "body_info", None)
         if info is None or info.spilled_bytes is None:
             continue
@@ -276,15 +279,15 @@ def _attach(parcel: Shipment, parts: dict[Identity, list[bytes]], redactor: Reda
             continue
         if hashlib.sha256(data).hexdigest() != info.sha256:
             continue
-        data, counts = _masked_body(data, redactor)
+        data, counts = _redact_body(data, redactor)
         if counts:
             merged = {**counts, **(record.redacted or {})}  # type: ignore[union-attr]  # has a body
-            parcel.records[at] = msgspec.structs.replace(record, redacted=merged)
-        parcel.bodies[record.writer, record.seq] = data
+            shipment.records[index] = msgspec.structs.replace(record, redacted=merged)
+        shipment.bodies[record.writer, record.seq] = data
 
 
-def _masked_body(data: bytes, redactor: Redactor) -> tuple[bytes, dict[str, int]]:
-    """In steps, as its recorder did it: most are clean, and come back as they are."""
+def _redact_body(data: bytes, redactor: Redactor) -> tuple[bytes, dict[str, int]]:
+    """Redact in the recorder's steps. A clean body is returned unchanged."""
     counts: dict[str, int] = {}
     text = data.decode(errors="surrogateescape")
     steps = (text[at : at + BODY_CHUNK] for at in range(0, len(text), BODY_CHUNK))

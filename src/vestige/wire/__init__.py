@@ -1,1 +1,1 @@
-"""The provider's edge: what really went out and what really came back, at the HTTP transport."""
+"""HTTP capture: requests and responses recorded at the transport of HTTP clients."""

@@ -1,8 +1,8 @@
-"""aiohttp: one attempt, from the connector to the end of the response's stream.
+"""Hook for aiohttp: from the connector to the end of the response's stream.
 
-Redirects and the retry of a stale connection are above the connector, so each is one exchange. aiohttp
-undoes content codings while it parses, so the bytes told are plain ones; they are told as they arrive,
-whether or not the program has read them yet.
+Redirects and retries of a stale connection happen above the connector, so each attempt is one
+exchange. aiohttp decodes content codings while it parses, so the recorded bytes are decoded. They
+are recorded as they arrive, whether or not the program has read them.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ Call = Callable[..., Any]
 _EXCHANGE = "_vestige_exchange"
 
 _streams: dict[int, Exchange] = {}
-"""Streams that are arriving, by id: the class has slots, and no room for one more attribute."""
+"""Active streams by id: the class has slots, so the exchange cannot be an attribute."""
 
 
 def install(module: ModuleType) -> Callable[[], None]:
-    """Hook it; gives what undoes it."""
+    """Hook aiohttp, and return a function that unhooks it."""
     from aiohttp import client_reqrep, streams
 
     patch = Patch()
     try:
         request: Any = client_reqrep.ClientRequest
         response: Any = client_reqrep.ClientResponse
-        told = _told_stream(streams.StreamReader)
+        recorded = _make_recorded_stream(streams.StreamReader)
         patch.wrap(module.BaseConnector, "connect", _connect)
         patch.wrap(request, "send", _send)
         patch.wrap(request, "write_bytes", _write_bytes)
-        patch.wrap(response, "start", lambda call: _start(call, streams.StreamReader, told))
+        patch.wrap(response, "start", lambda call: _start(call, streams.StreamReader, recorded))
         patch.wrap(response, "close", _leave)
         patch.wrap(response, "release", _leave)
         patch.wrap(response, "__del__", _drop)
@@ -75,15 +75,15 @@ def _begin(req: Any) -> Exchange | None:
         url = req.url
         host = url.raw_host if url.is_default_port() else f"{url.raw_host}:{url.port}"
         headers = [(str(name), str(value)) for name, value in req.headers.items()]
-        ask = OutgoingRequest(req.method, str(url), host, url.raw_path, headers, _body(req))
-        ask.plain = bool(req.compress)
-    except Exception:  # noqa: BLE001  # a request that we cannot read is not recorded
+        outgoing = OutgoingRequest(req.method, str(url), host, url.raw_path, headers, _body(req))
+        outgoing.plain = bool(req.compress)
+    except Exception:  # noqa: BLE001  # an unreadable request is not recorded
         return None
-    return begin(ask)
+    return begin(outgoing)
 
 
 def _body(req: Any) -> bytes | None:
-    """None: known only once it is sent."""
+    """Return the request's body. None: it is known only once it is sent."""
     body = getattr(req, "_body", None) or getattr(req, "body", None)
     if not body and not hasattr(body, "write_with_length"):
         return b""
@@ -103,7 +103,7 @@ def _send(call: Call) -> Call:
             raise
         response.__dict__[_EXCHANGE] = exchange
         if dispatch.player is not None:
-            await req.close()  # a body that is sent piece by piece is out by then
+            await req.close()  # returns once a streamed body was sent
             _play(exchange, args[0].protocol)
         return response
 
@@ -113,7 +113,7 @@ def _send(call: Call) -> Call:
 def _write_bytes(call: Call) -> Call:
     async def write_bytes(req: Any, writer: Any, *args: Any, **kwargs: Any) -> Any:
         exchange: Exchange | None = req.__dict__.get(_EXCHANGE)
-        if exchange is None or exchange.ask.body is not None:
+        if exchange is None or exchange.request.body is not None:
             return await call(req, writer, *args, **kwargs)
         return await call(req, _Writer(writer, exchange), *args, **kwargs)
 
@@ -121,7 +121,7 @@ def _write_bytes(call: Call) -> Call:
 
 
 class _Writer:
-    """aiohttp's writer, told about what is written."""
+    """A proxy of aiohttp's writer that records what is written."""
 
     def __init__(self, inner: Any, exchange: Exchange) -> None:
         object.__setattr__(self, "_inner", inner)
@@ -148,7 +148,7 @@ class _Writer:
 
 
 def _unconnected(connector: Any, req: Any) -> Any:
-    """A connection that leads nowhere: its protocol is fed with what was recorded."""
+    """Make a connection without a network, whose protocol receives the recorded response."""
     from asyncio import Transport
 
     from aiohttp.client_proto import ResponseHandler
@@ -190,8 +190,8 @@ def _play(exchange: Exchange, protocol: Any) -> None:
     if answer.status is None:
         assert error is not None
         raise error
-    headers = [(name, value) for name, value in answer.told_headers() if name != "content-length"]
-    length = len(answer.body) + (1 if error is not None else 0)  # cut: one byte never comes
+    headers = [(name, value) for name, value in answer.replay_headers() if name != "content-length"]
+    length = len(answer.body) + (1 if error is not None else 0)  # an error leaves one byte missing
     head = [f"HTTP/1.1 {answer.status} replayed", f"content-length: {length}"]
     head += [f"{name}: {value}" for name, value in headers]
     protocol.data_received("\r\n".join([*head, "", ""]).encode("utf-8") + answer.body)
@@ -202,7 +202,7 @@ def _play(exchange: Exchange, protocol: Any) -> None:
 # --- the response ---------------------------------------------------------------------------------
 
 
-def _start(call: Call, stream_kind: type, told_kind: type) -> Call:
+def _start(call: Call, stream_kind: type, recorded_kind: type) -> Call:
     async def start(response: Any, *args: Any, **kwargs: Any) -> Any:
         exchange: Exchange | None = response.__dict__.get(_EXCHANGE)
         if exchange is None:
@@ -213,15 +213,15 @@ def _start(call: Call, stream_kind: type, told_kind: type) -> Call:
             exchange.failed(error)
             raise
         try:
-            _answered(exchange, response, stream_kind, told_kind)
-        except Exception as error:  # noqa: BLE001  # the response goes on its way all the same
+            _answered(exchange, response, stream_kind, recorded_kind)
+        except Exception as error:  # noqa: BLE001  # the program gets the response all the same
             exchange.give_up(error)
         return started
 
     return start
 
 
-def _answered(exchange: Exchange, response: Any, stream_kind: type, told_kind: type) -> None:
+def _answered(exchange: Exchange, response: Any, stream_kind: type, recorded_kind: type) -> None:
     headers = [
         (name.decode("latin-1"), value.decode("latin-1")) for name, value in response._raw_headers
     ]
@@ -231,25 +231,25 @@ def _answered(exchange: Exchange, response: Any, stream_kind: type, told_kind: t
     if not _is_plain(content, stream_kind):
         exchange.finished()  # no body
         return
-    for chunk in content._buffer:  # what came together with the headers
+    for chunk in content._buffer:  # bytes that arrived together with the headers
         exchange.received(chunk)
-    broken = content.exception()
-    if broken is not None:  # the body came with the headers, and is not what they say
-        exchange.failed(broken)
+    error = content.exception()
+    if error is not None:  # these bytes do not match the headers
+        exchange.failed(error)
         return
     if content.is_eof():
         exchange.finished()
         return
     _streams[id(content)] = exchange
-    content.__class__ = told_kind
+    content.__class__ = recorded_kind
 
 
 def _is_plain(content: Any, kind: type) -> bool:
     return type(content) is kind
 
 
-def _told_stream(kind: Any) -> type:
-    """The stream's own class, told about what arrives. No slots: an instance can change into it."""
+def _make_recorded_stream(kind: Any) -> type:
+    """Make a subclass that records what arrives. Empty slots let `__class__` be assigned."""
 
     class StreamReader(kind):  # type: ignore[misc]  # known when aiohttp is
         __slots__ = ()
@@ -263,18 +263,18 @@ def _told_stream(kind: Any) -> type:
         def feed_eof(self) -> None:
             exchange = _streams.pop(id(self), None)
             try:
-                limit = None if exchange is None else _limit_passed(exchange.finished)
+                limit = None if exchange is None else _catch_guardrail(exchange.finished)
                 if limit is not None:
-                    super().set_exception(limit)  # first: the end wakes whoever waits for it
+                    super().set_exception(limit)  # before the end, which wakes the waiting reader
             finally:
                 super().feed_eof()
 
         def set_exception(self, exc: Any, *args: Any, **kwargs: Any) -> None:
             exchange = _streams.get(id(self))
-            if exchange is not None and not _is_leaving(exc):
+            if exchange is not None and not _is_close_marker(exc):
                 del _streams[id(self)]
                 error = exc() if isinstance(exc, type) else exc
-                exc = _limit_passed(lambda: exchange.failed(error)) or exc
+                exc = _catch_guardrail(lambda: exchange.failed(error)) or exc
             super().set_exception(exc, *args, **kwargs)
 
     StreamReader.__qualname__ = kind.__qualname__
@@ -282,43 +282,43 @@ def _told_stream(kind: Any) -> type:
     return StreamReader
 
 
-def _limit_passed(tell: Callable[[], None]) -> BaseException | None:
-    """A guardrail. This is the event loop, which would only log it: whoever reads is to be stopped."""
+def _catch_guardrail(end_call: Callable[[], None]) -> BaseException | None:
+    """Return a raised guardrail, for the reader. The event loop would only log it."""
     try:
-        tell()
+        end_call()
     except AgentDbgGuardrailExceeded as limit:
         return limit
     return None
 
 
-def _is_leaving(error: BaseException) -> bool:
-    """What a response says to its stream when the program is done with it."""
+def _is_close_marker(error: BaseException) -> bool:
+    """Return whether it is the error that a closed response sets on its stream."""
     from aiohttp import client_reqrep
 
     return error is getattr(client_reqrep, "_CONNECTION_CLOSED_EXCEPTION", None)
 
 
 def _leave(call: Call) -> Call:
-    """Of `close` and `release`: the program is done, perhaps before the end."""
+    """Wrap `close` and `release`, which the program may call before the end of the body."""
 
     def leave(response: Any) -> Any:
         exchange: Exchange | None = response.__dict__.get(_EXCHANGE)
-        left = call(response)
+        result = call(response)
         if exchange is not None and not exchange.over:
             _streams.pop(id(response.content), None)
             error = sys.exc_info()[1]
-            # Read under a timeout that struck, or in a task that is cancelled: that is the reason.
+            # A timeout or a cancelled task is the reason why the response is closed.
             if error is not None and status_of(error) in ("timeout", "cancelled"):
                 exchange.failed(error)
             else:
                 exchange.closed()
-        return left
+        return result
 
     return leave
 
 
 def _drop(call: Call) -> Call:
-    """Of `__del__`: a response that nobody closed. Its stream is told nothing, and would wait for ever."""
+    """Wrap `__del__` of a response that was not closed. Its stream gets no end."""
 
     def drop(response: Any, *args: Any, **kwargs: Any) -> None:
         exchange: Exchange | None = response.__dict__.get(_EXCHANGE)

@@ -1,11 +1,10 @@
-"""Tape: bytes as they pass, kept up to a bound and counted beyond it, with when they came.
+"""A bounded buffer for a streamed body, with the arrival time of each chunk.
 
-    tape.add(chunk, now_ns)
-    tape.kept           # the beginning, at most BODY_MAX
-    tape.total          # of all that passed
+    buffer.add(chunk, now_ns)
+    buffer.data         # the beginning, at most BODY_MAX bytes
+    buffer.total        # number of bytes added
 
-Small chunks are joined as they come: ten thousand of them cost their bytes, not ten
-thousand objects.
+Chunks are joined as they arrive: ten thousand of them cost their bytes, not ten thousand objects.
 """
 
 from __future__ import annotations
@@ -17,39 +16,39 @@ from typing import Any
 from vestige.limits import BODY_MAX, KIB, MIB
 
 MARKS_MAX = 16 * KIB
-"""Chunks whose time is kept: the first token comes early, however long the stream."""
+"""Chunks whose time is stored: the first token arrives early, however long the stream."""
 
 DIGEST_FROM = MIB
-"""A body is hashed as it passes once it is longer than this: at the bound it would be too late."""
+"""Length from which a body is hashed: hashing must start before the first byte is dropped."""
 
 MARKER_MAX = 256
-"""Bytes kept free for the words that say that a body was cut."""
+"""Bytes reserved for the text that marks a truncated body."""
 
 
 class ByteBuffer:
-    """One body, passing."""
+    """The first bytes of a body, its total length and, if it is long, its hash."""
 
-    __slots__ = ("_digest", "_ends", "_times", "kept", "kept_max", "total")
+    __slots__ = ("_digest", "_ends", "_times", "data", "data_max", "total")
 
-    def __init__(self, kept_max: int = BODY_MAX - MARKER_MAX) -> None:
-        self.kept = bytearray()
-        self.kept_max = kept_max
+    def __init__(self, data_max: int = BODY_MAX - MARKER_MAX) -> None:
+        self.data = bytearray()
+        self.data_max = data_max
         self.total = 0
         self._ends = array("q")
         self._times = array("q")
         self._digest: Any = None
 
     def add(self, chunk: bytes, now_ns: int) -> None:
-        """The next bytes, as they came."""
+        """Add the next chunk."""
         before = self.total
         self.total = total = before + len(chunk)
         if len(self._ends) < MARKS_MAX:
             self._ends.append(total)
             self._times.append(now_ns)
-        if total <= self.kept_max:
-            self.kept += chunk
-        elif before < self.kept_max:
-            self.kept += memoryview(chunk)[: self.kept_max - before]
+        if total <= self.data_max:
+            self.data += chunk
+        elif before < self.data_max:
+            self.data += memoryview(chunk)[: self.data_max - before]
         if total > DIGEST_FROM:
             self._hash(chunk, before)
 
@@ -57,25 +56,24 @@ class ByteBuffer:
         if self._digest is None:
             import hashlib  # most bodies are short
 
-            self._digest = hashlib.sha256(memoryview(self.kept)[:before])
+            self._digest = hashlib.sha256(memoryview(self.data)[:before])
         self._digest.update(chunk)
 
     @property
-    def cut(self) -> bool:
-        """More passed than was kept."""
-        return self.total > len(self.kept)
+    def truncated(self) -> bool:
+        return self.total > len(self.data)
 
     @property
     def sha256(self) -> str | None:
-        """Of all that passed, once it is long enough to need one."""
+        """Return the hash of all bytes. None: the body is short."""
         return None if self._digest is None else str(self._digest.hexdigest())
 
     def time_of(self, offset: int) -> int | None:
-        """When the byte before `offset` came."""
+        """Return the arrival time of the byte before `offset`."""
         at = bisect_left(self._ends, offset)
         return self._times[at] if at < len(self._times) else None
 
     @property
     def ends(self) -> array[int]:
-        """Where the first chunks ended."""
+        """Return the end offsets of the first chunks."""
         return self._ends

@@ -1,12 +1,12 @@
-"""`vestige.capture_http()`: record what this process says to model providers, as it goes out.
+"""`vestige.capture_http()`: record this process's HTTP calls to model providers.
 
     import vestige
 
-    vestige.capture_http()                       # from here on; once is enough, twice does no harm
-    with vestige.capture_http(http=True): ...    # all HTTP calls, for a while
+    vestige.capture_http()                       # from now on; a second call does no harm
+    with vestige.capture_http(http=True): ...    # all HTTP calls, inside this block
 
-Nothing is imported for it: a client is hooked when the program has imported it (vestige/_runtime/import_hooks.py).
-Under `vestige run` this happens by itself, unless `--no-wire` is given.
+No client is imported for it: a client is hooked when the program imports it
+(_runtime/import_hooks.py). `vestige run` calls it, unless `--no-wire` is set.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _MODULES = {
     "urllib3": "urllib3_hook",
     "aiohttp": "aiohttp_hook",
 }
-"""A client, and the module here that hooks it."""
+"""HTTP clients, and the modules of this package that hook them."""
 
 
 class Policy:
-    """Which calls are recorded."""
+    """The calls to record, and the recorder."""
 
     __slots__ = ("_hosts", "_paths", "http", "recorder", "within")
 
@@ -52,7 +52,7 @@ class Policy:
         self.http = http
         self.recorder = recorder
         self.within: Within | None = None
-        """Of the ambient span, the one that a call is recorded in; without it, the ambient one."""
+        """Maps the ambient span to the parent of a call. None: the ambient span is the parent."""
         self._hosts = _Patterns(hosts)
         self._paths = _Patterns(paths)
 
@@ -63,33 +63,36 @@ class Policy:
 
 
 class _Patterns:
-    """`*.example.com` is wanted, `!internal.example.com` is not; without the first kind, all are."""
+    """Patterns such as `*.example.com`, or `!internal.example.com` to exclude.
+
+    Without a pattern that includes, everything is included.
+    """
 
     def __init__(self, patterns: Sequence[str]) -> None:
-        self._wanted = [pattern for pattern in patterns if not pattern.startswith("!")]
-        self._refused = [pattern[1:] for pattern in patterns if pattern.startswith("!")]
+        self._included = [pattern for pattern in patterns if not pattern.startswith("!")]
+        self._excluded = [pattern[1:] for pattern in patterns if pattern.startswith("!")]
 
     def allow(self, *texts: str) -> bool:
-        if not self._wanted and not self._refused:
+        if not self._included and not self._excluded:
             return True
-        from fnmatch import fnmatchcase  # only for those who set patterns
+        from fnmatch import fnmatchcase  # imported only if patterns are set
 
-        def fits(pattern: str) -> bool:
+        def matches(pattern: str) -> bool:
             return any(fnmatchcase(text.lower(), pattern.lower()) for text in texts)
 
-        if any(map(fits, self._refused)):
+        if any(map(matches, self._excluded)):
             return False
-        return not self._wanted or any(map(fits, self._wanted))
+        return not self._included or any(map(matches, self._included))
 
 
 class Capture:
-    """A capture in force. Remove it, or use it as a context manager."""
+    """A handle of an active capture. Remove it, or use it as a context manager."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
 
     def remove(self) -> None:
-        """Stop. With the last capture the clients are as they were; a second time does nothing."""
+        """Stop capturing. The last capture unhooks the clients. A second call does nothing."""
         if self in _captures:
             _captures.remove(self)
             if not _captures:
@@ -113,7 +116,7 @@ _waiting: list[tuple[str, Callable[[ModuleType], None]]] = []
 
 
 def active() -> Policy | None:
-    """The policy in force: the latest one's."""
+    """Return the policy of the latest capture."""
     captures = _captures
     return captures[-1].policy if captures else None
 
@@ -125,20 +128,19 @@ def capture_http(
     paths: Sequence[str] | None = None,
     recorder: Recorder | None = None,
 ) -> Capture:
-    """Record model calls at the HTTP transport, from now on. Returns a handle to stop.
+    """Record model calls at the HTTP transport from now on, and return a handle to stop.
 
     `http`: also record other HTTP calls, as spans of type `http`.
-    `hosts`, `paths`: patterns such as `*.example.com`; with `!` in front, never those.
-    `recorder`: for calls outside any span; the process's own by default.
-    What is not given comes from the settings. Of several captures the latest decides; a call is
-    recorded once.
+    `hosts`, `paths`: patterns such as `*.example.com`; a leading `!` excludes.
+    `recorder`: the recorder of calls outside any span; by default the process's own.
+    Arguments that are None come from the settings. Of several captures the latest decides; a call
+    is recorded once.
     """
     return _begin(_make_policy(http, hosts, paths, recorder))
 
 
 def capture_within(recorder: Recorder, within: Within) -> Capture | None:
-    """As `capture_http`, for somebody who knows better than the ambient span where a call belongs.
-    None where calls are recorded already, as the program or `vestige run` wanted it."""
+    """Capture with `within` choosing the parent of each call. None: a capture is active already."""
     if _captures:
         return None
     policy = _make_policy(None, None, None, recorder)
@@ -156,7 +158,7 @@ def _begin(policy: Policy) -> Capture:
 
 @contextmanager
 def warm() -> Iterator[None]:
-    """Model calls made inside only warm the provider's cache: they are marked `warm`."""
+    """Mark model calls made inside as `warm`: they only warm the provider's cache."""
     token = WARM.set(True)
     try:
         yield
@@ -173,24 +175,24 @@ def _make_policy(
     from vestige.home import get_home
     from vestige.settings import find_home
 
-    _, given = find_home(recorder.home if recorder is not None else get_home(None))
+    _, settings = find_home(recorder.home if recorder is not None else get_home(None))
     return Policy(
-        given.wire_http if http is None else http,
-        given.wire_hosts if hosts is None else tuple(hosts),
-        given.wire_paths if paths is None else tuple(paths),
+        settings.wire_http if http is None else http,
+        settings.wire_hosts if hosts is None else tuple(hosts),
+        settings.wire_paths if paths is None else tuple(paths),
         recorder,
     )
 
 
 def _install() -> None:
     for name, hook in _MODULES.items():
-        do = _hooking(hook)
-        _waiting.append((name, do))
-        when_imported(name, do)
+        callback = _make_callback(hook)
+        _waiting.append((name, callback))
+        when_imported(name, callback)
 
 
-def _hooking(hook: str) -> Callable[[ModuleType], None]:
-    def do(module: ModuleType) -> None:
+def _make_callback(hook: str) -> Callable[[ModuleType], None]:
+    def install_hook(module: ModuleType) -> None:
         if not _captures:
             return
         try:
@@ -198,13 +200,13 @@ def _hooking(hook: str) -> Callable[[ModuleType], None]:
 
             install: Any = import_module(f"vestige.wire.{hook}").install
             _undo.append(install(module))
-        except Exception as error:  # noqa: BLE001  # a client that we do not know that well
-            _count(error)
+        except Exception as error:  # noqa: BLE001  # an unsupported version of the client
+            _report_fault(error)
 
-    return do
+    return install_hook
 
 
-def _count(error: Exception) -> None:
+def _report_fault(error: Exception) -> None:
     from vestige.process_recorder import default_recorder
 
     recorder = default_recorder()
@@ -213,8 +215,8 @@ def _count(error: Exception) -> None:
 
 
 def _uninstall() -> None:
-    for name, do in _waiting:
-        cancel_hook(name, do)
+    for name, callback in _waiting:
+        cancel_hook(name, callback)
     _waiting.clear()
     for undo in reversed(_undo):
         undo()

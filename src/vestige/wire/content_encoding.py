@@ -1,8 +1,7 @@
-"""Content codings (gzip, deflate, br, zstd), undone up to a bound.
+"""Decoding of content codings (gzip, deflate, br, zstd), up to a bound.
 
-Bodies are stored as they mean, so that messages deduplicate and can be searched; the coding and the size on
-the wire are attributes. What cannot be undone (an unknown coding, a damaged or cut stream's rest) is
-left out or kept as it came; `Decoded.whole` says which.
+Bodies are stored decoded, so that messages deduplicate and can be searched. The coding and the size
+on the wire are attributes. `Decoded.complete` is false for a truncated or damaged body.
 """
 
 from __future__ import annotations
@@ -18,20 +17,20 @@ import msgspec
 from vestige.limits import BODY_CHUNK
 
 Step = Callable[[bytes], Iterator[bytes]]
-"""Takes the next coded bytes, gives what they mean: piece by piece, none longer than `_PIECE`."""
+"""Decodes the next bytes, in pieces of at most `_PIECE` bytes."""
 
 
 class Decoded(msgspec.Struct, frozen=True):
-    """A body without its codings."""
+    """A decoded body."""
 
     data: bytes | bytearray
-    whole: bool
-    """False: there was more than the bound allows, or the stream was cut or damaged."""
+    complete: bool
+    """False: the body is longer than the bound, truncated or damaged."""
     steps: list[tuple[int, int]]
-    """How far it was after how much of what came: (plain bytes, coded bytes)."""
+    """Progress of decoding: (decoded bytes, coded bytes) after each piece."""
 
     def coded_at(self, plain: int) -> int:
-        """How much had to come before the first `plain` bytes were known."""
+        """Return how many coded bytes the first `plain` decoded bytes needed."""
         at = bisect_left(self.steps, (plain, 0))
         return self.steps[at][1] if at < len(self.steps) else self.steps[-1][1]
 
@@ -43,8 +42,10 @@ def is_coded(coding: str) -> bool:
 def decode(
     data: bytes | bytearray, coding: str, length_max: int, ends: Iterable[int] = ()
 ) -> Decoded | None:
-    """`data` without its codings (`gzip`, `br, gzip`, ...); None if one of them is not known.
-    `ends`: where the pieces ended in which it came, if that matters to whoever asks."""
+    """Decode data with codings such as `gzip` or `br, gzip`. None: a coding is unknown.
+
+    `ends` are the end offsets of the received chunks, for `Decoded.steps`.
+    """
     names = _names(coding)
     if len(names) > CODINGS_MAX:
         return None
@@ -66,13 +67,13 @@ def decode(
                     return Decoded(out[:length_max], False, [*done, (len(out), end)])
             done.append((len(out), end))
     except Exception:  # noqa: BLE001  # each library raises its own for damaged data
-        # Nothing could be undone: the server named a coding that it did not use. Then as it came.
+        # If nothing was decoded, the server named a coding that it did not use.
         return Decoded(out, False, done) if out else Decoded(data, False, [])
     return Decoded(out, True, done)
 
 
 def _undo(steps: list[Step], left: list[int], piece: bytes, at: int = 0) -> Iterator[bytes]:
-    """One piece through all codings. `left`: what each may still give; a bomb may be an inner one."""
+    """Decode a piece through all codings. `left` bounds the output of each coding."""
     if at == len(steps):
         yield piece
         return
@@ -84,7 +85,7 @@ def _undo(steps: list[Step], left: list[int], piece: bytes, at: int = 0) -> Iter
 
 
 def _pieces(length: int, ends: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """As it came, in steps that are never long."""
+    """Yield the ranges of the received chunks, split into short steps."""
     at = 0
     for end in chain(ends, (length,)):
         while at < min(end, length):
@@ -97,16 +98,16 @@ _FEED = BODY_CHUNK // 16
 """Bytes decoded at a time."""
 
 _PIECE = BODY_CHUNK
-"""Bytes that a decoder gives at a time: a kilobyte of brotli or zstd may stand for a gigabyte."""
+"""Bytes that a decoder returns at a time: a kilobyte of brotli or zstd can decode to a gigabyte."""
 
-_SIP = 16
-"""Bytes decoded at a time where the library knows no bound: they stand for some ten megabytes at most."""
+_SMALL_FEED = 16
+"""Bytes decoded at a time without an output bound: they decode to about ten megabytes at most."""
 
 FRAMES_MAX = 10_000
-"""One after the other: empty ones give nothing, so that no bound on the size would ever stop them."""
+"""Consecutive frames. Empty frames produce no output, so the bound on size does not stop them."""
 
 CODINGS_MAX = 4
-"""One upon the other: each has a window in memory, and nobody sends more than two."""
+"""Nested codings. Each needs a window in memory, and servers use at most two."""
 
 
 def _names(coding: str) -> list[str]:
@@ -137,13 +138,13 @@ def _zlib(window: int) -> Step:
 def _inflate(decoder: Any, coded: bytes) -> Iterator[bytes]:
     plain = decoder.decompress(coded, _PIECE)
     yield plain
-    while len(plain) == _PIECE:  # there may be more, even where all was taken in
+    while len(plain) == _PIECE:  # there may be more output, even if all input was consumed
         plain = decoder.decompress(decoder.unconsumed_tail, _PIECE)
         yield plain
 
 
 def _framed(make: Callable[[], Any], undo: Callable[[Any, bytes], Iterator[bytes]]) -> Step:
-    """Of gzip and zstd: a server may send one after the other, and clients join them."""
+    """Make a step for gzip or zstd, which may consist of several consecutive frames."""
     decoder = make()
     frames = 1
 
@@ -161,7 +162,7 @@ def _framed(make: Callable[[], Any], undo: Callable[[Any, bytes], Iterator[bytes
 
 
 class _Deflate:
-    """With the zlib wrapper, as the standard says, or without it, as some servers do."""
+    """Decoder for deflate with the zlib wrapper (the standard) or without it (some servers)."""
 
     def __init__(self) -> None:
         self._inner: Step | None = None
@@ -177,7 +178,7 @@ class _Deflate:
 
 
 def _brotli() -> Step:
-    """Whoever can receive it has a library for it."""
+    """Make a step for brotli. A program that can receive it has one of these libraries."""
     try:
         import brotli
     except ImportError:
@@ -185,12 +186,12 @@ def _brotli() -> Step:
     decoder = brotli.Decompressor()
     decode_some: Any = getattr(decoder, "decompress", None) or decoder.process
     if not hasattr(decoder, "can_accept_more_data"):
-        return _sipping(decode_some)
+        return _feed_slowly(decode_some)
 
     def step(coded: bytes) -> Iterator[bytes]:
         plain = decode_some(coded, output_buffer_limit=_PIECE)
         yield plain
-        while plain or not decoder.can_accept_more_data():  # as zlib's
+        while plain or not decoder.can_accept_more_data():
             plain = decode_some(b"", output_buffer_limit=_PIECE)
             yield plain
 
@@ -211,9 +212,9 @@ def _zstd() -> Step:
     return _framed(zstd.ZstdDecompressor, undo)
 
 
-def _sipping(decode_some: Callable[[bytes], bytes]) -> Step:
+def _feed_slowly(decode_some: Callable[[bytes], bytes]) -> Step:
     def step(coded: bytes) -> Iterator[bytes]:
-        for at in range(0, len(coded), _SIP):
-            yield decode_some(coded[at : at + _SIP])
+        for at in range(0, len(coded), _SMALL_FEED):
+            yield decode_some(coded[at : at + _SMALL_FEED])
 
     return step

@@ -1,8 +1,8 @@
-"""The edge: every hook asks here whether a call is recorded, and as what.
+"""Decide for each HTTP call whether it is recorded, and as what.
 
-    exchange = begin(Ask(...))        # None: not recorded; hand the call on unchanged
+    exchange = begin(OutgoingRequest(...))        # None: the call is not recorded
 
-The one seam between the clients' hooks and the rest. It never raises.
+All hooks of HTTP clients call `begin`, and it never raises.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
     from vestige.wire.replay import Answer, Player
 
 player: Player | None = None
-"""Answers in the place of the network, in a child of `vestige replay`."""
+"""Answers requests instead of the network, in a child process of `vestige replay`."""
 
 _attempts = Attempts()
 
 _OFF: ContextVar[bool] = ContextVar("vestige_wire_off", default=False)
 
 _SHAPES = (b'"messages"', b'"contents"', b'"input"')
-"""Without one of these members no body is a model request: no need to parse it."""
+"""A body without any of these members is not a model request and need not be parsed."""
 
 
 @contextmanager
 def unrecorded() -> Iterator[None]:
-    """Calls made inside are our own, and not recorded."""
+    """Do not record calls made inside: they are Vestige's own."""
     token = _OFF.set(True)
     try:
         yield
@@ -48,38 +48,38 @@ def unrecorded() -> Iterator[None]:
         _OFF.reset(token)
 
 
-def begin(ask: OutgoingRequest) -> Exchange | None:
-    """A call is about to be made."""
+def begin(request: OutgoingRequest) -> Exchange | None:
+    """Start recording a call. None: the call is not recorded."""
     policy = capture.active()
     if policy is None or _OFF.get():
         return None
     emitter: Emitter | None = None
     try:
-        place = find_place(policy)
-        if place is None:
+        span_context = find_span_context(policy)
+        if span_context is None:
             return None
-        emitter = place.emitter
-        endpoint = _find_endpoint(policy, ask)
+        emitter = span_context.emitter
+        endpoint = _find_endpoint(policy, request)
         if endpoint is None:
             return None
-        for secret in header_secrets(ask.headers, ask.url):
+        for secret in header_secrets(request.headers, request.url):
             emitter.register_secret(secret)
-        return Exchange(place, ask, endpoint, _attempts, warm=capture.WARM.get())
-    except Exception as error:  # noqa: BLE001  # the call is made all the same
+        return Exchange(span_context, request, endpoint, _attempts, warm=capture.WARM.get())
+    except Exception as error:  # noqa: BLE001  # the call itself must not fail
         if emitter is not None:
             fault(emitter, error)
         return None
 
 
 def play(exchange: Exchange) -> Answer | None:
-    """The recorded answer to a request that is known by now; None: ask the network."""
+    """Return the recorded answer in a replay. None: not in a replay."""
     if player is None:
         return None
-    return player.answer(exchange.ask, exchange.place.emitter.redact)
+    return player.answer(exchange.request, exchange.context.emitter.redact)
 
 
-def find_place(policy: Policy) -> SpanContext | None:
-    """The ambient span, else this process; nothing where recording is off or the run is not sampled."""
+def find_span_context(policy: Policy) -> SpanContext | None:
+    """Return the ambient span, or else the process. None: recording is off or not sampled."""
     parent = context.SPAN.get()
     if policy.within is not None:
         parent = policy.within(parent)
@@ -98,24 +98,24 @@ def find_place(policy: Policy) -> SpanContext | None:
     return SpanContext(emitter, emitter.process_run_id, emitter.process_span_id, "agent")
 
 
-def _find_endpoint(policy: Policy, ask: OutgoingRequest) -> Endpoint | None:
-    """What to record it as; nothing if not at all."""
-    if not policy.allows(ask.host, ask.path):
+def _find_endpoint(policy: Policy, request: OutgoingRequest) -> Endpoint | None:
+    """Return the endpoint to record the request as. None: it is not recorded."""
+    if not policy.allows(request.host, request.path):
         return None
-    endpoint = find_endpoint(ask.method, ask.host, ask.path)
-    if endpoint is None and _is_request(ask):
-        endpoint = Endpoint(provider_of(ask.host) or "", "model")
+    endpoint = find_endpoint(request.method, request.host, request.path)
+    if endpoint is None and _is_request(request):
+        endpoint = Endpoint(provider_of(request.host) or "", "model")
     if endpoint is not None and endpoint.is_model_call:
         return endpoint
-    return (endpoint or Endpoint(provider_of(ask.host) or "", OTHER)) if policy.http else None
+    return (endpoint or Endpoint(provider_of(request.host) or "", OTHER)) if policy.http else None
 
 
-def _is_request(ask: OutgoingRequest) -> bool:
-    """By the shape of its body."""
-    body = ask.body
+def _is_request(request: OutgoingRequest) -> bool:
+    """Return whether the body has the shape of a model request."""
+    body = request.body
     if not body or len(body) > TEXT_MAX:
         return False
-    coding = find_header(ask.headers, "content-encoding") or ""
+    coding = find_header(request.headers, "content-encoding") or ""
     if is_coded(coding):
         plain = decode(body, coding, TEXT_MAX)
         body = bytes(plain.data) if plain is not None else body

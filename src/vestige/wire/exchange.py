@@ -1,13 +1,13 @@
-"""Exchange: one attempt at one HTTP call, from its first byte out to its last byte in.
+"""Recording of one attempt at an HTTP call, from the first byte sent to the last received.
 
-A client's hook tells it what passes, in this order, and never hears back:
+A client's hook calls these methods, in this order:
 
     sending(chunk)*  sent()  answered(status, headers)  received(chunk)*
     then one of  finished()  failed(error)  closed()
 
-The span opens when the request is known, so that a call in flight is on record; status and
-headers are written when they come; the rest when it is over. Nothing here raises: a failure
-is counted, and the exchange is told no more.
+The span opens when the request is known, so that a call in flight is on record. Status and headers
+are recorded when they arrive, the rest at the end. The methods never raise: a failure is counted,
+and ends the recording of this call.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ REQUEST_IDS = ("x-request-id", "request-id", "apim-request-id", "x-amzn-requesti
 
 
 class CallSpan(Span):
-    """A span that ended before we had time to read what it carried."""
+    """A span whose start and end can be set to earlier times."""
 
     __slots__ = ()
 
     def end_at(self, ended_ns: int, **how: Any) -> None:
-        """End it as of then: our own reading is no part of the call."""
+        """End the span at an earlier time: parsing the response is not part of the call."""
         self._opened_ns += self._emitter.monotonic_ns() - ended_ns
         self.end(**how)
 
@@ -61,25 +61,24 @@ class CallSpan(Span):
 def never_raises(
     method: Callable[Concatenate[Exchange, P], None],
 ) -> Callable[Concatenate[Exchange, P], None]:
-    """A failure of ours is counted and ends the recording of this call; the program goes on."""
+    """Count an exception and end the recording of this call; the program is not affected."""
 
     @wraps(method)
-    def told_quietly(self: Exchange, /, *args: P.args, **kwargs: P.kwargs) -> None:
+    def guarded(self: Exchange, /, *args: P.args, **kwargs: P.kwargs) -> None:
         if self.over:
             return
         try:
             method(self, *args, **kwargs)
-        except Exception as error:  # noqa: BLE001  # whatever it is, it is ours
+        except Exception as error:  # noqa: BLE001  # a bug in vestige must not reach the program
             self.give_up(error)
 
-    return told_quietly
+    return guarded
 
 
 class Exchange:
-    """One attempt. Made by edge.begin."""
+    """An attempt at a call. Created by `dispatch.begin`."""
 
     __slots__ = (
-        "_answer",
         "_attempts",
         "_began_ns",
         "_content_length",
@@ -88,29 +87,30 @@ class Exchange:
         "_flush_at_ns",
         "_flushed",
         "_flushing",
-        "_question",
+        "_request_buffer",
+        "_response_buffer",
         "_response_coding",
         "_span",
         "_type",
         "_warm",
-        "ask",
+        "context",
         "endpoint",
         "over",
-        "place",
+        "request",
         "status",
     )
 
     def __init__(
         self,
-        place: SpanContext,
-        ask: OutgoingRequest,
+        context: SpanContext,
+        request: OutgoingRequest,
         endpoint: Endpoint | None,
         attempts: Attempts,
         *,
         warm: bool = False,
     ) -> None:
-        self.place = place
-        self.ask = ask
+        self.context = context
+        self.request = request
         self.endpoint = endpoint
         self.over = False
         self.status: int | None = None
@@ -118,8 +118,8 @@ class Exchange:
         self._warm = warm
         self._attempts = attempts
         self._span: CallSpan | None = None
-        self._question: ByteBuffer | None = None if ask.body is not None else ByteBuffer()
-        self._answer = ByteBuffer()
+        self._request_buffer: ByteBuffer | None = None if request.body is not None else ByteBuffer()
+        self._response_buffer = ByteBuffer()
         self._flush_at_ns = 0
         self._flushed = 0
         self._flushing = allocate_lock()
@@ -127,53 +127,58 @@ class Exchange:
         self._response_coding = ""
         self._content_length: int | None = None
         self._first_byte_ns: int | None = None
-        self._began_ns = place.emitter.monotonic_ns()
-        if ask.body is not None:
-            self._open(ask.body)
+        self._began_ns = context.emitter.monotonic_ns()
+        if request.body is not None:
+            self._open(request.body)
 
     # --- the request ------------------------------------------------------------------------------
 
     @never_raises
     def sending(self, chunk: bytes) -> None:
-        """A piece of a body that was not known before."""
-        if self._question is not None and self._span is None:
-            self._question.add(chunk, 0)
+        """Add a chunk of a request body that is streamed."""
+        if self._request_buffer is not None and self._span is None:
+            self._request_buffer.add(chunk, 0)
 
     @never_raises
     def sent(self) -> None:
-        """All of it went out."""
+        """Open the span: the request was sent completely."""
+        self._ensure_open()
+
+    def _ensure_open(self) -> CallSpan:
         if self._span is None:
-            tape = self._question
-            self._open(bytes(tape.kept) if tape is not None else b"")
+            buffer = self._request_buffer
+            self._open(bytes(buffer.data) if buffer is not None else b"")
+        assert self._span is not None
+        return self._span
 
     def _open(self, body: bytes) -> None:
-        ask, place = self.ask, self.place
+        request, context = self.request, self.context
         attributes: dict[str, Any] = {
-            "method": ask.method,
-            "url": masked_url(ask.url),
-            "host": ask.host,
+            "method": request.method,
+            "url": masked_url(request.url),
+            "host": request.host,
         }
-        kept = self._decode_request(body, attributes)
-        ask.body = kept
+        decoded = self._decode_request(body, attributes)
+        request.body = decoded
         endpoint = self.endpoint
         if endpoint is not None and endpoint.provider:
             attributes["provider"] = endpoint.provider
         if self._type == "llm":
-            model = (endpoint.model if endpoint else None) or call_attributes.glimpse_model(kept)
+            model = (endpoint.model if endpoint else None) or call_attributes.glimpse_model(decoded)
             if model:
                 attributes["model"] = model
             if self._warm:
                 attributes["warm"] = True
-        attributes["attempt"] = self._attempts.begin(place.run_id, place.parent_id, ask)
+        attributes["attempt"] = self._attempts.begin(context.run_id, context.parent_id, request)
         span = CallSpan(
-            place.emitter,
-            place.run_id,
-            place.parent_id,
-            place.component,
+            context.emitter,
+            context.run_id,
+            context.parent_id,
+            context.component,
             self._name(),
             self._type,
             attributes,
-            kept or None,
+            decoded or None,
         )
         span.began_at(self._began_ns)
         self._span = span
@@ -181,22 +186,22 @@ class Exchange:
     def _name(self) -> str:
         if self._type == "llm" and self.endpoint is not None:
             return self.endpoint.api
-        return f"{self.ask.method} {self.ask.host}{self.ask.path}"
+        return f"{self.request.method} {self.request.host}{self.request.path}"
 
     def _decode_request(self, body: bytes, attributes: dict[str, Any]) -> bytes:
-        if self._question is not None:
+        if self._request_buffer is not None:
             attributes["request.streamed"] = True
-            if self._question.cut:
-                attributes["request.bytes"] = self._question.total
-        coding = find_header(self.ask.headers, "content-encoding") or ""
+            if self._request_buffer.truncated:
+                attributes["request.bytes"] = self._request_buffer.total
+        coding = find_header(self.request.headers, "content-encoding") or ""
         if not body or not is_coded(coding):
             return body
         attributes["request.encoding"] = coding
-        if self.ask.plain:
+        if self.request.plain:
             return body
         attributes["request.wire_bytes"] = len(body)
         plain = decode(body, coding, BODY_MAX)
-        if plain is None or not plain.whole:
+        if plain is None or not plain.complete:
             attributes["request.undecoded"] = True
             return body
         return bytes(plain.data)
@@ -207,24 +212,21 @@ class Exchange:
     def answered(
         self, status: int, headers: Headers, *, decoded: bool = False, version: str | None = None
     ) -> None:
-        """Status and headers came. `decoded`: the client will give us bytes without their coding."""
-        if self._span is None:
-            tape = self._question
-            self._open(bytes(tape.kept) if tape is not None else b"")
-        assert self._span is not None
+        """Record status and headers. `decoded`: the chunks that follow are decoded already."""
+        span = self._ensure_open()
         self.status = status
-        self._first_byte_ns = self.place.emitter.monotonic_ns() - self._began_ns
+        self._first_byte_ns = self.context.emitter.monotonic_ns() - self._began_ns
         self._response_coding = find_header(headers, "content-encoding") or ""
         self._decoded = decoded
         length = find_header(headers, "content-length")
         if length is not None and length.isdecimal():
             self._content_length = int(length)
-        # Headers by themselves: the names of secret ones would have a body beside them looked at
-        # closely, which is slow.
+        # Headers are a record of their own: names of secret headers make the redactor scan a
+        # record thoroughly, which would be slow for a body in the same record.
         attributes: dict[str, Any] = {
             "status_code": status,
             "first_byte_ns": self._first_byte_ns,
-            "request.headers": masked_headers(self.ask.headers),
+            "request.headers": masked_headers(self.request.headers),
             "response.headers": masked_headers(headers),
         }
         if version:
@@ -232,42 +234,44 @@ class Exchange:
         request_id = next(filter(None, (find_header(headers, name) for name in REQUEST_IDS)), None)
         if request_id:
             attributes["request_id"] = request_id
-        self._span.set_attributes(attributes)
-        self.place.emitter.unfinished.add(self)
+        span.set_attributes(attributes)
+        self.context.emitter.unfinished.add(self)
 
     @never_raises
     def received(self, chunk: bytes) -> None:
-        """The next bytes of the body, as they are handed to the program."""
-        now_ns = self.place.emitter.monotonic_ns()
-        self._answer.add(chunk, now_ns)
+        """Add a chunk of the response body, as the program receives it."""
+        now_ns = self.context.emitter.monotonic_ns()
+        self._response_buffer.add(chunk, now_ns)
         if now_ns >= self._flush_at_ns:
             self._flush(now_ns)
 
     @never_raises
     def flush(self) -> None:
-        """Keep what has arrived: called about once a second, by a thread of ours."""
-        now_ns = self.place.emitter.monotonic_ns()
+        """Store the partial response. Called about once a second by a background thread."""
+        now_ns = self.context.emitter.monotonic_ns()
         if now_ns >= self._flush_at_ns:
             self._flush(now_ns)
 
     def _flush(self, now_ns: int) -> None:
-        """Of a streamed answer, what can be written without the beginning of a secret. It takes a
-        hundredth of the time at most: a long answer is kept less often."""
+        """Store the complete events of a streamed response.
+
+        It takes at most a hundredth of the time: a long response is stored less often.
+        """
         first = not self._flush_at_ns
         self._flush_at_ns = now_ns + int(PARTIAL_INTERVAL_S * 1e9)
-        tape, span, emitter = self._answer, self._span, self.place.emitter
+        buffer, span, emitter = self._response_buffer, self._span, self.context.emitter
         if first or span is None or span._writer != emitter.writer:
             return
-        if self.over or tape.total in (self._flushed, 0) or len(tape.kept) > PARTIAL_MAX:
+        if self.over or buffer.total in (self._flushed, 0) or len(buffer.data) > PARTIAL_MAX:
             return
         if not self._flushing.acquire(blocking=False):
-            return  # the other thread is at it
+            return  # another thread is flushing
         try:
-            self._flushed = tape.total
+            self._flushed = buffer.total
             body = self._plain().data
             if self._type == "llm" and is_stream(body):
                 emitter.keep_partial(span.id, body[: _end_of_events(body)])
-        except Exception as error:  # noqa: BLE001  # a full disk: the answer itself may still be kept
+        except Exception as error:  # noqa: BLE001  # e.g. a full disk: the call is still recorded
             fault(emitter, error)
         finally:
             self._flushing.release()
@@ -280,12 +284,12 @@ class Exchange:
 
     @never_raises
     def finished(self) -> None:
-        """The whole body was read."""
+        """End the call: the complete body was read."""
         self._end(None, None)
 
     @never_raises
     def failed(self, error: BaseException) -> None:
-        """The client gives up on this attempt."""
+        """End the call with the client's exception."""
         status = status_of(error)
         if status == "error" and any("Timeout" in cls.__name__ for cls in type(error).__mro__):
             status = "timeout"
@@ -293,52 +297,48 @@ class Exchange:
 
     @never_raises
     def closed(self) -> None:
-        """The program closed the response, dropped it, or is over; perhaps before its end."""
+        """End the call: the program closed or dropped the response, or ends."""
         self._end(None, None if self._is_complete() else "cancelled")
 
     def give_up(self, error: Exception) -> None:
-        """A failure of our own."""
+        """End the recording after an internal error."""
         self.over = True
         self._forget()
-        fault(self.place.emitter, error)
+        fault(self.context.emitter, error)
         span = self._span
         if span is not None and not span.ended:
             try:
                 span.end(status="error", attributes={"wire.fault": type(error).__name__})
             except Exception as second:  # noqa: BLE001  # nothing more to try
-                fault(self.place.emitter, second)
+                fault(self.context.emitter, second)
 
     def _is_complete(self) -> bool:
         if self.status is None:
             return False
         if self._content_length is not None and not self._decoded:
-            return self._answer.total >= self._content_length
+            return self._response_buffer.total >= self._content_length
         return has_ended(self._plain().data)
 
     def _plain(self) -> Decoded:
-        """The answer without its coding."""
-        tape, coding = self._answer, self._response_coding
+        """Return the decoded response body."""
+        buffer, coding = self._response_buffer, self._response_coding
         if self._decoded or not is_coded(coding):
-            return Decoded(tape.kept, True, [])
-        plain = decode(tape.kept, coding, BODY_MAX - MARKER_MAX, tape.ends)
-        return plain or Decoded(tape.kept, False, [])
+            return Decoded(buffer.data, True, [])
+        plain = decode(buffer.data, coding, BODY_MAX - MARKER_MAX, buffer.ends)
+        return plain or Decoded(buffer.data, False, [])
 
     def _end(self, error: BaseException | None, status: str | None) -> None:
         self.over = True
-        ended_ns = self.place.emitter.monotonic_ns()
-        if self._span is None:
-            tape = self._question
-            self._open(bytes(tape.kept) if tape is not None else b"")
-        span = self._span
-        assert span is not None
+        ended_ns = self.context.emitter.monotonic_ns()
+        span = self._ensure_open()
         plain = self._plain()
-        attributes = self._tell(plain)
+        attributes = self._response_attributes(plain)
         if self.status is None:
-            attributes["request.headers"] = masked_headers(self.ask.headers)
+            attributes["request.headers"] = masked_headers(self.request.headers)
         elif status is not None:
             attributes["response.partial"] = True
             if status == "cancelled" and error is None and "finish_reason" in attributes:
-                status = None  # many stop reading where the model stops, before the stream's end
+                status = None  # many programs stop reading at the finish reason
         if self.status is not None and self.status >= 400:
             status = status or "error"
             if error is None:
@@ -346,7 +346,7 @@ class Exchange:
         elif "error.message" in attributes and error is None:
             status, attributes["error.type"] = status or "error", "provider error"
         if status is not None:
-            self._attempts.failed(self.place.run_id, self.place.parent_id, self.ask)
+            self._attempts.failed(self.context.run_id, self.context.parent_id, self.request)
         span.end_at(
             ended_ns,
             error=error,
@@ -357,21 +357,24 @@ class Exchange:
         self._forget()
 
     def _redact(self, body: bytes | bytearray) -> bytes | bytearray:
-        """The answer without secrets that it spells in pieces. Other JSON lines than a model's are
-        records, each a text of its own."""
+        """Redact secrets that are split across the events of a stream.
+
+        JSON lines of other calls than model calls are separate texts, so they are left alone.
+        """
         if self._type != "llm" and not is_event_stream(body):
             return body
-        return self.place.emitter.redact_stream(body)
+        return self.context.emitter.redact_stream(body)
 
     def _forget(self) -> None:
-        """A program may keep its responses, and each keeps its exchange: not the bytes once more."""
-        self._answer, self._question, self.ask.body = ByteBuffer(), None, b""
-        self.place.emitter.unfinished.discard(self)
+        """Free the bodies: the program may keep the response, which refers to this exchange."""
+        self._response_buffer, self._request_buffer = ByteBuffer(), None
+        self.request.body = b""
+        self.context.emitter.unfinished.discard(self)
         self._drop_partial()
 
     def _drop_partial(self) -> None:
-        """The journal has the answer. Never waits: a flush that is under way looks again when it is done."""
-        span, emitter = self._span, self.place.emitter
+        """Delete the partial response without waiting. A flush in progress deletes its own."""
+        span, emitter = self._span, self.context.emitter
         if not self._flushed or span is None or span._writer != emitter.writer:
             return
         if self._flushing.acquire(blocking=False):
@@ -382,57 +385,57 @@ class Exchange:
             finally:
                 self._flushing.release()
 
-    def _tell(self, plain: Decoded) -> dict[str, Any]:
+    def _response_attributes(self, plain: Decoded) -> dict[str, Any]:
         attributes: dict[str, Any] = {}
-        tape = self._answer
+        buffer = self._response_buffer
         if is_coded(self._response_coding) and self.status is not None:
             attributes["response.encoding"] = self._response_coding
             if not self._decoded:
-                attributes["response.wire_bytes"] = tape.total
-            if not plain.whole:
+                attributes["response.wire_bytes"] = buffer.total
+            if not plain.complete:
                 attributes["response.undecoded"] = True
-        if tape.cut:
-            attributes["response.bytes"] = tape.total
-            attributes["response.sha256"] = tape.sha256
+        if buffer.truncated:
+            attributes["response.bytes"] = buffer.total
+            attributes["response.sha256"] = buffer.sha256
         if self._type != "llm":
             return attributes
         provider = self.endpoint.provider if self.endpoint else None
-        attributes |= call_attributes.request_attributes(self.ask.body or b"", provider)
+        attributes |= call_attributes.request_attributes(self.request.body or b"", provider)
         response = call_attributes.read_response(plain.data, provider)
         if response is not None:
             attributes |= call_attributes.response_attributes(response)
-            self._remember(response)
-        attributes |= call_attributes.timing_attributes(plain, tape, self._began_ns)
+            self._remember_tool_calls(response)
+        attributes |= call_attributes.timing_attributes(plain, buffer, self._began_ns)
         return attributes
 
-    def _remember(self, response: Response) -> None:
-        """What the model asked for, so that the tools that run next know who did."""
+    def _remember_tool_calls(self, response: Response) -> None:
+        """Register the tool calls, so that tools that run next are linked to this span."""
         assert self._span is not None
         for call in response.calls:
             tool_attribution.remember(
-                self.place.run_id, call.id, call.name, call.arguments, self._span
+                self.context.run_id, call.id, call.name, call.arguments, self._span
             )
 
     def _body(self, body: bytes | bytearray) -> bytes | LongBody | None:
-        tape = self._answer
+        buffer = self._response_buffer
         if not body:
             return None
-        if len(body) <= BODY_INLINE_MAX and not tape.cut:
+        if len(body) <= BODY_INLINE_MAX and not buffer.truncated:
             return bytes(body)
         steps = texts_of(_steps(body))
-        if not tape.cut:
+        if not buffer.truncated:
             return LongBody(steps, "surrogateescape")
-        marker = f"\n…[cut by vestige: {tape.total} bytes, sha256 {tape.sha256}]"
-        return LongBody(_then(steps, marker), "surrogateescape", tape.total, tape.sha256)
+        marker = f"\n…[cut by vestige: {buffer.total} bytes, sha256 {buffer.sha256}]"
+        return LongBody(_then(steps, marker), "surrogateescape", buffer.total, buffer.sha256)
 
 
 def _end_of_events(body: bytes | bytearray) -> int:
-    """Where the last whole event ends."""
+    """Return the end of the last complete line."""
     return max(body.rfind(b"\n"), body.rfind(b"\r")) + 1
 
 
 def fault(emitter: Emitter, error: BaseException) -> None:
-    """Count a failure of the wire's own."""
+    """Count an internal error of HTTP capture."""
     emitter.fault(f"wire: {type(error).__name__}")
 
 

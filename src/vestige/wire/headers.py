@@ -1,8 +1,8 @@
-"""Headers and URLs as they may be written: secrets masked, and told to the recorder.
+"""Redaction of secrets in headers and URLs.
 
-A header's value is a secret when its name says so (record/redaction/masking.py): `Authorization`, `x-api-key`,
-`api-key`, `x-goog-api-key`, cookies. It is written as a mask, and the recorder is told the value, so
-that it is masked wherever else it appears.
+A header is secret by its name (record/redaction/masking.py): `Authorization`, `x-api-key`,
+`api-key`, `x-goog-api-key`, cookies. Its value is masked, and registered with the recorder, which
+then masks it wherever else it appears.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from vestige.record.redaction.masking import MARK, is_secret_key, mask
 Headers = Iterable[tuple[str, str]]
 
 _QUERY_SECRETS = frozenset({"key", "sig", "signature", "code", "x-amz-signature"})
-"""Names that hold a secret in a query string and not elsewhere: Google's `?key=`, signed URLs."""
+"""Names of secrets only in a query string: Google's `?key=`, signed URLs."""
 
-_LEARN_MIN = 8
-_LEARN_PLAIN_MIN = 20
-"""Characters. Local servers are given `EMPTY`, `ollama` or `not-needed` as a key: masking such a word
-everywhere would destroy what is recorded. A real key has digits, or is long."""
+_SECRET_MIN = 8
+_SECRET_WORD_MIN = 20
+"""Minimum lengths with and without a digit. Keys of local servers are often words such as `EMPTY`,
+`ollama` or `not-needed`, and masking these everywhere would destroy recorded text."""
 
 _SIGNED = "AWS4-"
-"""How an AWS signature begins: good for one request, and another each time. Knowing them all would slow
-down the program and leave no room for real keys."""
+"""Prefix of an AWS signature. Each request has a new one, and registering them all would slow down
+the program and displace real keys."""
 
 _SCHEMES = ("bearer ", "basic ", "token ", "apikey ", "negotiate ", "digest ")
 
@@ -34,32 +34,32 @@ def is_secret_header(name: str) -> bool:
 
 
 def masked_headers(headers: Headers) -> dict[str, str]:
-    """All headers, by lower-case name; several of one name are joined by a comma, as HTTP does."""
-    told: dict[str, str] = {}
+    """Return all headers by lower-case name. Repeated headers are joined by a comma."""
+    masked: dict[str, str] = {}
     for name, value in headers:
         name = name.lower()
-        shown = _mask_header(name, value) if is_secret_header(name) else value
-        told[name] = f"{told[name]}, {shown}" if name in told else shown
-    return told
+        text = _mask_header(name, value) if is_secret_header(name) else value
+        masked[name] = f"{masked[name]}, {text}" if name in masked else text
+    return masked
 
 
 def header_secrets(headers: Headers, url: str) -> Iterator[str]:
-    """The secrets that a request carries, worth knowing."""
+    """Yield the secrets of a request that should be masked everywhere."""
     for name, value in headers:
         if is_secret_header(name):
             values = _cookie_values(value) if "cookie" in name.lower() else [_without_scheme(value)]
-            yield from filter(_is_worth_knowing, values)
+            yield from filter(_is_worth_masking, values)
     if "?" in url or "@" in url:
         parts = urlsplit(url)
         for name, value in parse_qsl(parts.query, keep_blank_values=False):
-            if _is_secret_parameter(name) and _is_worth_knowing(value):
+            if _is_secret_parameter(name) and _is_worth_masking(value):
                 yield value
-        if parts.password and _is_worth_knowing(parts.password):
+        if parts.password and _is_worth_masking(parts.password):
             yield unquote(parts.password)
 
 
 def masked_url(url: str) -> str:
-    """The URL without its secrets: query values by name, and what stands before an `@`."""
+    """Mask the user info and the secret query values of a URL."""
     if "?" not in url and "@" not in url:
         return url
     parts = urlsplit(url)
@@ -71,23 +71,23 @@ def masked_url(url: str) -> str:
 
 
 def find_header(headers: Headers, name: str) -> str | None:
-    """By lower-case name; the first."""
+    """Return the first header with this lower-case name."""
     return next((value for key, value in headers if key.lower() == name), None)
 
 
 def _mask_header(name: str, value: str) -> str:
-    """Of cookies each value by itself: their names say which changed."""
+    """Mask a header's value. Cookies are masked one by one, so that their names are visible."""
     if "cookie" not in name:
         return mask(value)
-    told = []
+    masked = []
     for part in value.split(";"):
         key, equals, secret = part.strip().partition("=")
-        about = key.lower() in _COOKIE_WORDS
-        told.append(f"{key}={mask(secret)}" if equals and not about else part.strip())
-    return "; ".join(told)
+        is_attribute = key.lower() in _COOKIE_ATTRIBUTES
+        masked.append(f"{key}={mask(secret)}" if equals and not is_attribute else part.strip())
+    return "; ".join(masked)
 
 
-_COOKIE_WORDS = frozenset({"path", "domain", "expires", "max-age", "samesite"})
+_COOKIE_ATTRIBUTES = frozenset({"path", "domain", "expires", "max-age", "samesite"})
 
 
 def _cookie_values(value: str) -> list[str]:
@@ -102,12 +102,12 @@ def _without_scheme(value: str) -> str:
     return value
 
 
-def _is_worth_knowing(value: str) -> bool:
+def _is_worth_masking(value: str) -> bool:
     if value.startswith(_SIGNED):
         return False
-    if len(value) >= _LEARN_PLAIN_MIN:
+    if len(value) >= _SECRET_WORD_MIN:
         return True
-    return len(value) >= _LEARN_MIN and any(character.isdigit() for character in value)
+    return len(value) >= _SECRET_MIN and any(character.isdigit() for character in value)
 
 
 def _is_secret_parameter(name: str) -> bool:

@@ -1,9 +1,8 @@
-"""httpx and httpx2: the transports that reach the network, sync and async.
+"""Hook for httpx and httpx2: their network transports, sync and async.
 
-Below redirects, authentication and retries, so each attempt is one exchange; HTTP/2, proxies and mounts
-pass here too. A transport of another class (a mock, ASGI, a test's own) is not the network, and is not hooked.
-
-The two packages are one code base under two names: what is said of one holds for both.
+Transports are below redirects, authentication and retries, so each attempt is one exchange. HTTP/2,
+proxies and mounts use them too. Other transports (mocks, ASGI) do not reach the network and are not
+hooked. The two packages are one code base under two names.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ Call = Callable[[Any, Any], Any]
 
 
 def install(module: ModuleType) -> Callable[[], None]:
-    """Hook one of the two; gives what undoes it."""
+    """Hook httpx or httpx2, and return a function that unhooks it."""
     tees = _Tees(module)
     patch = Patch()
     patch.wrap(module.HTTPTransport, "handle_request", lambda call: _sync(call, tees))
@@ -39,7 +38,7 @@ def _sync(call: Call, tees: _Tees) -> Call:
         if exchange is None:
             return call(transport, request)
         stream = request.stream
-        if exchange.ask.body is None:
+        if exchange.request.body is None:
             request.stream = tees.Request(stream, exchange)
         try:
             response = tees.played(exchange, request.stream) or call(transport, request)
@@ -61,10 +60,10 @@ def _async(call: Call, tees: _Tees) -> Call:
         if exchange is None:
             return await call(transport, request)
         stream = request.stream
-        if exchange.ask.body is None:
+        if exchange.request.body is None:
             request.stream = tees.AsyncRequest(stream, exchange)
         try:
-            if dispatch.player is not None and exchange.ask.body is None:
+            if dispatch.player is not None and exchange.request.body is None:
                 async for _ in request.stream:
                     pass
             response = tees.played(exchange, ()) or await call(transport, request)
@@ -89,36 +88,36 @@ def _begin(request: Any, tees: _Tees) -> Exchange | None:
             (name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers.raw
         ]
         stream = request.stream
-        # One that holds its bytes may be read as often as one likes.
-        body = b"".join(stream) if type(stream) is tees.whole else None
-        ask = OutgoingRequest(
+        # Only a ByteStream can be read more than once.
+        body = b"".join(stream) if type(stream) is tees.byte_stream else None
+        outgoing = OutgoingRequest(
             request.method, str(url), host.rpartition("@")[2], path, headers, body
         )
-    except Exception:  # noqa: BLE001  # a request that we cannot read is not recorded
+    except Exception:  # noqa: BLE001  # an unreadable request is not recorded
         return None
-    return begin(ask)
+    return begin(outgoing)
 
 
 def _answered(exchange: Exchange, response: Any) -> None:
     try:
         raw = response.headers.raw
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in raw]
-        version = response.extensions.get("http_version", b"")
-        told = version.decode("ascii", "replace") if isinstance(version, bytes) else None
-        exchange.answered(response.status_code, headers, version=told)
-    except Exception as error:  # noqa: BLE001  # the response goes on its way all the same
+        raw_version = response.extensions.get("http_version", b"")
+        version = raw_version.decode("ascii", "replace") if isinstance(raw_version, bytes) else None
+        exchange.answered(response.status_code, headers, version=version)
+    except Exception as error:  # noqa: BLE001  # the program gets the response all the same
         exchange.give_up(error)
 
 
 class _Tees:
-    """Streams that tell an exchange what passes. Classes of the module's own kinds, as it checks for them.
+    """Stream classes that record what passes. They derive from the module's own, which it checks.
 
-    Iterators, not generators: what a program may do to the stream inside (drop it, close it, be cancelled
-    in it) reaches that one as if ours were not there.
+    They use iterators and not generators, so that dropping, closing or cancelling reaches the
+    wrapped stream unchanged.
     """
 
     def __init__(self, module: ModuleType) -> None:
-        self.whole = module.ByteStream
+        self.byte_stream = module.ByteStream
         sync_kind: Any = module.SyncByteStream
         async_kind: Any = module.AsyncByteStream
 
@@ -132,7 +131,7 @@ class _Tees:
             def close(self) -> None:
                 self._inner.close()
 
-        class AsyncRequest(async_kind):  # type: ignore[misc]  # as above
+        class AsyncRequest(async_kind):  # type: ignore[misc]
             def __init__(self, inner: Any, exchange: Exchange) -> None:
                 self._inner, self._exchange = inner, exchange
 
@@ -142,7 +141,7 @@ class _Tees:
             async def aclose(self) -> None:
                 await self._inner.aclose()
 
-        class Response(sync_kind):  # type: ignore[misc]  # as above
+        class Response(sync_kind):  # type: ignore[misc]
             def __init__(self, inner: Any, exchange: Exchange) -> None:
                 self._inner, self._exchange = inner, exchange
 
@@ -158,7 +157,7 @@ class _Tees:
             def __del__(self) -> None:
                 self._exchange.closed()
 
-        class AsyncResponse(async_kind):  # type: ignore[misc]  # as above
+        class AsyncResponse(async_kind):  # type: ignore[misc]
             def __init__(self, inner: Any, exchange: Exchange) -> None:
                 self._inner, self._exchange = inner, exchange
 
@@ -174,8 +173,8 @@ class _Tees:
             def __del__(self) -> None:
                 self._exchange.closed()
 
-        class Played(sync_kind, async_kind):  # type: ignore[misc]  # as above
-            """A recorded body, as it came."""
+        class Played(sync_kind, async_kind):  # type: ignore[misc]
+            """A recorded body, in its original chunks."""
 
             def __init__(self, answer: Answer, error: Exception | None) -> None:
                 self._answer, self._error = answer, error
@@ -195,10 +194,10 @@ class _Tees:
         self.Response, self.AsyncResponse = Response, AsyncResponse
 
     def played(self, exchange: Exchange, stream: Iterable[bytes]) -> Any:
-        """The recorded response, where there is a recording to answer from."""
+        """Return the recorded response in a replay. None: not in a replay."""
         if dispatch.player is None:
             return None
-        if exchange.ask.body is None:
+        if exchange.request.body is None:
             for _ in stream:
                 pass
         answer = dispatch.play(exchange)
@@ -214,7 +213,7 @@ class _Tees:
             raise error or self._module.ReadError("vestige replay: no answer was recorded")
         return self._module.Response(
             answer.status,
-            headers=answer.told_headers(),
+            headers=answer.replay_headers(),
             stream=self._Played(answer, error),
             extensions={"http_version": b"HTTP/1.1"},
         )

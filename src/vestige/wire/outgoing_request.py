@@ -1,4 +1,4 @@
-"""Ask and Place: a request that is about to leave, and the span that it belongs to."""
+"""An HTTP request before it is sent, and the span that it belongs to."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Headers = Sequence[tuple[str, str]]
 
 
 class SpanContext:
-    """Where a call belongs: under a span, or under the process."""
+    """The parent of a call: a span, or the process."""
 
     __slots__ = ("component", "emitter", "parent_id", "run_id")
 
@@ -24,7 +24,7 @@ class SpanContext:
 
 
 class OutgoingRequest:
-    """A request, as the client is about to send it."""
+    """A request that the client is about to send."""
 
     __slots__ = ("body", "headers", "host", "method", "path", "plain", "url")
 
@@ -34,11 +34,11 @@ class OutgoingRequest:
         self.method = method
         self.url = url
         self.host = host
-        """With its port, if it is no default one."""
+        """Host name, with the port unless it is the default."""
         self.path = path
-        """Without the query."""
+        """Path without the query."""
         self.headers = headers
         self.body = body
-        """None: not known before it is sent."""
+        """The body. None: it is streamed, and known only once it is sent."""
         self.plain = False
-        """The body is given without the coding that the headers name."""
+        """Whether the body is decoded, although the headers name a coding."""

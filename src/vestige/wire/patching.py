@@ -1,6 +1,6 @@
-"""Patch: attributes of foreign classes wrapped, and put back as they were.
+"""Wrap attributes of other libraries' classes, and restore them.
 
-If somebody else wrapped the same attribute after us, ours stays underneath, where it only hands calls on.
+If other code wrapped the same attribute afterwards, this wrapper stays and passes calls on.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Any
 
 
 class Patch:
-    """What was wrapped, to be undone together."""
+    """A set of wrapped attributes, restored together."""
 
     def __init__(self) -> None:
         self._done: list[tuple[Any, str, Any, Any]] = []
 
     def wrap(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
-        """Replace `owner.name` by what `make` makes of it."""
+        """Replace `owner.name` with `make(owner.name)`."""
         before = owner.__dict__[name]
         after = make(before)
         update_wrapper(after, before)

@@ -1,9 +1,9 @@
-"""Replay: recorded answers served at the edge, in the place of the network.
+"""Replay: recorded answers instead of the network.
 
-The parent (`vestige replay`) writes a script: one line for each recorded call, in order. The child's player
-serves a request with the first unused line that has the same method, target and body. What was masked in
-the recording is masked in the request before they are compared; headers are not compared. A model call that is
-not in the script never reaches the network: it is answered with status 400 and words, and reported.
+The parent (`vestige replay`) writes a script with one line per recorded call, in order. The child's
+player answers a request with the first unused line that has the same method, target and body. The
+request is redacted as the recording was before they are compared; headers are not compared. A model
+call that is not in the script never reaches the network: it is answered with 400, and reported.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import os
 import threading
 from collections.abc import Callable, Iterable
 from hashlib import sha256
-from typing import Any
 
 import msgspec
 
@@ -26,47 +25,47 @@ SCRIPT_VARIABLE = "VESTIGE_REPLAY"
 REPORT_SUFFIX = ".report"
 
 _FRAMING = frozenset({"content-length", "content-encoding", "transfer-encoding", "connection"})
-"""Headers that speak about the wire's bytes; bodies are recorded without their codings."""
+"""Headers that describe the bytes on the wire. Bodies are recorded decoded."""
 
 
 class Answer(msgspec.Struct, frozen=True):
     """A recorded answer."""
 
     status: int | None
-    """None: none came."""
+    """The status code. None: there was no response."""
     headers: dict[str, str] = {}
     body: bytes = b""
     error: str | None = None
-    """The name of the client's exception that ended it, if one did."""
+    """Name of the client's exception that ended the call, if any."""
 
     def chunks(self) -> list[bytes]:
-        """A stream as a stream, event by event; anything else in one piece."""
+        """Return the body: an event stream event by event, anything else as one chunk."""
         if "event-stream" not in self.headers.get("content-type", ""):
             return [self.body] if self.body else []
         parts = self.body.split(b"\n\n")
         chunks = [part + b"\n\n" for part in parts[:-1]]
         return [*chunks, parts[-1]] if parts[-1] else chunks
 
-    def told_headers(self) -> list[tuple[str, str]]:
-        """As they came, without what no longer holds."""
-        kept = [(name, value) for name, value in self.headers.items() if name not in _FRAMING]
-        return [*kept, ("content-length", str(len(self.body)))]
+    def replay_headers(self) -> list[tuple[str, str]]:
+        """Return the recorded headers that fit the decoded body."""
+        headers = [(name, value) for name, value in self.headers.items() if name not in _FRAMING]
+        return [*headers, ("content-length", str(len(self.body)))]
 
 
 class Line(msgspec.Struct, frozen=True):
-    """One call of the recording."""
+    """A recorded call."""
 
     span_id: str
     method: str
     target: str
-    """Path and query, masked."""
+    """Path and query, redacted."""
     sha256: str
-    """Of the request's body, masked."""
+    """Hash of the redacted request body."""
     answer: Answer
 
 
 class _Key(msgspec.Struct):
-    """A line without its answer: what is kept in memory."""
+    """A line without its answer, as it is stored in memory."""
 
     span_id: str
     method: str
@@ -75,10 +74,10 @@ class _Key(msgspec.Struct):
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """What a player reports."""
+    """A player's report about one request."""
 
     span_id: str | None
-    """The recorded call that was served, or that was expected."""
+    """The recorded call that was replayed or expected."""
     differs: bool = False
     method: str = ""
     target: str = ""
@@ -86,7 +85,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 def target_of(url: str) -> str:
-    """Path and query of a URL, masked; the host may be another today."""
+    """Return the redacted path and query of a URL. The host may differ in a replay."""
     rest = masked_url(url).partition("://")[2] or url
     slash = rest.find("/")
     return rest[slash:] if slash >= 0 else "/"
@@ -97,7 +96,7 @@ def digest(body: bytes) -> str:
 
 
 def write_script(path: str, lines: Iterable[Line]) -> int:
-    """For the owner's eyes only; how many lines there are."""
+    """Write a script that only its owner can read. Return the number of lines."""
     count = 0
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(fd, "wb") as file:
@@ -108,7 +107,7 @@ def write_script(path: str, lines: Iterable[Line]) -> int:
 
 
 def read_report(path: str) -> list[Entry]:
-    """What the players of all processes reported, in order."""
+    """Read the reports of the players of all processes, in order."""
     try:
         with open(path + REPORT_SUFFIX, "rb") as file:
             return [msgspec.json.decode(line, type=Entry) for line in file if line.endswith(b"\n")]
@@ -117,7 +116,7 @@ def read_report(path: str) -> list[Entry]:
 
 
 class Player:
-    """Serves the script, each line once."""
+    """Answers requests from a script, using each line once."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -130,16 +129,16 @@ class Player:
                     self._unused.append((msgspec.json.decode(line, type=_Key), at))
                     at += len(line)
         except (OSError, msgspec.DecodeError) as error:
-            raise UnreadableError(f"{path}: no script of a replay ({error}).") from None
+            raise UnreadableError(f"{path}: not a replay script ({error}).") from None
 
-    def answer(self, ask: OutgoingRequest, redact: Callable[[str], str]) -> Answer:
-        """The recorded answer; or words, where the request is not the recorded one."""
-        body = _masked(ask.body or b"", redact)
-        key = (ask.method, target_of(ask.url), digest(body))
+    def answer(self, request: OutgoingRequest, redact: Callable[[str], str]) -> Answer:
+        """Return the recorded answer, or an error if the request was not recorded."""
+        body = _redact(request.body or b"", redact)
+        key = (request.method, target_of(request.url), digest(body))
         with self._lock:
-            for place, (line, at) in enumerate(self._unused):
+            for index, (line, at) in enumerate(self._unused):
                 if (line.method, line.target, line.sha256) == key:
-                    del self._unused[place]
+                    del self._unused[index]
                     self._report(Entry(line.span_id))
                     return self._read(at)
             expected = self._expected(key[0], key[1])
@@ -166,17 +165,17 @@ class Player:
             os.close(fd)
 
 
-def _masked(body: bytes, redact: Callable[[str], str]) -> bytes:
+def _redact(body: bytes, redact: Callable[[str], str]) -> bytes:
     text = body.decode(errors="surrogateescape")
     return redact(text).encode(errors="surrogateescape")
 
 
 def _refusal(expected: str | None, target: str) -> Answer:
-    """Providers' SDKs do not repeat a 400."""
+    """Return a 400, which providers' SDKs do not retry."""
     if expected is None:
-        said = f"vestige replay: {target}: the recording has no further call."
+        message = f"vestige replay: {target}: the recording has no further call."
     else:
-        said = f"vestige replay: {target}: this request is not the recorded one (span {expected})."
-    words: Any = {"error": {"type": "replay", "message": said}}
+        message = f"vestige replay: {target}: this request differs from span {expected}."
+    error = {"error": {"type": "replay", "message": message}}
     headers = {"content-type": "application/json", "x-should-retry": "false"}
-    return Answer(400, headers, msgspec.json.encode(words))
+    return Answer(400, headers, msgspec.json.encode(error))

@@ -1,8 +1,8 @@
-"""urllib3, and with it requests: one attempt of a connection pool, and the response that it gives.
+"""Hook for urllib3, and with it requests: attempts of a connection pool and their responses.
 
-`_make_request` is one attempt: retries and redirects are above it. The body is told as it is read
-from the socket, before it is decoded. Names with an underscore are urllib3's own business; where a version
-lacks one of them nothing is hooked, and that is counted.
+`_make_request` is one attempt; retries and redirects are above it. The body is recorded as it is
+read from the socket, before it is decoded. The hook uses private names of urllib3. If a version
+lacks one, nothing is hooked, and that is counted.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from vestige.wire.patching import Patch
 Call = Callable[..., Any]
 
 _PENDING: ContextVar[Exchange | None] = ContextVar("vestige_urllib3", default=None)
-"""The attempt that is being made: its response may be read before we are given it."""
+"""The current attempt. Its response may be read before `_make_request` returns it."""
 
 _EXCHANGE = "_vestige_exchange"
 
 
 def install(module: ModuleType) -> Callable[[], None]:
-    """Hook it; gives what undoes it. Raises for a version that is built otherwise (1.x)."""
+    """Hook urllib3, and return a function that unhooks it. Raises for version 1.x."""
     from urllib3 import connection, connectionpool, response
 
     patch = Patch()
@@ -75,15 +75,15 @@ def _make_request(call: Call) -> Call:
 
 
 def _played(
-    exchange: Exchange, pool: Any, method: str, url: str, body: Any, given: dict[str, Any]
+    exchange: Exchange, pool: Any, method: str, url: str, body: Any, options: dict[str, Any]
 ) -> Any:
-    """The recorded response, where there is a recording to answer from."""
+    """Return the recorded response in a replay. None: not in a replay."""
     from urllib3 import HTTPHeaderDict
     from urllib3.exceptions import ProtocolError, ReadTimeoutError
     from urllib3.response import HTTPResponse
     from urllib3.util.request import body_to_chunks
 
-    if exchange.ask.body is None:
+    if exchange.request.body is None:
         for _ in _Sending(body_to_chunks(body, method, 16384).chunks or (), exchange):
             pass
     answer = dispatch.play(exchange)
@@ -96,28 +96,28 @@ def _played(
         error = ProtocolError(
             "Connection aborted.", ConnectionResetError("vestige replay: as recorded")
         )
-    if error is not None and (answer.status is None or given.get("preload_content", True)):
+    if error is not None and (answer.status is None or options.get("preload_content", True)):
         raise error
     response = HTTPResponse(
         _Body(answer.body, error),
-        headers=HTTPHeaderDict(answer.told_headers()),
+        headers=HTTPHeaderDict(answer.replay_headers()),
         status=answer.status or 0,
         version=11,
         version_string="HTTP/1.1",
         reason=http.client.responses.get(answer.status or 0),
-        preload_content=given.get("preload_content", True),
-        decode_content=given.get("decode_content", True),
-        retries=given.get("retries"),
+        preload_content=options.get("preload_content", True),
+        decode_content=options.get("decode_content", True),
+        retries=options.get("retries"),
         request_method=method,
         request_url=url,
         enforce_content_length=error is None,
     )
-    response._pool, response._connection = pool, given.get("response_conn")
+    response._pool, response._connection = pool, options.get("response_conn")
     return response
 
 
 class _Body(io.BytesIO):
-    """A recorded body that ends as it ended."""
+    """A recorded body that ends with the recorded error, if there is one."""
 
     def __init__(self, body: bytes, error: Exception | None) -> None:
         super().__init__(body)
@@ -136,19 +136,19 @@ class _Body(io.BytesIO):
 def _begin(pool: Any, method: str, url: str, body: Any, headers: Any) -> Exchange | None:
     try:
         host = pool.host if pool.port in (None, 80, 443) else f"{pool.host}:{pool.port}"
-        whole = url if "://" in url else f"{pool.scheme}://{host}{url}"
+        full_url = url if "://" in url else f"{pool.scheme}://{host}{url}"
         path = url.partition("://")[2].partition("/")[2] if "://" in url else url
-        ask = OutgoingRequest(
+        request = OutgoingRequest(
             method,
-            whole,
+            full_url,
             host,
             "/" + path.partition("?")[0].lstrip("/"),
             [(_text(name), _text(value)) for name, value in (headers or {}).items()],
             _bytes(body),
         )
-    except Exception:  # noqa: BLE001  # a request that we cannot read is not recorded
+    except Exception:  # noqa: BLE001  # an unreadable request is not recorded
         return None
-    return begin(ask)
+    return begin(request)
 
 
 def _text(value: Any) -> str:
@@ -156,7 +156,7 @@ def _text(value: Any) -> str:
 
 
 def _bytes(body: Any) -> bytes | None:
-    """None: a file or an iterator, known only once it is sent."""
+    """Return the body. None: a file or an iterator, known only once it is sent."""
     if body is None:
         return b""
     if isinstance(body, str):
@@ -166,17 +166,17 @@ def _bytes(body: Any) -> bytes | None:
 
 def _body_to_chunks(call: Call) -> Call:
     def body_to_chunks(*args: Any, **kwargs: Any) -> Any:
-        made = call(*args, **kwargs)
+        result = call(*args, **kwargs)
         exchange = _PENDING.get()
-        if exchange is None or exchange.ask.body is not None or made.chunks is None:
-            return made
-        return made._replace(chunks=_Sending(made.chunks, exchange))
+        if exchange is None or exchange.request.body is not None or result.chunks is None:
+            return result
+        return result._replace(chunks=_Sending(result.chunks, exchange))
 
     return body_to_chunks
 
 
 class _Sending:
-    """A body on its way out, piece by piece."""
+    """An iterable that records the chunks of a request body."""
 
     def __init__(self, chunks: Iterable[Any], exchange: Exchange) -> None:
         self._chunks, self._exchange = chunks, exchange
@@ -184,16 +184,16 @@ class _Sending:
     def __iter__(self) -> Iterator[Any]:
         for chunk in _unhooked(iter(self._chunks)):
             try:
-                told = chunk.encode() if isinstance(chunk, str) else bytes(chunk)
-                self._exchange.sending(told)
-            except Exception as error:  # noqa: BLE001  # what it is, urllib3 will say
+                data = chunk.encode() if isinstance(chunk, str) else bytes(chunk)
+                self._exchange.sending(data)
+            except Exception as error:  # noqa: BLE001  # urllib3 raises for an invalid chunk
                 self._exchange.give_up(error)
             yield chunk
         self._exchange.sent()
 
 
 def _unhooked(chunks: Iterator[Any]) -> Iterator[Any]:
-    """The program's own code makes them: a response that it reads meanwhile is not this attempt's."""
+    """Yield chunks from the program's code, which may read other responses meanwhile."""
     while True:
         token = _PENDING.set(None)
         try:
@@ -206,7 +206,7 @@ def _unhooked(chunks: Iterator[Any]) -> Iterator[Any]:
 
 
 def _exchange_of(response: Any) -> Exchange | None:
-    """The exchange of a response; the first one that an attempt touches is its own."""
+    """Return the exchange of a response. An attempt's first response belongs to it."""
     known: Exchange | None = response.__dict__.get(_EXCHANGE)
     if known is not None:
         return known
@@ -217,13 +217,13 @@ def _exchange_of(response: Any) -> Exchange | None:
     try:
         version = getattr(response, "version_string", None)
         pending.answered(response.status, list(response.headers.items()), version=version)
-    except Exception as error:  # noqa: BLE001  # the response goes on its way all the same
+    except Exception as error:  # noqa: BLE001  # the program gets the response all the same
         pending.give_up(error)
     return pending
 
 
 def _reading(call: Call) -> Call:
-    """Of `_fp_read` and `_handle_chunk`: both give bytes as they came."""
+    """Wrap `_fp_read` and `_handle_chunk`, which return bytes as they arrived."""
 
     def read(response: Any, *args: Any, **kwargs: Any) -> Any:
         exchange = _exchange_of(response)
@@ -251,7 +251,7 @@ def _error_catcher(call: Call) -> Call:
 
 
 class _Watched:
-    """urllib3's guard around every read: what leaves it is how the reading went."""
+    """A proxy of urllib3's guard around every read, which records how the read ended."""
 
     def __init__(
         self, inner: AbstractContextManager[None], response: Any, exchange: Exchange

@@ -1,11 +1,13 @@
-"""Send the journals of a home to a server, as they grow: the far side of fleet/server/receive.py.
+"""Send the journals of a home to a server, as they grow.
 
-The agent knows nothing of this: a ship only reads what stands in its files. An offset moves once
-the server has acknowledged what stands before it; so a kill, of either side and at any point,
-costs at most some lines sent twice, which the server knows by their identity.
+Only the journal files are read; the agent is not involved. An offset advances when the server has
+acknowledged the lines before it. If either side is killed, some lines are sent twice, and the
+server recognizes them by their identity.
 
-One parcel is on its way at a time, in the order of the journals, while the next is gathered and
-packed. When the server cannot be reached the pauses grow; the journals wait.
+One shipment is sent at a time, in the order of the journals, while the next is read and
+compressed. While the server cannot be reached, the pauses between attempts grow.
+
+Elsewhere: the receiving side is fleet/server/receive.py.
 """
 
 from __future__ import annotations
@@ -38,196 +40,193 @@ from vestige.limits import (
     SHIP_TRIES,
 )
 
-Say = Callable[[str], None]
+Report = Callable[[str], None]
 KeepOn = Callable[[float], bool]
-"""Waits so many seconds, or until it is time to stop: then it says no."""
+"""Waits the seconds and returns true, or returns false as soon as shipping should stop."""
 
 _PARCEL_MIN = 64 * KIB
 
 
 @dataclass(slots=True)
 class Sent:
-    """What a ship has done so far."""
+    """Totals of a ship."""
 
     records: int = 0
     new: int = 0
-    """Of them, those that the server did not know."""
+    """Records that the server did not have yet."""
     packed_bytes: int = 0
     refused: int = 0
-    """Lines of runs that belong to another tenant over there: not sent."""
+    """Lines that were not sent: their runs belong to another tenant on the server."""
     too_large: int = 0
-    """Lines, or their bodies, that the server does not take."""
+    """Lines or bodies that are too large for the server."""
 
 
-class _AgainError(Exception):
-    """The parcel must be made otherwise; at once."""
+class _RebuildError(Exception):
+    """The shipment must be built differently and sent again at once."""
 
 
-class _LaterError(Exception):
-    """Not now. The message says why."""
+class _RetryLaterError(Exception):
+    """Sending failed and can be retried. The message is the reason."""
 
-    def __init__(self, why: str, after_s: float | None = None) -> None:
-        super().__init__(why)
+    def __init__(self, reason: str, after_s: float | None = None) -> None:
+        super().__init__(reason)
         self.after_s = after_s
 
 
 class Ship:
-    """Holds the home's shipping lock. Made by `hold_ship`."""
+    """Sends a home's journals while it has the home's shipping lock. Created by `hold_ship`."""
 
-    def __init__(self, home: Home, link: ShipClient, say: Say, remove: bool = False) -> None:
+    def __init__(
+        self, home: Home, client: ShipClient, report: Report, remove: bool = False
+    ) -> None:
         self._home = home
-        self._link = link
-        self._say = say
+        self._client = client
+        self._report = report
         self._remove = remove
-        self._shipped: Shipped = read_shipped(home, link.url)
+        self._shipped: Shipped = read_shipped(home, client.url)
         self._bytes_max = PARCEL_BYTES
         self._bodiless: set[Identity] = set()
         self._sent_bodies: set[Identity] = set()
         self._keep_on: KeepOn = lambda seconds: True
         self.sent = Sent()
-        write_shipped(home, self._shipped)  # from now on the collector keeps files for us
+        write_shipped(home, self._shipped)  # from now on the collector moves files to the outbox
 
     def run(self, keep_on: KeepOn, once: bool = False) -> Sent:
-        """Send until told to stop; `once`: until all that is there was sent."""
+        """Send until `keep_on` returns false. `once`: until everything present was sent."""
         failures = 0
         self._keep_on = keep_on
-        self._tell_lost()
+        self._report_lost()
         while True:
             try:
-                moved = self.pass_once()
+                any_sent = self.send_pending()
                 if failures:
-                    self._say(f"{self._link.url}: back; sending again.")
+                    self._report(f"{self._client.url}: reachable again; sending.")
                 failures = 0
-                if once or not keep_on(0.0 if moved else SHIP_TICK_S):
+                if once or not keep_on(0.0 if any_sent else SHIP_TICK_S):
                     return self.sent
-            except _LaterError as problem:
+            except _RetryLaterError as error:
                 failures += 1
                 if failures == 1:
-                    self._say(f"{self._link.url}: {problem}; will try again.")
+                    self._report(f"{self._client.url}: {error}; will try again.")
                 if once and failures >= SHIP_TRIES:
                     raise ShipError(
-                        f"{self._link.url}: {problem}. Nothing is lost: run this again later."
+                        f"{self._client.url}: {error}. Nothing is lost: run this again later."
                     ) from None
-                if not keep_on(_pause_s(failures, problem.after_s)):
+                if not keep_on(_pause_s(failures, error.after_s)):
                     return self.sent
 
-    def pass_once(self) -> bool:
-        """Send all that is there now; whether there was anything."""
+    def send_pending(self) -> bool:
+        """Send everything present. Return whether there was anything."""
         while True:
-            gathering = ShipReader(self._home, self._shipped, self._bytes_max, self._bodiless)
+            reader = ShipReader(self._home, self._shipped, self._bytes_max, self._bodiless)
             try:
-                moved, all_of_it = self._send_all(gathering)
-            except _AgainError:
+                any_sent, is_complete = self._send_all(reader)
+            except _RebuildError:
                 continue
-            except OSError as error:  # of a file here; the link's are told by _acknowledge
-                raise _LaterError(f"a journal cannot be read ({error})") from None
-            if all_of_it:
-                self._clean(gathering)
-            return moved
+            except OSError as error:  # of a local file; _acknowledge handles the connection's
+                raise _RetryLaterError(f"a journal cannot be read ({error})") from None
+            if is_complete:
+                self._clean(reader)
+            return any_sent
 
-    def _send_all(self, gathering: ShipReader) -> tuple[bool, bool]:
-        """Whether there was anything, and whether that was all: we may be told to stop."""
-        moved = False
-        all_of_it = True
+    def _send_all(self, reader: ShipReader) -> tuple[bool, bool]:
+        """Send all shipments. Return whether there were any, and false if it was stopped."""
+        any_sent = False
         with ThreadPoolExecutor(1, "vestige-ship") as sender:
-            waiting: tuple[OutgoingShipment, Future[ServerReply | None]] | None = None
-            for outgoing in gathering.parcels():
-                moved = True
+            pending: tuple[OutgoingShipment, Future[ServerReply | None]] | None = None
+            for outgoing in reader.iter_shipments():
+                any_sent = True
                 data = outgoing.data
                 packed = pack(data) if data else None
-                if waiting is not None:
-                    self._acknowledge(*waiting)
-                    waiting = None
+                if pending is not None:
+                    self._acknowledge(*pending)
                     if not self._keep_on(0.0):
-                        all_of_it = False
-                        break
-                waiting = outgoing, sender.submit(self._send, packed)
-            if waiting is not None:
-                self._acknowledge(*waiting)
-        return moved, all_of_it
+                        return any_sent, False
+                pending = outgoing, sender.submit(self._send, packed)
+            if pending is not None:
+                self._acknowledge(*pending)
+        return any_sent, True
 
     def _send(self, packed: bytes | None) -> ServerReply | None:
-        """None: there was nothing to send, as all of it is refused over there."""
+        """Send a shipment. None: it is empty, because the server refuses all of its runs."""
         if packed is None:
             return None
         self.sent.packed_bytes += len(packed)
-        return self._link.send(packed)
+        return self._client.send(packed)
 
-    # --- what the server says -------------------------------------------------------------
+    # --- replies --------------------------------------------------------------------------
 
-    def _acknowledge(self, outgoing: OutgoingShipment, waiting: Future[ServerReply | None]) -> None:
+    def _acknowledge(self, outgoing: OutgoingShipment, future: Future[ServerReply | None]) -> None:
         try:
-            answer = waiting.result()
+            reply = future.result()
         except ssl.SSLCertVerificationError as error:
-            told = " ".join(str(error.verify_message).split()).rstrip(".")
+            reason = " ".join(str(error.verify_message).split()).rstrip(".")
             raise ShipError(
-                f"{self._link.url}: its certificate is not trusted ({told}). Ask for the server by"
-                " the name that stands in it, or give the certificate by --ca-file."
+                f"{self._client.url}: its certificate is not trusted ({reason}). Use the host name"
+                " in the certificate, or pass the certificate with --ca-file."
             ) from None
         except OSError as error:
-            raise _LaterError(f"cannot be reached ({error.strerror or error})") from None
-        if answer is not None:
-            self._judge(answer, outgoing)
-            self.sent.records += _count(answer, "records")
-            self.sent.new += _count(answer, "new")
-        self._moved(outgoing)
+            raise _RetryLaterError(f"cannot be reached ({error.strerror or error})") from None
+        if reply is not None:
+            self._check_reply(reply, outgoing)
+            self.sent.records += _count(reply, "records")
+            self.sent.new += _count(reply, "new")
+        self._mark_sent(outgoing)
 
-    def _judge(self, answer: ServerReply, outgoing: OutgoingShipment) -> None:
-        """Return if the parcel was taken."""
-        status, url = answer.status, self._link.url
-        if status == 200 and isinstance(answer.data.get("records"), int):
-            return  # a page that says 200 to everything has not kept a line
+    def _check_reply(self, reply: ServerReply, outgoing: OutgoingShipment) -> None:
+        """Return if the server stored the shipment; otherwise raise."""
+        status, url = reply.status, self._client.url
+        # A count of records is required: another kind of server may answer 200 to everything.
+        if status == 200 and isinstance(reply.data.get("records"), int):
+            return
         if status == 409:
-            self._refuse(answer)
+            self._skip_refused_runs(reply)
         if status == 413:
             self._shrink(outgoing)
         if status in (408, 425, 429) or status >= 500:
-            raise _LaterError(f"{status} {answer.message}", answer.retry_after_s)
+            raise _RetryLaterError(f"{status} {reply.message}", reply.retry_after_s)
         if status in (401, 403):
             raise ShipError(
-                f"{url}: the key is refused ({status} {answer.message}). Give one with scope"
-                " runs:write, in VESTIGE_SHIP_KEY or by --key-file."
+                f"{url}: the key is refused ({status} {reply.message}). Pass one with scope"
+                " runs:write, in VESTIGE_SHIP_KEY or with --key-file."
             )
         raise ShipError(
-            f"{url}: does not take records ({status} {answer.message}). Is it the address of a"
+            f"{url}: does not accept records ({status} {reply.message}). Is it the address of a"
             " `vestige serve`?"
         )
 
-    def _refuse(self, answer: ServerReply) -> None:
-        """Runs of another tenant: leave them out from now on."""
-        details = answer.data.get("details")
+    def _skip_refused_runs(self, reply: ServerReply) -> None:
+        """Leave out the runs that belong to another tenant from now on."""
+        details = reply.data.get("details")
         runs = details.get("runs") if isinstance(details, dict) else None
-        fresh = [
+        new = [
             run for run in runs or () if isinstance(run, str) and run not in self._shipped.refused
         ]
-        if not fresh or len(self._shipped.refused) + len(fresh) > SHIP_REFUSED_MAX:
-            raise ShipError(f"{self._link.url}: records are refused ({answer.message}).")
-        self._say(f"{self._link.url}: {answer.message} Left out: {', '.join(fresh)}.")
-        self._shipped.refused += fresh
+        if not new or len(self._shipped.refused) + len(new) > SHIP_REFUSED_MAX:
+            raise ShipError(f"{self._client.url}: records are refused ({reply.message}).")
+        self._report(f"{self._client.url}: {reply.message} Left out: {', '.join(new)}.")
+        self._shipped.refused += new
         write_shipped(self._home, self._shipped)
-        raise _AgainError
+        raise _RebuildError
 
     def _shrink(self, outgoing: OutgoingShipment) -> None:
-        """Too large, perhaps for something between us: smaller parcels; at last, one body less."""
+        """Retry with smaller shipments, then line by line, then without the body or line."""
         if not outgoing.single:
             smaller = min(self._bytes_max, outgoing.size_bytes) // 2
-            self._bytes_max = max(smaller, _PARCEL_MIN)
-            if smaller >= _PARCEL_MIN:
-                raise _AgainError
-            self._bytes_max = 1  # line by line
-            raise _AgainError
+            self._bytes_max = smaller if smaller >= _PARCEL_MIN else 1  # 1: line by line
+            raise _RebuildError
         self.sent.too_large += 1
         if outgoing.spilled and outgoing.spilled[0] not in self._bodiless:
-            self._say("a body is too large for the server: sent without it.")
+            self._report("a body is too large for the server: sent without it.")
             self._bodiless.add(outgoing.spilled[0])
         else:
-            self._say("a record is too large for the server: left out.")
-            self._moved(outgoing)
-        raise _AgainError
+            self._report("a record is too large for the server: left out.")
+            self._mark_sent(outgoing)
+        raise _RebuildError
 
-    # --- what is done ---------------------------------------------------------------------
+    # --- progress -------------------------------------------------------------------------
 
-    def _moved(self, outgoing: OutgoingShipment) -> None:
+    def _mark_sent(self, outgoing: OutgoingShipment) -> None:
         shipped = self._shipped
         shipped.offsets.update(outgoing.offsets)
         known = {*shipped.writers, *shipped.ended}
@@ -244,10 +243,10 @@ class Ship:
         self._sent_bodies.update(outgoing.spilled)
         write_shipped(self._home, shipped)
 
-    def _clean(self, gathering: ShipReader) -> None:
-        """All was sent: let go of what only waited for that."""
+    def _clean(self, reader: ShipReader) -> None:
+        """Delete files that were only kept until everything was sent."""
         home = self._home
-        for _, _, path in gathering.done:
+        for _, _, path in reader.done:
             if self._remove or path.parent == home.outbox:
                 path.unlink(missing_ok=True)
         for identity in list(self._sent_bodies):
@@ -257,10 +256,10 @@ class Ship:
             (home.outbox / path.name).unlink(missing_ok=True)
             if not path.exists():
                 self._sent_bodies.discard(identity)
-        self._forget_gone()
+        self._forget_deleted()
 
-    def _forget_gone(self) -> None:
-        """Of writers without files nothing need be remembered, and nothing kept."""
+    def _forget_deleted(self) -> None:
+        """Drop the state and leftover files of writers that have no journal files."""
         shipped = self._shipped
         files = find_journals(self._home)
         keys = {f"{writer}.{generation}" for writer, generation, _ in files}
@@ -272,15 +271,15 @@ class Ship:
             write_shipped(self._home, shipped)
             _delete_leftovers(self._home, alive)
 
-    def _tell_lost(self) -> None:
-        lost = read_lost(self._home)
-        if lost:
-            self._say(f"{lost} bytes were deleted before they were sent: over the outbox's bound.")
+    def _report_lost(self) -> None:
+        lost_bytes = read_lost(self._home)
+        if lost_bytes:
+            self._report(f"{lost_bytes} bytes were deleted unsent: the outbox was full.")
             forget_lost(self._home)
 
 
 def _delete_leftovers(home: Home, alive: set[str]) -> None:
-    """Bodies and faults of writers that were sent to their end."""
+    """Delete bodies and fault files of writers that were sent completely."""
     try:
         names = os.listdir(home.outbox)
     except OSError:
@@ -291,13 +290,13 @@ def _delete_leftovers(home: Home, alive: set[str]) -> None:
             (home.outbox / name).unlink(missing_ok=True)
 
 
-def _count(answer: ServerReply, name: str) -> int:
-    found = answer.data.get(name)
+def _count(reply: ServerReply, name: str) -> int:
+    found = reply.data.get(name)
     return found if isinstance(found, int) else 0
 
 
 def _pause_s(failures: int, after_s: float | None) -> float:
-    """As the server asks, or twice as long each time; spread, so that a fleet comes back by and by."""
+    """Return the server's Retry-After, or a doubling pause, with jitter to spread a fleet."""
     pause: float = min(SHIP_PAUSE_S * 2 ** min(failures - 1, 16), SHIP_PAUSE_MAX_S)
     if after_s is not None:
         pause = min(max(pause, after_s), SHIP_PAUSE_MAX_S)
@@ -306,20 +305,17 @@ def _pause_s(failures: int, after_s: float | None) -> float:
 
 @contextmanager
 def hold_ship(
-    home: Home, link: ShipClient, say: Say, remove: bool = False
+    home: Home, client: ShipClient, report: Report, remove: bool = False
 ) -> Iterator[Ship | None]:
-    """Become the one who sends this home on, or get None: somebody else does."""
+    """Take the home's shipping lock and yield its ship. None: another process has the lock."""
     if home.capture.exists():
-        raise UsageError(
-            f"{home.root}: a debug bundle that is being captured (expected a home). Its journal is"
-            " the capture."
-        )
+        raise UsageError(f"{home.root}: a debug bundle that is being captured (expected a home).")
     home.make()
     fd = os.open(_lock(home), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        yield Ship(home, link, say, remove) if file_locks.try_lock(fd) else None
+        yield Ship(home, client, report, remove) if file_locks.try_lock(fd) else None
     finally:
-        link.close()
+        client.close()
         os.close(fd)
 
 
@@ -328,9 +324,9 @@ def _lock(home: Home) -> Path:
 
 
 def stop_shipping(home: Home) -> None:
-    """Keep nothing for a ship any more, and forget what was sent."""
-    if file_locks.is_held(_lock(home)):  # it would write down again what it sends
-        raise ShipError(f"{home.root}: another process ships this home: end it first.")
+    """Delete the state of shipping and the outbox."""
+    if file_locks.is_held(_lock(home)):  # that process would write its state again
+        raise ShipError(f"{home.root}: another process ships this home. End it first.")
     home.shipped.unlink(missing_ok=True)
     for _, _, path in home.journal_files(home.outbox):
         path.unlink(missing_ok=True)

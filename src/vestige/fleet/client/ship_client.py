@@ -1,11 +1,11 @@
-"""Hand a parcel to a server over HTTP, and understand what it says.
+"""HTTP client that sends shipments to a server.
 
-    link = Link("https://vestige.example", key)
-    answer = link.send(packed)            # Answer; OSError: it could not be reached
+    client = ShipClient("https://vestige.example", key)
+    reply = client.send(packed)           # OSError: the server could not be reached
 
-Standard library only. One connection is kept and made anew when it breaks. Certificates are
-checked; a key goes over plain HTTP only to this machine, unless one insists. Redirects are not
-followed: they would carry the key to somebody else.
+Standard library only. One connection is reused, and reopened when it breaks. Certificates are
+verified. A key is sent over plain HTTP only to this machine, unless `plain_http` is set. Redirects
+are not followed: they would send the key to another server.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ from vestige.limits import MIB, SHIP_TIMEOUT_S
 
 PATH = "/api/v1/ingest"
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
-_ANSWER_MAX = MIB
+_REPLY_MAX = MIB
 
 
 @dataclass(frozen=True, slots=True)
 class ServerReply:
-    """What the server said."""
+    """The server's response to a shipment."""
 
     status: int
     data: dict[str, Any]
-    """Its JSON; empty where it sent none."""
+    """The JSON object; empty if there is none."""
     retry_after_s: float | None
 
     @property
     def message(self) -> str:
-        """One line, whatever came."""
-        said = self.data.get("message")
-        text = said if isinstance(said, str) else http.client.responses.get(self.status, "")
+        """Return the error message, or the status phrase, as one line."""
+        message = self.data.get("message")
+        text = message if isinstance(message, str) else http.client.responses.get(self.status, "")
         return " ".join(text.split())[:500]
 
 
 class ShipClient:
-    """A way to one server."""
+    """A connection to one server."""
 
     def __init__(
         self, url: str, key: str, *, ca_file: Path | None = None, plain_http: bool = False
@@ -56,11 +56,11 @@ class ShipClient:
         self._host, self._port = parts.hostname, parts.port
         self._path = parts.path.rstrip("/") + PATH
         self._key = key
-        self._tls = _context(ca_file) if parts.scheme == "https" else None
+        self._tls = _make_tls_context(ca_file) if parts.scheme == "https" else None
         self._connection: http.client.HTTPConnection | None = None
 
     def send(self, packed: bytes) -> ServerReply:
-        """One parcel; OSError when no answer came, and then it may or may not have arrived."""
+        """Send a shipment. Raises OSError if no reply came; it may have arrived all the same."""
         headers = {
             "Authorization": f"Bearer {self._key}",
             "Content-Type": "application/x-ndjson",
@@ -71,7 +71,7 @@ class ShipClient:
         try:
             return self._exchange(packed, headers)
         except ConnectionError:
-            # A server closes a connection that was idle: that is no failure, and it sends again.
+            # A server may close an idle connection: retry once over a new one.
             if not reused:
                 raise
             return self._exchange(packed, headers)
@@ -81,17 +81,17 @@ class ShipClient:
         try:
             connection.request("POST", self._path, packed, headers)
             response = connection.getresponse()
-            body = response.read(_ANSWER_MAX)
+            body = response.read(_REPLY_MAX)
         except http.client.HTTPException as error:
             self.close()
-            raise ConnectionError(f"no valid answer ({type(error).__name__})") from error
+            raise ConnectionError(f"invalid response ({type(error).__name__})") from error
         except OSError:
             self.close()
             raise
         if response.will_close or not response.isclosed():
             self.close()
         return ServerReply(
-            response.status, _object(body), _seconds(response.getheader("Retry-After"))
+            response.status, _parse_object(body), _parse_seconds(response.getheader("Retry-After"))
         )
 
     def _connect(self) -> http.client.HTTPConnection:
@@ -115,34 +115,34 @@ class ShipClient:
 def _check_url(url: str, plain_http: bool) -> Any:
     try:
         parts = urlsplit(url)
-        port = parts.port  # raises for one that is no number
-        (parts.hostname or "").encode("idna")  # as it is asked for: no label empty or too long
+        port = parts.port  # raises if it is not a number
+        (parts.hostname or "").encode("idna")  # raises if a label is empty or too long
     except ValueError as error:
-        raise UsageError(f"--to: {url!r} is no valid URL ({error}).") from None
+        raise UsageError(f"--to: {url!r} is not a valid URL ({error}).") from None
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
-        raise UsageError(f"--to: {url!r} is no URL of a server (expected https://HOST[:PORT]).")
+        raise UsageError(f"--to: {url!r} is not a server's URL (expected https://HOST[:PORT]).")
     if parts.username or parts.password or parts.query or parts.fragment:
-        raise UsageError("--to: only a host, a port and a path. Give the key in VESTIGE_SHIP_KEY.")
-    if not (parts.path.isascii() and parts.path.isprintable()) or " " in parts.path:
         raise UsageError(
-            f"--to: {url!r}: its path is no path of a URL (expected e.g. %20, no space)."
+            "--to: too many parts (expected host, port and path). Pass the key in VESTIGE_SHIP_KEY."
         )
+    if not (parts.path.isascii() and parts.path.isprintable()) or " " in parts.path:
+        raise UsageError(f"--to: {url!r}: invalid path (expected e.g. %20 instead of a space).")
     if parts.scheme == "http" and parts.hostname not in _LOOPBACK and not plain_http:
         raise UsageError(
-            f"--to: {url}: plain HTTP shows the key to everyone on the way. Use https://, or insist"
-            " with --plain-http."
+            f"--to: {url}: plain HTTP sends the key unencrypted. Use https://, or pass"
+            " --plain-http."
         )
     return parts
 
 
-def _context(ca_file: Path | None) -> ssl.SSLContext:
+def _make_tls_context(ca_file: Path | None) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=None if ca_file is None else str(ca_file))
     except (OSError, ssl.SSLError) as error:
-        raise UsageError(f"--ca-file: {ca_file}: cannot be used ({error}).") from None
+        raise UsageError(f"--ca-file: {ca_file}: cannot be loaded ({error}).") from None
 
 
-def _object(body: bytes) -> dict[str, Any]:
+def _parse_object(body: bytes) -> dict[str, Any]:
     try:
         found = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -150,5 +150,5 @@ def _object(body: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _seconds(text: str | None) -> float | None:
+def _parse_seconds(text: str | None) -> float | None:
     return float(text) if text is not None and text.isdecimal() else None

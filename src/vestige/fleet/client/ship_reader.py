@@ -1,12 +1,11 @@
-"""Gather what is to be sent: the lines that a home has beyond what was acknowledged, as parcels.
+"""Read the journal lines that the server has not acknowledged, as shipments.
 
-    for outgoing in Gathering(home, shipped).parcels():
+    for outgoing in ShipReader(home, shipped).iter_shipments():
         send(outgoing.data)
 
-A journal is looked for where its writer left it and where the collector put it (outbox.py). The
-end of a writer is told only when all of its files were free before they were read, were read to
-their end, and a second look finds no other: a writer publishes its next file before it lets go
-of the last.
+Journals are read from the journal folder and from the outbox (collector/outbox.py). The end of a
+writer is sent only when all of its files were unlocked before they were read, were read to their
+end, and a second listing finds no other: a writer creates its next file before it unlocks the last.
 """
 
 from __future__ import annotations
@@ -30,18 +29,18 @@ _SPILLED = b'"spilled_bytes":'
 
 @dataclass(slots=True)
 class OutgoingShipment:
-    """One parcel, and what may be forgotten once it was acknowledged."""
+    """A shipment, and the progress to store once it was acknowledged."""
 
     lines: list[bytes] = field(default_factory=list)
-    """Each one or more lines, newlines included."""
+    """Chunks of one or more lines, including newlines."""
     size_bytes: int = 0
     offsets: dict[str, int] = field(default_factory=dict)
     spilled: list[Identity] = field(default_factory=list)
     ends: list[str] = field(default_factory=list)
     refused: int = 0
-    """Lines left out, because they belong to a run that the server refuses."""
+    """Lines left out because the server refuses their run."""
     single: bool = True
-    """It cannot be made smaller."""
+    """Whether it cannot be made smaller."""
 
     @property
     def data(self) -> bytes:
@@ -58,9 +57,9 @@ class _Piece:
 
 
 def find_journals(home: Home) -> list[JournalFile]:
-    """All journal files of a home, those in its outbox too.
+    """Return all journal files of a home and its outbox.
 
-    The outbox is looked at last: a file that moves meanwhile is then seen twice, never missed.
+    The outbox is listed last: a file that is moved meanwhile is seen twice, never missed.
     """
     found = {file[:2]: file for file in home.journal_files()}
     found.update((file[:2], file) for file in home.journal_files(home.outbox))
@@ -68,7 +67,7 @@ def find_journals(home: Home) -> list[JournalFile]:
 
 
 class ShipReader:
-    """One pass over a home."""
+    """A single pass over the journals of a home."""
 
     def __init__(
         self,
@@ -81,25 +80,23 @@ class ShipReader:
         self._shipped = shipped
         self._bytes_max = bytes_max
         self._bodiless = bodiless
-        """Records whose bodies the server does not take: sent without."""
+        """Records that are sent without their bodies, which are too large for the server."""
         self._refused = frozenset(shipped.refused)
         self._next = OutgoingShipment()
         self.done: list[JournalFile] = []
-        """Files of which nothing more will come; complete once all parcels were taken."""
-        self.writers: set[str] = set()
+        """Finished files; complete after the last shipment."""
 
-    def parcels(self) -> Iterator[OutgoingShipment]:
-        """What there is to send now, in the order in which it must be sent."""
+    def iter_shipments(self) -> Iterator[OutgoingShipment]:
+        """Yield everything to send now, in the order in which it must be sent."""
         for writer, generation, path in find_journals(self._home):
-            self.writers.add(writer)
-            yield from self._file(writer, generation, path)
-        for writer in self._over():
+            yield from self._read_file(writer, generation, path)
+        for writer in self._ended_writers():
             line = end_line(writer, self._read_fault(writer))
-            yield from self._room(len(line))
+            yield from self._flush_if_full(len(line))
             self._add_end(writer, line)
-        yield from self._room(None)
+        yield from self._flush()
 
-    def _file(self, writer: str, generation: int, path: Path) -> Iterator[OutgoingShipment]:
+    def _read_file(self, writer: str, generation: int, path: Path) -> Iterator[OutgoingShipment]:
         key = f"{writer}.{generation}"
         offset = self._shipped.offsets.get(key, 0)
         finished = not file_locks.is_held(path)  # before reading, as the collector does
@@ -108,17 +105,20 @@ class ShipReader:
             if after == offset:
                 break
             for piece in self._pieces(data, offset):
-                yield from self._room(len(piece.lines))
+                yield from self._flush_if_full(len(piece.lines))
                 self._add(key, piece)
             offset = after
-        # One that is gone was moved to the outbox, and is found there in the next pass.
+        # A missing file was moved to the outbox, and is found there in the next pass.
         if finished and path.exists():
             self.done.append((writer, generation, path))
 
-    def _room(self, more: int | None) -> Iterator[OutgoingShipment]:
-        """Hand out what was gathered, if so much more would be too much; None: in any case."""
-        full = more is None or self._next.size_bytes + more > self._bytes_max
-        if full and (self._next.lines or self._next.offsets):
+    def _flush_if_full(self, more_bytes: int) -> Iterator[OutgoingShipment]:
+        """Yield the current shipment if it has no room for this many more bytes."""
+        if self._next.size_bytes + more_bytes > self._bytes_max:
+            yield from self._flush()
+
+    def _flush(self) -> Iterator[OutgoingShipment]:
+        if self._next.lines or self._next.offsets:
             yield self._next
             self._next = OutgoingShipment()
 
@@ -141,21 +141,21 @@ class ShipReader:
     # --- lines ----------------------------------------------------------------------------
 
     def _pieces(self, data: bytes, offset: int) -> Iterator[_Piece]:
-        """The lines, cut where they must be, with the bodies that they refer to."""
-        thorough = bool(self._refused) or _SPILLED in data
+        """Yield the lines in pieces of at most `bytes_max`, with their long bodies."""
+        must_parse = bool(self._refused) or _SPILLED in data
         at = 0
         while at < len(data):
             end = data.rfind(b"\n", at, at + self._bytes_max) + 1
             if not end:
-                end = data.find(b"\n", at) + 1  # one line, longer than that
+                end = data.find(b"\n", at) + 1  # a single line that is longer
             lines = data[at:end]
-            if thorough and (self._refused or _SPILLED in lines):
-                yield from self._by_line(lines, offset + at)
+            if must_parse and (self._refused or _SPILLED in lines):
+                yield from self._line_pieces(lines, offset + at)
             else:
                 yield _Piece(lines, offset + end, lines.count(b"\n", 0, -1) == 0)
             at = end
 
-    def _by_line(self, lines: bytes, offset: int) -> Iterator[_Piece]:
+    def _line_pieces(self, lines: bytes, offset: int) -> Iterator[_Piece]:
         for line in lines.splitlines(keepends=True):
             offset += len(line)
             try:
@@ -177,14 +177,14 @@ class ShipReader:
 
     # --- ends -----------------------------------------------------------------------------
 
-    def _over(self) -> list[str]:
-        """Writers that are gone, and of which everything was gathered."""
+    def _ended_writers(self) -> list[str]:
+        """Return writers that have ended, were read completely, and whose end was not sent."""
         done = {file[:2] for file in self.done}
-        now: dict[str, bool] = dict.fromkeys(self._shipped.writers, True)
+        has_ended: dict[str, bool] = dict.fromkeys(self._shipped.writers, True)
         for writer, generation, _ in find_journals(self._home):
-            now[writer] = now.get(writer, True) and (writer, generation) in done
-        told = set(self._shipped.ended)
-        return [writer for writer, over in now.items() if over and writer not in told]
+            has_ended[writer] = has_ended.get(writer, True) and (writer, generation) in done
+        sent = set(self._shipped.ended)
+        return [writer for writer, ended in has_ended.items() if ended and writer not in sent]
 
     def _read_fault(self, writer: str) -> str | None:
         name = self._home.fault_file(writer).name

@@ -1,11 +1,11 @@
-"""Queues that take turns: one per owner, so no owner waits for all of another's items.
+"""A queue in which owners take turns, so that none waits for all items of another.
 
-    turns.put("tenant_a", item)
-    item = turns.take()               # blocks; None: closed, and all are taken
-    turns.finish("tenant_a")          # done with one of its items, by any thread
+    queue.put("tenant_a", item)
+    item = queue.get()                # blocks; None: the queue is closed and empty
+    queue.finish("tenant_a")          # one of its items is done; any thread
 
-Of one owner at most `owner_max` items are taken and not finished, and of all owners `total_max`:
-memory is bounded, and there is always room for another owner's item soon.
+At most `owner_max` items of one owner are in progress, and `total_max` of all owners. So memory is
+bounded, and another owner's item never waits long.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Turns(Generic[T]):
-    """For any number of threads."""
+class FairQueue(Generic[T]):
+    """A thread-safe queue with one sub-queue per owner."""
 
     def __init__(self, owner_max: int, total_max: int) -> None:
         self._owner_max = owner_max
         self._total_max = total_max
         self._changed = threading.Condition()
         self._waiting: OrderedDict[str, deque[T]] = OrderedDict()
-        """In the order of their turns; only owners that have an item."""
-        self._taken: Counter[str] = Counter()
+        """Owners with waiting items, in the order of their turns."""
+        self._in_progress: Counter[str] = Counter()
         self._closed = False
 
     def put(self, owner: str, item: T) -> None:
@@ -35,12 +35,12 @@ class Turns(Generic[T]):
             self._changed.notify()
 
     def close(self) -> None:
-        """Nothing more will be put."""
+        """End the queue: `get` returns None once it is empty."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
 
-    def take(self) -> T | None:
+    def get(self) -> T | None:
         with self._changed:
             while True:
                 item = self._next()
@@ -52,18 +52,18 @@ class Turns(Generic[T]):
 
     def finish(self, owner: str) -> None:
         with self._changed:
-            self._taken[owner] -= 1
-            if not self._taken[owner]:
-                del self._taken[owner]
+            self._in_progress[owner] -= 1
+            if not self._in_progress[owner]:
+                del self._in_progress[owner]
             self._changed.notify_all()
 
     def _next(self) -> T | None:
-        if self._taken.total() >= self._total_max:
+        if self._in_progress.total() >= self._total_max:
             return None
         for owner, items in self._waiting.items():
-            if self._taken[owner] < self._owner_max:
+            if self._in_progress[owner] < self._owner_max:
                 item = items.popleft()
-                self._taken[owner] += 1
+                self._in_progress[owner] += 1
                 if items:
                     self._waiting.move_to_end(owner)
                 else:

@@ -1,20 +1,21 @@
-"""A process beside the server that takes parcels in, so that its readers do not feel it.
+"""A child process of the server that stores shipments.
 
     intake = Intake(home)
-    receipt = intake.submit(packed, "zstd", "default").result()
+    reply = intake.submit(packed, "zstd", "default").result()
 
-Unpacking, parsing, masking and writing take a core, and the interpreter has one lock: in a thread
-of the server all readers would wait for them. The server hands the packed bytes over a pipe and
-gets a line back when they are durable. What arrives while one transaction is committed goes into
-the next one together, so the more requests there are, the fewer commits each costs.
+Decompressing, parsing, redacting and writing can occupy a core. In a thread of the server they
+would slow down all readers. The server sends the compressed bytes over a pipe and gets a reply when
+they are durable. Shipments that arrive during a commit share the next transaction, so more requests
+cost fewer commits each.
 
-Tenants take turns (fleet/server/fair_queue.py). A large parcel is opened in a thread beside the writer's and stored in
-steps, each in a transaction with what others sent, so nobody waits for the end of another's.
+Tenants take turns (fleet/server/fair_queue.py). Shipments are opened in threads beside the writer's
+and stored in steps. A step shares its transaction with other shipments, so none has to wait until a
+large one is complete.
 
-The process ends when the pipe does, whatever ended the server. If it dies itself, whoever waits is
-told to come again (nothing was acknowledged), and the next parcel starts another.
+The process ends when the pipe closes, whatever ended the server. If it dies, the pending requests
+are refused with a retry (nothing was acknowledged), and the next shipment starts a new process.
 
-On the pipe: a line of JSON (`_Header`), then so many bytes. Back: a line of JSON (`Reply`).
+Pipe protocol: a line of JSON (`_Header`) and `size_bytes` bytes; back, a line of JSON (`Reply`).
 """
 
 from __future__ import annotations
@@ -36,15 +37,15 @@ import msgspec
 from vestige._runtime import clock
 from vestige._runtime.gc_pause import pause_gc
 from vestige.errors import ForeignRunError, ParcelTooLargeError, StoreError, VestigeError
-from vestige.fleet.server.fair_queue import Turns
+from vestige.fleet.server.fair_queue import FairQueue
 from vestige.fleet.server.receive import (
     JOURNAL,
     Delivery,
-    Keeping,
     Opened,
     Outcome,
     Receipt,
     Receiver,
+    StoreSteps,
     open_delivery,
 )
 from vestige.home import Home, get_home
@@ -61,16 +62,16 @@ class _Header(msgspec.Struct):
 
 
 class Reply(msgspec.Struct, omit_defaults=True):
-    """What became of a parcel."""
+    """The result of a shipment."""
 
     number: int
     records: int = 0
     new: int = 0
     malformed: int = 0
     problem: str | None = None
-    """None: it is kept. foreign, too_large, unreadable, busy."""
+    """None: it is stored. Otherwise foreign, too_large, unreadable or busy."""
     message: str = ""
-    """Why it was not kept, or not all of it."""
+    """The reason if it was not stored, or not completely."""
     run_id: str | None = None
 
 
@@ -80,7 +81,7 @@ _Waiting = dict[int, "Future[Reply]"]
 
 
 class Intake:
-    """The process, started with the first parcel."""
+    """The server's side. The process starts with the first shipment."""
 
     def __init__(self, home: Home) -> None:
         self._home = home
@@ -92,18 +93,18 @@ class Intake:
     def submit(
         self, packed: bytes, encoding: str, tenant: str, kind: str = JOURNAL
     ) -> Future[Reply]:
-        """Hand a parcel over; never waits. Its reply comes when it is durable, or refused."""
+        """Send a shipment to the process, without blocking. The future is the reply."""
         with self._lock:
             self._number += 1
             if self._closed:
-                return _answered(_gone(self._number))
+                return _resolved(_ended_reply(self._number))
             if self._child is None or not self._child.is_alive():
                 self._child = _Child(self._home)
             header = _Header(self._number, len(packed), encoding, tenant, kind)
             return self._child.submit(header, packed)
 
     def close(self) -> None:
-        """Let it finish what it has, and go. Whoever comes later is told to come again."""
+        """Let the process finish and end. Later shipments are refused with a retry."""
         with self._lock:
             self._closed = True
             if self._child is not None:
@@ -112,7 +113,7 @@ class Intake:
 
 
 class _Child:
-    """One life of the process, with a thread for each direction of the pipe."""
+    """A running process, with a thread for each direction of the pipe."""
 
     def __init__(self, home: Home) -> None:
         command = [sys.executable, "-m", "vestige.fleet.server.ingest_process", str(home.root)]
@@ -120,7 +121,7 @@ class _Child:
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C is for the server, which then ends this one
+            start_new_session=True,  # Ctrl-C reaches only the server, which ends the child
         )
         self._waiting: _Waiting = {}
         self._lock = threading.Lock()
@@ -138,10 +139,10 @@ class _Child:
 
     def submit(self, header: _Header, packed: bytes) -> Future[Reply]:
         future: Future[Reply] = Future()
-        future.set_running_or_notify_cancel()  # one that is cancelled would end the reading thread
+        future.set_running_or_notify_cancel()  # a cancelled future would end the reading thread
         with self._lock:
             if self._over:
-                return _answered(_gone(header.number))
+                return _resolved(_ended_reply(header.number))
             self._waiting[header.number] = future
         self._out.put((header, packed))
         return future
@@ -153,15 +154,15 @@ class _Child:
                 self._process.stdin.write(msgspec.json.encode(item[0]) + b"\n")
                 self._process.stdin.write(item[1])
                 self._process.stdin.flush()
-                del item  # it may be large, and the next may be long in coming
+                del item  # frees the data while the thread waits for the next item
             self._process.stdin.close()
         except OSError:
-            pass  # it is gone: the other thread sees that, too
+            pass  # the process has ended: the reading thread handles that
 
     def _read(self) -> None:
         assert self._process.stdout is not None
         decode = msgspec.json.Decoder(Reply).decode
-        with suppress(msgspec.DecodeError):  # it died in the middle of a line
+        with suppress(msgspec.DecodeError):  # the process died in the middle of a line
             for line in self._process.stdout:
                 reply = decode(line)
                 with self._lock:
@@ -170,11 +171,11 @@ class _Child:
                     future.set_result(reply)
         with self._lock:
             self._over = True
-            left, self._waiting = self._waiting, {}
-        for number, future in left.items():
-            future.set_result(_gone(number))
+            pending, self._waiting = self._waiting, {}
+        for number, future in pending.items():
+            future.set_result(_ended_reply(number))
         self._out.put(None)
-        self._process.kill()  # if it still lives, we do not understand each other
+        self._process.kill()  # it may still run after an invalid reply
         self._process.wait()
 
     def close(self) -> None:
@@ -187,42 +188,40 @@ class _Child:
             thread.join(DRAIN_S)
 
 
-def _answered(reply: Reply) -> Future[Reply]:
+def _resolved(reply: Reply) -> Future[Reply]:
     future: Future[Reply] = Future()
     future.set_result(reply)
     return future
 
 
-def _gone(number: int) -> Reply:
-    return Reply(
-        number, problem="busy", message="The process that writes has ended. Send it again."
-    )
+def _ended_reply(number: int) -> Reply:
+    return Reply(number, problem="busy", message="The ingest process has ended. Send it again.")
 
 
 # --- in the process -----------------------------------------------------------------------------
 
 
 OPENERS = 3
-"""Threads that unpack and parse."""
+"""Threads that decompress and parse."""
 TENANT_MAX = 2
 TOTAL_MAX = 8
-"""Parcels in memory, unpacked: of one tenant, and of all."""
+"""Decompressed shipments in memory: of one tenant, and of all."""
 STEP_S = 0.5
-"""After this a transaction is committed, though more could be stored in it."""
+"""Maximum time for storing in one transaction."""
 
 
 @dataclass(slots=True)
-class _Parcel:
-    """A delivery on its way into the store."""
+class _StoringShipment:
+    """A shipment that is being stored."""
 
     number: int
     tenant: str
-    keeping: Keeping
+    steps: StoreSteps
 
 
 def work(home: Home, source: BinaryIO, out: BinaryIO) -> None:
-    """Take in what comes, until the pipe ends."""
-    arrived: Turns[tuple[_Header, bytes]] = Turns(TENANT_MAX, TOTAL_MAX)
+    """Store the shipments from the pipe until it closes."""
+    arrived: FairQueue[tuple[_Header, bytes]] = FairQueue(TENANT_MAX, TOTAL_MAX)
     ready: queue.SimpleQueue[tuple[_Header, Opened] | None] = queue.SimpleQueue()
     threading.Thread(target=_read_all, args=(source, arrived), daemon=True).start()
     for _ in range(OPENERS):
@@ -233,26 +232,26 @@ def work(home: Home, source: BinaryIO, out: BinaryIO) -> None:
             pass
 
 
-def _read_all(source: BinaryIO, arrived: Turns[tuple[_Header, bytes]]) -> None:
-    """Read the pipe to its end. The server bounds what it sends and has no answer to."""
+def _read_all(source: BinaryIO, arrived: FairQueue[tuple[_Header, bytes]]) -> None:
+    """Read the pipe to its end. The server bounds the bytes that are not answered yet."""
     decode = msgspec.json.Decoder(_Header).decode
     while line := source.readline():
         header = decode(line)
         data = source.read(header.size_bytes)
         if len(data) < header.size_bytes:
-            break  # the server died while it spoke
+            break  # the server died while it was writing
         arrived.put(header.tenant, (header, data))
-        del data  # it may be large, and the next line may be long in coming
+        del data  # frees the data while the thread waits for the next line
     arrived.close()
 
 
 def _open_all(
     home: Home,
-    arrived: Turns[tuple[_Header, bytes]],
+    arrived: FairQueue[tuple[_Header, bytes]],
     ready: queue.SimpleQueue[tuple[_Header, Opened] | None],
 ) -> None:
     redactor = Redactor(kept_in=home.scanners)
-    while (item := arrived.take()) is not None:
+    while (item := arrived.get()) is not None:
         header, data = item
         delivery = Delivery(data, header.encoding, header.tenant, header.kind)
         try:
@@ -263,7 +262,7 @@ def _open_all(
 
 
 class _Writer:
-    """Stores what was opened; the only one that touches the store."""
+    """Stores opened shipments. Only its thread uses the store."""
 
     def __init__(
         self,
@@ -272,22 +271,22 @@ class _Writer:
         out: BinaryIO,
         finish: Callable[[str], None],
     ) -> None:
-        """`finish` is called with the tenant of each parcel that is answered."""
+        """Create the writer. `finish` is called with the tenant of each shipment replied to."""
         self._home = home
         self._ready = ready
         self._out = out
         self._finish = finish
         self._receiver: Receiver | None = None
-        self._begun: deque[_Parcel] = deque()
-        """Those that are not wholly stored, in the order of their turns."""
+        self._storing: deque[_StoringShipment] = deque()
+        """Shipments that are not stored completely, in the order of their turns."""
         self._openers = OPENERS
 
     def step(self) -> bool:
-        """Make one transaction. False: there will be nothing more."""
-        self._gather(wait=not self._begun)
-        if not self._begun:
+        """Execute one transaction. False: there are no more shipments."""
+        self._gather(wait=not self._storing)
+        if not self._storing:
             return bool(self._openers)
-        touched: dict[int, _Parcel] = {}
+        touched: dict[int, _StoringShipment] = {}
         done: dict[int, Outcome | Exception] = {}
         try:
             if self._receiver is None:
@@ -295,10 +294,10 @@ class _Writer:
             with self._receiver.transaction():
                 self._store_some(touched, done)
         except (sqlite3.Error, OSError, StoreError) as error:
-            # Undone for all of them: each sender keeps what it has, and sends it again. If none
-            # was begun, the store cannot be opened or locked, and all of them are told so.
-            touched = touched or {each.number: each for each in self._begun}
-            self._begun = deque(each for each in self._begun if each.number not in touched)
+            # The transaction is rolled back, and each of its senders sends again. If none was
+            # touched, the store cannot be opened or locked, and all shipments fail.
+            touched = touched or {each.number: each for each in self._storing}
+            self._storing = deque(each for each in self._storing if each.number not in touched)
             done = dict.fromkeys(touched, error.with_traceback(None))
         for number, outcome in done.items():
             self._out.write(msgspec.json.encode(_reply(number, outcome)) + b"\n")
@@ -307,7 +306,7 @@ class _Writer:
         return True
 
     def _gather(self, *, wait: bool) -> None:
-        """Begin what is ready; with `wait`, at least one."""
+        """Start the shipments that are opened. With `wait`, block until there is one."""
         while self._openers:
             try:
                 item = self._ready.get(block=wait)
@@ -317,35 +316,35 @@ class _Writer:
                 self._openers -= 1
                 continue
             header, opened = item
-            keeping = self._keep(opened, header.tenant)
-            self._begun.append(_Parcel(header.number, header.tenant, keeping))
+            steps = self._store(opened, header.tenant)
+            self._storing.append(_StoringShipment(header.number, header.tenant, steps))
             wait = False
 
-    def _keep(self, opened: Opened, tenant: str) -> Keeping:
-        """The same as the receiver's; which is made, or made anew, only with a transaction."""
+    def _store(self, opened: Opened, tenant: str) -> StoreSteps:
+        """Delegate to the receiver, which exists only once a transaction has started."""
         assert self._receiver is not None
-        return (yield from self._receiver.keep(opened, tenant))
+        return (yield from self._receiver.store(opened, tenant))
 
     def _store_some(
-        self, touched: dict[int, _Parcel], done: dict[int, Outcome | Exception]
+        self, touched: dict[int, _StoringShipment], done: dict[int, Outcome | Exception]
     ) -> None:
         until = clock.monotonic() + STEP_S
-        while self._begun and clock.monotonic() < until:
-            parcel = self._begun.popleft()
-            touched[parcel.number] = parcel
+        while self._storing and clock.monotonic() < until:
+            shipment = self._storing.popleft()
+            touched[shipment.number] = shipment
             try:
-                next(parcel.keeping)
+                next(shipment.steps)
             except StopIteration as ended:
-                done[parcel.number] = ended.value
+                done[shipment.number] = ended.value
             else:
-                self._begun.append(parcel)
+                self._storing.append(shipment)
             self._gather(wait=False)
 
 
 def _reply(number: int, outcome: Outcome | Exception) -> Reply:
     if isinstance(outcome, Receipt):
-        said = " ".join(outcome.message.split())
-        return Reply(number, outcome.records, outcome.new, outcome.malformed, message=said)
+        message = " ".join(outcome.message.split())
+        return Reply(number, outcome.records, outcome.new, outcome.malformed, message=message)
     message = " ".join(str(outcome).split())
     if isinstance(outcome, ForeignRunError):
         return Reply(number, problem="foreign", message=message, run_id=outcome.run_id)
@@ -353,7 +352,7 @@ def _reply(number: int, outcome: Outcome | Exception) -> Reply:
         return Reply(number, problem="too_large", message=message)
     if isinstance(outcome, VestigeError) and not isinstance(outcome, StoreError):
         return Reply(number, problem="unreadable", message=message)
-    # The disk is full, or somebody else has the store: the sender keeps it, and comes again.
+    # The disk is full, or another process has locked the store: the sender tries again.
     return Reply(number, problem="busy", message=f"The store cannot be written ({message}).")
 
 

@@ -1,14 +1,14 @@
-"""Spans and log records that OpenTelemetry's exporters send, into the store: masked, each once.
+"""Store spans and log records from OpenTelemetry exporters: redacted, each once.
 
-    spans = open_spans(data, OTLP_TRACES_JSON, redactor)       # pure
-    receipt = keep_spans(store, spans, tenant)                 # in the caller's transaction
-    receipt = yield from keep_in_steps(store, spans, tenant)   # or in several, one after another
+    spans = open_spans(data, "otlp-traces-json", redactor)      # pure
+    result = store_spans(store, spans, tenant)                  # in the caller's transaction
+    result = yield from store_in_steps(store, spans, tenant)    # or in several transactions
 
-Their writers are nobody's processes: they have ended as soon as they are known. A run that was
-recorded here is never changed by a trace that claims its id, and a run of another tenant neither:
-what is refused of a request is counted, and the rest of it is kept.
+Their writers are not processes, so they are marked as ended at once. A trace never changes a run
+that was recorded here or that belongs to another tenant. The refused part of a request is counted,
+and the rest is stored.
 
-Elsewhere: what a span becomes, formats/otlp; the route, server/routes/otlp.py.
+Elsewhere: spans become records in formats/otlp; the route is server/routes/otlp.py.
 """
 
 from __future__ import annotations
@@ -31,77 +31,77 @@ KINDS: Final = {
     for signal in ("traces", "logs")
     for encoding in ("json", "protobuf")
 }
-"""What a delivery may be, beside journal lines."""
+"""Kinds of a delivery, besides journal lines: signal and encoding."""
 
 
 @dataclass(slots=True)
 class Spans:
-    """What one request brought, masked."""
+    """The records of one request, redacted."""
 
     runs: dict[str, list[KnownRecord]]
     own: dict[str, str]
-    """Of them, those that we wrote once, with their writers."""
+    """Runs that Vestige itself exported, with their writers."""
     rejected: int
     message: str
 
 
 @dataclass(frozen=True, slots=True)
 class IngestResult:
-    """What became of it."""
+    """The result of storing a request."""
 
     records: int
     new: int
     rejected: int
-    """Spans or log records."""
+    """Number of rejected spans or log records."""
     message: str
 
 
 def open_spans(data: bytes, kind: str, redactor: Redactor) -> Spans:
-    """ParcelError: it is no such request."""
+    """Parse and redact a request. Raises ParcelError if it is invalid."""
     try:
-        taken = parse_export_request(data, *KINDS[kind])
+        request = parse_export_request(data, *KINDS[kind])
     except UnreadableError as error:
         raise ParcelError(str(error)) from None
     runs: dict[str, list[KnownRecord]] = {}
-    for record in masked(taken.records, redactor):
+    for record in masked(request.records, redactor):
         runs.setdefault(record.run_id, []).append(record)
-    return Spans(runs, taken.own, taken.rejected, redactor.text(taken.message))
+    return Spans(runs, request.own, request.rejected, redactor.text(request.message))
 
 
 STEP_RUNS: Final = 200
-"""Runs that are stored together: a request may be of thousands, and others wait meanwhile."""
+"""Runs stored in one step. A request may contain thousands, and other requests wait meanwhile."""
 
 Runs = dict[str, list[KnownRecord]]
 
 
-def keep_spans(store: SqliteStore, spans: Spans, tenant: str) -> IngestResult:
-    """Store all of it."""
-    steps = keep_in_steps(store, spans, tenant)
+def store_spans(store: SqliteStore, spans: Spans, tenant: str) -> IngestResult:
+    """Store all runs of a request."""
+    steps = store_in_steps(store, spans, tenant)
     while True:
         try:
             next(steps)
         except StopIteration as ended:
-            kept: IngestResult = ended.value
-            return kept
+            result: IngestResult = ended.value
+            return result
 
 
-def keep_in_steps(
+def store_in_steps(
     store: SqliteStore, spans: Spans, tenant: str
 ) -> Generator[None, None, IngestResult]:
-    """Store some runs in each step. Between steps the caller may commit, or serve another client."""
+    """Store some runs in each step. Between steps the caller may commit or store other requests."""
     records = new = 0
     rejected, message = spans.rejected, spans.message
     for runs in _steps(spans.runs):
-        ours, refused = _sort_out(store, runs, spans.own)
+        accepted, refused = _split_refused(store, runs, spans.own)
         try:
-            new += _keep_runs(store, ours, tenant)
-            records += sum(map(len, ours.values()))
+            new += _store_runs(store, accepted, tenant)
+            records += sum(map(len, accepted.values()))
         except ForeignRunError:
-            # One of them is another tenant's: find out which, and keep the others.
-            for run_id, own in ours.items():
+            # One of the runs is another tenant's: store them one by one.
+            for run_id, run_records in accepted.items():
                 try:
-                    new += _keep_runs(store, {run_id: own}, tenant)
-                    records += len(own)
+                    new += _store_runs(store, {run_id: run_records}, tenant)
+                    records += len(run_records)
                 except ForeignRunError as error:
                     refused[run_id] = str(error)
         rejected += sum(_count(runs[run_id]) for run_id in refused)
@@ -116,26 +116,29 @@ def _steps(runs: Runs) -> Iterator[Runs]:
         yield dict(items[at : at + STEP_RUNS])
 
 
-def _sort_out(store: SqliteStore, runs: Runs, own: dict[str, str]) -> tuple[Runs, dict[str, str]]:
-    """The runs to store, and why others are not."""
+def _split_refused(
+    store: SqliteStore, runs: Runs, own: dict[str, str]
+) -> tuple[Runs, dict[str, str]]:
+    """Return the runs to store, and the reasons why others are refused."""
     refused = {
-        run_id: f"run {run_id}: was recorded here, and stays as it is."
+        run_id: f"run {run_id}: was recorded here and is not changed."
         for run_id in runs
         if run_id in own and _is_recorded(store, run_id, own[run_id])
     }
-    return {run_id: each for run_id, each in runs.items() if run_id not in refused}, refused
+    accepted = {run_id: records for run_id, records in runs.items() if run_id not in refused}
+    return accepted, refused
 
 
 def _count(records: list[KnownRecord]) -> int:
-    """How many spans they are, or log records; what we made of a trace does not count."""
+    """Count the spans of a trace without synthesized ones, or else the log records."""
     spans = [record for record in records if isinstance(record, SpanOpen)]
-    lines = sum(isinstance(record, Log) for record in records)
-    return sum(not span.attributes.get(SYNTHETIC) for span in spans) if spans else lines
+    logs = sum(isinstance(record, Log) for record in records)
+    return sum(not span.attributes.get(SYNTHETIC) for span in spans) if spans else logs
 
 
-def _keep_runs(store: SqliteStore, runs: Runs, tenant: str) -> int:
-    """Store whole runs; ForeignRunError: one of them is another tenant's, and none was stored."""
-    records = [record for own in runs.values() for record in own]
+def _store_runs(store: SqliteStore, runs: Runs, tenant: str) -> int:
+    """Store runs. Raises ForeignRunError, and stores none, if one is another tenant's."""
+    records = [record for run_records in runs.values() for record in run_records]
     with store.transaction():
         new = store.append(records, tenant=tenant)
         if new:
@@ -146,5 +149,5 @@ def _keep_runs(store: SqliteStore, runs: Runs, tenant: str) -> int:
 
 
 def _is_recorded(store: SqliteStore, run_id: str, writer: str) -> bool:
-    """Is it here, and did it come by another way?"""
+    """Return whether the run is in the store and was not stored from this writer's trace."""
     return store.has_run(run_id) and not store.has_writer(writer)

@@ -1,16 +1,15 @@
-"""Take in what other machines send: parcels into the store, several in one transaction.
+"""Store shipments from other machines, several in one transaction.
 
     with Receiver(home) as receiver:
-        outcomes = receiver.take([Delivery(packed, "zstd", "default")])
+        outcomes = receiver.ingest([Delivery(packed, "zstd", "default")])
 
-An outcome is given only when it is durable. The store's usual mode (WAL, synchronous NORMAL)
-survives a killed process, but a power cut may take its last commits, as the log is synced only
-now and then; a local journal outlives that, a sender that was told "I have it" does not. So this
-connection commits with FULL: one fsync of the log for each transaction, shared by all parcels
-in it.
+An outcome is returned only when it is durable. The store's usual mode (WAL, synchronous NORMAL)
+survives a killed process, but a power failure may lose the last commits. Local journals outlive
+that; acknowledged shipments are not sent again. So this connection commits with FULL: one fsync of
+the WAL per transaction, shared by all shipments in it.
 
-A parcel that is refused (another tenant's run, or not readable) leaves nothing behind; those
-beside it are not touched.
+A refused shipment (another tenant's run, or unreadable) stores nothing and does not affect the
+others in its transaction.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from vestige._runtime.gc_pause import pause_gc
 from vestige.collector.crash_detection import stamp_dead
 from vestige.errors import ForeignRunError, ParcelError, VestigeError
 from vestige.fleet.compression import unpack
-from vestige.fleet.server.otlp_ingest import KINDS, Spans, keep_in_steps, open_spans
+from vestige.fleet.server.otlp_ingest import KINDS, Spans, open_spans, store_in_steps
 from vestige.fleet.shipment import Shipment, open_shipment
 from vestige.home import Home
 from vestige.record.redaction.redactor import Redactor
@@ -39,42 +38,42 @@ JOURNAL = "journal"
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What came, and whose key brought it."""
+    """The body of a request, and the tenant of its key."""
 
     packed: bytes
     encoding: str
     tenant: str
     kind: str = JOURNAL
-    """Or one of `traces.KINDS`."""
+    """JOURNAL, or one of KINDS in fleet/server/otlp_ingest.py."""
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What became of a parcel that is now kept."""
+    """The result of a shipment that is stored."""
 
     records: int
     new: int
-    """Of them, those that were not known already."""
+    """Records that the store did not have yet."""
     malformed: int
     ended: int
-    """Writers that are known to be gone now."""
+    """Writers that are now known to have ended."""
     message: str = ""
-    """Why some of it was not taken."""
+    """The reason if some records were refused."""
 
 
 Outcome = Receipt | ForeignRunError | ParcelError
 Opened = Shipment | Spans | ParcelError
-Keeping = Generator[None, None, Outcome]
-"""Stores one delivery in steps, and returns what became of it."""
+StoreSteps = Generator[None, None, Outcome]
+"""Stores one delivery in steps, and returns its outcome."""
 
 
 class Receiver:
-    """One connection that writes. For one thread."""
+    """A writing connection to the store, for one thread."""
 
     def __init__(self, home: Home) -> None:
         self._home = home
         self._redactor = Redactor(kept_in=home.scanners)
-        self._parcel = Shipment()
+        self._shipment = Shipment()
         self._ended = 0
         self._store = self._open_store()
 
@@ -93,17 +92,20 @@ class Receiver:
     ) -> None:
         self._store.close()
 
-    def take(self, deliveries: Sequence[Delivery]) -> list[Outcome]:
-        """Take them all in, in one transaction. Any error: none of them was kept."""
+    def ingest(self, deliveries: Sequence[Delivery]) -> list[Outcome]:
+        """Store all deliveries in one transaction. If it raises, none of them is stored."""
         with pause_gc():
-            opened = [(open_delivery(each, self._redactor), each.tenant) for each in deliveries]
+            opened = [
+                (open_delivery(delivery, self._redactor), delivery.tenant)
+                for delivery in deliveries
+            ]
             with self.transaction():
-                return [self._run(self.keep(found, tenant)) for found, tenant in opened]
+                return [self._run(self.store(found, tenant)) for found, tenant in opened]
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """What is kept inside is durable at the end; then open spans of ended writers are closed."""
-        if not self._store.is_in_place():  # else we would say "kept" of what nobody finds
+        """Make everything stored inside durable, then close open spans of ended writers."""
+        if not self._store.is_in_place():  # writing to a replaced store would lose the records
             self._store.close()
             self._store = self._open_store()
         self._ended = 0
@@ -112,41 +114,41 @@ class Receiver:
         if self._ended:
             stamp_dead(self._home, self._store)
 
-    def keep(self, found: Opened, tenant: str) -> Keeping:
-        """Store it, in the caller's transactions: it may commit, or keep another, at each yield."""
-        if isinstance(found, ParcelError):
-            return found
-        if isinstance(found, Spans):
-            kept = yield from keep_in_steps(self._store, found, tenant)
-            return Receipt(kept.records, kept.new, kept.rejected, 0, kept.message)
+    def store(self, opened: Opened, tenant: str) -> StoreSteps:
+        """Store in the caller's transactions. At each yield it may commit or store another."""
+        if isinstance(opened, ParcelError):
+            return opened
+        if isinstance(opened, Spans):
+            result = yield from store_in_steps(self._store, opened, tenant)
+            return Receipt(result.records, result.new, result.rejected, 0, result.message)
         yield
-        self._parcel = found
+        self._shipment = opened
         try:
             new, ended = self._store.append_remote(
-                _in_order(found.records), [(end.writer, end.fault) for end in found.ends], tenant
+                _in_order(opened.records), [(end.writer, end.fault) for end in opened.ends], tenant
             )
         except (ForeignRunError, ParcelError) as error:
             return _without_traceback(error)
         finally:
-            self._parcel = Shipment()
+            self._shipment = Shipment()
         self._ended += ended
-        return Receipt(len(found.records), new, found.malformed, ended)
+        return Receipt(len(opened.records), new, opened.malformed, ended)
 
     @staticmethod
-    def _run(keeping: Keeping) -> Outcome:
+    def _run(steps: StoreSteps) -> Outcome:
         while True:
             try:
-                next(keeping)
+                next(steps)
             except StopIteration as done:
                 outcome: Outcome = done.value
                 return outcome
 
     def _read_spill(self, writer: str, seq: int, info: BodyInfo) -> bytes | None:
-        return self._parcel.read_spill(writer, seq, info)
+        return self._shipment.read_spill(writer, seq, info)
 
 
 def open_delivery(delivery: Delivery, redactor: Redactor) -> Opened:
-    """Unpack, parse and mask a delivery; in any thread that has a redactor of its own."""
+    """Decompress, parse and redact a delivery. Thread-safe if each thread has its own redactor."""
     try:
         data = unpack(delivery.packed, delivery.encoding)
         if delivery.kind in KINDS:
@@ -161,25 +163,28 @@ def _open_spans(data: bytes, kind: str, redactor: Redactor) -> Spans | ParcelErr
         return open_spans(data, kind, redactor)
     except ParcelError:
         raise
-    except Exception as error:  # noqa: BLE001  # a foreign shape that we do not master costs its request, not those beside it
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        place = f"{type(error).__name__} at {where.name}:{where.lineno}"
-        return ParcelError(f"request: could not be read: a bug in vestige ({place}).")
+    except Exception as error:  # noqa: BLE001  # a bug fails one request, not the others
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        location = f"{type(error).__name__} at {frame.name}:{frame.lineno}"
+        return ParcelError(f"request: could not be read: a bug in vestige ({location}).")
 
 
 Refused = TypeVar("Refused", bound=VestigeError)
 
 
 def _without_traceback(error: Refused) -> Refused:
-    """The error as a value. Its traceback holds frames, and those what a bomb unfolded to."""
+    """Drop the traceback, whose frames may refer to megabytes of decompressed data."""
     error.__context__ = error.__cause__ = None
     return error.with_traceback(None)
 
 
 def _in_order(records: list[AnyRecord]) -> list[AnyRecord]:
-    """Nearly in order, as journals are, a set of numbers is added to at its end. Somebody who sends
-    them backwards would make it be copied for each."""
-    steps_back = sum(one.seq > other.seq for one, other in pairwise(records))
+    """Sort records that are far out of order.
+
+    The store's ranges of sequence numbers are cheap to extend at the end, as with journals.
+    Records sent backwards would copy them for each record.
+    """
+    steps_back = sum(record.seq > following.seq for record, following in pairwise(records))
     if steps_back * 4 <= len(records):
         return records
     return sorted(records, key=lambda record: (record.writer, record.seq))
