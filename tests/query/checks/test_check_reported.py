@@ -35,7 +35,7 @@ def test_errors_that_were_caught_and_logged_are_told_by_kind_with_their_place(ho
     assert "no such word: KeyError: 'blue' at test_check_reported.py:" in caught.message
     assert caught.message.endswith(" (2 times).")
     assert said.cause == run.id
-    assert "says: the answer is empty." in said.message
+    assert "logged: the answer is empty." in said.message
 
 
 def test_what_ended_the_run_is_told_once(home: Home) -> None:

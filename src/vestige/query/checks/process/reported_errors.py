@@ -3,8 +3,8 @@
 An exception that was caught and logged does not appear in any status, so the run may succeed. If a
 model call raised it, the call is the cause.
 
-Elsewhere: process/crash.py reports the exception that ended the run or its process,
-process/test_suite.py reports the assertion that failed a test.
+Elsewhere: query/checks/process/crash.py reports the exception that ended the run or its process,
+query/checks/process/test_suite.py the assertion that failed a test.
 """
 
 from __future__ import annotations
