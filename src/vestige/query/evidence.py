@@ -38,7 +38,7 @@ class Evidence:
     ) -> None:
         self.run = run
         self.whole = self
-        """What this is a part of, if it is one (query/failures/test_cases.py)."""
+        """What this is a part of, if it is one (query/failures/suite_cases.py)."""
         self.case: str | None = None
         """Of a part: the test that it is the inside of."""
         self.prices = prices
