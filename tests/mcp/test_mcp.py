@@ -88,7 +88,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "help": {"component": "billing"},
 }
 SAYS = {
-    "doctor": "ended unexpectedly",
+    "doctor": "crashed",
     "list": "triage",
     "overview": "triage",
     "check": "",

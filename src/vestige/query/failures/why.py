@@ -21,7 +21,7 @@ from vestige.query.failures.check import (
     span_tree,
 )
 from vestige.query.text_layout import CommandAnswer, fit
-from vestige.query.views.span_view import format_attribute
+from vestige.query.views.span_view import format_span
 from vestige.record.finding import Finding
 from vestige.record.run import Run, SpanInfo
 
@@ -77,7 +77,7 @@ class WhyAnswer(CommandAnswer):
             check = self.command("check", first.run.info.short_id)
             end = [f"no check has anything to say about this chain. What they looked at: {check}"]
         again = self.command("span", first.span.short_id)
-        head = [f"{first.span.short_id} {format_attribute(first.span)}"]
+        head = [f"{first.span.short_id} {format_span(first.span)}"]
         return fit(
             head,
             rows,
@@ -111,7 +111,7 @@ class WhyAnswer(CommandAnswer):
         reason = f" ({formatting.single_line(step.reason, 60)})" if step.reason else ""
         mark = "  <- first finding" if step.finding is not None else ""
         how = "inside" if step.relation == "inside" else "because of"
-        return f"  ^ {how}{reason} {step.span.short_id} {format_attribute(step.span)}{mark}"
+        return f"  ^ {how}{reason} {step.span.short_id} {format_span(step.span)}{mark}"
 
     def data(self) -> dict[str, Any]:
         return {
