@@ -15,7 +15,7 @@ from vestige.limits import SHOW_LINES_MAX
 from vestige.query import formatting
 from vestige.query.budget import count_tokens
 from vestige.query.failures.test_cases import failed_cases
-from vestige.query.text_layout import CommandAnswer, begin_of, cost
+from vestige.query.text_layout import CommandAnswer, cost, truncate_line
 from vestige.query.views.timeline import Line, is_stamp, nodes_in_depth, timeline
 from vestige.record.run import (
     BodyRef,
@@ -111,7 +111,7 @@ class ShowAnswer(CommandAnswer):
         if self._is_page and len(rows) == 2 and _cost(rows) > budget:
             # The next page starts after this line, so at least its beginning must be shown.
             (row, style), more = rows
-            rows = [(begin_of(row, budget - cost([more[0]])), style), more]
+            rows = [(truncate_line(row, budget - cost([more[0]])), style), more]
         while len(rows) > 1 and _cost(rows) > budget:
             rows.pop(0)  # the budget holds little more than the command
         return [*head, *rows] if _cost([*head, *rows]) <= budget + 1 else rows

@@ -19,7 +19,7 @@ from vestige.limits import TRANSCRIPT_ITEMS, TRANSCRIPT_ITEMS_MAX
 from vestige.query import formatting
 from vestige.query.budget import count_fitting, count_tokens
 from vestige.query.evidence import Evidence
-from vestige.query.text_layout import CommandAnswer, begin_of
+from vestige.query.text_layout import CommandAnswer, truncate_line
 from vestige.query.views.show import run_data
 from vestige.query.views.timeline import format_tokens
 from vestige.query.views.transcript_items import Item, Items, Text
@@ -108,7 +108,7 @@ class TranscriptAnswer(CommandAnswer):
         shown = count_fitting(costs, room - count_tokens(hidden) - 1)
         more = (self._more(item.cursor), "log")
         if not shown:
-            return [(begin_of(lines[0][0], room), lines[0][1]), more]
+            return [(truncate_line(lines[0][0], room), lines[0][1]), more]
         if shown == len(lines):
             return [*lines, more]
         hidden = f"  … {len(lines) - shown} lines of it hidden: {full}"

@@ -39,18 +39,18 @@ _FAILURE: Final = "/failure.txt"
 def failed_case(evidence: Evidence) -> Iterator[Finding]:
     if evidence.case is not None:
         return  # a failed case itself
-    cases = cases_of(evidence.whole.run)
+    cases = cases_of(evidence.full.run)
     alike: dict[object, list[tuple[SpanInfo, Frame | None]]] = {}
     for case in filter(is_bad, cases):
-        frame = _frame(evidence.whole, case)
+        frame = _frame(evidence.full, case)
         alike.setdefault(_key(case, frame), []).append((case, frame))
     groups = sorted(alike.values(), key=len, reverse=True)
     for group in groups[:FINDINGS_MAX]:
-        yield _failed(evidence.whole, [case for case, _ in group], group[0][1], len(cases))
+        yield _failed(evidence.full, [case for case, _ in group], group[0][1], len(cases))
     rest = [case for group in groups[FINDINGS_MAX:] for case, _ in group]
     if rest:
         yield make_finding(
-            evidence.whole,
+            evidence.full,
             "failed-case",
             evidence=[case.id for case in rest[:EVIDENCE_MAX]],
             message=f"{formatting.pluralize(len(rest), 'more case')} ({len(rest)} of {len(cases)}) failed, each in another way.",
