@@ -204,6 +204,6 @@ def test_show_narrows_by_type_time_and_depth(recorded: Home) -> None:
     """Each option leaves out what it says."""
     assert "refund" not in run("show", "r3", "--depth", "0").stdout
     assert "run triage" not in run("show", "r3", "--type", "tool").stdout
-    assert "There are: run, tool" in run("show", "r3", "--type", "llm").stdout
+    assert "Types in this run: run, tool" in run("show", "r3", "--type", "llm").stdout
     assert "refund" not in run("show", "r3", "--from", "9999").stdout
     assert "refund" in run("show", "r3", "--from", "r3.s2").stdout

@@ -217,7 +217,7 @@ def test_show_tells_durations_sizes_tokens_and_lines(recorded: Home) -> None:
     """The easy view has what one would ask next."""
     text = vestige("show", json_of("list")["runs"][1]["short_id"]).stdout
 
-    assert "120+30 tokens" in text
+    assert "120 → 30 tokens" in text
     assert "(in 3B, out 6B)" in text
     assert "[m-1]" in text
     assert "info sent to=customer" in text
@@ -315,7 +315,7 @@ def test_repeats_fold_and_unfold(home: Home) -> None:
     folded, unfolded = vestige("show").stdout, vestige("show", "--no-fold").stdout
 
     assert (folded.count("tool search"), unfolded.count("tool search")) == (1, 6)
-    assert "x6 same call" in folded
+    assert "×6" in folded
 
 
 def test_a_long_run_is_cut_in_the_middle_and_says_so(home: Home) -> None:
@@ -329,7 +329,7 @@ def test_a_long_run_is_cut_in_the_middle_and_says_so(home: Home) -> None:
     assert "line 0" in text
     assert "line 99" in text
     assert "line 50" not in text
-    assert "81 lines left out here; all of them: vestige show r2 --limit 101" in text
+    assert "81 lines hidden; show all: vestige show r2 --limit 101" in text
 
 
 def test_a_dead_run_is_stamped_by_whoever_reads_first(dead: Home) -> None:
@@ -349,7 +349,7 @@ def test_doctor_says_where_everything_is(recorded: Home) -> None:
 
     assert result.exit_code == 0
     assert str(recorded.root) in result.stdout
-    assert "healthy: nothing lost" in result.stdout
+    assert "OK, nothing missing" in result.stdout
 
 
 def test_doctor_as_json_counts_what_there_is(recorded: Home) -> None:

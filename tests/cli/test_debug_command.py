@@ -560,7 +560,7 @@ def test_snapshots_tell_their_session_and_why_they_were_taken(tmp_path: Path) ->
     assert all("session parent-1" in row for row in rows[::2])
     assert all("session child-2" in row for row in rows[1::2])
     assert "capture entry" in rows[0] and "ToolInvoked" in rows[2]
-    assert "same call" not in show.output
+    assert "×" not in show.output
     assert show.output.count("snapshot ToolInvoked") == 2
 
 

@@ -89,7 +89,7 @@ def test_help_shows_a_components_hints_and_queries_that_run(billing: Home) -> No
 
     assert result.exit_code == 0
     assert "  | An invoice goes draft -> sent -> paid.\n  | Sent twice" in result.output
-    assert "its span types: invoice, deliver" in result.output
+    assert "span types: invoice, deliver" in result.output
     (command,) = [line for line in result.output.splitlines() if "vestige sql" in line]
     words = shlex.split(command)
     assert words[:2] == ["vestige", "sql"]

@@ -139,5 +139,5 @@ def test_a_command_whose_inside_was_not_recorded_says_so(home: Home) -> None:
     )
 
     assert code == 0
-    assert ", nothing inside was recorded (no Python, or one without Vestige). Next: " in said
+    assert ", nothing inside was recorded (not Python, or Python without Vestige). Next: " in said
     assert "[hint] health/unrecorded" in check.stdout

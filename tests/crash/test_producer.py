@@ -6,6 +6,7 @@ ten thousand inside them, and dies right after the last call returned.
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -194,7 +195,7 @@ def test_the_dead_run_reads_as_a_story(run_program: RunProgram, read_runs: ReadR
     run_program(PROGRAM.format(spans=2), "SIGKILL", command=VESTIGE_RUN)
     lines = timeline(the_run(read_runs()), fold=False)
 
-    assert [(line.depth, line.text.split(" took")[0].split(" ran")[0]) for line in lines] == [
+    assert [(line.depth, re.split(r" \S+ → ", line.text)[0]) for line in lines] == [
         (0, "run agent"),
         (1, "tool plan"),
         (2, "tool step"),

@@ -99,7 +99,7 @@ def test_one_record_goes_from_a_line_of_code_to_a_line_on_the_screen(home: Home)
     line = next(line for line in timeline(loaded) if line.id == found.short_id)
 
     assert line.text.startswith("tool search (open) (in 15B) tool_call_id=call_7")
-    assert (line.depth, line.mood) == (1, "open")
+    assert (line.depth, line.style) == (1, "open")
 
     # 7. The tool answers. The close is a second record; the store folds it into the same row.
     span.end(body="[]")
@@ -115,7 +115,7 @@ def test_one_record_goes_from_a_line_of_code_to_a_line_on_the_screen(home: Home)
     text = next(text for text in shown.stdout.splitlines() if text.startswith(found.short_id))
 
     assert shown.exit_code == 0
-    assert "tool search ran 1.0ms → ok (in 15B, out 2B) tool_call_id=call_7" in text
+    assert "tool search 1.0ms → ok tool_call_id=call_7" in text
     with SqliteStore.open(home.store, readonly=True) as store:
         finished = store.load_run(run.run_id)
     assert text in [render_line(line, len(found.short_id)) for line in timeline(finished)]
@@ -145,5 +145,5 @@ def test_the_same_record_when_the_agent_dies_on_the_way(home: Home) -> None:
     shown = CliRunner().invoke(cli, ["show", "--home", str(home.root)]).stdout
 
     assert "triage: interrupted" in shown
-    assert "tool search ran 0µs → interrupted" in shown
+    assert "tool search 0µs → interrupted" in shown
     assert "!! process exited unexpectedly after tool search" in shown

@@ -88,7 +88,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "help": {"component": "billing"},
 }
 SAYS = {
-    "doctor": "ended unexpectedly",
+    "doctor": "crashed",
     "list": "triage",
     "overview": "triage",
     "check": "",
@@ -527,7 +527,7 @@ def test_sql_asks_no_bundle_elsewhere_on_the_machine(recorded: Home) -> None:
     arguments = {"query": "SELECT 1", "on": str(recorded.store)}
     text, is_error = call(recorded, "sql", arguments)
 
-    assert is_error and "'on' is no argument of sql" in text
+    assert is_error and "'on' is not an argument of sql" in text
 
 
 def test_a_bug_of_ours_is_told_and_does_not_end_the_session(

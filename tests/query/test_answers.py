@@ -408,8 +408,8 @@ def test_an_overview_of_what_still_runs_says_what_is_open(home: Home) -> None:
         with vestige.open(home.root) as debugger:
             text = debugger.overview(None).text()
 
-    assert "agent: running, last heard of after 3.0ms\n" in text
-    assert "shape: 2 tool (1.0ms, 1 open), 1 run (1 open)\n" in text
+    assert "agent: running, last activity after 3.0ms\n" in text
+    assert "spans: 2 tool (1.0ms, 1 open), 1 run (1 open)\n" in text
 
 
 def test_a_failure_that_no_check_explains_is_pointed_to(home: Home) -> None:

@@ -35,7 +35,7 @@ def test_known_models_are_priced_and_unknown_ones_named(home: Home) -> None:
 
     assert answer.cost is not None and answer.cost.unknown == ("house-model",)
     assert answer.cost.dollars is not None and 0.1 < answer.cost.dollars < 10
-    assert "(no price is known for house-model)" in answer.text()
+    assert "(no price for house-model)" in answer.text()
 
 
 HOUSE_PRICE = '[prices."house-model"]\ninput = 2\noutput = 10.0\ncache_read = 0.5\n'

@@ -57,7 +57,7 @@ def test_the_rest_of_a_text_is_where_it_was_asked(tmp_path: Path) -> None:
     with vestige.open(tmp_path / "home") as debugger:
         lines = debugger.transcript().text().splitlines()
 
-    (rest,) = [line for line in lines if "in all" in line]
+    (rest,) = [line for line in lines if "in total" in line]
     assert rest.endswith(f"vestige body r2.s2 --in --home {tmp_path / 'home'}")
 
 

@@ -74,10 +74,10 @@ def test_few_statements_read_many_bodies_and_none_reads_too_much(
 
 def test_texts_that_are_held_are_bounded(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """Older ones are let go and read again: the answer is the same."""
-    monkeypatch.setattr(body_cache, "BODIES_HELD_MAX", 5_000)
+    monkeypatch.setattr(body_cache, "CACHED_BYTES_MAX", 5_000)
     monkeypatch.setattr(body_cache, "AHEAD_BYTES_MAX", 3_000)
     with _recorded(home, [f"{number} " * 200 for number in range(40)]) as (store, run_id):
         evidence = Evidence(store.load_run(run_id), store.read_body, read_bodies=store.read_bodies)
 
         assert _texts(evidence) == [(f"in {n}", f"{n} " * 200) for n in range(40)]
-        assert evidence._bodies._held <= 5_000
+        assert evidence._bodies._cached_bytes <= 5_000

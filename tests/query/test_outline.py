@@ -15,7 +15,7 @@ from vestige.errors import UsageError
 from vestige.home import Home
 from vestige.query.debugger import Debugger
 from vestige.query.views.outline import outline_answer
-from vestige.query.views.tree_summary import draw_shape
+from vestige.query.views.tree_summary import render_tree
 from vestige.record.types import Link, SpanClose, SpanOpen
 from vestige.recorder import Recorder
 from vestige.store.sqlite.read.outline_rows import OPEN_MAX, Cursor, parse_cursor
@@ -191,7 +191,7 @@ def test_the_shape_adds_equal_siblings_up(desk: Debugger) -> None:
     lines = desk.outline("r3").text().splitlines()
 
     assert lines[1].startswith("run refund desk ")
-    assert any(line.startswith("  llm messages.create x4 ") for line in lines)
+    assert any(line.startswith("  llm messages.create ×4 ") for line in lines)
     assert any(line.startswith("  tool refund ") and line.endswith("failed") for line in lines)
 
 
@@ -208,7 +208,7 @@ def test_the_shape_of_a_run_that_is_its_own_ancestor_ends() -> None:
         "output_tokens": [-1] * 3,
     }
 
-    lines = draw_shape(spans, ["", "step", "a", "b", "c", "ok"])
+    lines = render_tree(spans, ["", "step", "a", "b", "c", "ok"])
 
     assert sorted(line.strip().split()[1] for line in lines) == ["a", "b", "c"]
 

@@ -96,10 +96,10 @@ def test_spans_and_lines_are_nested_in_the_order_they_happened() -> None:
     )
 
     assert told(lines) == [
-        "run root took 1.0ms → ok",
-        "  tool a ran 1.0ms → ok",
+        "run root 1.0ms → ok",
+        "  tool a 1.0ms → ok",
         "    info said in a",
-        "  step b took 1.0ms → ok",
+        "  step b 1.0ms → ok",
     ]
     assert [line.id for line in lines] == ["r1.root", "r1.a", "", "r1.b"]
 
@@ -125,7 +125,7 @@ def test_everything_worth_knowing_stands_in_the_line() -> None:
     (text,) = told(timeline(run(call)))
 
     assert text == (
-        "ai call [m-1] thought 1.0ms → ok (in 2.0k, out 14B truncated from 99 bytes) 7+? tokens"
+        "llm call [m-1] 1.0ms → ok (output 14B truncated from 99 bytes) 7 → ? tokens"
         " attempt=1 a=1 b=true c=null +1 more"
     )
 
@@ -154,12 +154,12 @@ def test_what_is_open_and_what_failed_says_so() -> None:
 
     assert told(lines) == [
         "step open (open)",
-        "step bad took 1.0ms → error ValueError: x⏎y",
-        "step late took 1.0ms → timeout",
+        "step bad 1.0ms → error ValueError: x⏎y",
+        "step late 1.0ms → timeout",
         "error oops → KeyError: k",
         "!! died",
     ]
-    assert [line.mood for line in lines] == ["open", "error", "error", "error", "stamp"]
+    assert [line.style for line in lines] == ["open", "error", "error", "error", "stamp"]
 
 
 def test_repeats_fold_into_one_with_a_count() -> None:
@@ -171,8 +171,8 @@ def test_repeats_fold_into_one_with_a_count() -> None:
     whole = run(span("root", seq=1), *same, other, *lines)
 
     assert [line.count for line in timeline(whole)] == [1, 4, 1, 2]
-    assert told(timeline(whole))[1].endswith("x4 same call")
-    assert told(timeline(whole))[3].endswith("x2 same line")
+    assert told(timeline(whole))[1].endswith("×4")
+    assert told(timeline(whole))[3].endswith("×2")
     assert len(timeline(whole, fold=False)) == 8
 
 

@@ -158,7 +158,7 @@ def test_a_later_page_of_snapshots_tells_the_same_changes(home: Home) -> None:
 
 def test_what_is_no_snapshot_is_refused(desk: Debugger, bundle: Debugger) -> None:
     run = bundle.resolve(None).run.short_id
-    with pytest.raises(UsageError, match="is no snapshot"):
+    with pytest.raises(UsageError, match="is not a snapshot"):
         desk.state("r3.s2")
     with pytest.raises(UsageError, match="which one"):
         bundle.state(run, than=0)

@@ -1,1 +1,1 @@
-"""Recording of what a program hands to an SDK."""
+"""Integrations with provider SDKs."""

@@ -1,20 +1,19 @@
-"""Before and after: what a program hands to its SDK, recorded beside what left.
+"""Record the arguments of SDK calls, next to the HTTP requests that they cause.
 
     client = vestige.instrument_openai(OpenAI())       # or AsyncOpenAI
     client = vestige.instrument_anthropic(Anthropic())
     vestige.uninstrument(client)
 
 Each call becomes a step whose input body is the JSON of the arguments that the program
-passed. The model call that the wire records stands in that step, so that
-`vestige diff SPAN --before-after` shows what the SDK, or something around its HTTP client,
-changed on the way.
+passed. The recorded HTTP call is a child of that step, so `vestige diff SPAN --before-after`
+shows what the SDK, or a wrapper around its HTTP client, changed.
 
-The SDK stays as it is: the same client, the same return values, streams and exceptions. Only
-bound methods of this one client are wrapped, and those of the copies that it makes of itself
-(`with_options`). A failure of ours is counted (`recorder.faults`) and never raised.
+The SDK does not change: the same client, return values, streams and exceptions. Only bound
+methods of this client are wrapped, and those of the copies that it makes of itself
+(`with_options`). A failure of Vestige is counted (`recorder.faults`) and never raised.
 
-The step is over when the SDK returns; a stream that it returned goes on in the model call.
-No SDK is imported here: what a client has decides what is wrapped.
+The step ends when the SDK returns; a returned stream continues in the HTTP call's span.
+No SDK is imported here: the methods that a client has are wrapped.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from vestige.emit.span import Span
 from vestige.limits import BODY_NODES_MAX, NESTING_MAX
 
 Client = TypeVar("Client")
-Opening = Callable[[], "Span | None"]
+OpenStep = Callable[[], "Span | None"]
 
 _METHODS = ("create", "parse", "stream")
 _RESOURCES = {
@@ -38,30 +37,30 @@ _RESOURCES = {
 }
 _COPIES = ("copy", "with_options")
 _CACHED = ("with_raw_response", "with_streaming_response")
-"""What a resource makes once from its methods: made anew when those change."""
+"""Wrappers that a resource caches; they must be rebuilt when its methods change."""
 
 _TRANSPORT = ("extra_headers", "extra_query", "timeout")
-"""Arguments that never become part of a request's body: kept as attributes."""
+"""Arguments that are not part of the request's body: recorded as attributes."""
 
-_OWN_HEADER = "x-stainless"
-"""Headers with which the SDKs' own helpers talk to their methods: not the program's."""
+_SDK_HEADER_PREFIX = "x-stainless"
+"""Headers that the SDK's helpers add, not the program."""
 
-_steps: set[str] = set()
-"""Ids of the steps that are open: a helper that calls another method is one call."""
+_open_steps: set[str] = set()
+"""Ids of open steps: a helper that calls another wrapped method is one call."""
 
 
 def instrument_openai(client: Client) -> Client:
-    """Record what this `OpenAI` or `AsyncOpenAI` client is given. Returns the client."""
+    """Record the calls of this `OpenAI` or `AsyncOpenAI` client. Returns the client."""
     return _instrument(client, "openai")
 
 
 def instrument_anthropic(client: Client) -> Client:
-    """Record what this `Anthropic` or `AsyncAnthropic` client is given. Returns the client."""
+    """Record the calls of this `Anthropic` or `AsyncAnthropic` client. Returns the client."""
     return _instrument(client, "anthropic")
 
 
 def uninstrument(client: Client) -> Client:
-    """Leave a client as it was. Copies that it made meanwhile keep theirs."""
+    """Restore a client. Copies that it made in the meantime stay instrumented."""
     try:
         for path in (path for paths in _RESOURCES.values() for path in paths):
             resource = _find_resource(client, path)
@@ -85,13 +84,18 @@ def _instrument(client: Client, provider: str) -> Client:
                 original = getattr(resource, name, None)
                 if callable(original):
                     found = True
-                    _wrap(resource, name, original, _wrapper(original, provider, f"{path}.{name}"))
+                    _wrap(
+                        resource,
+                        name,
+                        original,
+                        _call_wrapper(original, provider, f"{path}.{name}"),
+                    )
         if not found:
             raise TypeError(f"{type(client).__name__} has none of {provider}'s methods")
         for name in _COPIES:
             original = getattr(client, name, None)
             if callable(original):
-                _wrap(client, name, original, _copying(original, provider))
+                _wrap(client, name, original, _copy_wrapper(original, provider))
     except Exception as error:  # noqa: BLE001  # a client of any kind
         _fault(f"instrument_{provider}", error)
     return client
@@ -105,10 +109,10 @@ def _find_resource(client: Any, path: str) -> Any:
 
 
 def _wrap(owner: Any, name: str, original: Any, wrapper: Callable[..., Any]) -> None:
-    """Once: what is ours already stays."""
+    """Replace a method, unless it is wrapped already."""
     if not getattr(original, "_vestige", False):
         functools.update_wrapper(wrapper, original)
-        wrapper._vestige = True  # type: ignore[attr-defined]  # how we know it again
+        wrapper._vestige = True  # type: ignore[attr-defined]  # marks our wrapper
         setattr(owner, name, wrapper)
         _clear_cached(owner)
 
@@ -125,68 +129,68 @@ def _clear_cached(owner: Any) -> None:
         vars(owner).pop(name, None)
 
 
-def _copying(original: Callable[..., Any], provider: str) -> Callable[..., Any]:
+def _copy_wrapper(original: Callable[..., Any], provider: str) -> Callable[..., Any]:
     def copy(*args: Any, **kwargs: Any) -> Any:
         return _instrument(original(*args, **kwargs), provider)
 
     return copy
 
 
-def _wrapper(original: Callable[..., Any], provider: str, name: str) -> Callable[..., Any]:
+def _call_wrapper(original: Callable[..., Any], provider: str, name: str) -> Callable[..., Any]:
     is_stream = name.endswith(".stream")
     is_async = inspect.iscoroutinefunction(inspect.unwrap(original))
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        opening = functools.partial(_open, provider, name, args, kwargs)
+        open_step = functools.partial(_open_step, provider, name, args, kwargs)
         if is_stream:
-            return _followed(original(*args, **kwargs), opening)
+            return _record_stream(original(*args, **kwargs), open_step)
         if is_async:
-            return _awaited(original(*args, **kwargs), opening)
-        return _called(functools.partial(original, *args, **kwargs), opening)
+            return _record_async(original(*args, **kwargs), open_step)
+        return _record_call(functools.partial(original, *args, **kwargs), open_step)
 
     async def call_async(*args: Any, **kwargs: Any) -> Any:
         return await call(*args, **kwargs)
 
-    # Frameworks ask before they call, and get the answer that they got without us.
+    # Frameworks test `iscoroutinefunction` before a call: the result must not change.
     return call_async if inspect.iscoroutinefunction(original) else call
 
 
-def _called(request: Callable[[], Any], opening: Opening) -> Any:
-    step = opening()
+def _record_call(request: Callable[[], Any], open_step: OpenStep) -> Any:
+    step = open_step()
     if step is None:
         return request()
     try:
         with step:
             result = request()
-            _remember(step, result)
+            _register_tool_calls(step, result)
             return result
     finally:
-        _steps.discard(step.id)
+        _open_steps.discard(step.id)
 
 
-async def _awaited(request: Awaitable[Any], opening: Opening) -> Any:
-    step = opening()
+async def _record_async(request: Awaitable[Any], open_step: OpenStep) -> Any:
+    step = open_step()
     if step is None:
         return await request
     try:
         with step:
             result = await request
-            _remember(step, result)
+            _register_tool_calls(step, result)
             return result
     finally:
-        _steps.discard(step.id)
+        _open_steps.discard(step.id)
 
 
-def _followed(manager: Any, opening: Opening) -> Any:
-    """A stream helper: its request is made when the `with` block is entered."""
+def _record_stream(manager: Any, open_step: OpenStep) -> Any:
+    """Wrap a stream helper, which sends its request when the `with` block is entered."""
     try:
         name = next(name for name in vars(manager) if name.endswith("__api_request"))
         request = vars(manager)[name]
         if inspect.isawaitable(request):
-            vars(manager)[name] = _awaited(request, opening)
+            vars(manager)[name] = _record_async(request, open_step)
         else:
-            vars(manager)[name] = functools.partial(_called, request, opening)
-    except Exception as error:  # noqa: BLE001  # a helper of another shape: it works, unrecorded
+            vars(manager)[name] = functools.partial(_record_call, request, open_step)
+    except Exception as error:  # noqa: BLE001  # an unknown helper works, but is not recorded
         _fault("stream helper", error)
     return manager
 
@@ -194,27 +198,27 @@ def _followed(manager: Any, opening: Opening) -> Any:
 # --- the step -----------------------------------------------------------------------------------
 
 
-def _open(provider: str, name: str, args: Any, kwargs: Mapping[str, Any]) -> Span | None:
-    """The step of one call, or None where none is to be recorded."""
+def _open_step(provider: str, name: str, args: Any, kwargs: Mapping[str, Any]) -> Span | None:
+    """Open the step of a call; None if the call is not to be recorded."""
     try:
         parent = context.SPAN.get()
-        if parent is not None and (parent.muted or parent.id in _steps):
+        if parent is not None and (parent.muted or parent.id in _open_steps):
             return None
-        attributes, body = _before(args, kwargs)
+        attributes, body = _split_arguments(args, kwargs)
         attributes["provider"] = provider
         opener = parent if parent is not None else context.default().logger("agent")
         step = opener.span(f"{provider} {name}", "step", attributes, body)
         if step.muted:
             return None
-        _steps.add(step.id)
+        _open_steps.add(step.id)
         return step
-    except Exception as error:  # noqa: BLE001  # arguments run the program's code
+    except Exception as error:  # noqa: BLE001  # reading arguments may run the program's code
         _fault("before body", error)
         return None
 
 
-def _before(args: Any, kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A call's arguments: what is about the transport, and what is about the request."""
+def _split_arguments(args: Any, kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Split a call's arguments into attributes of the transport and the request's body."""
     attributes: dict[str, Any] = {}
     body: dict[str, Any] = {"args": args} if args else {}
     left = [BODY_NODES_MAX]
@@ -226,7 +230,9 @@ def _before(args: Any, kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[
         elif value is not None:
             if key == "extra_headers" and isinstance(value, Mapping):
                 value = {
-                    k: v for k, v in value.items() if not str(k).lower().startswith(_OWN_HEADER)
+                    header: text
+                    for header, text in value.items()
+                    if not str(header).lower().startswith(_SDK_HEADER_PREFIX)
                 }
             if value != {}:
                 attributes[key] = value
@@ -234,7 +240,7 @@ def _before(args: Any, kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[
 
 
 def _plain(value: Any, depth: int, left: list[int]) -> Any:
-    """SDK objects among the arguments (an earlier answer's message) as the SDK would send them."""
+    """Convert SDK objects, such as a message of an earlier answer, to what the SDK sends."""
     left[0] -= 1
     if depth == 0 or left[0] < 0 or isinstance(value, (str, int, float, bytes, type(None))):
         return value
@@ -251,17 +257,17 @@ def _plain(value: Any, depth: int, left: list[int]) -> Any:
     return value
 
 
-def _remember(step: Span, result: Any) -> None:
-    """Tools that this answer asks for, unless the model call in the step has told already."""
+def _register_tool_calls(step: Span, result: Any) -> None:
+    """Register the tool calls of an answer, unless the HTTP call in the step has done so."""
     try:
-        for call_id, name, arguments in _asked_for(result):
+        for call_id, name, arguments in _iter_tool_calls(result):
             if not tool_attribution.was_requested_within(step, call_id):
                 tool_attribution.remember(step.run_id, call_id, name, arguments, step)
-    except Exception as error:  # noqa: BLE001  # whatever the SDK returned
+    except Exception as error:  # noqa: BLE001  # the SDK may return any object
         _fault("tool calls of an answer", error)
 
 
-def _asked_for(result: Any) -> Iterator[tuple[str, str, Any]]:
+def _iter_tool_calls(result: Any) -> Iterator[tuple[str, str, Any]]:
     for choice in getattr(result, "choices", None) or ():
         message = getattr(choice, "message", None)
         for call in getattr(message, "tool_calls", None) or ():
@@ -275,10 +281,10 @@ def _asked_for(result: Any) -> Iterator[tuple[str, str, Any]]:
             yield block.id, block.name, block.input
 
 
-def _fault(what: str, error: Exception) -> None:
+def _fault(operation: str, error: Exception) -> None:
     try:
         emitter = getattr(context.SPAN.get() or context.default(), "_emitter", None)
         if emitter is not None:
-            emitter.fault(f"{what}: {type(error).__name__}")
-    except Exception:  # noqa: BLE001  # nowhere to count
+            emitter.fault(f"{operation}: {type(error).__name__}")
+    except Exception:  # noqa: BLE001  # no recorder to count it
         pass

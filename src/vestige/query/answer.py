@@ -1,4 +1,4 @@
-"""Answer: what every verb returns. The same facts as text within a budget, and as data.
+"""Answer: the result of every command, as text within a token budget or as data.
 
 answer = debugger.check("r7")
 print(answer)                  # the text, within the verb's budget
@@ -17,22 +17,23 @@ from vestige.record.redaction.output_redaction import redact_lines, redact_value
 
 
 class Answer:
-    """One verb's answer. Subclasses hold the facts and say how they read.
+    """The result of a command. Subclasses hold the facts and render them.
 
-    What their `lines`, `styled` and `data` return has passed the last redaction
-    (record/redaction/output_redaction.py): every answer of every door comes from one of them."""
+    The results of their `lines`, `styled` and `data` are redacted once more
+    (record/redaction/output_redaction.py), so every output of the CLI, HTTP and MCP is.
+    """
 
     verb: ClassVar[str]
     budget: ClassVar[int]
-    """Tokens, unless asked otherwise (QUERIES in the docs: docs/reference/verbs.md)."""
+    """Default token budget (docs/reference/verbs.md)."""
     version: ClassVar[int] = 1
-    """Of the shape of `data`."""
+    """Version of the format of `data`."""
 
     dense: ClassVar[bool] = False
-    """Its data are columns of thousands of numbers: `--json` writes them without line breaks."""
+    """True if `--json` writes the data without line breaks: columns of thousands of numbers."""
 
     exit_code: int = 0
-    """1 for bad news, e.g. findings of severity error."""
+    """1 if, for example, there are findings of severity error."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -41,16 +42,16 @@ class Answer:
                 setattr(cls, name, _redacted(cls.__dict__[name], redact))
 
     def text(self, budget: int | None = None) -> str:
-        """The answer as a person or an agent reads it; deterministic."""
+        """Return the answer for a person or an agent; deterministic."""
         return "\n".join(self.lines(within(budget, self.budget)))
 
     def lines(self, budget: int) -> list[str]:
-        """The text's lines, within `budget` tokens. What is cut says so, with the next command."""
-        raise NotImplementedError  # each verb's own
+        """Return lines within `budget` tokens; a shortened list ends with the next command."""
+        raise NotImplementedError
 
     def data(self) -> dict[str, Any]:
-        """The same for a program: `{"version": ..., ...}`; not budgeted."""
-        raise NotImplementedError  # each verb's own
+        """Return the same facts for a program, `{"version": ..., ...}`, without a budget."""
+        raise NotImplementedError
 
     def __str__(self) -> str:
         return self.text()
@@ -58,7 +59,7 @@ class Answer:
 
 def _redact_styled(lines: list[tuple[str, str]]) -> list[tuple[str, str]]:
     texts = redact_lines([text for text, _ in lines])
-    return [(text, mood) for text, (_, mood) in zip(texts, lines, strict=True)]
+    return [(text, style) for text, (_, style) in zip(texts, lines, strict=True)]
 
 
 _REDACTS: dict[str, Callable[[Any], Any]] = {

@@ -1,8 +1,7 @@
-"""Budgets: an answer is small, and says how to get the rest.
+"""Token budgets: fit an answer into a budget, with the command for the rest.
 
-Tokens are estimated from characters: a fourth of a token for a letter of ASCII, a whole
-one for anything else, which is on the safe side for every script. No answer is larger than
-`TOKENS_MAX`, whoever asks.
+Tokens are estimated from characters: a quarter of a token for an ASCII character, one for any
+other, which is a safe upper estimate for every script. No answer exceeds `TOKENS_MAX`.
 """
 
 from __future__ import annotations
@@ -12,29 +11,29 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 TOKENS_MAX: Final = 8_000
-"""The hard cap of any answer: a reader's context is not ours to fill."""
+"""The upper limit of any answer, which protects the context window of an agent."""
 
 CHARACTERS_A_TOKEN: Final = 4
 
 
 def count_tokens(text: str) -> int:
-    """An estimate, never far below the truth."""
+    """Estimate the tokens of a text, never far below the true count."""
     plain = len(text.encode("ascii", "ignore"))
     return math.ceil(plain / CHARACTERS_A_TOKEN) + (len(text) - plain)
 
 
 def within(budget: int | None, default: int) -> int:
-    """The budget in force: what was asked for, or the verb's own, and never above the cap."""
+    """Return the requested budget or the default, at least 50 and at most TOKENS_MAX."""
     return max(50, min(budget if budget is not None else default, TOKENS_MAX))
 
 
 def fit_lines(
     lines: Sequence[str], budget: int, more: Callable[[int], str], *, keep_end: bool = False
 ) -> list[str]:
-    """As many lines as fit, then `more(left_out)`: what was cut, and the exact next command.
+    """Return the lines that fit, then `more(left_out)`, which has the next command.
 
-    `keep_end` cuts in the middle instead: the end of a run is what one came for. A single
-    line longer than the budget is cut itself.
+    With `keep_end`, lines are left out in the middle. A first line longer than the budget is
+    truncated.
     """
     costs = [count_tokens(line) + 1 for line in lines]
     if sum(costs) <= budget:
@@ -51,7 +50,7 @@ def fit_lines(
 
 
 def count_fitting(costs: Sequence[int], room: int) -> int:
-    """How many of the first ones fit."""
+    """Return how many of the first items fit."""
     spent = 0
     for number, cost in enumerate(costs):
         spent += cost

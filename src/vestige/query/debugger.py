@@ -1,11 +1,11 @@
-"""Debugger: every verb as a method, over one store. What the CLI, MCP and programs share.
+"""Debugger: every query command as a method, shared by the CLI, MCP, HTTP and programs.
 
     with vestige.open() as debugger:
         print(debugger.overview("r7"))
         print(debugger.check("r7").data())
 
-Each method takes any id (query/ids/resolve.py) and returns an `Answer`: text within a budget, or data.
-It only reads. What checks find in a finished run is handed to `keep`, if there is one.
+Each method takes any id (query/ids/resolve.py) and returns an `Answer`: text within a budget,
+or data. It only reads. The findings of a finished run are passed to `keep`, if it is set.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ Range = tuple[int, int | None]
 
 
 class Debugger:
-    """The verbs. `at` is what a command needs to ask the same store: `--home DIR`."""
+    """Queries of one store. `at` holds the options for it in commands: `--home DIR`."""
 
     def __init__(
         self,
@@ -78,12 +78,12 @@ class Debugger:
         self._close = close
         self._elsewhere = elsewhere
         self.notice = ""
-        """What a person should know of where the answers come from."""
+        """A remark for the user about the source of the answers."""
         self.unread = 0
-        """About so many events of the only run were not read: it was opened for a first look."""
+        """Approximate number of events not read, if a file was opened for its first page only."""
 
     def close(self) -> None:
-        """Let go of the store, and of what was made to read it."""
+        """Close the store and what was opened to read it."""
         self.store.close()
         if self._close is not None:
             self._close()
@@ -102,17 +102,17 @@ class Debugger:
         answer.at = self.at
         return answer
 
-    # --- what an id means -------------------------------------------------------------------
+    # --- ids --------------------------------------------------------------------------------
 
     def resolve(self, id: str | None, want: Want = "any") -> Target:
         return resolve(self.store, id, want)
 
     def _open_run(self, run_id: str) -> Evidence:
-        """A run, for one question. Who has many of one run keeps it open (server/cached_debugger.py)."""
+        """Load a run for one query; server/cached_debugger.py overrides this with a cache."""
         return open_run(self.store, run_id)
 
     def _examine(self, run: Run) -> CheckReport:
-        """What the checks say of a run."""
+        """Run the checks on a run."""
         return examine(self.store, run, self._keep)
 
     def _open(self, id: str | None) -> Evidence:
@@ -122,7 +122,7 @@ class Debugger:
         return self._open(id).run
 
     def _span(self, id: str | None) -> tuple[Evidence, SpanInfo]:
-        """A span; of a run, its root."""
+        """Return the span of an id; the root span for a run's id."""
         return self._span_of(self.resolve(id, "span"))
 
     def _span_of(self, target: Target) -> tuple[Evidence, SpanInfo]:
@@ -131,16 +131,16 @@ class Debugger:
         if span_id is None:
             root = next((span for span in opened.run.spans if span.parent_id is None), None)
             if root is None:
-                raise NotFoundError(f"{target.run.short_id}: no span of it was recorded.")
+                raise NotFoundError(f"{target.run.short_id}: has no root span.")
             span_id = root.id
         return opened, opened.spans[span_id]
 
     # --- the home ---------------------------------------------------------------------------
 
     def doctor(self) -> DoctorAnswer:
-        """Where evidence lives, and whether it is healthy."""
+        """Return where the data is, and whether it is complete."""
         if self._health is None:
-            raise UsageError("doctor: this is not a whole home. Ask for a home.")
+            raise UsageError("doctor: not a data directory. Run it without a file.")
         return self._placed(DoctorAnswer(self._health()))
 
     # --- runs -------------------------------------------------------------------------------
@@ -161,16 +161,20 @@ class Debugger:
         group: str | None = None,
         examine: bool = False,
     ) -> ListAnswer:
-        """Runs, newest first. `filter`: `is:failed tool:search cost>0.1` (query/search/filters.py). `since`:
-        `2h`, or seconds. `after`: a run's id; those older than it. `group`: `conversation`, for the
-        newest run of each. `examine`: small runs that nobody has examined are, for their top finding."""
+        """Return runs, newest first.
+
+        `filter` is, for example, `is:failed tool:search cost>0.1` (query/search/filters.py).
+        `since` is `2h`, or seconds. `after` is a run's id: only older runs. `group` is
+        `conversation`: the newest run of each. `examine` checks small runs that have not been
+        checked, for their top finding.
+        """
         since_s = _duration(since)
-        _bounded(name=name, conversation=conversation, like=like)
+        _validate_lengths(name=name, conversation=conversation, like=like)
         now_ns = clock.SYSTEM.now_ns()
         terms = parse_filter(filter, now_ns) if filter else ()
         if like is not None:
             terms = (*terms, Term("text", ":", like, also=find_runs_with(self.store, like)))
-        wanted = RunFilter(
+        run_filter = RunFilter(
             failed=failed,
             since_ns=None if since_s is None else max(0, now_ns - int(since_s * 1e9)),
             name=name,
@@ -182,42 +186,40 @@ class Debugger:
             terms=terms,
             newest_of_conversation=is_grouped(group),
         )
-        told = {"--name": name, "--conversation": conversation, "--like": like, "--group": group}
+        texts = {"--name": name, "--conversation": conversation, "--like": like, "--group": group}
         options = [filter] if filter else []
         options += ["--failed"] if failed else []
         options += ["--since", f"{formatting.seconds(since_s)}s"] if since_s is not None else []
         options += [
-            word for key, value in told.items() if value is not None for word in (key, value)
+            word for key, value in texts.items() if value is not None for word in (key, value)
         ]
         options += ["--all"] if everything else []
         options += ["--cost"] if cost else []
-        look = self._examine if examine else None
-        query = ListQuery(wanted, limit, cost, options, look)
+        examine_run = self._examine if examine else None
+        query = ListQuery(run_filter, limit, cost, options, examine_run)
         return self._placed(list_answer(self.store, query, now_ns))
 
     def overview(self, id: str | None = None) -> OverviewAnswer:
         target = self.resolve(id, "run")
         opened = self._open_run(target.run.id)
         run, by_id = opened.run, opened.spans
-        examined = self._examine(run)
+        report = self._examine(run)
         suspects = {
-            by_id[finding.cause].component
-            for finding in examined.findings
-            if finding.cause in by_id
+            by_id[finding.cause].component for finding in report.findings if finding.cause in by_id
         }
         suspects |= {span.component for span in run.spans if span.status not in ("ok", None)}
         surfaces = _surface_lines(self.store, run.info, sorted(suspects), self.at)
-        plain = target.how in ("run id", "latest run", "prefix of a run id")
-        how = "" if plain else target.how
+        direct = target.how in ("run id", "latest run", "prefix of a run id")
+        found_as = "" if direct else target.how
         cost = run_costs(self.store, [run.info.id]).get(run.info.id)
         notes = self.store.notes(run.info.id)
         answer = OverviewAnswer(
-            run, examined, self._last_good(run.info), surfaces, cost, how, notes
+            run, report, self._last_good(run.info), surfaces, cost, found_as, notes
         )
         return self._placed(answer)
 
     def notes(self, id: str | None = None) -> NotesAnswer:
-        """What was said about a run, or a run's span, afterwards."""
+        """Return the notes about a run or a span."""
         target = self.resolve(id)
         run = self._open_run(target.run.id).run
         notes = self.store.notes(run.info.id)
@@ -227,7 +229,7 @@ class Debugger:
 
     def _last_good(self, run: RunInfo) -> RunInfo | None:
         for before_ns in (run.started_ns, None):
-            wanted = RunFilter(
+            same_name = RunFilter(
                 name_is=run.name,
                 outcome="ok",
                 before_ns=before_ns,
@@ -235,7 +237,7 @@ class Debugger:
                 limit=2,
                 tenant_of=run.id,
             )
-            for found in self.store.list_runs(wanted):
+            for found in self.store.list_runs(same_name):
                 if found.id != run.id:
                     return found
         return None
@@ -253,9 +255,10 @@ class Debugger:
         limit: int | None = None,
         after: int | None = None,
     ) -> ShowAnswer:
-        """`from_`, `to`: seconds into the run, or a span of it. `after`: lines to pass over.
+        """Return the timeline of a run.
 
-        As data, `limit` and `after` count spans and log lines; without both, all of them.
+        `from_` and `to` are seconds into the run, or spans of it. `after` is the number of lines
+        to skip. As data, `limit` and `after` count spans and log lines.
         """
         run = self._run(id)
         low, high = (self._seconds(run, edge) for edge in (from_, to))
@@ -270,34 +273,35 @@ class Debugger:
         except ValueError:
             target = self.resolve(str(edge), "span")
         else:
-            if seconds != seconds:  # not a number, and it says so
-                raise UsageError(f"{edge}: no moment of a run. Give seconds, or a span of it.")
+            if seconds != seconds:  # NaN
+                raise UsageError(f"{edge}: not a time (expected seconds, or a span of the run).")
             return max(-SECONDS_MAX, min(seconds, SECONDS_MAX))
         for span in run.spans:
             if span.id == target.span_id:
                 return (span.started_ns - run.info.started_ns) / 1e9
         raise UsageError(
-            f"{target.run.short_id}: no span of {run.info.short_id}. Give seconds, or a span of it."
+            f"{target.run.short_id}: not a span of {run.info.short_id}"
+            " (expected seconds, or a span of the run)."
         )
 
     def check(self, id: str | None = None, *, after: int = 0, verbose: bool = False) -> CheckAnswer:
-        """`verbose`: also the names of the checks that passed; as data they always are."""
+        """Return the findings of a run; `verbose` also names the checks that passed."""
         opened = self._open(id)
-        examined = self._examine(opened.run)
-        inside = self._inside(opened, examined)
-        return self._placed(CheckAnswer(opened.run, examined, after, verbose, inside))
+        report = self._examine(opened.run)
+        causes = self._case_causes(opened, report)
+        return self._placed(CheckAnswer(opened.run, report, after, verbose, causes))
 
-    def _inside(self, opened: Evidence, examined: CheckReport) -> Mapping[str, CaseCause]:
-        """Of a suite's cases that failed: what went wrong inside of them, in runs that they started too."""
-        if not any(finding.check == CASE for finding in examined.findings):
+    def _case_causes(self, opened: Evidence, report: CheckReport) -> Mapping[str, CaseCause]:
+        """Find the causes of failed test cases, also in runs that the cases started."""
+        if not any(finding.check == CASE for finding in report.findings):
             return {}
         from vestige.query.failures.case_causes import find_case_causes
 
         links_to = self.store.links_to
-        return find_case_causes(opened, examined, links_to, self._open_run, self._examine)
+        return find_case_causes(opened, report, links_to, self._open_run, self._examine)
 
     def outline(self, id: str | None = None, *, after: str | None = None) -> Answer:
-        """A whole run as columns; `after`: a cursor, for what is new since."""
+        """Return a run as columns; with the cursor `after`, only new and changed rows."""
         return self._lazy(
             "vestige.query.views.outline",
             "outline_answer",
@@ -309,7 +313,7 @@ class Debugger:
     def transcript(
         self, id: str | None = None, *, after: str | None = None, limit: int = TRANSCRIPT_ITEMS
     ) -> Answer:
-        """A run read like a chat; `after`: a cursor, or a span of it."""
+        """Return a run as a chat; `after` is a cursor, or a span of the run."""
         return self._lazy(
             "vestige.query.views.transcript", "transcript_answer", self._open(id), after, limit
         )
@@ -317,21 +321,26 @@ class Debugger:
     def state(
         self, id: str | None = None, *, than: int | None = None, after: int | None = None
     ) -> Answer:
-        """Snapshots of a run, or one (`r7#3`), also against another. `after`: an index to go on from."""
+        """Return the snapshots of a run, or one (`r7#3`), also compared with the one at `than`.
+
+        `after` is the index of the last snapshot on the previous page.
+        """
         target = self.resolve(id)
         opened = self._open_run(target.run.id)
         index = None
         if target.span_id is not None:
-            named = {span.id: number for number, span in states_by_index(opened.run).items()}
-            if target.span_id not in named:
-                raise UsageError(f"state: {(id or '')[:40]!r} is no snapshot. Give a run, or r7#3.")
-            index = named[target.span_id]
+            indexes = {span.id: number for number, span in states_by_index(opened.run).items()}
+            if target.span_id not in indexes:
+                raise UsageError(
+                    f"state: {(id or '')[:40]!r} is not a snapshot (expected a run, or r7#3)."
+                )
+            index = indexes[target.span_id]
         elif than is not None:
-            raise UsageError("state: which one is to be compared? Give it as r7#3.")
+            raise UsageError("state: no snapshot to compare (expected an id such as r7#3).")
         return self._lazy("vestige.query.views.state", "state_answer", opened, index, than, after)
 
     def files(self, id: str | None = None, *, at: str | float | None = None) -> Answer:
-        """Files of a run. `at`: seconds into it, or a span of it; as they were then."""
+        """Return the files of a run, at its end or `at` seconds into it or at a span."""
         run = self._run(id)
         return self._lazy(
             "vestige.query.views.files", "files_answer", self.store, run, self._seconds(run, at)
@@ -353,18 +362,21 @@ class Debugger:
         bytes: str | Range | None = None,
         path: str | None = None,
     ) -> BodyAnswer:
-        """`lines`: `1:40`, the first and the last. `bytes`: `0:4000`, the last one not included."""
-        wanted = Slice(head, _range("lines", lines, 1), _range("bytes", bytes, 0), path)
+        """Return a slice of a body.
+
+        `lines` is `1:40`, both ends included; `bytes` is `0:4000`, the end excluded.
+        """
+        selection = Slice(head, _range("lines", lines, 1), _range("bytes", bytes, 0), path)
         _, span = self._span(id)
-        return self._placed(body_answer(self.store, span, part, wanted))
+        return self._placed(body_answer(self.store, span, part, selection))
 
     def segments(self, id: str) -> Answer:
-        """Who put what into the prompt of a model call."""
+        """Return the parts of a model call's prompt, by contributor."""
         opened, span = self._span(id)
         return self._lazy("vestige.query.views.segments", "segments_answer", opened, span.id)
 
     def reproduce(self, id: str, format: str) -> str:
-        """A recorded request as a program that sends it again: `curl` or `python`."""
+        """Return a program that sends a recorded request again: `curl` or `python`."""
         from vestige.query.reproduce.request import reproduce
         from vestige.record.redaction.output_redaction import redact_body
 
@@ -373,8 +385,11 @@ class Debugger:
         return reproduce(opened.run, span, lambda *args: redact_body(read(*args)), format)
 
     def why(self, id: str | None = None) -> WhyAnswer:
-        """Of a span; of a run, of its gravest finding, else of what failed last; the latest one's
-        by default."""
+        """Return the causal chain of a span.
+
+        For a run, it starts at the most severe finding, else at the last failure. Without an id,
+        it is about the latest run.
+        """
         target = self.resolve(id, "span")
         opened, span = self._span_of(target)
         if target.span_id is None:
@@ -385,7 +400,7 @@ class Debugger:
             and last.finding is not None
             and last.finding.check == CASE
         ):
-            answer.case_causes = self._inside(last.evidence, self._examine(last.run))
+            answer.case_causes = self._case_causes(last.evidence, self._examine(last.run))
         return self._placed(answer)
 
     # --- text and tables --------------------------------------------------------------------
@@ -400,7 +415,7 @@ class Debugger:
         ignore_case: bool = False,
         after: str | None = None,
     ) -> GrepAnswer:
-        """In one run, or, without an id, in all there are. `where`: `bodies,attrs,logs`."""
+        """Search one run, or all runs without an id. `where` is `bodies,attrs,logs`."""
         parts = parse_parts(where if isinstance(where, str) else ",".join(where))
         run = self.resolve(id, "run").run if id is not None else None
         options = GrepOptions(regex, ignore_case, parts, after)
@@ -408,12 +423,12 @@ class Debugger:
         return self._placed(grep_answer(self.store, pattern, scope, options))
 
     def sql(self, query: str, *, after: int = 0, on: str | None = None) -> SqlAnswer:
-        """`on`: the path of a bundle or another run, to ask that one instead."""
+        """Run a read-only query; `on` is the path of a bundle or run to query instead."""
         if on is not None:
             if self._elsewhere is None:
-                raise UsageError("sql: no other place can be opened from here.")
-            with self._elsewhere(on) as other:
-                answer = other.sql(query, after=after)
+                raise UsageError("sql: on is not supported here.")
+            with self._elsewhere(on) as debugger:
+                answer = debugger.sql(query, after=after)
             answer.at = f"--on {shlex.quote(on)}"
             return answer
         return self._placed(sql_answer(self.store, query, after))
@@ -424,7 +439,7 @@ class Debugger:
     # --- between runs -----------------------------------------------------------------------
 
     def diff(self, a: str, b: str | None = None, **options: Any) -> Answer:
-        """Two runs or two spans; see `vestige.query.diff.diff_answer.diff_answer` for the options."""
+        """Compare two runs or spans; the options are those of query/diff/diff_answer.py."""
         target_a = self.resolve(a)
         target_b = None if b is None else self.resolve(b)
         return self._lazy(
@@ -438,7 +453,7 @@ class Debugger:
         )
 
     def stats(self, *, by: str = "name", since: str | float | None = None) -> Answer:
-        """Counts, durations, tokens, error rates. `since`: `7d`, or seconds."""
+        """Return counts, durations, tokens and error rates. `since` is `7d`, or seconds."""
         since_s = _duration(since)
         now_ns = clock.SYSTEM.now_ns()
         since_ns = None if since_s is None else max(0, now_ns - int(since_s * 1e9))
@@ -447,7 +462,10 @@ class Debugger:
         )
 
     def trends(self, *, since: str | float | None = None, by: str | None = None) -> Answer:
-        """Runs, failures, tokens, cost and durations over time. `since`: `30d`; `by`: day or hour."""
+        """Return runs, failures, tokens, cost and durations over time.
+
+        `since` is `30d`, or seconds; `by` is `day` or `hour`.
+        """
         from vestige.query.stats.trends import SINCE_S
 
         since_s = _duration(since)
@@ -462,7 +480,7 @@ class Debugger:
         )
 
     def compare(self, a: Sequence[str], b: Sequence[str]) -> Answer:
-        """What differs between two groups of runs. A group is ids, or a filter as of `list`."""
+        """Compare two groups of runs. A group is a list of ids, or a filter as for `list`."""
         from vestige.query.search.run_groups import find_group
 
         (a_ids, a_more), (b_ids, b_more) = find_group(self.store, a), find_group(self.store, b)
@@ -477,7 +495,7 @@ class Debugger:
         )
 
     def _lazy(self, module: str, function: str, *args: Any, **options: Any) -> Answer:
-        """Import a larger verb on first use, and return its answer."""
+        """Import a module on first use, and return the answer of its function."""
         from importlib import import_module
 
         answer: Answer = getattr(import_module(module), function)(*args, **options)
@@ -487,7 +505,7 @@ class Debugger:
 
 
 def _duration(value: str | float | None) -> float | None:
-    """In seconds; whatever is longer than all that was ever recorded is as good as that."""
+    """Return an age in seconds, at most SECONDS_MAX."""
     try:
         seconds = parse_duration(value) if isinstance(value, str) else value
     except ValueError as error:
@@ -497,7 +515,7 @@ def _duration(value: str | float | None) -> float | None:
     return None if seconds is None else min(seconds, SECONDS_MAX)
 
 
-def _bounded(**texts: str | None) -> None:
+def _validate_lengths(**texts: str | None) -> None:
     for name, text in texts.items():
         if text is not None and len(text) > FILTER_MAX:
             raise UsageError(f"{name}: {len(text)} characters (expected at most {FILTER_MAX}).")
@@ -513,7 +531,6 @@ def _range(name: str, value: str | Range | None, least: int) -> Range | None:
 
 
 def _surface_lines(store: Store, run: RunInfo, components: Sequence[str], at: str) -> Sequence[str]:
-    """What components under investigation offer (query/views/debug_surfaces.py)."""
     from vestige.query.views.debug_surfaces import surface_lines
 
     return surface_lines(store, run, components, at)

@@ -1,7 +1,7 @@
-"""How times, sizes and foreign text are written in an answer.
+"""Format times, sizes and untrusted text for an answer.
 
-What a trace holds is untrusted: control characters are taken out (a terminal would
-obey them), lines are kept one line, and lengths are bounded.
+Recorded text is untrusted: control characters, which a terminal would execute, are removed,
+newlines are replaced, and lengths are bounded.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ import unicodedata
 from vestige.record.types import Scalar
 
 _CONTROL = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff]+"
+    "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069"
+    "\ufeff\ufff9-\ufffb\ud800-\udfff]+"
 )
 
 
 def seconds(value: float) -> str:
-    """To the nanosecond, as an option takes it back: `2592000`, `12.345678901`."""
+    """Format exactly to the nanosecond, as an option value: `2592000`, `12.345678901`."""
     return f"{value:.9f}".rstrip("0").rstrip(".")
 
 
@@ -60,6 +61,11 @@ def number(count: int) -> str:
     return str(count) if count < 1000 else size(count)
 
 
+def token_counts(input_tokens: int, output_tokens: int) -> str:
+    """`12.3k → 950 tokens`: input and output of one or many calls."""
+    return f"{number(input_tokens)} → {number(output_tokens)} tokens"
+
+
 def timestamp(ns: int | None) -> str | None:
     """ISO 8601, UTC, milliseconds."""
     if ns is None:
@@ -79,9 +85,9 @@ def width(text: str) -> int:
     )
 
 
-def pluralize(count: int, thing: str) -> str:
+def pluralize(count: int, noun: str) -> str:
     """`1 span`, `2 spans`."""
-    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def relative_time(ns: int, now_ns: int) -> str:
@@ -94,7 +100,7 @@ def relative_time(ns: int, now_ns: int) -> str:
 
 
 def single_line(text: str, length_max: int) -> str:
-    """Foreign text on one line: newlines shown, control characters out, cut with an ellipsis."""
+    """Put untrusted text on one line: show newlines as ⏎, drop control characters, truncate."""
     shown = _CONTROL.sub(" ", text[: length_max * 4].replace("\n", "⏎")).strip()
     if len(shown) > length_max:
         return shown[: length_max - 1] + "…"
@@ -102,12 +108,12 @@ def single_line(text: str, length_max: int) -> str:
 
 
 def to_valid_utf8(text: str) -> str:
-    """Text of the user's as a store could hold it: an argument may have bytes that are no text."""
+    """Replace surrogates, which stand for undecodable bytes in command-line arguments."""
     return text.encode(errors="replace").decode()
 
 
 def value(scalar: Scalar, length_max: int) -> str:
-    """An attribute's value; quoted where it would not stand as one word."""
+    """Format an attribute's value; a text with spaces is quoted."""
     if scalar is None or isinstance(scalar, bool):
         return {None: "null", True: "true", False: "false"}[scalar]
     if not isinstance(scalar, str):

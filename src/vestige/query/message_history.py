@@ -1,16 +1,17 @@
-"""What is new in each request of a run: a model is sent its whole history again, every turn.
+"""The new messages of each request in a run: clients send the full history every turn.
 
     histories = Histories(evidence)
-    told = histories.new_in(call)         # messages that no request shortly before it had
-    histories.asker(tool)                 # the call whose answer asked for a tool span
-    histories.result_of(call, "call_7")   # what a later request says that the tool gave
+    item = histories.new_in(call)           # messages that no nearby earlier request had
+    histories.find_requester(tool)          # the model call that requested a tool span
+    histories.result_of(span, tool_call)    # the tool's result, from a later request
 
-Only calls near each other are compared, so that a page from the middle of a long run costs what
-the first one does, and says the same as if everything had been read.
+Only nearby calls are compared. So a page from the middle of a long run costs as much as the
+first page, and does not depend on which pages were read before.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -23,27 +24,27 @@ from vestige.query.evidence import Evidence
 from vestige.record.run import BodyRef, SpanInfo
 
 NEAR: Final = 8
-"""Calls before and after that are looked at: sub-agents at work side by side take turns."""
+"""Neighbouring calls that are compared: concurrent sub-agents interleave their calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryItem:
-    """A request's messages, as far as they are news."""
+    """The new messages of a request."""
 
     messages: Sequence[Message]
-    """Those after what a request before it had."""
+    """The messages after those that an earlier request had."""
     total: int
     repeated: int
 
 
 class Histories:
-    """The model calls of a run, each seen beside its neighbours."""
+    """The model calls of a run, each compared with its neighbours."""
 
     def __init__(self, evidence: Evidence) -> None:
         self.evidence = evidence
         self.calls = evidence.model_calls
-        self._place = {span.id: place for place, span in enumerate(self.calls)}
-        self._order = {span.id: place for place, span in enumerate(evidence.run.spans)}
+        self._call_index = {span.id: index for index, span in enumerate(self.calls)}
+        self._span_index = {span.id: index for index, span in enumerate(evidence.run.spans)}
         self._keys: dict[str, list[int]] = {}
         self._tools = evidence.of_type("tool")
         self._by_call_id: dict[str, list[SpanInfo]] = {}
@@ -53,8 +54,8 @@ class Histories:
                 self._by_call_id.setdefault(call_id, []).append(tool)
 
     def is_call(self, span: SpanInfo) -> bool:
-        """Whether it met a provider: of a client's span and the wire's in it, the inner one."""
-        return span.id in self._place
+        """Return True for a request to a provider, False for a client span around one."""
+        return span.id in self._call_index
 
     def request(self, span: SpanInfo) -> Request | None:
         return self.evidence.request(span) if _size(span.input) <= BODY_READ_MAX else None
@@ -62,16 +63,16 @@ class Histories:
     def response(self, span: SpanInfo) -> Response | None:
         return self.evidence.response(span) if _size(span.output) <= BODY_READ_MAX else None
 
-    # --- what is new ------------------------------------------------------------------------------
+    # --- new messages -----------------------------------------------------------------------------
 
     def new_in(self, span: SpanInfo) -> HistoryItem | None:
-        """None: the request is none that we know, or gone."""
+        """Return the new messages; None if the request is missing or of an unknown format."""
         request = self.request(span)
         if request is None:
             return None
         own = self._keys_of(span)
         repeated = max(
-            (_common(self._keys_of(before), own) for before in self._before(span)), default=0
+            (_common_length(self._keys_of(before), own) for before in self._before(span)), default=0
         )
         answers = {
             key
@@ -96,29 +97,30 @@ class Histories:
         return known
 
     def _before(self, span: SpanInfo) -> Sequence[SpanInfo]:
-        """The latest first."""
-        place = self._place[span.id]
-        return self.calls[max(0, place - NEAR) : place][::-1]
+        """Return the nearby earlier calls, the latest first."""
+        index = self._call_index[span.id]
+        return self.calls[max(0, index - NEAR) : index][::-1]
 
     def _after(self, span: SpanInfo) -> Sequence[SpanInfo]:
-        place = self._place[span.id]
-        return self.calls[place + 1 : place + 1 + NEAR]
+        index = self._call_index[span.id]
+        return self.calls[index + 1 : index + 1 + NEAR]
 
-    # --- who asked for what -----------------------------------------------------------------------
+    # --- tool calls -------------------------------------------------------------------------------
 
     def execution(self, span: SpanInfo, call: ToolCall, nth: int = 0) -> SpanInfo | None:
-        """The tool span of a call in this span's answer: by its id, else by name, before the next call.
+        """Return the tool span of a call in this span's answer.
 
-        `nth`: how many calls before it in the answer have its name.
+        It is found by call id, else by name before the next model call. `nth` is the number of
+        earlier calls of the same name in the answer.
         """
-        begin = self._order[span.id]
+        begin = self._span_index[span.id]
         if call.id is not None:
-            later = (t for t in self._by_call_id.get(call.id, ()) if self._order[t.id] > begin)
+            later = (t for t in self._by_call_id.get(call.id, ()) if self._span_index[t.id] > begin)
             found = next(later, None)
             if found is not None:
                 return found
         following = self._after(span)
-        end = self._order[following[0].id] if following else len(self._order)
+        end = self._span_index[following[0].id] if following else len(self._span_index)
         named = (
             tool
             for tool in self.evidence.run.spans[begin + 1 : min(end, begin + 1 + 1000)]
@@ -128,52 +130,43 @@ class Histories:
         )
         return next(islice(named, nth, None), None)
 
-    def asker(self, tool: SpanInfo) -> tuple[SpanInfo, ToolCall] | None:
-        """The call near before it whose answer asked for this tool."""
-        call_id, name, place = get_call_id(tool), get_tool_name(tool), self._order[tool.id]
-        for span in self._calls_before(place):
+    def find_requester(self, tool: SpanInfo) -> tuple[SpanInfo, ToolCall] | None:
+        """Return the nearby earlier model call that requested this tool, and the request."""
+        call_id, name = get_call_id(tool), get_tool_name(tool)
+        for span in self._calls_before(self._span_index[tool.id]):
             response = self.response(span)
             for call in response.calls if response is not None else ():
                 if call.id == call_id if call_id is not None else call.name == name:
                     return span, call
         return None
 
-    def _calls_before(self, place: int) -> Iterator[SpanInfo]:
-        low, high = 0, len(self.calls)
-        while low < high:
-            middle = (low + high) // 2
-            if self._order[self.calls[middle].id] < place:
-                low = middle + 1
-            else:
-                high = middle
-        yield from reversed(self.calls[max(0, low - NEAR) : low])
+    def _calls_before(self, index: int) -> Iterator[SpanInfo]:
+        end = bisect_left(self.calls, index, key=lambda call: self._span_index[call.id])
+        yield from reversed(self.calls[max(0, end - NEAR) : end])
 
     def was_executed(self, call_id: str | None) -> bool:
         return call_id is not None and call_id in self._by_call_id
 
     def result_of(
-        self, span: SpanInfo, call: ToolCall, nth: int = 0, alike: int = 1
+        self, span: SpanInfo, call: ToolCall, nth: int = 0, same_name: int = 1
     ) -> ToolResult | None:
-        """What a later request says that a call of this span's answer gave.
+        """Return the result of a tool call in this span's answer, from a later request.
 
-        `nth` of `alike` calls of that name in the answer: results that name only their tool stand
-        in the order of the calls.
+        The call is number `nth` of the `same_name` calls of that name in the answer: results
+        that have only the tool's name are in the order of the calls.
         """
         for later in self._after(span):
             request = self.request(later)
-            results = (
-                [each for message in request.messages for each in message.results]
-                if request
-                else []
-            )
+            messages = request.messages if request else ()
+            results = [each for message in messages for each in message.results]
             own = [each for each in results if each.call_id is not None and each.call_id == call.id]
             named = [each for each in results if each.call_id and each.call_id == call.name]
             if own or named:
-                return own[-1] if own else next(iter(named[-alike:][nth:]), None)
+                return own[-1] if own else next(iter(named[-same_name:][nth:]), None)
         return None
 
-    def was_answered_here(self, span: SpanInfo, call_id: str | None) -> bool:
-        """Whether the call that a result belongs to was told at a call near before."""
+    def was_requested_nearby(self, span: SpanInfo, call_id: str | None) -> bool:
+        """Return True if a nearby earlier answer requested the call with this id."""
         for before in self._before(span):
             response = self.response(before)
             for call in response.calls if response is not None else ():
@@ -197,10 +190,11 @@ def _answer_key(text: str, calls: Sequence[ToolCall]) -> tuple[str, tuple[str, .
     return text.strip(), tuple(call.id or call.name for call in calls)
 
 
-def _common(a: Sequence[int], b: Sequence[int]) -> int:
+def _common_length(a: Sequence[int], b: Sequence[int]) -> int:
+    """Return the length of the common prefix."""
     count = 0
-    for one, other in zip(a, b, strict=False):
-        if one != other:
+    for left, right in zip(a, b, strict=False):
+        if left != right:
             break
         count += 1
     return count

@@ -1,7 +1,7 @@
-"""How answers are laid out: a head and an end that stay, rows that are cut to the budget.
+"""Layout of answers: a fixed head and end, and rows that are cut to the budget.
 
-Every verb's answer is an `Asked`: it knows where it was asked, so that the next
-command that it prints works as it stands.
+Almost every answer is a `CommandAnswer`: it knows which store it came from, so the next
+commands that it prints can be run unchanged.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from vestige.query.budget import CHARACTERS_A_TOKEN, count_fitting, count_tokens
 
 
 class CommandAnswer(Answer):
-    """An answer that names next commands."""
+    """An answer that prints next commands."""
 
     at: str = ""
-    """What every command needs to ask the same store: `--home DIR`; empty for the default."""
+    """Options that make a command read the same store: `--home DIR`; empty for the default."""
 
     def command(self, *parts: str) -> str:
-        """`vestige show r7 --home x`: to be typed as it stands."""
+        """Return a command ready for a shell: `vestige show r7 --home x`."""
         at = [self.at] if self.at else []
         return " ".join(["vestige", *(shell_word(part) for part in parts if part), *at])
 
     def text(self, budget: int | None = None) -> str:
-        """As any answer; and where not even the next command fits, as much as does."""
+        """Return the answer; if not even the next command fits, truncate it."""
         limit = within(budget, self.budget)
         lines = self.lines(limit)
         while len(lines) > 1 and count_tokens("\n".join(lines)) > limit:
@@ -35,12 +35,12 @@ class CommandAnswer(Answer):
         return text if count_tokens(text) <= limit else text[: limit - 1] + "…"
 
     def placed(self, command: str) -> str:
-        """A whole command that somebody else wrote (a check), for this place."""
+        """Add the store's options to a complete command, such as one of a check."""
         return formatting.single_line(f"{command} {self.at}".strip(), 300)
 
 
 def shell_word(text: str) -> str:
-    """A word for a shell; what a terminal would obey is written as an escape."""
+    """Quote a word for a shell; control characters are written as escapes."""
     plain = "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
     )
@@ -50,7 +50,7 @@ def shell_word(text: str) -> str:
 
 
 def cost(lines: Sequence[str]) -> int:
-    """Tokens, line ends included."""
+    """Count the tokens of lines, line ends included."""
     return sum(count_tokens(line) + 1 for line in lines)
 
 
@@ -63,7 +63,7 @@ def fit(
     *,
     keep_end: bool = False,
 ) -> list[str]:
-    """Head, as many rows as fit, end. In a budget too small for that, the end goes first."""
+    """Return head, as many rows as fit, and end; a very small budget drops the end first."""
     room = budget - cost(head) - cost(end)
     if rows and room < 2 * count_tokens(more(len(rows))) + 10 and cost(rows) > room:
         return fit_lines([*head, *rows, *end], budget, more)
@@ -79,10 +79,10 @@ def fit_page(
     budget: int,
     more: Callable[[int], str],
 ) -> list[str]:
-    """A page of rows that go on: `more(left_out)` where they are cut, else `end`.
+    """Return a page of rows that ends with `more(left_out)` if rows are left out, else `end`.
 
-    One row is always told, if only its beginning: a page without any, whose command goes on
-    after the first, would hide a row for good. The head goes before it.
+    At least one row is shown, truncated if need be: the next page starts after it, so an empty
+    page would hide it. A small budget drops the head first.
     """
     if not rows or cost(head) + cost(rows) + cost(end) <= budget:
         return [*head, *rows, *end]
@@ -92,18 +92,18 @@ def fit_page(
     shown = count_fitting([count_tokens(row) + 1 for row in rows], room - cost(head))
     if shown == len(rows):
         return [*head, *rows, *end]
-    told = rows[:shown] or [begin_of(rows[0], room)]
-    return [*head, *told, more(len(rows) - len(told))]
+    page = rows[:shown] or [truncate_line(rows[0], room)]
+    return [*head, *page, more(len(rows) - len(page))]
 
 
-def begin_of(row: str, room: int) -> str:
-    """Of a line that does not fit, what does."""
+def truncate_line(row: str, room: int) -> str:
+    """Truncate a line that does not fit."""
     length = max(1, room - 2)
     return row[: length * CHARACTERS_A_TOKEN if row.isascii() else length] + "…"
 
 
 def columns(table: Sequence[Sequence[str]], right: Sequence[int] = ()) -> list[str]:
-    """Cells as aligned text; the columns in `right` stand right."""
+    """Align cells in columns; those in `right` are right-aligned."""
     if not table:
         return []
     widths = [
@@ -120,5 +120,5 @@ def columns(table: Sequence[Sequence[str]], right: Sequence[int] = ()) -> list[s
 
 
 def quoted(text: str, length_max: int) -> str:
-    """Foreign text, visibly a quotation."""
+    """Quote untrusted text on one line."""
     return f'"{formatting.single_line(text, length_max)}"'

@@ -1,7 +1,7 @@
-"""The verbs as a client elsewhere meets them, over MCP or HTTP: names, when to use which, arguments.
+"""The query commands as tools of MCP and HTTP: names, descriptions, arguments.
 
-Data more than code. Every option of a command is an argument with the same name, so the next
-command that an answer names is also a valid call.
+Mostly data. Every option of a command is an argument with the same name, so the next command
+that an answer prints is also a valid call.
 
     tool = get_tool("show")
     ask(debugger, tool, check_arguments(tool, {"id": "r7", "errors": True}))
@@ -40,7 +40,7 @@ _KINDS: dict[Kind, tuple[Any, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One argument of a tool."""
+    """An argument of a tool."""
 
     name: str
     kind: Kind
@@ -50,9 +50,9 @@ class Parameter:
     least: int | None = None
     most: int | None = None
     to: str | None = None
-    """The verb's own word for it, where it is another."""
+    """The name of the `Debugger` method's argument, if it differs."""
     parse: Callable[[str], Any] | None = None
-    """What the verb wants instead of the text; ValueError says what was expected."""
+    """Converts the text; raises ValueError with what was expected."""
 
     def schema(self) -> dict[str, Any]:
         schema: dict[str, Any] = {"type": self.kind, "description": self.meaning}
@@ -78,13 +78,13 @@ class Parameter:
         return " ".join([_KINDS[self.kind][1], *bounds])
 
     def take(self, value: Any) -> Any:
-        """The value as the verb wants it. ValueError: what was expected."""
+        """Validate and convert a value; raise ValueError with what was expected."""
         if not self._accepts(value):
             raise ValueError(f"expected {self.expected()}")
         return value if self.parse is None else self.parse(value)
 
     def _accepts(self, value: Any) -> bool:
-        if isinstance(value, bool) and self.kind != "boolean":  # which Python takes for a number
+        if isinstance(value, bool) and self.kind != "boolean":  # bool is a subclass of int
             return False
         if not isinstance(value, _KINDS[self.kind][0]):
             return False
@@ -110,7 +110,7 @@ BUDGET = Parameter(
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One verb, as a client's model meets it."""
+    """A query command as a tool for models."""
 
     name: str
     gives: str
@@ -132,8 +132,8 @@ class Tool:
     def schema(self) -> dict[str, Any]:
         return {
             "type": "object",
-            "properties": {one.name: one.schema() for one in self.all_parameters},
-            "required": [one.name for one in self.parameters if one.required],
+            "properties": {each.name: each.schema() for each in self.all_parameters},
+            "required": [each.name for each in self.parameters if each.required],
             "additionalProperties": False,
         }
 
@@ -368,7 +368,7 @@ TOOLS: tuple[Tool, ...] = (
 BY_NAME = {tool.name: tool for tool in TOOLS}
 
 
-# --- one call ---------------------------------------------------------------------------------
+# --- calls ------------------------------------------------------------------------------------
 
 
 def get_tool(name: str) -> Tool:
@@ -380,51 +380,51 @@ def get_tool(name: str) -> Tool:
 
 
 def check_arguments(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments under the verb's own words, or an error that teaches the right ones."""
-    known = {one.name: one for one in tool.all_parameters}
+    """Return validated arguments by `Debugger` argument name; the error lists all problems."""
+    known = {parameter.name: parameter for parameter in tool.all_parameters}
     problems: list[str] = []
-    taken: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, value in arguments.items():
         if name not in known:
             near = difflib.get_close_matches(name, known, 2, 0.5)
             hint = f"nearest: {', '.join(near)}" if near else f"there are: {', '.join(known)}"
             problems.append(
-                f"{formatting.single_line(name, 60)!r} is no argument of {tool.name} ({hint})"
+                f"{formatting.single_line(name, 60)!r} is not an argument of {tool.name} ({hint})"
             )
         elif value is not None:
             try:
-                taken[known[name].to or name] = known[name].take(value)
+                values[known[name].to or name] = known[name].take(value)
             except ValueError as error:
                 shown = formatting.single_line(
                     json.dumps(value, ensure_ascii=False, default=str), 60
                 )
                 problems.append(f"{name}: {shown} does not fit ({error})")
     problems += [
-        f"{one.name} is missing (expected {one.expected()}: {one.meaning})"
-        for one in tool.parameters
-        if one.required and arguments.get(one.name) is None
+        f"{parameter.name} is missing (expected {parameter.expected()}: {parameter.meaning})"
+        for parameter in tool.parameters
+        if parameter.required and arguments.get(parameter.name) is None
     ]
     if problems:
         raise UsageError(f"{tool.name}: {'; '.join(problems)}. Example: {json.dumps(tool.example)}")
-    return taken
+    return values
 
 
 def ask(debugger: Debugger, tool: Tool, values: dict[str, Any]) -> Answer:
-    """The verb's answer; `values` as `check_arguments` gave them."""
+    """Run a tool with the values that `check_arguments` returned."""
     if tool.name == "help":
         return help_for(debugger.store, **values)
-    answer: Answer = getattr(debugger, tool.name)(**_reworded(tool, values))
+    answer: Answer = getattr(debugger, tool.name)(**_convert_flags(tool, values))
     return answer
 
 
-def _reworded(tool: Tool, values: dict[str, Any]) -> dict[str, Any]:
-    """Options that the command line has as two words, and the verb as one."""
+def _convert_flags(tool: Tool, values: dict[str, Any]) -> dict[str, Any]:
+    """Convert command-line flags to the arguments of the `Debugger` method."""
     if tool.name == "show" and values.pop("no_fold", False):
         values["fold"] = False
     if tool.name == "body":
-        given, made = values.pop("in", False), values.pop("out", False)
-        if given and made:
-            raise UsageError("body: in and out are two bodies. Ask for one, then for the other.")
-        if given or made:
-            values["part"] = "input" if given else "output"
+        is_input, is_output = values.pop("in", False), values.pop("out", False)
+        if is_input and is_output:
+            raise UsageError("body: in and out exclude each other. Use one of them.")
+        if is_input or is_output:
+            values["part"] = "input" if is_input else "output"
     return values

@@ -61,7 +61,7 @@ def _follow(home: Home, run: str | None, following: Following) -> None:
             lines = following.news(store.load_run(info.id))
             width = max([width, *(len(line.id) for line in lines)])
             for line in lines:
-                click.echo(styled_line(render_line(line, width), line.mood))
+                click.echo(styled_line(render_line(line, width), line.style))
             if info.outcome != "running":
                 break
             info = _changed(home, store, info)

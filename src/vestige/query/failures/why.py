@@ -21,7 +21,7 @@ from vestige.query.failures.check import (
     span_tree,
 )
 from vestige.query.text_layout import CommandAnswer, fit
-from vestige.query.views.span_view import format_attribute
+from vestige.query.views.span_view import format_span
 from vestige.record.finding import Finding
 from vestige.record.run import Run, SpanInfo
 
@@ -78,7 +78,7 @@ class WhyAnswer(CommandAnswer):
             end += render_finding(self.others[0], first.run, self.placed)
         else:
             end = [f"no findings in this chain: {self.command('check', first.run.info.short_id)}"]
-        head = [f"{first.span.short_id} {format_attribute(first.span)}"]
+        head = [f"{first.span.short_id} {format_span(first.span)}"]
 
         def more(left_out: int) -> str:
             return f"  … {left_out} steps hidden: {self.command('span', first.span.short_id)}"
@@ -109,7 +109,7 @@ class WhyAnswer(CommandAnswer):
         reason = f" ({formatting.single_line(step.reason, 60)})" if step.reason else ""
         mark = "  <- first finding" if step.finding is not None else ""
         relation = _RELATIONS[step.relation]
-        return f"  ^ {relation}{reason} {step.span.short_id} {format_attribute(step.span)}{mark}"
+        return f"  ^ {relation}{reason} {step.span.short_id} {format_span(step.span)}{mark}"
 
     def data(self) -> dict[str, Any]:
         return {

@@ -1,8 +1,8 @@
-"""`body`: an exact slice of what went in or came out, and where to go on.
+"""`body`: an exact slice of a span's input or output, and the command for the next slice.
 
-Lines are shown behind a bar, so that what they say is visibly a quotation; what a terminal
-would obey is shown as an escape. Slices are counted in bytes: a page ends where the budget
-does, in the middle of a line if need be, never of a character, and the next one begins there.
+Lines are printed behind a bar, which marks them as a quotation; control characters are
+escaped. Slices are counted in bytes: a page ends where the budget does, possibly inside a
+line but never inside a character, and the next page starts there.
 """
 
 from __future__ import annotations
@@ -25,33 +25,34 @@ from vestige.store.protocol import Store
 HEAD_LINES = 10
 HEX_A_LINE = 32
 JSON_PAGE = MIB
-"""Bytes of a body in one answer as JSON."""
+"""Bytes of a body in one JSON answer."""
 
 _READ_STEP = MIB
-_UNSEEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff]"
+_INVISIBLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069"
+    "\ufeff\ufff9-\ufffb\ud800-\udfff]"
 )
-_STEP = re.compile(r"\.([A-Za-z_][\w-]*)|\[(-?\d{1,9})\]|\['([^']*)'\]|\[\"([^\"]*)\"\]")
+_PATH_STEP = re.compile(r"\.([A-Za-z_][\w-]*)|\[(-?\d{1,9})\]|\['([^']*)'\]|\[\"([^\"]*)\"\]")
 
 Which = Literal["input", "output"]
 Read = Callable[[int, int], bytes]
-"""(start, end) -> the bytes between."""
+"""(start, end) -> the bytes in between."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Which part is wanted; at most one of head, lines and bytes."""
+    """The requested part of a body; at most one of head, lines and bytes."""
 
     head: bool = False
     lines: tuple[int, int | None] | None = None
-    """From line a to line b, both counted from 1 and both included."""
+    """First and last line, counted from 1 and both included."""
     bytes: tuple[int, int | None] | None = None
     path: str | None = None
 
 
 @dataclass
 class BodyAnswer(CommandAnswer):
-    """A stretch of one body."""
+    """A slice of one body."""
 
     verb: ClassVar[str] = "body"
     budget: ClassVar[int] = 1_500
@@ -64,7 +65,7 @@ class BodyAnswer(CommandAnswer):
     end: int
     path: str | None
     note: str | None
-    """What is missing of the body itself."""
+    """Why the stored body is incomplete."""
 
     def lines(self, budget: int) -> list[str]:
         data = self.read(self.start, min(self.end, self.start + 4 * budget + 8))
@@ -73,10 +74,10 @@ class BodyAnswer(CommandAnswer):
         again += ["--path", self.path] if self.path else []
 
         def head(shown: int) -> list[str]:
-            where = f" at {formatting.single_line(self.path, 80)}" if self.path else ""
+            path = f" at {formatting.single_line(self.path, 80)}" if self.path else ""
             facts = f"bytes {self.start}:{self.start + shown} of {self.size_bytes}"
             extra = [fact for fact in ("binary" if binary else "", self.note or "") if fact]
-            return [f"{self.span.short_id} {self.which}{where}, {', '.join([facts, *extra])}"]
+            return [f"{self.span.short_id} {self.which}{path}, {', '.join([facts, *extra])}"]
 
         def end(shown: int) -> list[str]:
             at = self.start + shown
@@ -91,14 +92,14 @@ class BodyAnswer(CommandAnswer):
         room = budget - cost(first) - cost(end(0))
         rows, shown = (_hex_rows if binary else _text_rows)(data, room)
         if self.start >= self.end:
-            rows = ["(empty)" if not self.size_bytes else "(nothing in this stretch)"]
+            rows = ["(empty)" if not self.size_bytes else "(no bytes in this range)"]
         return [*(head(shown) if first else []), *rows, *end(shown)]
 
     def data(self) -> dict[str, Any]:
         end = min(self.end, self.start + JSON_PAGE)
         raw = self.read(self.start, end)
         if end < self.end:
-            raw = _whole_characters(raw)
+            raw = _drop_partial_character(raw)
             end = self.start + len(raw)
         try:
             content: dict[str, Any] = {"encoding": "text", "text": raw.decode()}
@@ -120,45 +121,44 @@ class BodyAnswer(CommandAnswer):
 
 
 def body_answer(
-    store: Store, span: SpanInfo, which: Which | None, wanted: Slice | None = None
+    store: Store, span: SpanInfo, which: Which | None, part: Slice | None = None
 ) -> BodyAnswer:
-    wanted = wanted or Slice()
-    if sum((wanted.head, wanted.lines is not None, wanted.bytes is not None)) > 1:
-        raise UsageError("body: --head, --lines and --bytes exclude each other. Give one.")
+    part = part or Slice()
+    if sum((part.head, part.lines is not None, part.bytes is not None)) > 1:
+        raise UsageError("body: --head, --lines and --bytes exclude each other. Use one of them.")
     if which is None:
         which = "input" if span.input is not None or span.output is None else "output"
     ref = span.input if which == "input" else span.output
     if ref is None:
-        other = "output" if which == "input" else "input"
-        has = getattr(span, other) is not None
-        hint = (
-            f"It has an {other}: --{'out' if other == 'output' else 'in'}."
-            if has
-            else "It has none."
-        )
-        raise NotFoundError(f"{span.short_id}: no {which} was recorded. {hint}")
+        hint = ""
+        if which == "input" and span.output is not None:
+            hint = " It has an output: --out."
+        elif which == "output" and span.input is not None:
+            hint = " It has an input: --in."
+        raise NotFoundError(f"{span.short_id} has no {which}.{hint}")
     if ref.id is None:
-        raise NotFoundError(f"{span.short_id}: its {which} is lost ({ref.cut or 'unknown why'}).")
+        reason = ref.cut or "reason unknown"
+        raise NotFoundError(f"{span.short_id}: the {which} is missing ({reason}).")
     body = ref.id
 
     read: Read = lambda start, end: store.read_body(body, start, end)  # noqa: E731
     size = ref.size_bytes
-    if wanted.path is not None:
-        inner = _at_path(read(0, size), wanted.path, span)
+    if part.path is not None:
+        inner = _extract_path(read(0, size), part.path, span)
         size = len(inner)
         read = lambda start, end: inner[start:end]  # noqa: E731
-    start, end = _range(wanted, read, size)
-    return BodyAnswer(span, which, read, size, start, end, wanted.path, ref.cut)
+    start, end = _byte_range(part, read, size)
+    return BodyAnswer(span, which, read, size, start, end, part.path, ref.cut)
 
 
-# --- which part -------------------------------------------------------------------------------
+# --- byte ranges ------------------------------------------------------------------------------
 
 
-def _range(wanted: Slice, read: Read, size: int) -> tuple[int, int]:
-    if wanted.bytes is not None:
-        first, last = wanted.bytes
+def _byte_range(part: Slice, read: Read, size: int) -> tuple[int, int]:
+    if part.bytes is not None:
+        first, last = part.bytes
         return min(first, size), size if last is None else max(first, min(last, size))
-    lines = (1, HEAD_LINES) if wanted.head else wanted.lines
+    lines = (1, HEAD_LINES) if part.head else part.lines
     if lines is None:
         return 0, size
     start = _line_start(read, size, lines[0] - 1)
@@ -167,101 +167,100 @@ def _range(wanted: Slice, read: Read, size: int) -> tuple[int, int]:
 
 
 def _line_start(read: Read, size: int, before: int) -> int:
-    """The byte at which the line begins that `before` others stand before."""
+    """Return the offset of the line that follows the first `before` lines."""
     at = 0
     while before > 0 and at < size:
-        part = read(at, at + _READ_STEP)
-        if part.count(b"\n") < before:
-            before -= part.count(b"\n")
-            at += len(part)
+        chunk = read(at, at + _READ_STEP)
+        if chunk.count(b"\n") < before:
+            before -= chunk.count(b"\n")
+            at += len(chunk)
             continue
-        found = -1
+        newline = -1
         for _ in range(before):
-            found = part.index(b"\n", found + 1)
-        return at + found + 1
+            newline = chunk.index(b"\n", newline + 1)
+        return at + newline + 1
     return size if before > 0 else 0
 
 
 def parse_range(text: str, least: int) -> tuple[int, int | None]:
-    """`a:b`, `a:`, `:b`, `a`."""
-    found = re.fullmatch(r"(\d{0,15})(:?)(\d{0,15})", text.strip())
-    if found is None or not text.strip(": "):
+    """Parse `a:b`, `a:`, `:b` or `a`."""
+    match = re.fullmatch(r"(\d{0,15})(:?)(\d{0,15})", text.strip())
+    if match is None or not text.strip(": "):
         raise ValueError("not a range (expected a:b, such as 1:40)")
-    first = int(found[1]) if found[1] else least
-    last = int(found[3]) if found[3] else (None if found[2] else first + 1 - least)
+    first = int(match[1]) if match[1] else least
+    last = int(match[3]) if match[3] else (None if match[2] else first + 1 - least)
     if first < least or (last is not None and last < first):
         raise ValueError(f"not a range (expected a:b with {least} <= a <= b)")
     return first, last
 
 
-# --- inside JSON ------------------------------------------------------------------------------
+# --- JSON paths -------------------------------------------------------------------------------
 
 
-def _at_path(data: bytes, path: str, span: SpanInfo) -> bytes:
-    """`$.messages[0].content`: the value there, as text or as JSON."""
+def _extract_path(data: bytes, path: str, span: SpanInfo) -> bytes:
+    """Return the value at `$.messages[0].content`: a string as text, others as JSON."""
     steps, at = [], 1
     while path.startswith("$") and at < len(path):
-        match = _STEP.match(path, at)
+        match = _PATH_STEP.match(path, at)
         if match is None:
             break
         steps.append(int(match[2]) if match[2] else match[1] or match[3] or match[4] or "")
         at = match.end()
     if not path.startswith("$") or at < len(path):
         raise UsageError(
-            f"--path {formatting.single_line(path, 80)!r}: not a path (expected such as $.messages[0].content)."
+            f"--path {formatting.single_line(path, 80)!r}: not a path"
+            " (expected, for example, $.messages[0].content)."
         )
     try:
         value = json.loads(data)
     except (ValueError, RecursionError):
         raise UsageError(
-            f"{span.short_id}: --path needs JSON, and this body is none (or is cut). Use --bytes."
+            f"{span.short_id}: the body is not JSON or is truncated (--path needs JSON)."
+            " Use --bytes."
         ) from None
-    done = "$"
+    parent = "$"
     for step in steps:
-        value = _step(value, step, done)
-        done += f"[{step}]" if isinstance(step, int) else f".{step}"
+        value = _get_step(value, step, parent)
+        parent += f"[{step}]" if isinstance(step, int) else f".{step}"
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1)
     return text.encode(errors="surrogatepass")
 
 
-def _step(value: Any, step: int | str, done: str) -> Any:
+def _get_step(value: Any, step: int | str, parent: str) -> Any:
     if isinstance(step, int):
         if isinstance(value, list) and -len(value) <= step < len(value):
             return value[step]
-        has = f"a list of {len(value)}" if isinstance(value, list) else _kind(value)
-    else:
-        if isinstance(value, dict) and step in value:
-            return value[step]
-        has = _kind(value)
+    elif isinstance(value, dict) and step in value:
+        return value[step]
     raise NotFoundError(
-        f"--path: no {step!r} at {formatting.single_line(done, 80)}, which is {has}."
+        f"--path: no {step!r} at {formatting.single_line(parent, 80)}, which is {_describe(value)}."
     )
 
 
-def _kind(value: Any) -> str:
+def _describe(value: Any) -> str:
     if isinstance(value, dict):
         keys = ", ".join(formatting.single_line(key, 30) for key in list(value)[:20])
-        return f"an object with {keys or 'nothing in it'}"
+        return f"an object with {keys}" if keys else "an empty object"
     if isinstance(value, list):
         return f"a list of {len(value)}"
-    return "a text" if isinstance(value, str) else "a single value"
+    return "a string" if isinstance(value, str) else "a single value"
 
 
-# --- as text ----------------------------------------------------------------------------------
+# --- rows -------------------------------------------------------------------------------------
 
 
 def _is_binary(data: bytes) -> bool:
-    """More than a tenth of it is no text."""
+    """Return True if more than a tenth of the first 4 KiB is not UTF-8 text."""
     text = data[:4096].decode(errors="surrogateescape")
     odd = sum(1 for char in text if char == "\x00" or "\udc80" <= char <= "\udcff")
     return odd * 10 > len(text)
 
 
-def _whole_characters(data: bytes) -> bytes:
-    """Without the beginning of a character at its end: the next page has it whole."""
+def _drop_partial_character(data: bytes) -> bytes:
+    """Drop an incomplete UTF-8 character at the end: it belongs to the next page."""
     for back in (1, 2, 3):
         last = data[-back] if back < len(data) else 0
-        if last >= 0xC0:  # where a character of several bytes begins
+        if last >= 0xC0:  # the first byte of a multi-byte character
             length = 2 if last < 0xE0 else 3 if last < 0xF0 else 4
             return data[:-back] if length > back else data
         if last < 0x80:
@@ -270,7 +269,7 @@ def _whole_characters(data: bytes) -> bytes:
 
 
 def _text_rows(data: bytes, room: int) -> tuple[list[str], int]:
-    """Lines behind a bar, and how many bytes they show."""
+    """Return lines behind a bar, and the number of bytes that they show."""
     rows: list[str] = []
     shown = 0
     texts = data.decode(errors="surrogateescape").split("\n")
@@ -279,21 +278,21 @@ def _text_rows(data: bytes, room: int) -> tuple[list[str], int]:
         if last and not text and rows:
             break
         row = "| " + visible(text)
-        price = count_tokens(row) + 1
-        if price > room:
-            kept = _longest(text, room - 2)
-            if kept:
-                rows.append("| " + visible(text[:kept]))
-                shown += len(text[:kept].encode(errors="surrogateescape"))
+        tokens = count_tokens(row) + 1
+        if tokens > room:
+            fitting = _fitting_length(text, room - 2)
+            if fitting:
+                rows.append("| " + visible(text[:fitting]))
+                shown += len(text[:fitting].encode(errors="surrogateescape"))
             break
-        room -= price
+        room -= tokens
         rows.append(row)
         shown += len(text.encode(errors="surrogateescape")) + (not last)
     return rows, shown
 
 
-def _longest(text: str, room: int) -> int:
-    """Characters that fit."""
+def _fitting_length(text: str, room: int) -> int:
+    """Return how many characters of a line fit."""
     low, high = 0, min(len(text), max(0, room) * 4)
     while low < high:
         middle = (low + high + 1) // 2
@@ -305,14 +304,14 @@ def _longest(text: str, room: int) -> int:
 
 
 def visible(text: str) -> str:
-    """What a terminal would obey, as escapes; lines stay lines."""
-    return _UNSEEN.sub(_escape, text)
+    """Escape control and invisible characters, except newlines and tabs."""
+    return _INVISIBLE.sub(_escape, text)
 
 
 def _escape(match: re.Match[str]) -> str:
     code = ord(match[0])
     if 0xDC80 <= code <= 0xDCFF:
-        code -= 0xDC00  # a byte that is no text
+        code -= 0xDC00  # surrogateescape: a byte that is not valid UTF-8
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 

@@ -1,16 +1,15 @@
-"""`debug`: a bundle as a person looks into it: overview, snapshots, logs, files, metadata.
+"""`debug`: the contents of a bundle: overview, snapshots, logs, files, metadata.
 
     BundleAnswer(content, "snapshots", source="x.wink")
 
-Pure: content in, lines out. The verbs of the debugger ask the same bundle as a run; this shows
-it as what it is.
+Pure: content in, lines out. The other commands read the same bundle as a run.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal, get_args
 
 import msgspec
@@ -27,17 +26,17 @@ from vestige.query.views.state_diff import SliceChange, diff_states
 View = Literal["overview", "snapshots", "logs", "files", "metadata"]
 VIEWS: Final[tuple[View, ...]] = get_args(View)
 Line = tuple[str, str]
-"""Text, and the mood in which it is told."""
+"""Text and style."""
 
-_LEVEL_MOODS: Final = {"error": "error", "warn": "warn", "debug": "log"}
+_LEVEL_STYLES: Final = {"error": "error", "warn": "warn", "debug": "log"}
 ERRORS_SHOWN: Final = 5
 CONTEXT_SHOWN: Final = 40
-"""Keys of a log line's context; a structured logger has about ten."""
+"""Keys of a log line's context; structured loggers write about ten."""
 
 
 @dataclass
 class BundleAnswer(CommandAnswer):
-    """One view of a bundle."""
+    """A view of a bundle."""
 
     verb: ClassVar[str] = "debug"
     budget: ClassVar[int] = 2_000
@@ -45,9 +44,9 @@ class BundleAnswer(CommandAnswer):
     content: ReadContent
     view: View
     source: str
-    """As it was asked for: a path."""
+    """The path as the user wrote it."""
     after: int = 0
-    """Lines of a list to pass over."""
+    """Rows to skip."""
 
     @property
     def manifest(self) -> Manifest:
@@ -57,9 +56,9 @@ class BundleAnswer(CommandAnswer):
         return [text for text, _ in self.styled(budget)]
 
     def styled(self, budget: int) -> list[Line]:
-        """Within a budget; what is left out has its command."""
+        """Return styled lines within a budget, with the command for the lines left out."""
         head, rows = self.parts()
-        moods = dict([*head, *rows])
+        styles = dict([*head, *rows])
         overview = self.view == "overview"
         shown = (fit if overview else fit_page)(
             [text for text, _ in head],
@@ -68,10 +67,10 @@ class BundleAnswer(CommandAnswer):
             budget,
             lambda left: self._more(len(rows) - left, left),
         )
-        return [(text, moods.get(text, "ok")) for text in shown]
+        return [(text, styles.get(text, "ok")) for text in shown]
 
     def all_lines(self) -> Iterator[Line]:
-        """All there is, for a person with a pager."""
+        """Yield every line, for a pager."""
         head, rows = self.parts()
         yield from head
         yield from rows[self.after :]
@@ -85,7 +84,7 @@ class BundleAnswer(CommandAnswer):
         return f"… {formatting.pluralize(left, 'line')} more: {again}"
 
     def parts(self) -> tuple[list[Line], list[Line]]:
-        """The head, and the rows that a budget may cut."""
+        """Return the head and the rows; a budget shortens only the rows."""
         head = _heading(self.manifest)
         if self.view in ("overview", "metadata"):
             self.content.verify()
@@ -107,55 +106,54 @@ class BundleAnswer(CommandAnswer):
         return ["next: " + " | ".join(steps)]
 
     def data(self) -> dict[str, Any]:
-        told: dict[str, Any] = {"version": self.version, "source": self.source, "view": self.view}
-        told["outcome"] = self.manifest.execution.shown_outcome
+        data: dict[str, Any] = {"version": self.version, "source": self.source, "view": self.view}
+        data["outcome"] = self.manifest.execution.shown_outcome
         if self.view in ("overview", "metadata"):
-            told["manifest"] = manifest_data(self.manifest)
+            data["manifest"] = manifest_data(self.manifest)
         if self.view in ("overview", "snapshots"):
-            told["snapshots"] = [_snapshot_data(*each) for each in _states(self.content)]
+            data["snapshots"] = [_snapshot_data(*each) for each in _states(self.content)]
         if self.view == "logs":
-            told["logs"] = [_log_data(entry) for entry in _entries(self.content)]
+            data["logs"] = [_log_data(entry) for entry in _entries(self.content)]
         if self.view in ("overview", "files"):
-            told["files"] = [
+            data["files"] = [
                 {"path": file.path, "size_bytes": file.size_bytes} for file in self.content.files()
             ]
         if self.view in ("overview", "metadata"):
             self.content.verify()
-        told["problems"] = [str(problem) for problem in self.content.problems]
-        return told
+        data["problems"] = [str(problem) for problem in self.content.problems]
+        return data
 
 
 def _heading(manifest: Manifest) -> list[Line]:
     execution, agent = manifest.execution, manifest.agent
     outcome = execution.shown_outcome
     seconds = execution.duration_seconds
-    known = seconds is not None and 0 <= seconds < 2**32  # as for the run that it is read as
+    # The same bounds as for the imported run (formats/wink/to_records.py).
+    known = seconds is not None and 0 <= seconds < 2**32
     took = f" after {formatting.duration(int((seconds or 0) * 1e9))}" if known else ""
-    mood = f"head {STATUSES.get(outcome, 'running' if outcome in ('in_progress', UNKNOWN) else 'error')}"
+    unfinished = outcome in ("in_progress", UNKNOWN)
+    status = STATUSES.get(outcome, "running" if unfinished else "error")
     title = f"{formatting.single_line(agent.name, 80)}: {formatting.single_line(outcome, 40)}{took}"
-    lines = [(title, mood)]
+    lines = [(title, f"head {status}")]
     if execution.error:
         kind = formatting.single_line(str(execution.error.get("type", "error")), 60)
-        said = formatting.single_line(str(execution.error.get("message", "")), 200)
-        lines.append((f"!! {kind}: {said}", "stamp"))
-    lines.append(
-        (
-            f"bundle {formatting.single_line(manifest.bundle_id, 60)}  {formatting.single_line(execution.started_at, 32)}",
-            "ok",
-        )
-    )
-    told = [
+        message = formatting.single_line(str(execution.error.get("message", "")), 200)
+        lines.append((f"!! {kind}: {message}", "stamp"))
+    bundle_id = formatting.single_line(manifest.bundle_id, 60)
+    started = formatting.single_line(execution.started_at, 32)
+    lines.append((f"bundle {bundle_id}  {started}", "ok"))
+    facts = [
         f"session {formatting.single_line(manifest.session_id, 60)}",
-        *(f"{name} {formatting.single_line(value, 60)}" for name, value in _agent_words(manifest)),
+        *(f"{name} {formatting.single_line(value, 60)}" for name, value in _agent_facts(manifest)),
         *(
             f"{formatting.single_line(key, 40)}={formatting.value(value, 60)}"
             for key, value in manifest.tags.items()
         ),
     ]
-    return [*lines, (" · ".join(told), "ok"), ("", "ok")]
+    return [*lines, (" · ".join(facts), "ok"), ("", "ok")]
 
 
-def _agent_words(manifest: Manifest) -> list[tuple[str, str]]:
+def _agent_facts(manifest: Manifest) -> list[tuple[str, str]]:
     agent = manifest.agent
     named = (("adapter", agent.adapter), ("model", agent.model), ("version", agent.version))
     return [(name, value) for name, value in named if value]
@@ -174,7 +172,7 @@ def _overview(content: ReadContent) -> Iterator[Line]:
             errors.append(entry)
     snapshots = 0
     last = None
-    for line in content.snapshots():  # one at a time: together they may be larger than memory
+    for line in content.snapshots():  # streamed: all snapshots may not fit into memory
         snapshots, last = snapshots + 1, line
     files = list(content.files())
     counts = ", ".join(
@@ -184,11 +182,11 @@ def _overview(content: ReadContent) -> Iterator[Line]:
     yield f"{formatting.pluralize(snapshots, 'snapshot')}", "ok"
     slices = parse(last).slices if last is not None else ()
     if slices:
-        held = ", ".join(
-            f"{formatting.single_line(one.slice_type.rpartition(':')[2], 40)} {len(one.items)}"
-            for one in slices
+        sizes = ", ".join(
+            f"{formatting.single_line(part.slice_type.rpartition(':')[2], 40)} {len(part.items)}"
+            for part in slices
         )
-        yield f"  at the end: {held}", "ok"
+        yield f"  at the end: {sizes}", "ok"
     yield (
         f"{formatting.pluralize(levels.total(), 'log line')}{': ' if counts else ''}{counts}",
         "ok",
@@ -198,17 +196,15 @@ def _overview(content: ReadContent) -> Iterator[Line]:
     total = formatting.size(sum(file.size_bytes for file in files))
     yield f"{formatting.pluralize(len(files), 'file')}, {total}", "ok"
     components = content.manifest.components
-    for name, what in (("snapshots", "state or file record"), ("logs", "log line")):
-        lost = components[name].lost_records if name in components else None
-        if lost:
-            yield (
-                f"! {formatting.pluralize(lost, what)} could not be written while it was captured",
-                "warn",
-            )
+    for name, noun in (("snapshots", "state or file record"), ("logs", "log line")):
+        dropped = components[name].lost_records if name in components else None
+        if dropped:
+            text = f"! {formatting.pluralize(dropped, noun)} could not be written during capture"
+            yield text, "warn"
 
 
 def _problem_rows(content: ReadContent) -> list[Line]:
-    """What reading the bundle came upon: after everything that was read."""
+    """Return the problems met while reading; call it after everything else was read."""
     return [
         (
             f"! {formatting.single_line(str(problem), 200)}",
@@ -222,7 +218,7 @@ def _problem_rows(content: ReadContent) -> list[Line]:
 
 
 def _states(content: ReadContent) -> Iterator[tuple[SnapshotPayload, list[SliceChange]]]:
-    """Each snapshot, and how it differs from the one before it of the same session."""
+    """Yield each snapshot with its changes since the previous one of the same session."""
     before: dict[str | None, SnapshotPayload] = {}
     for index, line in enumerate(content.snapshots()):
         snapshot = parse(line, index)
@@ -262,11 +258,11 @@ def _snapshot_rows(content: ReadContent) -> Iterator[Line]:
         yield text, "head ok"
         for change in changes:
             yield f"      {change.summary()}", "ok"
-            for told in change.told:
-                yield f"        {told}", _MARKS.get(told[:1], "log")
+            for text in change.examples:
+                yield f"        {text}", _MARK_STYLES.get(text[:1], "log")
 
 
-_MARKS: Final = {"+": "added", "-": "removed", "~": "warn"}
+_MARK_STYLES: Final = {"+": "added", "-": "removed", "~": "warn"}
 
 
 def _snapshot_data(snapshot: SnapshotPayload, changes: list[SliceChange]) -> dict[str, Any]:
@@ -279,13 +275,13 @@ def _snapshot_data(snapshot: SnapshotPayload, changes: list[SliceChange]) -> dic
         "errors": list(snapshot.errors),
         "slices": [
             {
-                "slice_type": one.slice_type,
-                "item_type": one.item_type,
-                "item_count": len(one.items),
+                "slice_type": part.slice_type,
+                "item_type": part.item_type,
+                "item_count": len(part.items),
             }
-            for one in snapshot.slices
+            for part in snapshot.slices
         ],
-        "changes": [asdict(change) for change in changes],
+        "changes": [change.data() for change in changes],
     }
 
 
@@ -306,27 +302,27 @@ def _log_rows(content: ReadContent) -> Iterator[Line]:
         if entry is None:
             malformed += 1
         else:
-            yield _log_text(entry), _LEVEL_MOODS.get(our_level(entry.level), "ok")
+            yield _log_text(entry), _LEVEL_STYLES.get(our_level(entry.level), "ok")
     if malformed:
-        yield f"! {malformed} malformed entries were passed over", "warn"
+        yield f"! {malformed} malformed entries were skipped", "warn"
 
 
 def _log_text(entry: LogEntry) -> str:
-    """One line, with all of the context; of a long value its beginning."""
-    said = formatting.single_line(entry.message, 200)
+    """Format a log entry as a line with its context; long values are truncated."""
+    message = formatting.single_line(entry.message, 200)
     if entry.event and entry.event != entry.message:
         event = formatting.single_line(entry.event, 60)
-        said = f"{event}: {said}" if said else event
+        message = f"{event}: {message}" if message else event
     context = list(entry.context.items())
-    told = [
+    pairs = [
         f"{formatting.single_line(key, 40)}={_context_value(value)}"
         for key, value in context[:CONTEXT_SHOWN]
     ]
     if len(context) > CONTEXT_SHOWN:
-        told.append(f"… {len(context) - CONTEXT_SHOWN} more (all with --json)")
+        pairs.append(f"… {len(context) - CONTEXT_SHOWN} more (all with --json)")
     when = formatting.single_line(entry.timestamp, 32)[11:23] or "?"
     level, logger = formatting.single_line(entry.level, 8), formatting.single_line(entry.logger, 60)
-    return f"{when:<12}  {level:<8} {logger}  {said}  {' '.join(told)}".rstrip()
+    return f"{when:<12}  {level:<8} {logger}  {message}  {' '.join(pairs)}".rstrip()
 
 
 def _context_value(value: Any) -> str:
@@ -370,10 +366,8 @@ def _file_rows(content: ReadContent) -> Iterator[Line]:
     for name, was in ((component.renamed if component else None) or {}).items():
         yield f"{formatting.single_line(name, 100)} was {formatting.single_line(was, 100)}", "log"
     for skipped in (component.skipped if component else None) or ():
-        yield (
-            f"left out: {formatting.single_line(skipped.path, 120)} ({formatting.single_line(skipped.reason, 80)})",
-            "warn",
-        )
+        path = formatting.single_line(skipped.path, 120)
+        yield f"left out: {path} ({formatting.single_line(skipped.reason, 80)})", "warn"
 
 
 def _metadata_rows(content: ReadContent) -> Iterator[Line]:

@@ -1,7 +1,7 @@
-"""`files`: what a run's files were, at its end or at some moment of it.
+"""`files`: the files of a run, at its end or at a given time.
 
-A file is a span of type `file` with a path, and its content as output; the latest of a path
-up to that moment counts.
+A file is a span of type `file` with a path attribute and the content as its output. The
+latest span of a path up to that time is the file.
 
     files_answer(store, run, at_s=2.5)
 """
@@ -21,38 +21,38 @@ from vestige.record.run import BodyRef, Run, SpanInfo
 from vestige.store.protocol import Store
 
 FILES_MAX = 10_000
-"""Of one answer: a tree that a page can show."""
+"""Files in one answer."""
 PREVIEWS_MAX = 200
-"""Files whose beginnings are read."""
+"""Files whose first bytes are read."""
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """One file as it was."""
+    """A version of a file."""
 
     path: str
     span: SpanInfo
     versions: int
     binary: bool | None
-    """None: not looked at."""
+    """None if the content was not read."""
     preview: str | None
 
     @property
     def size_bytes(self) -> int | None:
-        told = self.span.attributes.get("size_bytes")
-        if isinstance(told, int):
-            return told
+        recorded = self.span.attributes.get("size_bytes")
+        if isinstance(recorded, int):
+            return recorded
         return None if self.span.output is None else self.span.output.size_bytes
 
     @property
     def sha256(self) -> str | None:
-        told = self.span.attributes.get("sha256")
-        return told if isinstance(told, str) else None
+        recorded = self.span.attributes.get("sha256")
+        return recorded if isinstance(recorded, str) else None
 
 
 @dataclass
 class FilesAnswer(CommandAnswer):
-    """Files by path."""
+    """The files of a run, by path."""
 
     verb: ClassVar[str] = "files"
     budget: ClassVar[int] = 800
@@ -61,38 +61,33 @@ class FilesAnswer(CommandAnswer):
     files: Sequence[File]
     at_s: float | None
     later: int
-    """Files that came only after that moment."""
+    """Files that were created after that time."""
     left_out: int
 
     def lines(self, budget: int) -> list[str]:
         info = self.run.info
         when = "at its end" if self.at_s is None else f"at +{self.at_s:g}s"
-        head = [
-            f"{info.short_id} {formatting.single_line(info.name, 60)}: {formatting.pluralize(len(self.files), 'file')} {when}"
-        ]
+        count = formatting.pluralize(len(self.files), "file")
+        head = [f"{info.short_id} {formatting.single_line(info.name, 60)}: {count} {when}"]
         if self.later:
-            head[0] += f" ({self.later} came later)"
+            head[0] += f" ({self.later} created later)"
         if self.left_out:
-            head[0] += f" ({self.left_out} more are not listed)"
+            head[0] += f" ({self.left_out} more not listed)"
         if not self.files:
             return [*head, f"next: {self.command('show', info.short_id, '--type', 'file')}"]
         table = []
         for file in self.files:
             size = "?" if file.size_bytes is None else formatting.size(file.size_bytes)
-            told = (
-                "(binary)"
-                if file.binary
-                else quoted(file.preview or "", 60)
-                if file.preview
-                else ""
-            )
-            table.append([size, file.span.short_id, formatting.single_line(file.path, 120), told])
+            preview = quoted(file.preview, 60) if file.preview else ""
+            if file.binary:
+                preview = "(binary)"
+            path = formatting.single_line(file.path, 120)
+            table.append([size, file.span.short_id, path, preview])
         end = [f"next: {self.command('body', self.files[0].span.short_id, '--out')}"]
         at = [] if self.at_s is None else ["--at", formatting.seconds(self.at_s)]
-        whole = self.command("files", info.short_id, *at, "--json")
-        return fit(
-            head, columns(table, right=[0]), end, budget, lambda left: f"… {left} more: {whole}"
-        )
+        full = self.command("files", info.short_id, *at, "--json")
+        rows = columns(table, right=[0])
+        return fit(head, rows, end, budget, lambda left: f"… {left} more: {full}")
 
     def data(self) -> dict[str, Any]:
         base = self.run.info.started_ns
@@ -128,8 +123,8 @@ def files_answer(store: Store, run: Run, at_s: float | None = None) -> FilesAnsw
     for span in run.spans:
         if span.type != "file":
             continue
-        told = span.attributes.get("path")
-        path = told if isinstance(told, str) and told else span.name
+        recorded = span.attributes.get("path")
+        path = recorded if isinstance(recorded, str) and recorded else span.name
         if until_ns is not None and span.started_ns > until_ns:
             later.add(path)
             continue
@@ -138,25 +133,25 @@ def files_answer(store: Store, run: Run, at_s: float | None = None) -> FilesAnsw
     paths = sorted(latest)
     shown = paths[:FILES_MAX]
     files = [
-        _file(store, path, latest[path], versions[path], number < PREVIEWS_MAX)
+        _load_file(store, path, latest[path], versions[path], number < PREVIEWS_MAX)
         for number, path in enumerate(shown)
     ]
     return FilesAnswer(run, files, at_s, len(later - set(latest)), len(paths) - len(shown))
 
 
-def _file(store: Store, path: str, span: SpanInfo, versions: int, look: bool) -> File:
-    begin = _begin(store, span.output) if look else None
-    if begin is None:
+def _load_file(store: Store, path: str, span: SpanInfo, versions: int, preview: bool) -> File:
+    first = _read_first_bytes(store, span.output) if preview else None
+    if first is None:
         return File(path, span, versions, None, None)
-    binary = b"\x00" in begin
-    preview = None if binary else begin.decode(errors="replace")[:PREVIEW_MAX]
-    return File(path, span, versions, binary, preview)
+    binary = b"\x00" in first
+    text = None if binary else first.decode(errors="replace")[:PREVIEW_MAX]
+    return File(path, span, versions, binary, text)
 
 
-def _begin(store: Store, body: BodyRef | None) -> bytes | None:
+def _read_first_bytes(store: Store, body: BodyRef | None) -> bytes | None:
     if body is None or body.id is None:
         return None
     try:
         return store.read_body(body.id, 0, PREVIEW_MAX * 4)
     except VestigeError:
-        return None  # no longer there
+        return None  # retention has deleted it

@@ -1,9 +1,9 @@
-"""`follow`: what is new in a run, each time one looks.
+"""`follow`: the lines of a run that are new since the previous poll.
 
     following = Following()
-    for line in following.news(run): ...        # now, and again with the run as it is later
+    for line in following.news(run): ...        # call again with the run loaded again
 
-A span is told when it begins, if it lasts until somebody looks, and when it has ended. Pure.
+A span is reported when it starts, if it is still open at that poll, and when it has ended. Pure.
 """
 
 from __future__ import annotations
@@ -11,50 +11,50 @@ from __future__ import annotations
 from vestige.query.views.timeline import Line, timeline
 from vestige.record.run import LogInfo, Run, put_in_order, time_ns
 
-Fact = tuple[str, int | str, bool]
-"""A node, and whether it has ended: of a log line its writer and number, of a span its id."""
+SeenKey = tuple[str, int | str, bool]
+"""(writer, seq, True) of a log record; ("", span id, has ended) of a span."""
 
 
 class Following:
-    """Remembers what was told."""
+    """The lines already reported of one run."""
 
     def __init__(self, *, errors: bool = False, type: str | None = None) -> None:
         self._errors = errors
         self._type = type
-        self._told: set[Fact] = set()
+        self._seen: set[SeenKey] = set()
 
     def news(self, run: Run) -> list[Line]:
-        """In the order in which it happened."""
+        """Return the new lines, in the order of the events."""
         new = [line for line in timeline(run, fold=False) if self._is_new(line)]
-        wanted = filter(self._is_wanted, new)
-        return put_in_order(wanted, lambda line: line.node.writer, _number, _happened_ns)
+        matching = filter(self._matches, new)
+        return put_in_order(matching, lambda line: line.node.writer, _event_seq, _event_ns)
 
     def _is_new(self, line: Line) -> bool:
         node = line.node
         if isinstance(node, LogInfo):
-            fact: Fact = (node.writer, node.seq, True)
+            key: SeenKey = (node.writer, node.seq, True)
         else:
-            fact = ("", node.id, node.status is not None)
-        if fact in self._told:
+            key = ("", node.id, node.status is not None)
+        if key in self._seen:
             return False
-        self._told.add(fact)
+        self._seen.add(key)
         return True
 
-    def _is_wanted(self, line: Line) -> bool:
+    def _matches(self, line: Line) -> bool:
         if self._type is not None and (
             isinstance(line.node, LogInfo) or line.node.type != self._type
         ):
             return False
-        return not self._errors or line.mood in ("error", "stamp")
+        return not self._errors or line.style in ("error", "stamp")
 
 
-def _number(line: Line) -> int:
-    """Of what is told: of a span that has ended, its end."""
+def _event_seq(line: Line) -> int:
+    """Return the sequence number of the reported record: a span's end if it has ended."""
     node = line.node
     end = None if isinstance(node, LogInfo) else node.end_seq
     return end or node.seq or 0
 
 
-def _happened_ns(line: Line) -> int:
+def _event_ns(line: Line) -> int:
     node = line.node
     return time_ns(node) + (0 if isinstance(node, LogInfo) else node.duration_ns or 0)

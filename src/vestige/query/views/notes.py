@@ -1,4 +1,4 @@
-"""`notes`: what people, or programs, said about a run afterwards. They are no part of what happened."""
+"""`notes`: comments that people or programs attached to a recorded run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vestige.record.note import Note
 from vestige.record.run import Run, SpanInfo
 
 SHOWN_BESIDE = 2
-"""Notes that `overview` and `span` show beside everything else."""
+"""Notes that `overview` and `span` show."""
 TEXT_BESIDE = 120
 TEXT_SHOWN = 2_000
 
@@ -35,15 +35,15 @@ class NotesAnswer(CommandAnswer):
             return [f"{info.short_id} {name}: no notes. Write one: {write}"]
         head = [f"{info.short_id} {name}: {formatting.pluralize(len(self.notes), 'note')}"]
         short = {span.id: span.short_id for span in self.run.spans}
-        rows = [self._tell(note, short) for note in self.notes]
-        whole = self.command("notes", info.short_id, "--json")
-        return fit(head, rows, [], budget, lambda n: f"… {n} more notes: {whole}")
+        rows = [self._format_note(note, short) for note in self.notes]
+        full = self.command("notes", info.short_id, "--json")
+        return fit(head, rows, [], budget, lambda n: f"… {n} more notes: {full}")
 
-    def _tell(self, note: Note, short: dict[str, str]) -> str:
-        about = note.event_id or short.get(note.span_id or "", note.span_id)
-        told = f" about {formatting.single_line(about, 60)}" if about else ""
+    def _format_note(self, note: Note, short: dict[str, str]) -> str:
+        target = note.event_id or short.get(note.span_id or "", note.span_id)
+        about = f" about {formatting.single_line(target, 60)}" if target else ""
         return (
-            f"{formatting.timestamp(note.created_ns)} {_author(note)}{told}:"
+            f"{formatting.timestamp(note.created_ns)} {_author(note)}{about}:"
             f" {quoted(note.text, TEXT_SHOWN)}"
         )
 
@@ -56,7 +56,7 @@ class NotesAnswer(CommandAnswer):
 
 
 def note_data(spans: Sequence[SpanInfo], notes: Sequence[Note]) -> list[dict[str, Any]]:
-    """With the short ids of those of the spans that they are about."""
+    """Return notes as JSON data, with the short ids of their spans among `spans`."""
     short = {span.id: span.short_id for span in spans}
     return [
         {
@@ -74,7 +74,7 @@ def note_data(spans: Sequence[SpanInfo], notes: Sequence[Note]) -> list[dict[str
 
 
 def note_lines(notes: Sequence[Note], again: Callable[[], str]) -> list[str]:
-    """For another answer: the latest, in a line each. `again`: the command that shows them all."""
+    """Return a line for each of the latest notes; `again` gives the command for all of them."""
     rows = [
         f"note: {quoted(note.text, TEXT_BESIDE)} ({_author(note)})"
         for note in notes[-SHOWN_BESIDE:]
@@ -85,4 +85,4 @@ def note_lines(notes: Sequence[Note], again: Callable[[], str]) -> list[str]:
 
 
 def _author(note: Note) -> str:
-    return formatting.single_line(note.author, 40) if note.author else "somebody"
+    return formatting.single_line(note.author, 40) if note.author else "unknown author"

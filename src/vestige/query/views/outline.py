@@ -1,14 +1,14 @@
-"""`outline`: a whole run as columns, for a page that draws it; as text, its shape.
+"""`outline`: a run as columns, for the viewer; as text, a summary of its tree.
 
-A hundred thousand spans in a few megabytes, straight from the rows: nothing is loaded that a tree,
-a waterfall or a list of log lines does not need. Texts that repeat stand once, in `strings`.
-`after` gives only what is new or has changed, so that a page can follow a run that is under way.
+A hundred thousand spans fit into a few megabytes: the columns come straight from the rows and
+hold only what a tree, a waterfall or a log list draws. Repeated texts are stored once, in
+`strings`. With `after`, an answer has only new and changed rows, which follows a live run.
 
-    outline_answer(store, info)                       # all of it
-    outline_answer(store, info, after=answer.next)    # what came since
+    outline_answer(store, info)                       # the complete run
+    outline_answer(store, info, after=answer.next)    # rows added or changed since
 
-Spans are named by their numbers (`r7.s12` is 12), which never change; 0 is no span.
-Elsewhere: the rows in store/sqlite/read/outline_rows.py; the shape as text in query/views/tree_summary.py.
+A span is identified by its number (`r7.s12` is 12), which never changes; 0 means "none".
+Elsewhere: rows in store/sqlite/read/outline_rows.py; the text in query/views/tree_summary.py.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from vestige.query.stats.costs import Cost, run_costs
 from vestige.query.text_layout import CommandAnswer, fit
 from vestige.query.views.show import run_data
 from vestige.query.views.timeline import NOT_SHOWN, format_attributes
-from vestige.query.views.tree_summary import draw_shape
+from vestige.query.views.tree_summary import render_tree
 from vestige.record.external_seq import voice
 from vestige.record.run import RunInfo, put_in_order
 from vestige.store.protocol import Store
@@ -38,16 +38,16 @@ from vestige.store.sqlite.read.reports import connection_of
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 _LABELLED_BYTES = 2_000
-"""Of a tool's arguments, to be read for a label."""
+"""Longest body of tool arguments that is read for a label."""
 
-_QUIET = NOT_SHOWN | {"tool_name", "tool_call_id", "tool_call.matched", "provider"}
-"""Attributes that say nothing beside a span's own name and model."""
+_NOT_IN_LABELS = NOT_SHOWN | {"tool_name", "tool_call_id", "tool_call.matched", "provider"}
+"""Attributes that add nothing to a span's name and model."""
 
 _TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 
 
 class Strings:
-    """Each text once, by its number; 0 is the empty one."""
+    """An interning table of texts; number 0 is the empty text."""
 
     def __init__(self) -> None:
         self.numbers: dict[str, int] = {"": 0}
@@ -61,7 +61,7 @@ class Strings:
 
 @dataclass
 class OutlineAnswer(CommandAnswer):
-    """A run's columns."""
+    """A run, or the new part of it, as columns."""
 
     verb: ClassVar[str] = "outline"
     budget: ClassVar[int] = 800
@@ -75,23 +75,25 @@ class OutlineAnswer(CommandAnswer):
     losses: Losses
     cost: Cost | None
     next: str
-    """Where to go on, when there is more."""
+    """Cursor for the next request."""
     more: bool
 
     def lines(self, budget: int) -> list[str]:
         info = self.run
         took = info.duration_ns if info.duration_ns is not None else info.last_ns - info.started_ns
         head = [
-            f"{info.short_id} {formatting.single_line(info.name, 80)}: {formatting.single_line(info.outcome, 20)} after {formatting.duration(took)},"
-            f" {formatting.pluralize(info.span_count, 'span')}, {formatting.pluralize(info.log_count, 'log line')}"
+            f"{info.short_id} {formatting.single_line(info.name, 80)}:"
+            f" {formatting.single_line(info.outcome, 20)} after {formatting.duration(took)},"
+            f" {formatting.pluralize(info.span_count, 'span')},"
+            f" {formatting.pluralize(info.log_count, 'log line')}"
         ]
-        rows = draw_shape(self.spans, self.strings.all())
+        rows = render_tree(self.spans, self.strings.all())
         if self.more:
-            head.append(f"of its first {formatting.pluralize(len(self.spans['number']), 'span')}:")
-        whole = self.command("show", info.short_id)
-        end = [f"next: {whole} | {self.command('transcript', info.short_id)}"]
+            head.append(f"first {formatting.pluralize(len(self.spans['number']), 'span')}:")
+        show = self.command("show", info.short_id)
+        end = [f"next: {show} | {self.command('transcript', info.short_id)}"]
         return fit(
-            head, rows, end, budget, lambda left: f"… {left} lines left out; one by one: {whole}"
+            head, rows, end, budget, lambda left: f"… {left} lines hidden; every span: {show}"
         )
 
     def data(self) -> dict[str, Any]:
@@ -117,10 +119,12 @@ class OutlineAnswer(CommandAnswer):
 def outline_answer(
     store: Store, info: RunInfo, after: str | None = None, limit: int = OUTLINE_ROWS_MAX
 ) -> OutlineAnswer:
-    """All of a run, or what is new since a cursor; at most `limit` rows of each kind at a time."""
+    """Return a run, or what is new since a cursor; at most `limit` rows of each kind."""
     connection = connection_of(store)
     run = int(info.short_id[1:])
-    found = outline_rows.read_rows(connection, run, _cursor(after), limit, OUTLINE_MESSAGE_MAX)
+    found = outline_rows.read_rows(
+        connection, run, _parse_cursor(after), limit, OUTLINE_MESSAGE_MAX
+    )
     strings = Strings()
     numbers = _Numbers(connection, run, found.spans, found.logs, found.links)
     writers = outline_rows.read_writers(
@@ -142,9 +146,9 @@ def outline_answer(
     return OutlineAnswer(
         info,
         strings,
-        _span_columns(spans, info.started_ns, strings, numbers.of, arguments),
-        _log_columns(logs, info.started_ns, strings, numbers.of),
-        [_link_data(row, numbers.of) for row in found.links],
+        _span_columns(spans, info.started_ns, strings, numbers.get, arguments),
+        _log_columns(logs, info.started_ns, strings, numbers.get),
+        [_link_data(row, numbers.get) for row in found.links],
         outline_rows.read_losses(connection, run),
         run_costs(store, [info.id]).get(info.id),
         str(found.cursor),
@@ -152,29 +156,30 @@ def outline_answer(
     )
 
 
-def _cursor(text: str | None) -> Cursor:
+def _parse_cursor(text: str | None) -> Cursor:
     if text is None:
         return Cursor()
     try:
         return outline_rows.parse_cursor(text)
     except ValueError:
         raise UsageError(
-            f"after {formatting.single_line(text, 40)!r}: no cursor (expected `next` of the answer before)."
+            f"after {formatting.single_line(text, 40)!r}: not a cursor"
+            " (expected `next` of a previous answer)."
         ) from None
 
 
 class _Numbers:
-    """Numbers of spans by their ids; of those that these rows do not hold, looked up at once."""
+    """Span numbers by span id; ids outside these rows are looked up in one query."""
 
     def __init__(self, connection: Any, run: int, *tables: list[tuple[Any, ...]]) -> None:
         spans, logs, links = tables
         self._known: dict[str, int] = {row[2]: row[1] for row in spans}
-        named = {row[3] for row in spans} | {row[2] for row in logs} | {row[1] for row in links}
-        missing = [span_id for span_id in named if span_id and span_id not in self._known]
+        used = {row[3] for row in spans} | {row[2] for row in logs} | {row[1] for row in links}
+        missing = [span_id for span_id in used if span_id and span_id not in self._known]
         if missing:
             self._known |= outline_rows.read_numbers(connection, run, missing)
 
-    def of(self, span_id: str | None) -> int:
+    def get(self, span_id: str | None) -> int:
         return self._known.get(span_id or "", 0)
 
 
@@ -190,7 +195,6 @@ def _span_columns(
 ) -> dict[str, list[Any]]:
     text = strings.number
     attributes = [_decode(row[12]) if row[12] else {} for row in rows]
-    told = list(zip(rows, attributes, strict=True))
     columns = {
         "number": [row[1] for row in rows],
         "id": [row[2] for row in rows],
@@ -203,8 +207,11 @@ def _span_columns(
         "duration_us": [None if row[11] is None else row[11] // 1000 for row in rows],
         "input_bytes": [-1 if row[14] is None else row[14] for row in rows],
         "output_bytes": [-1 if row[15] is None else row[15] for row in rows],
-        "model": [text(_text(own.get("model"))) for own in attributes],
-        "label": [text(label_of(row[10], own, arguments.get(row[13]))) for row, own in told],
+        "model": [text(_string_or_empty(own.get("model"))) for own in attributes],
+        "label": [
+            text(format_label(row[10], own, arguments.get(row[13])))
+            for row, own in zip(rows, attributes, strict=True)
+        ],
     }
     for name in _TOKENS:
         short = name.removesuffix("_tokens") if name.startswith("cache") else name
@@ -213,17 +220,19 @@ def _span_columns(
 
 
 def _parent(row: tuple[Any, ...], number_of: Callable[[str | None], int]) -> int:
-    """A span that names itself as its parent stands at the top."""
+    """Return the parent's number; 0 if a span names itself as its parent."""
     number = number_of(row[3]) if row[3] else 0
     return 0 if number == row[1] else number
 
 
-def _text(value: Any) -> str:
+def _string_or_empty(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def label_of(status: str | None, attributes: dict[str, Any], arguments: str | None = None) -> str:
-    """What a span did, or how it failed, in half a line."""
+def format_label(
+    status: str | None, attributes: dict[str, Any], arguments: str | None = None
+) -> str:
+    """Describe in half a line how a span failed, its arguments, or its attributes."""
     if status not in ("ok", None):
         kind, message = attributes.get("error.type"), attributes.get("error.message")
         if kind is not None or message is not None:
@@ -232,26 +241,25 @@ def label_of(status: str | None, attributes: dict[str, Any], arguments: str | No
             )
     if arguments is not None:
         return formatting.single_line(arguments, LABEL_MAX)
-    if attributes.keys() <= _QUIET:
+    shown = {key: value for key, value in attributes.items() if key not in _NOT_IN_LABELS}
+    if not shown:
         return ""
-    told = " ".join(
-        format_attributes({key: attributes[key] for key in attributes if key not in _QUIET})
-    )
-    return told if len(told) <= LABEL_MAX else told[: LABEL_MAX - 1] + "…"
+    label = " ".join(format_attributes(shown))
+    return label if len(label) <= LABEL_MAX else label[: LABEL_MAX - 1] + "…"
 
 
 def _read_arguments(store: Store, rows: Sequence[tuple[Any, ...]]) -> dict[int, str]:
-    """What tools were given, by body: of so many, and short ones only."""
-    wanted: dict[int, None] = {}
+    """Return the short arguments of tools by body id, at most LABELLED_ARGUMENTS_MAX."""
+    body_ids: dict[int, None] = {}
     for row in rows:
         if row[7] == "tool" and row[13] is not None and (row[14] or 0) <= _LABELLED_BYTES:
-            wanted[row[13]] = None
-            if len(wanted) == LABELLED_ARGUMENTS_MAX:
+            body_ids[row[13]] = None
+            if len(body_ids) == LABELLED_ARGUMENTS_MAX:
                 break
     try:
-        found = list(store.read_bodies(list(wanted))) if wanted else []
+        found = list(store.read_bodies(list(body_ids))) if body_ids else []
     except VestigeError:
-        return {}  # a label is not worth an error
+        return {}  # labels are optional: a damaged body must not fail the outline
     return {body: raw.decode(errors="replace") for body, raw in found}
 
 
@@ -269,8 +277,8 @@ def _log_columns(
         "level": [text(row[5]) for row in rows],
         "component": [text(row[6]) for row in rows],
         "message": [row[7] for row in rows],
-        "label": [text(label_of(None, _decode(row[9]))) if row[9] else 0 for row in rows],
-        "cut": [place for place, row in enumerate(rows) if row[8] > len(row[7])],
+        "label": [text(format_label(None, _decode(row[9]))) if row[9] else 0 for row in rows],
+        "cut": [index for index, row in enumerate(rows) if row[8] > len(row[7])],
     }
 
 

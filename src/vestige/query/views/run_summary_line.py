@@ -1,9 +1,9 @@
-"""One line about a command that has just ended: which run it was, how it went, what to ask next.
+"""The line that `vestige run` prints when its command has ended.
 
     r7 triage: error after 3.2s, 1.2k tokens. Next: vestige why r7
 
-A program may open runs of its own inside the one that `vestige run` opens for it. The line is about
-the run that a person would look for: the first that failed, else the last that there is to see.
+A program may open runs of its own inside the run that `vestige run` opens for it. The line
+describes the first run that failed, else the last one.
 """
 
 from __future__ import annotations
@@ -15,33 +15,35 @@ from vestige.record.run import RunInfo
 from vestige.store.protocol import RunFilter, Store
 
 RUNS_MAX = 1_000
-"""Runs of one command that are looked at; of a command with more, some failed one is as good."""
+"""Newest runs of one command that are considered."""
 
 
 def end_line(store: Store, run_id: str, at: str = "") -> str | None:
-    """Nothing, while the store has not seen its end. `at`: what a command needs to ask this store."""
+    """Return the line, or None while the store has not seen the end of the run.
+
+    `at` holds the options that make a command read this store.
+    """
     own = next((run for run in store.find_runs(run_id) if run.id == run_id), None)
     if own is None or own.ended_ns is None:
         return None
     listed = store.list_runs(RunFilter(of_process=run_id, limit=RUNS_MAX))
-    told = _most_telling(listed) or own
+    run = _choose_run(listed) or own
     more = len(listed) - 1
-    others = (
-        f" (and {formatting.pluralize(more, 'other run')}: {_command('list', '', at)})"
-        if more > 0
-        else ""
-    )
-    tokens = f", {formatting.number(told.tokens)} tokens" if told.tokens else ""
-    if told is own and own.span_count == 1:
-        tokens = ", nothing inside was recorded (no Python, or one without Vestige)"
+    others = ""
+    if more > 0:
+        others = f" (and {formatting.pluralize(more, 'other run')}: {_command('list', '', at)})"
+    tokens = f", {formatting.number(run.tokens)} tokens" if run.tokens else ""
+    if run is own and own.span_count == 1:
+        tokens = ", nothing inside was recorded (not Python, or Python without Vestige)"
+    name, outcome = formatting.single_line(run.name, 60), formatting.single_line(run.outcome, 20)
     return (
-        f"{told.short_id} {formatting.single_line(told.name, 60)}: {formatting.single_line(told.outcome, 20)}"
-        f" after {formatting.duration(told.duration_ns)}{tokens}{others}."
-        f" Next: {next_command(told.short_id, told.outcome == 'ok', at)}"
+        f"{run.short_id} {name}: {outcome}"
+        f" after {formatting.duration(run.duration_ns)}{tokens}{others}."
+        f" Next: {next_command(run.short_id, run.outcome == 'ok', at)}"
     )
 
 
-def _most_telling(runs_newest_first: Sequence[RunInfo]) -> RunInfo | None:
+def _choose_run(runs_newest_first: Sequence[RunInfo]) -> RunInfo | None:
     for run in reversed(runs_newest_first):
         if run.outcome not in ("ok", "running"):
             return run

@@ -1,7 +1,7 @@
-"""`segments`: who put what into a prompt, and how much of it that is.
+"""`segments`: the parts of a prompt by contributor, with their sizes.
 
-Where the program said so (`span.segments`), its own words, `recorded`; else what the request's
-shape tells, `parsed`: tools, system prompt, messages, in the order in which the provider reads them.
+The basis is `recorded` if the program declared its segments (`span.segments`). Otherwise it is
+`parsed` from the request: tools, system prompt and messages, in the provider's order.
 
     segments_answer(evidence, span_id)
 """
@@ -23,12 +23,12 @@ from vestige.record.prompt_segments import SPAN_TYPE, Segment, parse_segments
 from vestige.record.run import SpanInfo
 
 SEGMENTS_MAX = 2_000
-"""Parts of one prompt that are told one by one; the sums count all."""
+"""Parts of a prompt that the JSON answer lists; the sums include all parts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One stretch of a prompt."""
+    """A contiguous part of a prompt."""
 
     contributor: str
     kind: str
@@ -48,10 +48,10 @@ class SegmentsAnswer(CommandAnswer):
     budget: ClassVar[int] = 800
 
     span: SpanInfo
-    """The model call; or, where there is none, the span that tells the segments."""
+    """The model call; without one, the span with the recorded segments."""
     basis: Literal["recorded", "parsed"]
     ranges: str | None
-    """What `begin` and `end` count in: the request's body, or the parts put together."""
+    """What `begin` and `end` are offsets into: the request `body`, or the joined `parts`."""
     parts: Sequence[Part]
     request: Request | None
     request_bytes: int | None
@@ -61,7 +61,7 @@ class SegmentsAnswer(CommandAnswer):
         return sum(part.size_bytes for part in self.parts)
 
     def by_contributor(self) -> list[tuple[str, str, int, int]]:
-        """(contributor, kind, bytes, parts), the largest first."""
+        """Return (contributor, kind, bytes, parts), the largest first."""
         sums: dict[str, list[Any]] = {}
         for part in self.parts:
             known = sums.setdefault(part.contributor, [part.kind, 0, 0])
@@ -72,11 +72,14 @@ class SegmentsAnswer(CommandAnswer):
 
     def lines(self, budget: int) -> list[str]:
         short = self.span.short_id
-        how = "as the program says" if self.basis == "recorded" else "as the request's shape tells"
+        basis = "recorded by the program"
+        if self.basis == "parsed":
+            basis = "parsed from the request"
         size = f" of {formatting.size(self.request_bytes)}" if self.request_bytes else ""
         head = [
-            f"{short} {formatting.single_line(self.span.name, 60)}: {formatting.pluralize(len(self.parts), 'part')},"
-            f" {formatting.size(self.total)}{size}, {how}"
+            f"{short} {formatting.single_line(self.span.name, 60)}:"
+            f" {formatting.pluralize(len(self.parts), 'part')},"
+            f" {formatting.size(self.total)}{size}, {basis}"
         ]
         table = [["contributor", "kind", "bytes", "~tokens", "share", "parts"]]
         for name, kind, size_bytes, count in self.by_contributor():
@@ -88,9 +91,9 @@ class SegmentsAnswer(CommandAnswer):
             row += [str(size_bytes // CHARACTERS_A_TOKEN), f"{self._share(size_bytes):.0%}"]
             table.append([*row, str(count)])
         titles, *rows = columns(table, right=(2, 3, 4, 5))
-        whole = self.command("segments", short, "--json")
+        full = self.command("segments", short, "--json")
         end = [*self._cache(), f"next: {self.command('body', short, '--in')}"]
-        return fit([*head, titles], rows, end, budget, lambda left: f"… {left} more lines: {whole}")
+        return fit([*head, titles], rows, end, budget, lambda left: f"… {left} more lines: {full}")
 
     def _share(self, size_bytes: int) -> float:
         return size_bytes / self.total if self.total else 0.0
@@ -162,19 +165,20 @@ def segments_answer(evidence: Evidence, span_id: str) -> SegmentsAnswer:
     if assembly is not None and recorded:
         ranges = str(assembly.attributes.get("ranges") or "parts")
         located = body if ranges == "body" else b""
-        parts = [_recorded(segment, located) for segment in recorded]
+        parts = [_part_of_segment(segment, located) for segment in recorded]
         return SegmentsAnswer(call, "recorded", ranges, parts, request, size)
     if request is None or not request.prompt:
         raise NotFoundError(
-            f"{span.short_id}: no segments of a prompt here (expected a model call with a request of"
-            f" a known form, or with recorded segments). See `vestige span {span.short_id}`."
+            f"{span.short_id}: has no prompt segments (expected a model call with a request in a"
+            " known format, or with recorded segments)."
+            f" See `vestige span {span.short_id}`."
         )
     names = [tool.name for tool in request.tools]
-    parts = [_parsed(part, names, body) for part in request.prompt]
+    parts = [_part_of_prompt(part, names, body) for part in request.prompt]
     return SegmentsAnswer(call, "parsed", "body", parts, request, size)
 
 
-def _recorded(segment: Segment, body: bytes) -> Part:
+def _part_of_segment(segment: Segment, body: bytes) -> Part:
     preview = _preview(body, segment.begin, segment.end) if body else None
     return Part(
         segment.contributor,
@@ -188,7 +192,7 @@ def _recorded(segment: Segment, body: bytes) -> Part:
     )
 
 
-def _parsed(part: PromptPart, tools: Sequence[str], body: bytes) -> Part:
+def _part_of_prompt(part: PromptPart, tools: Sequence[str], body: bytes) -> Part:
     contributor = part.kind
     if part.kind == "tool":
         contributor = f"tool:{tools[part.index]}" if part.index < len(tools) else "tool"

@@ -1,4 +1,4 @@
-"""`show`: a run's header and easy view as text, and the same as data for `--json`."""
+"""`show`: a run's header and timeline as text, and the same as data for `--json`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from vestige.limits import SHOW_LINES_MAX
 from vestige.query import formatting
 from vestige.query.budget import count_tokens
 from vestige.query.failures.suite_cases import render_failed_cases
-from vestige.query.text_layout import CommandAnswer, begin_of, cost
+from vestige.query.text_layout import CommandAnswer, cost, truncate_line
 from vestige.query.views.timeline import Line, is_stamp, nodes_in_depth, timeline
 from vestige.record.run import (
     BodyRef,
@@ -29,14 +29,17 @@ from vestige.record.run import (
     time_ns,
 )
 
+Row = tuple[str, str]
+"""Text and style."""
+
 JSON_VERSION = 1
 _ROOM_FOR_CASES = 600
-"""Tokens of an answer in which the failed cases of a suite leave room for the rest."""
+"""Smallest budget in which the failed test cases are listed above the timeline."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShowOptions:
-    """What of a run to show."""
+    """Filters and paging of `show`."""
 
     errors: bool = False
     fold: bool = True
@@ -45,128 +48,125 @@ class ShowOptions:
     to_s: float | None = None
     depth: int | None = None
     limit: int | None = None
-    """None: a usual number of lines; as data, all of it."""
+    """None: SHOW_LINES_MAX lines of text; everything as data."""
     after: int | None = None
-    """Lines to pass over: those that an answer has shown before. As data: spans and log lines."""
+    """Lines to skip, which earlier pages have shown; as data, spans and log lines."""
 
     @property
     def lines_max(self) -> int:
         return SHOW_LINES_MAX if self.limit is None else self.limit
 
-    def words(self) -> list[str]:
-        """As a command has them; without the two that move: `limit` and `after`."""
-        found = ["--errors"] if self.errors else []
-        found += [] if self.fold else ["--no-fold"]
-        told = {
+    def arguments(self) -> list[str]:
+        """Return the filters as command-line arguments, without `limit` and `after`."""
+        arguments = ["--errors"] if self.errors else []
+        arguments += [] if self.fold else ["--no-fold"]
+        values = {
             "--type": self.type,
             "--from": self.from_s,
             "--to": self.to_s,
             "--depth": self.depth,
         }
-        for name, value in told.items():
+        for name, value in values.items():
             if value is not None:
-                found += [
-                    name,
-                    formatting.seconds(value) if isinstance(value, float) else str(value),
-                ]
-        return found
+                text = formatting.seconds(value) if isinstance(value, float) else str(value)
+                arguments += [name, text]
+        return arguments
 
 
 @dataclass
 class ShowAnswer(CommandAnswer):
-    """The easy view of one run."""
+    """The timeline of a run."""
 
     verb: ClassVar[str] = "show"
     budget: ClassVar[int] = 2_000
 
     run: Run
     options: ShowOptions = ShowOptions()
-    asked: str | None = None
-    """The id as it was given; None: the latest."""
+    requested_id: str | None = None
+    """The id as the user wrote it; None: the latest run."""
     unread: int = 0
-    """About how many events after these were not read for this answer: it is the first page."""
+    """Approximate number of later events that were not read for this first page."""
 
     def lines(self, budget: int) -> list[str]:
         return [text for text, _ in self.styled(budget)]
 
-    def styled(self, budget: int) -> list[tuple[str, str]]:
-        """The lines, each with the mood in which it is told."""
+    def styled(self, budget: int) -> list[Row]:
+        """Return the lines within a budget, each with its style."""
         outcome = self.run.info.outcome
         first, *rest = header(self.run)
         head = [(first, f"head {outcome}"), *((text, "ok") for text in rest)]
         if self.unread:
-            head.append(
-                (
-                    f"counts so far: about {self.unread} more events are read with the next page",
-                    "ok",
-                )
-            )
+            text = f"partial counts: about {self.unread} more events are on later pages"
+            head.append((text, "ok"))
         head += [(f"!! {text}", "stamp") for text in stamps(self.run)[:3]]
-        if budget >= _ROOM_FOR_CASES and not self.options.words() and not self.options.after:
+        if budget >= _ROOM_FOR_CASES and not self.options.arguments() and not self.options.after:
             head += [(text, "error") for text in render_failed_cases(self.run)]
         head.append(("", "ok"))
         if budget < 200:
             head = head[:1]
-        found = self._found
-        if not found:
-            return [*head, (self._nothing(), "ok")]
-        told = self._cut(found, budget - cost([text for text, _ in head]))
-        if self._is_page and len(told) == 2 and cost([text for text, _ in told]) > budget:
-            (row, mood), more = told  # the page that goes on after this line must tell it
-            told = [(begin_of(row, budget - cost([more[0]])), mood), more]
-        while len(told) > 1 and cost([text for text, _ in told]) > budget:
-            told.pop(0)  # a budget for hardly more than the command
-        return [*head, *told] if cost([text for text, _ in [*head, *told]]) <= budget + 1 else told
+        lines = self._lines
+        if not lines:
+            return [*head, (self._empty_hint(), "ok")]
+        rows = self._shorten(lines, budget - _cost(head))
+        if self._is_page and len(rows) == 2 and _cost(rows) > budget:
+            # The next page starts after this line, so at least its beginning must be shown.
+            (row, style), more = rows
+            rows = [(truncate_line(row, budget - cost([more[0]])), style), more]
+        while len(rows) > 1 and _cost(rows) > budget:
+            rows.pop(0)  # the budget holds little more than the command
+        return [*head, *rows] if _cost([*head, *rows]) <= budget + 1 else rows
 
     @property
     def _is_page(self) -> bool:
-        """From some place on, and not both ends."""
+        """Return True for a page from an offset on, False for both ends of the run."""
         return self.options.after is not None or bool(self.unread)
 
-    def _cut(self, found: list[Line], budget: int) -> list[tuple[str, str]]:
-        """The end of a run is what one came for: a long one is cut in the middle. Pages follow."""
+    def _shorten(self, lines: list[Line], budget: int) -> list[Row]:
+        """Fit lines into the budget: a page loses its end, a complete run its middle."""
         skipped, limit = self.options.after or 0, self.options.lines_max
-        found = found[skipped:]
-        total = len(found)
-        width = max((len(line.id) for line in found), default=1)
-        rows = _fitting(found, width, budget)
+        lines = lines[skipped:]
+        total = len(lines)
+        width = max((len(line.id) for line in lines), default=1)
+        rows = _fitting_rows(lines, width, budget)
         if len(rows) == total:
             if self.unread and total <= limit:
-                return [*rows, (_told(self.unread, self._page(skipped + total), "about "), "ok")]
-            return self._within_limit(rows, limit)
-        told = count_tokens(_told(total + self.unread, self._page(skipped + total), "about ")) + 1
+                return [*rows, (_hidden(self.unread, self._page(skipped + total), "about "), "ok")]
+            return self._apply_limit(rows, limit)
+        reserved = cost([_hidden(total + self.unread, self._page(skipped + total), "about ")])
         if self._is_page:
-            rows = _fitting(found[:limit], width, budget - told) or _fitting(found[:1], width)
+            rows = _fitting_rows(lines[:limit], width, budget - reserved)
+            rows = rows or _fitting_rows(lines[:1], width)
             left = total - len(rows) + self.unread
-            more = _told(left, self._page(skipped + len(rows)), "about " if self.unread else "")
+            more = _hidden(left, self._page(skipped + len(rows)), "about " if self.unread else "")
             return [*rows, (more, "ok")]
-        head = _fitting(found[: limit // 4], width, (budget - told) // 3)
-        room = budget - told - cost([text for text, _ in head])
-        tail = _fitting(islice(reversed(found[len(head) :]), limit - len(head)), width, room)
-        gap = (_told(total - len(head) - len(tail), self._page(len(head))), "ok")
+        head = _fitting_rows(lines[: limit // 4], width, (budget - reserved) // 3)
+        room = budget - reserved - _cost(head)
+        last = islice(reversed(lines[len(head) :]), limit - len(head))
+        tail = _fitting_rows(last, width, room)
+        gap = (_hidden(total - len(head) - len(tail), self._page(len(head))), "ok")
         return [*head, gap, *reversed(tail)]
 
-    def _within_limit(self, rows: list[tuple[str, str]], limit: int) -> list[tuple[str, str]]:
-        """All would fit; a limit of lines is asked for."""
+    def _apply_limit(self, rows: list[Row], limit: int) -> list[Row]:
+        """Apply the line limit to rows that fit into the budget."""
         if len(rows) <= limit:
             return rows
         if self.options.after is not None:
-            after = self._page(self.options.after + limit)
-            return [*rows[:limit], (_told(len(rows) - limit, after), "ok")]
+            next_page = self._page(self.options.after + limit)
+            return [*rows[:limit], (_hidden(len(rows) - limit, next_page), "ok")]
         everything = self._again("--limit", str(len(rows)))
-        gap = f"… {len(rows) - limit} lines left out here; all of them: {everything}"
+        gap = f"… {len(rows) - limit} lines hidden; show all: {everything}"
         return [*rows[: limit // 4], (gap, "ok"), *rows[len(rows) - (limit - limit // 4) :]]
 
     def _page(self, after: int) -> str:
         return self._again("--after", str(after))
 
     def _again(self, *more: str) -> str:
-        # The latest is another one as soon as the next begins.
-        own = self.asked or self.run.info.short_id
-        return self.command("show", own, *self.options.words(), *more)
+        # Name the run: "the latest" may be another run by the time the command is typed.
+        run = self.requested_id or self.run.info.short_id
+        return self.command("show", run, *self.options.arguments(), *more)
 
     @cached_property
-    def _found(self) -> list[Line]:
+    def _lines(self) -> list[Line]:
         options = self.options
         between = (_ns(options.from_s, 0), _ns(options.to_s, 2**62))
         lines = timeline(self.run, errors_only=options.errors, fold=options.fold, between=between)
@@ -177,25 +177,26 @@ class ShowAnswer(CommandAnswer):
             lines = [line for line in lines if line.depth <= options.depth]
         return lines
 
-    def _nothing(self) -> str:
-        """Empty teaches: what there is instead."""
+    def _empty_hint(self) -> str:
+        """Suggest how to get a result when nothing matches."""
         types = sorted({formatting.single_line(span.type, 20) for span in self.run.spans})
         if self.options.type is not None and self.options.type not in types:
-            return f"No spans of type {formatting.single_line(self.options.type, 20)}. There are: {', '.join(types[:20])}."
-        return f"Nothing to show here. All of it: {self.command('show', self.run.info.short_id)}"
+            missing = formatting.single_line(self.options.type, 20)
+            return f"No spans of type {missing}. Types in this run: {', '.join(types[:20])}."
+        return f"No matches. Show all: {self.command('show', self.run.info.short_id)}"
 
     def data(self) -> dict[str, Any]:
-        return show_data(self._narrowed(), self.options.after or 0, self.options.limit)
+        return show_data(self._filtered_run(), self.options.after or 0, self.options.limit)
 
-    def _narrowed(self) -> Run:
-        """The run with what the options leave of it."""
+    def _filtered_run(self) -> Run:
+        """Return the run with only the spans and log lines that match the options."""
         options = self.options
-        wanted = (options.errors, options.type, options.from_s, options.to_s, options.depth)
-        if wanted == (False, None, None, None, None):
+        filters = (options.errors, options.type, options.from_s, options.to_s, options.depth)
+        if filters == (False, None, None, None, None):
             return self.run
         low, high = _ns(options.from_s, 0), _ns(options.to_s, 2**62)
         begin = self.run.info.started_ns
-        kept = {
+        matching = {
             id(node)
             for node, depth in nodes_in_depth(self.run, errors_only=options.errors)
             if (options.type is None or (isinstance(node, SpanInfo) and node.type == options.type))
@@ -204,24 +205,28 @@ class ShowAnswer(CommandAnswer):
         }
         return msgspec.structs.replace(
             self.run,
-            spans=[span for span in self.run.spans if id(span) in kept],
-            logs=[log for log in self.run.logs if id(log) in kept],
+            spans=[span for span in self.run.spans if id(span) in matching],
+            logs=[log for log in self.run.logs if id(log) in matching],
         )
 
 
-def _told(left: int, command: str, about: str = "") -> str:
-    return f"… {about}{left} lines left out here; on from here: {command}"
+def _hidden(left: int, command: str, about: str = "") -> str:
+    return f"… {about}{left} lines hidden; continue: {command}"
 
 
-def _fitting(lines: Iterable[Line], width: int, room: float = inf) -> list[tuple[str, str]]:
-    """The first ones, as many as there is room for; the others are not put into words."""
-    rows: list[tuple[str, str]] = []
+def _cost(rows: Iterable[Row]) -> int:
+    return cost([text for text, _ in rows])
+
+
+def _fitting_rows(lines: Iterable[Line], width: int, room: float = inf) -> list[Row]:
+    """Render the first lines, as many as there is room for."""
+    rows: list[Row] = []
     for line in lines:
         text = render_line(line, width)
         room -= count_tokens(text) + 1
         if room < 0:
             break
-        rows.append((text, line.mood))
+        rows.append((text, line.style))
     return rows
 
 
@@ -233,7 +238,7 @@ def _ns(seconds: float | None, default: int) -> int:
 
 
 def header(run: Run) -> list[str]:
-    """What one wants to know before the first line."""
+    """Return the lines above the timeline: outcome, ids, counts."""
     info = run.info
     spent = formatting.duration(
         info.duration_ns if info.duration_ns is not None else info.last_ns - info.started_ns
@@ -244,9 +249,7 @@ def header(run: Run) -> list[str]:
         formatting.pluralize(info.error_count, "error"),
     ]
     if info.tokens:
-        facts.append(
-            f"{formatting.number(info.input_tokens)}+{formatting.number(info.output_tokens)} tokens"
-        )
+        facts.append(formatting.token_counts(info.input_tokens, info.output_tokens))
     if info.conversation_id:
         facts.append(f"conversation {formatting.single_line(info.conversation_id, 60)}")
     if info.pinned:
@@ -255,12 +258,13 @@ def header(run: Run) -> list[str]:
     if redactions:
         facts.append(formatting.pluralize(redactions, "redaction"))
     if any(span.attributes.get("sampled") is False for span in run.spans):
-        facts.append("not sampled: only the run itself, warnings and errors were kept")
+        facts.append("not sampled: only the run, its warnings and its errors are stored")
     partial = " (partial)" if partial_of(run) else ""
-    # One that hangs is silent: when it last said something is not how long it has been running.
-    heard = ", last heard of" if info.outcome == "running" else ""
+    # A hung run records nothing, so the time of its last record is not its duration.
+    last = ", last activity" if info.outcome == "running" else ""
+    name, outcome = formatting.single_line(info.name, 80), formatting.single_line(info.outcome, 20)
     return [
-        f"{info.short_id} {formatting.single_line(info.name, 80)}: {formatting.single_line(info.outcome, 20)}{heard} after {spent}{partial}",
+        f"{info.short_id} {name}: {outcome}{last} after {spent}{partial}",
         f"{info.id}  {formatting.timestamp(info.started_ns)}",
         " · ".join(facts),
     ]
@@ -272,15 +276,17 @@ def count_redactions(run: Run) -> int:
 
 
 def stamps(run: Run) -> list[str]:
-    """What must not be missed: that the run is not all here; how its process ended."""
+    """Return warnings for the header: why the run is partial, how its process ended."""
     partial = partial_of(run)
-    said = [log.message for log in run.logs if is_stamp(log)]
-    return [formatting.single_line(text, 200) for text in ([partial, *said] if partial else said)]
+    texts = [partial] if partial else []
+    texts += [log.message for log in run.logs if is_stamp(log)]
+    return [formatting.single_line(text, 200) for text in texts]
 
 
 def render_line(line: Line, id_width: int) -> str:
-    """One line as text: id, time since the start, indented words."""
-    return f"{line.id or '·':<{id_width}}  {_offset(line.at_ns):>9}  {'  ' * min(line.depth, 20)}{line.text}"
+    """Render a timeline line: id, time since the start, indented text."""
+    indent = "  " * min(line.depth, 20)
+    return f"{line.id or '·':<{id_width}}  {_offset(line.at_ns):>9}  {indent}{line.text}"
 
 
 def _offset(ns: int) -> str:
@@ -316,8 +322,10 @@ def list_data(runs: list[RunInfo]) -> dict[str, Any]:
 
 
 def show_data(run: Run, after: int = 0, limit: int | None = None) -> dict[str, Any]:
-    """The run; or a page of it: `limit` spans and log lines after so many, in the order of events,
-    and what the next page comes after."""
+    """Return a run as JSON data, or a page of `limit` spans and log lines in event order.
+
+    A page has `next`, the `after` of the following page.
+    """
     spans, logs = run.spans, run.logs
     more: dict[str, Any] = {}
     if after or limit is not None:

@@ -1,4 +1,4 @@
-"""`span`: one span in full: attributes, where it stands, what it is linked to, what went in and out."""
+"""`span`: one span with its attributes, neighbours, links, log lines and bodies."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NEIGHBOURS_SHOWN = 8
 
 @dataclass
 class SpanAnswer(CommandAnswer):
-    """One span."""
+    """A span with everything that is recorded about it."""
 
     verb: ClassVar[str] = "span"
     budget: ClassVar[int] = 600
@@ -40,27 +40,26 @@ class SpanAnswer(CommandAnswer):
     links: Sequence[LinkInfo]
     linked_from: Sequence[tuple[SpanRef, str | None]]
     previews: dict[str, str]
-    """`input`, `output`: the beginning; or why there is none."""
+    """The first characters of `input` and `output`, or why they are missing."""
     notes: Sequence[Note] = ()
-    """What was said about it afterwards."""
     faults: Mapping[int, str] = field(default_factory=dict)
-    """By the number of the log line that tells of it: the stacks of all threads when a signal came."""
+    """Stacks of all threads at a fatal signal, by the sequence number of its log line."""
     stacks: Mapping[int, str] = field(default_factory=dict)
-    """The same for the last line that tells where the process stood (emit/process/stall_watch.py)."""
+    """Stacks of the latest stall report (emit/process/stall_watch.py), by its sequence number."""
     cost_usd: float | None = None
 
     def lines(self, budget: int) -> list[str]:
         span = self.span
-        whole = self.command("span", span.short_id, "--json")
+        full = self.command("span", span.short_id, "--json")
         head = [
-            f"{span.short_id} {format_attribute(span)}",
+            f"{span.short_id} {format_span(span)}",
             f"{span.id}  {formatting.timestamp(span.started_ns)}"
             f"  +{formatting.duration(max(0, span.started_ns - self.run.info.started_ns))} into"
             f" {self.run.info.short_id} {formatting.single_line(self.run.info.name, 40)}",
         ]
         rows = [*self._attributes(), *self._neighbours(), *self._log_lines()]
         rows += note_lines(self.notes, lambda: self.command("notes", span.short_id))
-        return fit(head, rows, self._bodies(), budget, lambda n: f"… {n} lines left out: {whole}")
+        return fit(head, rows, self._bodies(), budget, lambda n: f"… {n} lines hidden: {full}")
 
     def _attributes(self) -> list[str]:
         rows = []
@@ -69,58 +68,61 @@ class SpanAnswer(CommandAnswer):
                 rows += [f"  {key}:", *(f"    {frame}" for frame in frames)]
                 continue
             text = formatting.value(value, VALUE_SHOWN)
-            cut = isinstance(value, str) and len(value) > VALUE_SHOWN
-            size = f"  ({len(value)} characters)" if cut and isinstance(value, str) else ""
+            size = ""
+            if isinstance(value, str) and len(value) > VALUE_SHOWN:
+                size = f"  ({len(value)} characters)"
             rows.append(f"  {formatting.single_line(key, 60)} = {text}{size}")
         if any(row.endswith(" characters)") for row in rows):
-            rows.append(f"  … whole values: {self.command('span', self.span.short_id, '--json')}")
+            rows.append(f"  … full values: {self.command('span', self.span.short_id, '--json')}")
         return rows
 
     def _neighbours(self) -> list[str]:
         rows = []
         if self.parent is not None:
-            rows.append(f"parent: {self.parent.short_id} {format_attribute(self.parent)}")
+            rows.append(f"parent: {self.parent.short_id} {format_span(self.parent)}")
         elif self.span.parent_id is not None:
             rows.append(
                 f"parent: {formatting.single_line(self.span.parent_id, 20)} (not in this run)"
             )
         rows += [
-            f"child:  {child.short_id} {format_attribute(child)}"
+            f"child:  {child.short_id} {format_span(child)}"
             for child in self.children[:NEIGHBOURS_SHOWN]
         ]
         if len(self.children) > NEIGHBOURS_SHOWN:
             rest = len(self.children) - NEIGHBOURS_SHOWN
             rows.append(f"… {rest} more children: {self.command('show', self.run.info.short_id)}")
-        rows += [self._say_link(link) for link in self.links[:NEIGHBOURS_SHOWN]]
+        rows += [self._format_link(link) for link in self.links[:NEIGHBOURS_SHOWN]]
         rows += self._more_links(len(self.links), "links")
         rows += [
-            f"linked from: {place.short_id} {formatting.single_line(place.name, 40)}{_why(reason)}"
-            for place, reason in self.linked_from[:NEIGHBOURS_SHOWN]
+            f"linked from: {source.short_id} {formatting.single_line(source.name, 40)}"
+            f"{_format_reason(reason)}"
+            for source, reason in self.linked_from[:NEIGHBOURS_SHOWN]
         ]
         return [*rows, *self._more_links(len(self.linked_from), "links to it")]
 
-    def _more_links(self, count: int, what: str) -> list[str]:
+    def _more_links(self, count: int, noun: str) -> list[str]:
         if count <= NEIGHBOURS_SHOWN:
             return []
-        whole = self.command("span", self.span.short_id, "--json")
-        return [f"… {count - NEIGHBOURS_SHOWN} more {what}: {whole}"]
+        full = self.command("span", self.span.short_id, "--json")
+        return [f"… {count - NEIGHBOURS_SHOWN} more {noun}: {full}"]
 
-    def _say_link(self, link: LinkInfo) -> str:
-        here = {span.id: span for span in self.run.spans}
-        if link.target_run in (None, self.run.info.id) and link.target_span in here:
-            target = here[link.target_span]
-            return f"links to: {target.short_id} {format_attribute(target)}{_why(link.reason)}"
+    def _format_link(self, link: LinkInfo) -> str:
+        reason = _format_reason(link.reason)
+        spans = {span.id: span for span in self.run.spans}
+        if link.target_run in (None, self.run.info.id) and link.target_span in spans:
+            target = spans[link.target_span]
+            return f"links to: {target.short_id} {format_span(target)}{reason}"
         run = f" of run {formatting.single_line(link.target_run, 40)}" if link.target_run else ""
-        return f"links to: {formatting.single_line(link.target_span, 20)}{run}{_why(link.reason)}"
+        return f"links to: {formatting.single_line(link.target_span, 20)}{run}{reason}"
 
     def _log_lines(self) -> list[str]:
         rows = []
-        for log in _telling(self.logs):
+        for log in _select_logs(self.logs):
             rows.append(f"{formatting.single_line(log.level, 10)}: {quoted(log.message, 160)}")
             error = log.attributes.get("error.type")
             if error is not None:
-                said = formatting.single_line(str(log.attributes.get("error.message") or ""), 160)
-                rows.append(f"  {formatting.single_line(str(error), 60)}: {said}")
+                text = formatting.single_line(str(log.attributes.get("error.message") or ""), 160)
+                rows.append(f"  {formatting.single_line(str(error), 60)}: {text}")
                 rows += [
                     f"    {frame}" for frame in format_frames(log.attributes.get("error.stack"))
                 ]
@@ -139,8 +141,8 @@ class SpanAnswer(CommandAnswer):
             body: BodyRef | None = getattr(self.span, which)
             if body is not None:
                 cut = f", {formatting.single_line(body.cut, 60)}" if body.cut else ""
-                open_it = self.command("body", self.span.short_id, option)
-                rows.append(f"{which}: {formatting.size(body.size_bytes)}{cut}; {open_it}")
+                command = self.command("body", self.span.short_id, option)
+                rows.append(f"{which}: {formatting.size(body.size_bytes)}{cut}; {command}")
                 rows.append(f"  {quoted(self.previews[which], PREVIEW_MAX)}")
         return rows
 
@@ -156,8 +158,8 @@ class SpanAnswer(CommandAnswer):
             "parent": self.parent.short_id if self.parent else None,
             "children": [child.short_id for child in self.children],
             "linked_from": [
-                {"run_id": place.run_id, "span_id": place.span_id, "reason": reason}
-                for place, reason in self.linked_from
+                {"run_id": source.run_id, "span_id": source.span_id, "reason": reason}
+                for source, reason in self.linked_from
             ],
             "logs": [log_data(log) for log in self.logs],
             "previews": self.previews,
@@ -185,15 +187,15 @@ def span_answer(store: Store, evidence: Evidence, span_id: str) -> SpanAnswer:
             for which, body in (("input", span.input), ("output", span.output))
             if body is not None
         },
-        faults=_texts(evidence, [log for log in logs if "fault" in log.attributes]),
-        stacks=_texts(evidence, [log for log in logs if is_stall(log)][-1:]),
+        faults=_read_bodies(evidence, [log for log in logs if "fault" in log.attributes]),
+        stacks=_read_bodies(evidence, [log for log in logs if is_stall(log)][-1:]),
         notes=[note for note in store.notes(run.info.id) if note.span_id == span_id],
         cost_usd=span_costs([span], evidence.prices).dollars if span.type == "llm" else None,
     )
 
 
-def _texts(evidence: Evidence, logs: Sequence[LogInfo]) -> dict[int, str]:
-    """The bodies of log lines, by the numbers of these."""
+def _read_bodies(evidence: Evidence, logs: Sequence[LogInfo]) -> dict[int, str]:
+    """Return the bodies of log lines by sequence number."""
     return {
         log.seq: (evidence.raw(log.body) or b"").decode(errors="replace")
         for log in logs
@@ -201,8 +203,8 @@ def _texts(evidence: Evidence, logs: Sequence[LogInfo]) -> dict[int, str]:
     }
 
 
-def _telling(logs: Sequence[LogInfo]) -> list[LogInfo]:
-    """The few that are shown, in their order: the last bad ones first of all, then the last."""
+def _select_logs(logs: Sequence[LogInfo]) -> list[LogInfo]:
+    """Return the log lines to show, in order: the latest warnings and errors, then others."""
     bad = [log for log in logs if log.level in ("error", "warn")][-NEIGHBOURS_SHOWN:]
     others = [log for log in logs if log.level not in ("error", "warn")]
     room = NEIGHBOURS_SHOWN - len(bad)
@@ -210,25 +212,26 @@ def _telling(logs: Sequence[LogInfo]) -> list[LogInfo]:
     return [log for log in logs if id(log) in shown]
 
 
-def format_attribute(span: SpanInfo) -> str:
-    """A span in half a line."""
+def format_span(span: SpanInfo) -> str:
+    """Format a span in half a line: type, name, status, duration, error."""
     status = "open" if span.status is None else formatting.single_line(span.status, 20)
     took = f" after {formatting.duration(span.duration_ns)}" if span.duration_ns is not None else ""
-    error = span.attributes.get("error.type")
-    said = ""
-    if error is not None and span.status != "ok":
+    kind = span.attributes.get("error.type")
+    error = ""
+    if kind is not None and span.status != "ok":
         message = formatting.single_line(str(span.attributes.get("error.message") or ""), 120)
-        said = f" {formatting.single_line(str(error), 40)}" + (f': "{message}"' if message else "")
-    return f"{formatting.single_line(span.type, 20)} {formatting.single_line(span.name, 60)}: {status}{took}{said}"
+        error = f" {formatting.single_line(str(kind), 40)}" + (f': "{message}"' if message else "")
+    name = f"{formatting.single_line(span.type, 20)} {formatting.single_line(span.name, 60)}"
+    return f"{name}: {status}{took}{error}"
 
 
-def _why(reason: str | None) -> str:
+def _format_reason(reason: str | None) -> str:
     return f" ({formatting.single_line(reason, 60)})" if reason else ""
 
 
 def _preview(read: Callable[[int, int, int | None], bytes], body: BodyRef) -> str:
     if body.id is None:
-        return f"(lost: {body.cut or 'unknown why'})"
+        return f"(missing: {body.cut or 'reason unknown'})"
     try:
         data = read(body.id, 0, PREVIEW_MAX * 4)
     except VestigeError as error:

@@ -1,16 +1,16 @@
-"""What changed between two states of a session: slice by slice, item by item. Pure.
+"""Changes between two states of a session, slice by slice and item by item. Pure.
 
     for change in diff_states(before, after):
         change.added, change.removed, change.changed       # counts
-        change.told                                        # a line or two that say it
+        change.examples                                    # a few lines with the changed items
 
-A slice that is a log only grows, so the usual difference is what was added at its end.
+Items are compared by position: a slice that is a log only grows at its end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import msgspec
@@ -18,15 +18,15 @@ import msgspec
 from vestige.formats.wink.jsonl_entries import SnapshotPayload, SnapshotSlice
 from vestige.query import formatting
 
-TOLD_MAX = 3
-"""Items of one slice that are shown; the others are counted."""
+EXAMPLES_MAX = 3
+"""Changed, added and removed items of one slice that are shown; the others are counted."""
 ITEM_SHOWN = 100
 DEPTH_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
 class SliceChange:
-    """How one slice differs from what it was."""
+    """The changes of one slice."""
 
     slice_type: str
     before: int
@@ -34,7 +34,7 @@ class SliceChange:
     added: int
     removed: int
     changed: int
-    told: tuple[str, ...]
+    examples: tuple[str, ...]
 
     @property
     def name(self) -> str:
@@ -46,16 +46,22 @@ class SliceChange:
         counts = [f"{mark}{count}" for mark, count in marks if count]
         return " ".join([*counts, formatting.single_line(self.name, 60)])
 
+    def data(self) -> dict[str, Any]:
+        """Return the JSON form, whose keys are public."""
+        data = asdict(self)
+        data["told"] = list(data.pop("examples"))
+        return data
+
 
 def short_type(name: str) -> str:
-    """`weakincentives.runtime.events:PromptRendered` as `PromptRendered`."""
+    """Shorten `weakincentives.runtime.events:PromptRendered` to `PromptRendered`."""
     return name.rpartition(":")[2].rpartition(".")[2] or name
 
 
 def diff_states(before: SnapshotPayload | None, after: SnapshotPayload) -> list[SliceChange]:
-    """The slices that are not what they were; against nothing, all that have items."""
-    old = {one.slice_type: one for one in before.slices} if before else {}
-    new = {one.slice_type: one for one in after.slices}
+    """Return the changed slices; without `before`, all slices that have items."""
+    old = {part.slice_type: part for part in before.slices} if before else {}
+    new = {part.slice_type: part for part in after.slices}
     found = []
     for name in [*old, *(name for name in new if name not in old)]:
         change = _diff_slice(name, _items(old.get(name)), _items(new.get(name)))
@@ -75,45 +81,46 @@ def _diff_slice(name: str, old: Sequence[Any], new: Sequence[Any]) -> SliceChang
     if same == len(old) == len(new):
         return None
     pairs = list(zip(old[same:], new[same:], strict=False))
-    changed = [place for place, (a, b) in enumerate(pairs, same) if not is_same(a, b)]
-    added, removed = max(0, len(new) - len(old)), max(0, len(old) - len(new))
-    told = [
-        *(f"~ [{at}]{_first_difference(old[at], new[at])}" for at in changed[:TOLD_MAX]),
-        *(f"+ [{at}] {_shown(new[at])}" for at in range(len(new))[len(old) :][:TOLD_MAX]),
-        *(f"- [{at}] {_shown(old[at])}" for at in range(len(old))[len(new) :][:TOLD_MAX]),
-    ]
-    return SliceChange(name, len(old), len(new), added, removed, len(changed), tuple(told))
+    changed = [index for index, (a, b) in enumerate(pairs, same) if not is_same(a, b)]
+    added, removed = range(len(old), len(new)), range(len(new), len(old))
+    examples = (
+        *(f"~ [{at}]{_first_difference(old[at], new[at])}" for at in changed[:EXAMPLES_MAX]),
+        *(f"+ [{at}] {_format_item(new[at])}" for at in added[:EXAMPLES_MAX]),
+        *(f"- [{at}] {_format_item(old[at])}" for at in removed[:EXAMPLES_MAX]),
+    )
+    counts = (len(added), len(removed), len(changed))
+    return SliceChange(name, len(old), len(new), *counts, examples)
 
 
 def is_same(a: Any, b: Any) -> bool:
-    """As JSON has it: to Python, 1 and true are equal. Without recursion, as deep as it likes."""
+    """Compare as JSON values: unlike in Python, 1 and true differ. Not recursive."""
     if a != b:
         return False
     stack = [(a, b)]
     while stack:
-        one, other = stack.pop()
-        if isinstance(one, dict):
-            stack.extend((value, other[key]) for key, value in one.items())
-        elif isinstance(one, list):
-            stack.extend(zip(one, other, strict=True))
-        elif isinstance(one, bool) != isinstance(other, bool):
+        left, right = stack.pop()
+        if isinstance(left, dict):
+            stack.extend((value, right[key]) for key, value in left.items())
+        elif isinstance(left, list):
+            stack.extend(zip(left, right, strict=True))
+        elif isinstance(left, bool) != isinstance(right, bool):
             return False
     return True
 
 
 def _first_difference(a: Any, b: Any) -> str:
-    """Where two values part: `.steps[2]: "x" → "y"`."""
+    """Format the first difference of two values: `.steps[2]: "x" → "y"`."""
     path = ""
     for _ in range(DEPTH_MAX):
-        step = next(_steps(a, b), None)
+        step = next(_differences(a, b), None)
         if step is None:
             break
         key, a, b = step
         path += key
-    return f"{formatting.single_line(path, 80)}: {_shown(a)} → {_shown(b)}"
+    return f"{formatting.single_line(path, 80)}: {_format_item(a)} → {_format_item(b)}"
 
 
-def _steps(a: Any, b: Any) -> Iterator[tuple[str, Any, Any]]:
+def _differences(a: Any, b: Any) -> Iterator[tuple[str, Any, Any]]:
     if isinstance(a, dict) and isinstance(b, dict):
         for key in [*a, *(key for key in b if key not in a)]:
             if not is_same(a.get(key), b.get(key)):
@@ -125,7 +132,7 @@ def _steps(a: Any, b: Any) -> Iterator[tuple[str, Any, Any]]:
                 yield f"[{at}]", *pair
 
 
-def _shown(value: Any) -> str:
+def _format_item(value: Any) -> str:
     if value is None:
         return "nothing"
     try:

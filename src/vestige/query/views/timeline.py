@@ -1,7 +1,7 @@
-"""The easy view: how a run unfolded, one line per span or log line, oldest first.
+"""The timeline of a run: one line per span or log line, oldest first.
 
-A pure function of a run. Every line is backed by a span or a log line; repeats fold
-into one with a count; what was in flight at the end says so.
+A pure function of a run. Every line has its span or log record; repeats are folded into one
+line with a count; spans that never ended are marked open.
 
     for line in timeline(run): print(line.id, line.text)
 """
@@ -14,16 +14,16 @@ from typing import Literal
 
 from vestige.query import formatting
 from vestige.record.run import LogInfo, Node, Run, SpanInfo, in_order, time_ns
-from vestige.record.types import OWN_COMPONENT, Attributes
+from vestige.record.types import OWN_COMPONENT, Attributes, Scalar
 
-Mood = Literal["ok", "error", "open", "log", "warn", "stamp"]
+Style = Literal["ok", "error", "open", "log", "warn", "stamp"]
 
 NAME_SHOWN = 60
 MESSAGE_SHOWN = 160
 VALUE_SHOWN = 40
 VALUES_SHOWN = 4
 
-# Said elsewhere in the line, or only of use when one looks at the span itself.
+# Shown elsewhere in the line, or only in `vestige span`.
 NOT_SHOWN = frozenset(
     [
         "error.type",
@@ -47,7 +47,7 @@ NOT_SHOWN = frozenset(
     ]
 )
 
-# Of a call that the wire recorded: where it went, and what stands elsewhere in its line.
+# Attributes of recorded HTTP calls: where they went, and what the line shows elsewhere.
 _NOT_SHOWN_OF_CALLS = frozenset(
     [
         "method",
@@ -64,32 +64,29 @@ _NOT_SHOWN_OF_CALLS = frozenset(
 )
 _PARTS_OF_CALLS = ("request.", "response.", "tool_call.", "cache_control.")
 _USUAL_OF_CALLS: dict[str, object] = {"attempt": 1, "status_code": 200, "finish_reason": "stop"}
-"""Told only where they are otherwise."""
+"""Values that are not shown, because they are the normal case."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of the easy view."""
+    """A line of the timeline."""
 
     id: str
     """The short id of its span; empty for a log line."""
     at_ns: int
-    """Since the run's start."""
+    """Nanoseconds since the run's start."""
     depth: int
     node: Node
-    """What it stands for."""
-    mood: Mood
+    style: Style
     count: int = 1
-    """How many there were in a row, told once."""
+    """Number of equal consecutive lines that this one replaces."""
 
     @property
     def text(self) -> str:
-        """In words; made when asked for, because most lines of a long run are never shown."""
-        if isinstance(self.node, LogInfo):
-            said, what = _say_log(self.node), "same line"
-        else:
-            said, what = _say_span(self.node), "same call"
-        return said if self.count == 1 else f"{said}  x{self.count} {what}"
+        """The line without id and time; rendered on demand, as most lines are never shown."""
+        node = self.node
+        text = _format_log(node) if isinstance(node, LogInfo) else _format_span(node)
+        return text if self.count == 1 else f"{text}  ×{self.count}"
 
 
 def timeline(
@@ -99,8 +96,11 @@ def timeline(
     fold: bool = True,
     between: tuple[int, int] | None = None,
 ) -> list[Line]:
-    """The run as lines. `errors_only` keeps what failed, and what it stood in; `between`, what
-    began between two moments (ns since its start, both included), before repeats are folded."""
+    """Return the run as lines.
+
+    `errors_only` selects what failed and its ancestors. `between` selects what started in an
+    interval (ns since the run's start, both ends included), before repeats are folded.
+    """
     children, roots = tree_of(run)
     if errors_only:
         children, roots = _only_failed(children, roots)
@@ -112,7 +112,7 @@ def timeline(
 
 
 def nodes_in_depth(run: Run, *, errors_only: bool = False) -> Iterator[tuple[Node, int]]:
-    """What the lines stand for: each span and log line of the view, with how deep it stands."""
+    """Yield each span and log record of the timeline with its depth."""
     children, roots = tree_of(run)
     if errors_only:
         children, roots = _only_failed(children, roots)
@@ -128,7 +128,7 @@ def nodes_in_depth(run: Run, *, errors_only: bool = False) -> Iterator[tuple[Nod
 
 
 def tree_of(run: Run) -> tuple[dict[str, list[Node]], list[Node]]:
-    """Spans and log lines under their parents; what has none that we know stands at the top."""
+    """Return the children of each span, and the nodes whose parent is not in the run."""
     known = {span.id for span in run.spans}
     children: dict[str, list[Node]] = {}
     roots: list[Node] = []
@@ -144,7 +144,7 @@ def tree_of(run: Run) -> tuple[dict[str, list[Node]], list[Node]]:
 
 
 def _break_cycles(run: Run, children: dict[str, list[Node]], roots: list[Node]) -> None:
-    """A hostile run may name a span as its own ancestor; it must not hide by that."""
+    """Make a root of a span that is its own ancestor, so that a hostile run cannot hide it."""
     reached: set[str] = set()
 
     def reach(nodes: Iterable[Node]) -> None:
@@ -169,9 +169,9 @@ def _break_cycles(run: Run, children: dict[str, list[Node]], roots: list[Node]) 
 def _only_failed(
     children: dict[str, list[Node]], roots: list[Node]
 ) -> tuple[dict[str, list[Node]], list[Node]]:
-    kept: dict[str, list[Node]] = {}
+    failed_children: dict[str, list[Node]] = {}
     failed: dict[str, bool] = {}
-    # Children before parents, without recursion: a run may be as deep as it likes.
+    # Children before parents, without recursion: the depth of a run is not bounded.
     order: list[Node] = []
     stack = list(roots)
     while stack:
@@ -188,83 +188,86 @@ def _only_failed(
     for node in reversed(order):
         if isinstance(node, SpanInfo):
             below = [child for child in children.get(node.id, ()) if has_failed(child)]
-            kept[node.id] = below
+            failed_children[node.id] = below
             failed[node.id] = bool(below) or node.status != "ok"
-    return kept, [node for node in roots if has_failed(node)]
+    return failed_children, [node for node in roots if has_failed(node)]
 
 
 def _walk(
     children: dict[str, list[Node]], roots: list[Node], start_ns: int
 ) -> Iterator[tuple[Line, object]]:
-    """Lines in order, each with what makes it the same as another."""
+    """Yield lines in order, each with a key that equal lines share; None never folds."""
     stack: list[tuple[Node, int]] = [(node, 0) for node in reversed(roots)]
     while stack:
         node, depth = stack.pop()
         at_ns = max(0, time_ns(node) - start_ns)
         if isinstance(node, LogInfo):
-            same = (depth, node.level, node.component, node.message)
-            yield Line("", at_ns, depth, node, _log_mood(node)), same
+            log_key = (depth, node.level, node.component, node.message)
+            yield Line("", at_ns, depth, node, _log_style(node)), log_key
             continue
         below = children.get(node.id, [])
         body: object = node.input.id if node.input is not None else None
-        if node.type == "snapshot":  # a state is what it ends with, and whose it is
+        if node.type == "snapshot":  # snapshots are equal by their content and session
             body = (node.output.id if node.output else None, node.attributes.get("session_id"))
-        alone = None if below else (depth, node.type, node.name, node.component, node.status, body)
-        yield Line(node.short_id, at_ns, depth, node, _span_mood(node)), alone
+        key = None if below else (depth, node.type, node.name, node.component, node.status, body)
+        yield Line(node.short_id, at_ns, depth, node, _span_style(node)), key
         stack.extend((child, depth + 1) for child in reversed(below))
 
 
 def _folded(lines: Iterable[tuple[Line, object]]) -> Iterator[Line]:
-    held: Line | None = None
-    held_same: object = None
+    first: Line | None = None
+    first_key: object = None
     count = 0
-    for line, same in lines:
-        if held is not None and same is not None and same == held_same:
+    for line, key in lines:
+        if first is not None and key is not None and key == first_key:
             count += 1
             continue
-        if held is not None:
-            yield replace(held, count=count) if count > 1 else held
-        held, held_same, count = line, same, 1
-    if held is not None:
-        yield replace(held, count=count) if count > 1 else held
+        if first is not None:
+            yield replace(first, count=count) if count > 1 else first
+        first, first_key, count = line, key, 1
+    if first is not None:
+        yield replace(first, count=count) if count > 1 else first
 
 
-# --- the words ------------------------------------------------------------------------------
+# --- text -----------------------------------------------------------------------------------
 
 
-def _say_span(span: SpanInfo) -> str:
-    verb = {"llm": "thought", "tool": "ran"}.get(span.type, "took")
-    word = "ai" if span.type == "llm" else formatting.single_line(span.type, 20)
-    parts = [word, formatting.single_line(span.name, NAME_SHOWN)]
+def _format_span(span: SpanInfo) -> str:
+    parts = [
+        formatting.single_line(span.type, 20),
+        formatting.single_line(span.name, NAME_SHOWN),
+    ]
     model = span.attributes.get("model")
     if isinstance(model, str) and model != span.name:
         parts.append(f"[{formatting.single_line(model, 40)}]")
     if span.status is None:
         parts.append("(open)")
     else:
-        took = f"{verb} {formatting.duration(span.duration_ns)}{_say_first_token(span.attributes)}"
-        parts.append(f"{took} → {_say_status(span)}")
-    sizes = _say_sizes(span)
-    if sizes:
-        parts.append(f"({sizes})")
-    tokens = _say_tokens(span.attributes)
+        took = f"{formatting.duration(span.duration_ns)}{_format_latencies(span.attributes)}"
+        parts.append(f"{took} → {_format_status(span)}")
+    truncated = _format_truncated(span)
+    if truncated:
+        parts.append(f"({truncated})")
+    tokens = format_tokens(
+        span.attributes.get("input_tokens"), span.attributes.get("output_tokens")
+    )
     if tokens:
         parts.append(tokens)
     parts.extend(format_attributes(span.attributes))
     return " ".join(parts)
 
 
-def _say_first_token(attributes: Attributes) -> str:
-    """How long one waited for the first sign of a streamed answer, and for how long it thought aloud."""
-    told = ""
-    for word, name in ((", first token after", "first_token_ns"), (", thinking", "thinking_ns")):
-        taken = attributes.get(name)
-        if isinstance(taken, int) and taken >= 0:
-            told += f"{word} {formatting.duration(taken)}"
-    return told
+def _format_latencies(attributes: Attributes) -> str:
+    """Format the time to the first token of a stream, and the time spent on reasoning."""
+    text = ""
+    for label, name in ((", first token after", "first_token_ns"), (", thinking", "thinking_ns")):
+        spent_ns = attributes.get(name)
+        if isinstance(spent_ns, int) and spent_ns >= 0:
+            text += f"{label} {formatting.duration(spent_ns)}"
+    return text
 
 
-def _say_status(span: SpanInfo) -> str:
+def _format_status(span: SpanInfo) -> str:
     status = formatting.single_line(str(span.status), 20)
     error = span.attributes.get("error.type")
     if span.status == "ok" or error is None:
@@ -274,25 +277,32 @@ def _say_status(span: SpanInfo) -> str:
     return f"{status} {kind}: {message}" if message else f"{status} {kind}"
 
 
-def _say_sizes(span: SpanInfo) -> str:
-    parts = []
-    for word, body in (("in", span.input), ("out", span.output)):
-        if body is not None:
-            cut = " " + body.cut if body.cut else ""
-            parts.append(f"{word} {formatting.size(body.size_bytes)}{cut}")
-    return ", ".join(parts)
+def _format_truncated(span: SpanInfo) -> str:
+    """Name the bodies that are incomplete, and why."""
+    return ", ".join(
+        f"{side} {formatting.size(body.size_bytes)} {body.cut}"
+        for side, body in (("input", span.input), ("output", span.output))
+        if body is not None and body.cut
+    )
 
 
-def _say_tokens(attributes: Attributes) -> str:
-    given, made = attributes.get("input_tokens"), attributes.get("output_tokens")
-    if given is None and made is None:
+def format_tokens(input_tokens: Scalar, output_tokens: Scalar) -> str:
+    """`3,698 → 215 tokens`; empty if neither count is known."""
+    if input_tokens is None and output_tokens is None:
         return ""
-    shown = ("?" if count is None else formatting.value(count, 20) for count in (given, made))
-    return f"{'+'.join(shown)} tokens"
+    shown = (
+        "?"
+        if count is None
+        else f"{count:,}"
+        if type(count) is int
+        else formatting.value(count, 20)
+        for count in (input_tokens, output_tokens)
+    )
+    return f"{' → '.join(shown)} tokens"
 
 
 def format_attributes(attributes: Attributes) -> list[str]:
-    """The telling ones as `key=value`, a few; what a line says elsewhere is left out."""
+    """Return a few attributes as `key=value`, without those that a line shows elsewhere."""
     is_call = "method" in attributes and "url" in attributes
     shown = [
         f"{formatting.single_line(key, 40)}={formatting.value(value, VALUE_SHOWN)}"
@@ -310,15 +320,15 @@ def _is_usual(key: str, value: object) -> bool:
     return key in _USUAL_OF_CALLS and _USUAL_OF_CALLS[key] == value
 
 
-def _say_log(log: LogInfo) -> str:
+def _format_log(log: LogInfo) -> str:
     if is_stamp(log):
         fault = log.attributes.get("fault")
         if str(fault).removeprefix("terminated by ") in log.message:
-            fault = None  # the parent said so
-        said = f": {formatting.single_line(str(fault), MESSAGE_SHOWN)}" if fault else ""
-        return f"!! {formatting.single_line(log.message, MESSAGE_SHOWN)}{said}"
+            fault = None  # the message has it already
+        signal = f": {formatting.single_line(str(fault), MESSAGE_SHOWN)}" if fault else ""
+        return f"!! {formatting.single_line(log.message, MESSAGE_SHOWN)}{signal}"
     parts = [formatting.single_line(log.level, 20)]
-    if "code.file" in log.attributes:  # by `logging`, whose loggers have telling names
+    if "code.file" in log.attributes:  # recorded by `logging`: the logger's name is useful
         parts.append(f"{formatting.single_line(log.component, NAME_SHOWN)}:")
     parts.append(formatting.single_line(log.message, MESSAGE_SHOWN))
     error = log.attributes.get("error.type")
@@ -326,25 +336,25 @@ def _say_log(log: LogInfo) -> str:
         message = formatting.single_line(
             str(log.attributes.get("error.message") or ""), MESSAGE_SHOWN
         )
-        told = f"{formatting.single_line(str(error), NAME_SHOWN)}: {message}"
-        if told not in parts:  # a printed traceback says nothing else
-            parts.append(f"→ {told}")
+        text = f"{formatting.single_line(str(error), NAME_SHOWN)}: {message}"
+        if text not in parts:  # the message of a printed traceback is the error itself
+            parts.append(f"→ {text}")
     parts.extend(format_attributes(log.attributes))
     return " ".join(parts)
 
 
 def is_stamp(log: LogInfo) -> bool:
-    """Is this the collector's word on how the process ended?"""
+    """Return True for the collector's record of how a process ended."""
     return log.component == OWN_COMPONENT and "crash" in log.attributes
 
 
-def _span_mood(span: SpanInfo) -> Mood:
+def _span_style(span: SpanInfo) -> Style:
     if span.status is None:
         return "open"
     return "ok" if span.status == "ok" else "error"
 
 
-def _log_mood(log: LogInfo) -> Mood:
+def _log_style(log: LogInfo) -> Style:
     if is_stamp(log):
         return "stamp"
     return {"error": "error", "warn": "warn"}.get(log.level, "log")  # type: ignore[return-value]

@@ -1,7 +1,7 @@
-"""`transcript`: a run read like a chat: said, answered, called, given back.
+"""`transcript`: a run as a chat: messages, model answers, tool calls and their results.
 
-Items and their order are query/views/transcript_items.py's; here they get words. Foreign text stands
-behind a bar, control characters out, so that it is visibly a quotation.
+Recorded text is printed behind a bar, without control characters, which marks it as a
+quotation. Elsewhere: the items and their order in query/views/transcript_items.py.
 
     print(debugger.transcript("r7"))
     debugger.transcript("r7", after=answer.next)
@@ -19,16 +19,17 @@ from vestige.limits import TRANSCRIPT_ITEMS, TRANSCRIPT_ITEMS_MAX
 from vestige.query import formatting
 from vestige.query.budget import count_fitting, count_tokens
 from vestige.query.evidence import Evidence
-from vestige.query.text_layout import CommandAnswer, begin_of
+from vestige.query.text_layout import CommandAnswer, truncate_line
 from vestige.query.views.show import run_data
+from vestige.query.views.timeline import format_tokens
 from vestige.query.views.transcript_items import Item, Items, Text
 from vestige.record.run import RunInfo
 
 Line = tuple[str, str]
-"""Text, and the mood in which it is told."""
+"""Text and style."""
 
 Command = Callable[..., str]
-"""Words of a command -> the command, for the place where this was asked."""
+"""Arguments -> a `vestige` command that reads the same store."""
 
 DEPTH_SHOWN = 10
 ARGUMENTS_SHOWN = 160
@@ -45,7 +46,7 @@ def transcript_answer(
 
 @dataclass
 class TranscriptAnswer(CommandAnswer):
-    """A stretch of a run's talk."""
+    """A page of a run's chat."""
 
     verb: ClassVar[str] = "transcript"
     budget: ClassVar[int] = 2_000
@@ -71,81 +72,83 @@ class TranscriptAnswer(CommandAnswer):
         return [text for text, _ in self.styled(budget)]
 
     def styled(self, budget: int) -> list[Line]:
-        """Whole items as long as they fit, each at most a twelfth of the budget or so."""
-        told: list[Line] = [*self._head()] if budget >= 200 else []
+        """Return complete items as long as they fit; long texts in them are shortened."""
+        rows: list[Line] = [*self._head()] if budget >= 200 else []
         if not self.items:
-            return [*told, (self._nothing(), "ok")]
-        spent = sum(count_tokens(text) + 1 for text, _ in told)
+            return [*rows, (self._empty_hint(), "ok")]
+        spent = sum(count_tokens(text) + 1 for text, _ in rows)
         room = budget - count_tokens(self._more(self.items[-1].cursor)) - 1
         shown = max(120, budget // 3)
         last: Item | None = None
         for item in self.items:
-            lines = list(_tell(item, shown, self.command))
-            price = sum(count_tokens(text) + 1 for text, _ in lines)
-            if spent + price > room:
+            lines = list(_render_item(item, shown, self.command))
+            tokens = sum(count_tokens(text) + 1 for text, _ in lines)
+            if spent + tokens > room:
                 break
-            told += lines
-            spent += price
+            rows += lines
+            spent += tokens
             last = item
         if last is None:
-            return [*told, *self._begin(room - spent)] if room > 2 * spent else self._begin(room)
+            if room > 2 * spent:
+                return [*rows, *self._shorten_first(room - spent)]
+            return self._shorten_first(room)
         if self.more or last is not self.items[-1]:
-            told.append((self._more(last.cursor), "log"))
-        return told
+            rows.append((self._more(last.cursor), "log"))
+        return rows
 
-    def _begin(self, room: int) -> list[Line]:
-        """Of an item that is longer than the page, what fits; the next page goes on after it."""
+    def _shorten_first(self, room: int) -> list[Line]:
+        """Shorten the first item, which is longer than the page; the next page follows it."""
         item = self.items[0]
-        lines = list(_tell(item, 120, self.command))
-        whole = (
-            self.command("span", item.span)
-            if item.span
-            else self.command("show", self.run.short_id)
-        )
-        left_out = f"  … {len(lines)} lines of it left out: {whole}"
+        lines = list(_render_item(item, 120, self.command))
+        full = self.command("show", self.run.short_id)
+        if item.span:
+            full = self.command("span", item.span)
+        hidden = f"  … {len(lines)} lines of it hidden: {full}"
         costs = [count_tokens(text) + 1 for text, _ in lines]
-        shown = count_fitting(costs, room - count_tokens(left_out) - 1)
+        shown = count_fitting(costs, room - count_tokens(hidden) - 1)
         more = (self._more(item.cursor), "log")
         if not shown:
-            return [(begin_of(lines[0][0], room), lines[0][1]), more]
+            return [(truncate_line(lines[0][0], room), lines[0][1]), more]
         if shown == len(lines):
             return [*lines, more]
-        left_out = f"  … {len(lines) - shown} lines of it left out: {whole}"
-        return [*lines[:shown], (left_out, "log"), more]
+        hidden = f"  … {len(lines) - shown} lines of it hidden: {full}"
+        return [*lines[:shown], (hidden, "log"), more]
 
     def _head(self) -> Iterator[Line]:
         info = self.run
         took = info.duration_ns if info.duration_ns is not None else info.last_ns - info.started_ns
-        tokens = (formatting.number(info.input_tokens), formatting.number(info.output_tokens))
-        told = f", {'+'.join(tokens)} tokens" if info.tokens else ""
+        tokens = ""
+        if info.tokens:
+            tokens = f", {formatting.token_counts(info.input_tokens, info.output_tokens)}"
         name = formatting.single_line(info.name, 80)
-        text = f"{info.short_id} {name}: {formatting.single_line(info.outcome, 20)} after {formatting.duration(took)}{told}"
+        outcome = formatting.single_line(info.outcome, 20)
+        text = f"{info.short_id} {name}: {outcome} after {formatting.duration(took)}{tokens}"
         yield text, f"head {info.outcome}"
 
-    def _nothing(self) -> str:
+    def _empty_hint(self) -> str:
         show = self.command("show", self.run.short_id)
         if self.after is not None:
-            return f"Nothing after this. How it unfolded: {show}"
-        return f"Nothing was said here. How it unfolded: {show}"
+            return f"No more messages. Try: {show}"
+        return f"No messages. Try: {show}"
 
     def _more(self, cursor: str) -> str:
         again = self.command("transcript", self.run.short_id, "--after", cursor)
-        return f"… on from here: {again}"
+        return f"… continue: {again}"
 
 
-# --- words ----------------------------------------------------------------------------------------
+# --- rendering ------------------------------------------------------------------------------------
 
 
-def _tell(item: Item, shown: int, command: Command) -> Iterator[Line]:
-    lead = "  " * min(item.depth, DEPTH_SHOWN)
-    head, mood = _HEADS[item.kind](item)
-    yield f"{_at(item.at_us):>8}  {lead}{head}", mood
-    for mark, text, quoted in _texts(item):
+def _render_item(item: Item, shown: int, command: Command) -> Iterator[Line]:
+    indent = "  " * min(item.depth, DEPTH_SHOWN)
+    head, style = _HEADS[item.kind](item)
+    yield f"{_offset(item.at_us):>8}  {indent}{head}", style
+    for mark, text, text_style in _texts(item):
         for line in _quote(text, mark, shown, command):
-            yield f"{'':>8}  {lead}{line}", quoted
+            yield f"{'':>8}  {indent}{line}", text_style
 
 
-def _at(us: int) -> str:
+def _offset(us: int) -> str:
     return f"+{us / 1e6:.1f}s" if us < 10**9 else f"+{formatting.duration(us * 1000)}"
 
 
@@ -157,12 +160,12 @@ def _texts(item: Item) -> Iterator[tuple[str, Text, str]]:
     elif item.kind == "tool" and isinstance(facts["result"], Text):
         yield "=", facts["result"], "error" if facts["is_error"] else "log"
     for call in facts.get("calls", ()) if item.kind == "message" else ():
-        asked = f"{call['name']} {call['arguments'].text}"
-        yield ">", Text(asked, len(asked), call["arguments"].cut), "log"
+        text = f"{call['name']} {call['arguments'].text}"
+        yield ">", Text(text, len(text), call["arguments"].cut), "log"
 
 
 def _quote(text: Text, mark: str, shown: int, command: Command) -> Iterator[str]:
-    """A few lines behind a bar, and where the rest is."""
+    """Yield the first lines behind a bar, and the command for the rest."""
     left = shown
     rows = text.text.strip("\n").splitlines() or [""]
     for number, row in enumerate(rows):
@@ -175,8 +178,8 @@ def _quote(text: Text, mark: str, shown: int, command: Command) -> Iterator[str]
     over = len(text.text) - sum(len(row) + 1 for row in rows[:number])
     if text.cut or over > 0 or left < 0:
         which = "--in" if text.which == "input" else "--out"
-        where = f": {command('body', text.span or '', which)}" if text.which else ""
-        yield f"  {mark} … {formatting.size(text.size_bytes)} in all{where}"
+        body = f": {command('body', text.span or '', which)}" if text.which else ""
+        yield f"  {mark} … {formatting.size(text.size_bytes)} in total{body}"
 
 
 def _head_message(item: Item) -> Line:
@@ -185,36 +188,35 @@ def _head_message(item: Item) -> Line:
 
 def _head_call(item: Item) -> Line:
     facts = item.facts
-    parts = [f"ai {item.span}", formatting.single_line(str(facts["model"] or facts["name"]), 60)]
-    parts += _ended(facts)
-    tokens = [facts["input_tokens"], facts["output_tokens"]]
-    if any(count is not None for count in tokens):
-        counts = "+".join("?" if count is None else formatting.value(count, 20) for count in tokens)
-        parts.append(f"{counts} tokens")
+    parts = [f"llm {item.span}", formatting.single_line(str(facts["model"] or facts["name"]), 60)]
+    parts += _format_end(facts)
+    tokens = format_tokens(facts["input_tokens"], facts["output_tokens"])
+    if tokens:
+        parts.append(tokens)
     if facts["repeated"]:
-        parts.append(f"({formatting.pluralize(facts['repeated'], 'message')} as before)")
+        parts.append(f"({formatting.pluralize(facts['repeated'], 'repeated message')})")
     return "  ".join(parts), "head ok" if facts["status"] == "ok" else "error"
 
 
 def _head_tool(item: Item) -> Line:
     facts = item.facts
     name = formatting.single_line(str(facts["name"] or facts["call_id"] or "tool"), 60)
-    given = facts["arguments"]
-    called = (
-        f"{name}({formatting.single_line(given.text, ARGUMENTS_SHOWN)})" if given else f"{name}()"
-    )
-    parts = [f"tool {item.span}" if facts["duration_us"] is not None else "tool", called]
-    bad = facts["is_error"] or facts["status"] in ("unanswered", "open")
-    return "  ".join([*parts, *_ended(facts)]), "error" if bad else "ok"
+    arguments = facts["arguments"]
+    shown = formatting.single_line(arguments.text, ARGUMENTS_SHOWN) if arguments else ""
+    parts = [f"tool {item.span}" if facts["duration_us"] is not None else "tool"]
+    parts.append(f"{name}({shown})")
+    failed = facts["is_error"] or facts["status"] in ("unanswered", "open")
+    return "  ".join([*parts, *_format_end(facts)]), "error" if failed else "ok"
 
 
 def _head_step(item: Item) -> Line:
     facts = item.facts
-    name = (
-        f"{formatting.single_line(facts['type'], 20)} {formatting.single_line(facts['name'], 60)}"
+    kind, name = (
+        formatting.single_line(facts["type"], 20),
+        formatting.single_line(facts["name"], 60),
     )
-    mood = "log" if facts["status"] == "ok" else "open" if facts["status"] == "open" else "error"
-    return "  ".join([f"{name} {item.span}", *_ended(facts)]), mood
+    style = {"ok": "log", "open": "open"}.get(facts["status"], "error")
+    return "  ".join([f"{kind} {name} {item.span}", *_format_end(facts)]), style
 
 
 def _head_state(item: Item) -> Line:
@@ -225,10 +227,11 @@ def _head_state(item: Item) -> Line:
 
 def _head_log(item: Item) -> Line:
     facts = item.facts
-    told = f"{formatting.single_line(facts['level'], 10)}: {formatting.single_line(facts['text'].text, 160)}"
-    mood = {"error": "error", "warn": "warn"}.get(facts["level"], "log")
+    level = formatting.single_line(facts["level"], 10)
+    message = formatting.single_line(facts["text"].text, 160)
     label = formatting.single_line(facts["label"], 200)
-    return f"{told}  {label}".rstrip(), mood
+    style = {"error": "error", "warn": "warn"}.get(facts["level"], "log")
+    return f"{level}: {message}  {label}".rstrip(), style
 
 
 def _head_error(item: Item) -> Line:
@@ -246,7 +249,7 @@ _HEADS = {
 }
 
 
-def _ended(facts: dict[str, Any]) -> list[str]:
+def _format_end(facts: dict[str, Any]) -> list[str]:
     status = formatting.single_line(facts["status"], 20)
     took = facts["duration_us"]
     spent = f" after {formatting.duration(took * 1000)}" if took is not None else ""

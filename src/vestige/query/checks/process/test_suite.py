@@ -40,18 +40,18 @@ _FAILURE: Final = "/failure.txt"
 def failed_case(evidence: Evidence) -> Iterator[Finding]:
     if evidence.case is not None:
         return  # this evidence is the inside of a test
-    cases = get_cases(evidence.whole.run)
+    cases = get_cases(evidence.full.run)
     by_failure: dict[object, list[tuple[SpanInfo, Frame | None]]] = {}
     for case in filter(is_failed, cases):
-        frame = _find_frame(evidence.whole, case)
+        frame = _find_frame(evidence.full, case)
         by_failure.setdefault(_failure_key(case, frame), []).append((case, frame))
     groups = sorted(by_failure.values(), key=len, reverse=True)
     for group in groups[:FINDINGS_MAX]:
-        yield _to_finding(evidence.whole, [case for case, _ in group], group[0][1], len(cases))
+        yield _to_finding(evidence.full, [case for case, _ in group], group[0][1], len(cases))
     rest = [case for group in groups[FINDINGS_MAX:] for case, _ in group]
     if rest:
         yield make_finding(
-            evidence.whole,
+            evidence.full,
             "failed-case",
             evidence=[case.id for case in rest[:EVIDENCE_MAX]],
             message=f"{formatting.pluralize(len(rest), 'more test')} ({len(rest)} of {len(cases)}) "
