@@ -76,8 +76,11 @@ def test_a_handler_that_raises_while_a_thread_starts_leaves_the_mask_as_it_was()
     class StopError(Exception):
         pass
 
+    armed = False
+
     def stop(number: int, frame: object) -> None:
-        raise StopError
+        if armed:
+            raise StopError
 
     stopped = 0
     before = signal.signal(signal.SIGALRM, stop)
@@ -85,12 +88,14 @@ def test_a_handler_that_raises_while_a_thread_starts_leaves_the_mask_as_it_was()
     try:
         for attempt in range(400):
             try:
+                armed = True
                 signal.setitimer(signal.ITIMER_REAL, 1e-6 * (1 + attempt % 100))
                 start_thread(lambda: None)
-                signal.setitimer(signal.ITIMER_REAL, 0)
                 for _ in range(10):
                     pass  # The handler of a signal that has just arrived runs here.
+                armed = False
             except StopError:
+                armed = False
                 stopped += 1
             assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == {signal.SIGUSR2}
     finally:

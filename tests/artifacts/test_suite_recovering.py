@@ -43,7 +43,7 @@ def test_the_case_that_was_running_is_unknown_and_the_rest_is_kept(tmp_path: Pat
     assert "PATH=" in (suite.path / "diagnostics/env_redacted.txt").read_text()
     with transfer.open_path(suite.path) as debugger:
         assert debugger.show().run.info.outcome == "interrupted"
-        assert "waits (1 of 2) never ended" in str(debugger.check())
+        assert "waits (1 of 2) did not finish" in str(debugger.check())
 
 
 def test_a_torn_line_and_half_files_do_no_harm(tmp_path: Path) -> None:

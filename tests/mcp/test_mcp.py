@@ -398,7 +398,7 @@ def test_the_same_tools_over_http(http_server: str, ids: dict[str, str]) -> None
     listed, answer = anyio.run(main)
 
     assert [tool.name for tool in listed.tools] == [tool.name for tool in TOOLS]
-    assert not answer.is_error and "1 ended unexpectedly" in _text(answer)
+    assert not answer.is_error and "1 crashed" in _text(answer)
 
 
 def test_a_page_in_a_browser_cannot_reach_it_under_another_name(http_server: str) -> None:

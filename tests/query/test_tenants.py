@@ -463,7 +463,7 @@ def test_what_the_owner_found_tells_a_tenant_nothing_of_others(
         conversation = _build_evidence(store, store.load_run(found["a"].run_id)).conversation
         whole = Debugger(store, keep=lambda run, results: kept.append((run, results)))
         whole.check(found["a"].run_id)
-        good = whole.overview(found["a"].run_id).good
+        good = whole.overview(found["a"].run_id).last_good
     with SqliteStore.open(home.store) as store:
         for run, results in kept:
             store.store_findings(run, results)

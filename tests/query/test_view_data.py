@@ -160,7 +160,7 @@ def test_what_is_no_snapshot_is_refused(desk: Debugger, bundle: Debugger) -> Non
     run = bundle.resolve(None).run.short_id
     with pytest.raises(UsageError, match="is not a snapshot"):
         desk.state("r3.s2")
-    with pytest.raises(UsageError, match="which one"):
+    with pytest.raises(UsageError, match="no snapshot to compare"):
         bundle.state(run, than=0)
     with pytest.raises(NotFoundError, match="from #0 to #1"):
         bundle.state(f"{run}#1", than=7)
