@@ -109,7 +109,7 @@ def test_help_for_a_component_without_a_surface_names_those_that_have_one(billin
     near, far = vestige("help", "biling"), vestige("help", "x")
 
     assert near.exit_code == far.exit_code == 2
-    assert "These do: billing." in near.output
+    assert "Known: billing." in near.output
     assert "These do: billing." in far.output
 
 
@@ -133,7 +133,7 @@ def test_an_overview_offers_the_hints_of_a_component_that_failed(home: Home) -> 
 def test_help_with_a_commands_name_or_none_is_help(home: Home) -> None:
     """What people type first."""
     assert vestige("help", "show").output == vestige("show", "--help").output
-    assert "Find the cause:" in vestige("help").output
+    assert "Diagnose:" in vestige("help").output
 
 
 def test_help_where_nobody_registered_anything(home: Home) -> None:
@@ -143,4 +143,4 @@ def test_help_where_nobody_registered_anything(home: Home) -> None:
     result = vestige("help", "billing")
 
     assert result.exit_code == 2
-    assert "No component does." in result.output
+    assert "No component has one." in result.output

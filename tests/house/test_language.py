@@ -92,7 +92,7 @@ def test_no_name_is_on_the_list_of_banned_ones() -> None:
         if banned or path.stem in BANNED_NAMES:
             found[str(path.relative_to(ROOT))] += banned + (path.stem in BANNED_NAMES)
 
-    assert found.total() <= 934, found.most_common(20)
+    assert found.total() <= 369, found.most_common(20)
 
 
 def test_no_banned_word_is_in_what_a_person_reads() -> None:
@@ -102,7 +102,7 @@ def test_no_banned_word_is_in_what_a_person_reads() -> None:
         if hits:
             found[str(path.relative_to(ROOT))] += len(hits)
 
-    assert found.total() <= 2188, found.most_common(20)
+    assert found.total() <= 1044, found.most_common(20)
 
 
 def test_docstrings_of_functions_start_with_a_verb_or_a_noun() -> None:
@@ -114,11 +114,11 @@ def test_docstrings_of_functions_start_with_a_verb_or_a_noun() -> None:
                 every += text is not None
                 weak += bool(text and WEAK_OPENING.match(text))
 
-    assert weak / every < 0.19, f"{weak} of {every}"
+    assert weak / every < 0.086, f"{weak} of {every}"
 
 
 @pytest.mark.parametrize(
-    ("folder", "most"), [("src", 800), ("tests", 340), ("bench", 41), ("docs", 13)]
+    ("folder", "most"), [("src", 433), ("tests", 331), ("bench", 61), ("docs", 13)]
 )
 def test_lines_are_at_most_100_columns(folder: str, most: int) -> None:
     long = [

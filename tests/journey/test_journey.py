@@ -98,7 +98,7 @@ def test_one_record_goes_from_a_line_of_code_to_a_line_on_the_screen(home: Home)
     # 6. QUERY (query/views/timeline.py). A pure function turns the run into lines; the call is in flight.
     line = next(line for line in timeline(loaded) if line.id == found.short_id)
 
-    assert line.text.startswith("tool search (open) (in 15B) tool_call_id=call_7")
+    assert line.text.startswith("tool search (open) tool_call_id=call_7")
     assert (line.depth, line.style) == (1, "open")
 
     # 7. The tool answers. The close is a second record; the store folds it into the same row.
