@@ -132,7 +132,7 @@ def test_text_is_what_the_command_line_prints(home: Home) -> None:
         ("/api/v1/show?limit=abc", 400, "whole number"),
         ("/api/v1/show?limit=0", 400, "from 1"),
         ("/api/v1/show?errors=maybe", 400, "true or false"),
-        ("/api/v1/show?colour=red", 400, "no argument of show"),
+        ("/api/v1/show?colour=red", 400, "not an argument of show"),
         ("/api/v1/show?id=r1&id=r2", 400, "twice"),
         ("/api/v1/span", 400, "id is missing"),
         ("/api/v1/list?since=soon", 400, "duration"),
