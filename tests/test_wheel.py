@@ -159,7 +159,8 @@ def test_a_program_that_records_is_found_again_after_its_crash(
     assert (data["run"]["name"], data["run"]["outcome"]) == ("agent", "interrupted")
     assert sum(span["name"] == "work" and span["status"] == "ok" for span in data["spans"]) == 100
     assert [log["message"] for log in data["logs"]] == [
-        "process exited unexpectedly after tool search (exit status 3)"
+        "last words: os._exit(3)",
+        "process exited unexpectedly after tool search (exit status 3)",
     ]
 
 

@@ -50,7 +50,7 @@ def test_a_link_leads_where_it_led_once_the_key_is_given(
     page.goto(f"{url}/#/run/r21?view=tree")
     page.get_by_label("Key").fill("vstg_nonsense")
     page.get_by_role("button").click()
-    expect(page.get_by_role("alert")).to_contain_text("not known")
+    expect(page.get_by_role("alert")).to_contain_text("unknown, expired or revoked")
     page.get_by_label("Key").fill(key)
     page.get_by_role("button").click()
 
