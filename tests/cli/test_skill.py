@@ -110,7 +110,7 @@ def test_help_for_a_component_without_a_surface_names_those_that_have_one(billin
 
     assert near.exit_code == far.exit_code == 2
     assert "Known: billing." in near.output
-    assert "These do: billing." in far.output
+    assert "Known: billing." in far.output
 
 
 def test_an_overview_offers_the_hints_of_a_component_that_failed(home: Home) -> None:
